@@ -1,0 +1,78 @@
+"""Sphinx: MyST pages, and docstrings read as the plain text they are."""
+
+import dataclasses
+import inspect
+import re
+
+import docutils.nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util.logging import getLogger
+
+import jbrl
+
+project = "jbrl"
+author = "The jbrl developers"
+copyright = "2026, The jbrl developers"
+release = version = jbrl.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
+html_title = f"jbrl {release}"
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_default_options = {"exclude-members": "model_config"}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # shapes and dtypes stand in the docstrings
+napoleon_custom_sections = [("Class attributes", "params_style"), ("Fields", "params_style")]
+napoleon_use_rtype = False
+default_role = "code"  # docstrings write names in `single` backticks
+
+logger = getLogger(__name__)
+FIELD = re.compile(r"^    (\w+): .*  # (.+)$", re.MULTILINE)
+
+
+def show_fields(_app, what, _name, obj, _options, lines: list[str]) -> None:
+    """List the fields of a record with the comments that stand on them: shapes, dtypes, units."""
+    if what == "class" and dataclasses.is_dataclass(obj) and (fields := FIELD.findall(inspect.getsource(obj))):
+        lines += ["", "Fields:", *(f"    {name}: {comment}" for name, comment in fields), ""]
+
+
+def as_plain_text(_app, what, _name, _obj, _options, lines: list[str]) -> None:
+    """Show indented lines (equations, examples) as they stand, and bars as bars: |Q| is no substitution."""
+    shown, verbatim, previous = [], False, ""
+    for line in lines:
+        indented = line.startswith("    ")
+        if line and not indented:
+            verbatim = False
+        elif indented and shown and not shown[-1] and previous and not previous.startswith(" "):
+            shown += ["::", ""]
+            verbatim = True
+        shown.append(line if verbatim else line.replace("|", "\\|"))
+        previous = line or previous
+    # Napoleon reads what stands before a colon in the first line of a property as its type.
+    lines[:] = ["..", "", *shown] if what == "property" else shown
+
+
+def show_math(translator, node) -> None:
+    """Formulas as MathML: no script, no network."""
+    block = node.tagname == "math_block"
+    try:
+        formula = tex2mathml(node.astext(), as_block=block)
+        translator.body.append(f'<div class="math">{formula}</div>' if block else formula)
+    except MathError as error:
+        logger.warning("%s: %s", error, node.astext(), location=node)
+    raise docutils.nodes.SkipNode
+
+
+def setup(app) -> None:
+    app.add_html_math_renderer("mathml", (show_math, None), (show_math, None))
+    app.connect("autodoc-process-docstring", show_fields, priority=99)
+    app.connect("autodoc-process-docstring", as_plain_text, priority=100)  # before napoleon reads the sections

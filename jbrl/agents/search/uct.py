@@ -1,0 +1,307 @@
+"""UCT on the belief: many simulations of a Bayes-adaptive MDP from one state.
+
+A simulation walks down the tree, choosing actions by upper confidence bounds and drawing next states from the posterior (`urn`); beyond
+the tree it follows the rollout policy; then the discounted return of each edge passed enters its mean. An edge visited for the first time
+ends the tree part; from its second visit on, the next states it leads to become nodes. All ends after `depth` steps, the rest counting as
+nothing.
+"""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from jbrl.agents.search import hashing, rollout, tree, urn
+from jbrl.agents.search.loop import repeat
+from jbrl.agents.search.memory import read, read_row, write, write_row
+from jbrl.agents.search.native import native
+from jbrl.agents.search.tree import Tree
+from jbrl.agents.search.urn import Draw, Urns
+from jbrl.mdp import sampling
+from jbrl.pytree import record, static
+
+MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
+
+
+@record
+class Kept:
+    """What is left of the tree of an earlier decision, and the link followed since, -1 if none."""
+
+    parents: chex.Array  # [M + 1] int32, as in `Tree`
+    statistics: chex.Array  # [(M + 1) * 2 * A] float32
+    size: chex.Array  # [] int32
+    link: chex.Array  # [] int32
+
+
+def nothing_kept(room: int, n_actions: int) -> Kept:
+    """What is left before the first decision, for a tree with room for that many nodes."""
+    nodes = room + 1
+    return Kept(jnp.full(nodes, -1, jnp.int32), jnp.zeros(nodes * 2 * n_actions), jnp.int32(0), jnp.int32(-1))
+
+
+@record
+class Task:
+    """One decision."""
+
+    stream: chex.Array  # [2] uint32, of random words (`hashing.stream`)
+    x: chex.Array  # [] int32, state
+    cdf: chex.Array  # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the entry before
+    rewards: chex.Array  # [S * A * S] float32
+    greedy: chex.Array  # [S * A] int32, as in `rollout.Policy`
+    n_greedy: chex.Array  # [S] int32
+    simulations: chex.Array  # [] int32, K
+    depth: chex.Array  # [] int32, at most `longest`
+    exploration: chex.Array  # [] float32, c
+    discount: chex.Array  # [] float32
+    kept: Kept | None  # None: start anew
+    n_actions: int = static()
+    room: int = static()  # nodes
+    longest: int = static()  # steps
+
+    @property
+    def n_states(self) -> int:
+        return int(self.n_greedy.shape[-1])
+
+
+@record
+class Root:
+    """The outcome of a search."""
+
+    visits: chex.Array  # [A] float32
+    means: chex.Array  # [A] float32, mean return of each action, 0 if never tried
+    kept: Kept | None
+
+
+@record
+class Memory:
+    """What simulations write to."""
+
+    tree: Tree
+    urns: Urns
+    edges: chex.Array  # [longest + 1] int32, edges passed; the last entry is never read
+    rewards: chex.Array  # [longest + 1] float32, reward of each edge passed
+    logs: chex.Array | None  # [M + 1] float32, log(n + 1); None when there may be more visits than that
+
+
+@record
+class Walk:
+    """The tree part of a simulation under way."""
+
+    inside: chex.Array  # [] bool, whether it goes on
+    d: chex.Array  # [] int32, steps taken
+    x: chex.Array  # [] int32
+    node: chex.Array  # [] int32
+    link: chex.Array  # [] int32, link to grow a node at, or -1
+    last: Draw
+    urns: Urns
+    edges: chex.Array
+    rewards: chex.Array
+
+
+@record
+class Rollout:
+    """The part of a simulation beyond the tree."""
+
+    d: chex.Array  # [] int32
+    x: chex.Array  # [] int32
+    weight: chex.Array  # [] float32, discount^(steps beyond the tree)
+    value: chex.Array  # [] float32, discounted return so far
+    last: Draw
+    urns: Urns
+
+
+def search(task: Task) -> Root:
+    """Search from one state.
+
+    Mapped, each search runs on its own, one after the other on a CPU, in lockstep on other devices; either way as if it were alone.
+    """
+    found = _search_all(jax.tree.map(lambda v: v[None], task))
+    return jax.tree.map(lambda v: v[0], found)
+
+
+@custom_vmap
+def _search_all(tasks: Task) -> Root:
+    """Searches stacked along a leading axis; what they have in common may keep length 1."""
+    if jax.default_backend() == "cpu":
+        return one_by_one(tasks)
+    return lax.platform_dependent(tasks, cpu=one_by_one, default=in_lockstep)
+
+
+@_search_all.def_vmap
+def _(size: int, batched: list, tasks: Task) -> tuple:
+    inner = tasks.stream.shape[1 if batched[0].stream else 0]
+
+    def merged(value: chex.Array, mapped: bool) -> chex.Array:
+        if not mapped and value.shape[0] == 1:
+            return value
+        value = value if mapped else value[None]
+        return jnp.broadcast_to(value, (size, inner, *value.shape[2:])).reshape(size * inner, *value.shape[2:])
+
+    found = _search_all(jax.tree.map(merged, tasks, batched[0]))
+    found = jax.tree.map(lambda v: v.reshape(size, inner, *v.shape[1:]), found)
+    return found, jax.tree.map(lambda _: True, found)
+
+
+def _count(tasks: Task) -> int:
+    return max(int(v.shape[0]) for v in jax.tree.leaves(tasks))
+
+
+def in_lockstep(tasks: Task) -> Root:
+    """All searches take each step together, as many at a time as fit in memory."""
+    leaves, structure = jax.tree.flatten(tasks)
+    count = _count(tasks)
+    own = [v for v in leaves if v.shape[0] == count]
+
+    def one(own: list) -> Root:
+        mine = iter(own)
+        task = jax.tree.unflatten(structure, [next(mine) if v.shape[0] == count else v[0] for v in leaves])
+        return _search(task, _blank(task))[0]
+
+    each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.room, tasks.longest)
+    return lax.map(one, own, batch_size=min(count, max(1, MEMORY // each)))
+
+
+@native
+def one_by_one(tasks: Task) -> Root:
+    """One search after the other, in the same memory."""
+    count = _count(tasks)
+
+    def lane(i: chex.Array, carry: tuple) -> tuple:
+        memory, found = carry
+        task = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, jnp.minimum(i, v.shape[0] - 1), keepdims=False), tasks)
+        root, memory = _search(task, memory)
+        found = jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), found, root)
+        return memory, found
+
+    nothing = jnp.zeros((count, tasks.n_actions))
+    kept = jax.tree.map(lambda v: jnp.zeros((count, *v.shape[1:]), v.dtype), tasks.kept)
+    return lax.fori_loop(0, count, lane, (_blank(tasks), Root(nothing, nothing, kept)))[1]
+
+
+def bytes_needed(n_states: int, n_actions: int, room: int, longest: int) -> int:
+    """Memory that one search takes."""
+    rows = n_states * n_actions
+    return 4 * (room * (rows + 2 * n_actions + 1) + rows * (longest + 1) + 2 * longest)
+
+
+def _blank(task: Task) -> Memory:
+    """Memory for a task of that size."""
+    rows = task.n_states * task.n_actions
+    empty = tree.empty(task.room, task.n_states, task.n_actions)
+    logs = jnp.log(1 + jnp.arange(task.room + 1, dtype=jnp.float32)) if task.kept is None else None
+    return Memory(empty, urn.empty(rows, task.longest), jnp.zeros(task.longest + 1, jnp.int32), jnp.zeros(task.longest + 1), logs)
+
+
+def _search(task: Task, memory: Memory) -> tuple[Root, Memory]:
+    """One search, in memory that earlier ones may have used."""
+    kept = task.kept
+    begun = tree.plant(memory.tree) if kept is None else tree.transplant(memory.tree, kept.parents, kept.statistics, kept.size, kept.link)
+    urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
+    memory = dataclasses.replace(memory, tree=begun, urns=urns)
+
+    def more(carry: tuple, task: Task) -> chex.Array:
+        return carry[0] < task.simulations
+
+    def simulate(carry: tuple, task: Task) -> tuple:
+        k, memory = carry
+        live = more(carry, task)
+        return k + live.astype(jnp.int32), _simulate(k, memory, task, live)
+
+    _, memory = repeat(more, simulate, (jnp.int32(0), memory), task)
+    visits, means = tree.at_node(memory.tree, jnp.int32(0))
+    return Root(visits, means, kept and _keep(memory.tree)), memory
+
+
+def _keep(grown: Tree) -> Kept:
+    """All of a tree, without what others left in its memory."""
+    exists = jnp.arange(grown.room + 1, dtype=jnp.int32) < grown.size
+    statistics = jnp.where(exists[:, None], grown.statistics.reshape(grown.room + 1, -1), 0.0)
+    return Kept(jnp.where(exists, grown.parents, -1), statistics.reshape(-1), grown.size, jnp.int32(-1))
+
+
+def _simulate(k: chex.Array, memory: Memory, task: Task, live: chex.Array) -> Memory:
+    """Simulation number `k`; nothing happens unless `live`."""
+    start = k * task.depth
+    zero, last = jnp.int32(0), urn.begin(memory.urns, start)
+    walk = Walk(live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards)
+    walk = repeat(_inside, _descend, walk, (task, memory.tree, memory.logs))
+    out = Rollout(jnp.where(live, walk.d, task.depth), walk.x, jnp.float32(1), jnp.float32(0), walk.last, walk.urns)
+    out = repeat(_unfinished, _roll, out, task)
+    grown = tree.grow(memory.tree, walk.link)
+    back = (walk.d - 1, out.value, grown.statistics)
+    _, _, statistics = repeat(_not_at_root, _back_up, back, (walk.edges, walk.rewards, task))
+    return Memory(dataclasses.replace(grown, statistics=statistics), out.urns, walk.edges, walk.rewards, memory.logs)
+
+
+def _random(task: Task, last: Draw, d: chex.Array, which: int) -> chex.Array:
+    """Random word number `which` (0 or 1) of step `d`."""
+    counter = (last.start + d).astype(jnp.uint32) * 2 + which
+    return hashing.word(task.stream, counter)
+
+
+def _inside(walk: Walk, _: tuple) -> chex.Array:
+    return walk.inside
+
+
+def _descend(walk: Walk, consts: tuple) -> Walk:
+    """One step in the tree."""
+    task, grown, logs = consts
+    live, d = walk.inside, walk.d
+    urns = urn.put_down(walk.urns, walk.last)
+    visits, means = tree.at_node(grown, walk.node)
+    total = visits.sum()
+    log_visits = jnp.log(total + 1) if logs is None else read(logs, total.astype(jnp.int32))
+    u = tree.select(visits, means, task.exploration, log_visits, _random(task, walk.last, d, 0))
+    row = walk.x * task.n_actions + u
+    edge = walk.node * task.n_actions + u
+    last = urn.draw(urns, walk.last, task.cdf, row, sampling.words_to_uniforms(_random(task, walk.last, d, 1)), task.n_states)
+    reward = read(task.rewards, row * task.n_states + last.y)
+    link = edge * task.n_states + last.y
+    node, exists = tree.child(grown, link)
+    deeper = d + 1 < task.depth
+    tried = read(grown.statistics, 2 * edge) > 0
+    new = ~exists & tried & (grown.size < grown.room) & deeper
+    here = jnp.where(live, d, task.longest)
+    return Walk(
+        (exists | new) & deeper,
+        d + 1,
+        last.y,
+        jnp.where(exists, node, grown.size),
+        jnp.where(new, link, walk.link),
+        last,
+        urns,
+        write(walk.edges, here, edge),
+        write(walk.rewards, here, reward),
+    )
+
+
+def _unfinished(out: Rollout, task: Task) -> chex.Array:
+    return out.d < task.depth
+
+
+def _roll(out: Rollout, task: Task) -> Rollout:
+    """One step beyond the tree."""
+    urns = urn.put_down(out.urns, out.last)
+    u = rollout.act(task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions)
+    row = out.x * task.n_actions + u
+    last = urn.draw(urns, out.last, task.cdf, row, sampling.words_to_uniforms(_random(task, out.last, out.d, 1)), task.n_states)
+    reward = read(task.rewards, row * task.n_states + last.y)
+    return Rollout(out.d + 1, last.y, out.weight * task.discount, out.value + out.weight * reward, last, urns)
+
+
+def _not_at_root(back: tuple, _: tuple) -> chex.Array:
+    return back[0] >= 0
+
+
+def _back_up(back: tuple, consts: tuple) -> tuple:
+    """Count the return in the mean of one edge passed."""
+    d, value, statistics = back
+    edges, rewards, task = consts
+    place = 2 * read(edges, d)
+    value = read(rewards, d) + task.discount * value
+    visits, mean = read_row(statistics, place, 2)
+    new = jnp.stack([visits + 1, mean + (value - mean) / (visits + 1)])
+    return d - 1, value, write_row(statistics, place, jnp.where(_not_at_root(back, consts), new, jnp.stack([visits, mean])))

@@ -1,0 +1,65 @@
+"""The commands, and what becomes of errors.
+
+Modules that need JAX are imported inside commands: help must not wait for them, and the number of devices has to be set before
+JAX starts.
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from jbrl.cli import catalogue, doctor, run, tables
+from jbrl.cli.text import complain
+from jbrl.errors import JbrlError
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+class _Commands(TyperGroup):
+    """Turns errors that are the user's to mend into one message and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except JbrlError as error:
+            complain(str(error))
+            raise typer.Exit(USER_ERROR) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    name="jbrl",
+    cls=_Commands,
+    help="A benchmark for Bayesian reinforcement learning, played as arrays: run a study, read its scores, write its report.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("scores")(tables.scores)
+app.command("returns")(tables.returns)
+app.command("report")(tables.report)
+app.command("list")(catalogue.list_)
+app.command("show")(catalogue.show)
+app.command("cite")(catalogue.cite)
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from jbrl import __version__
+
+        typer.echo(f"jbrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+) -> None:
+    del version

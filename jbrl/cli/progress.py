@@ -1,0 +1,101 @@
+"""How far a run has come: a live display on a terminal, one line per unit elsewhere."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from rich import progress as bars
+from rich.console import Console
+from rich.markup import escape
+
+from jbrl.cli.text import duration
+from jbrl.report.text import seconds_text
+from jbrl.runner.execute import Progress
+from jbrl.runner.plan import Plan
+from jbrl.runner.unit import Unit
+
+
+class Display(Progress):
+    """Units done, the unit at work, its rate, the time left. Written to standard error."""
+
+    def __init__(self, plan: Plan, *, quiet: bool) -> None:
+        self.plan = plan
+        self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
+        self._bars = bars.Progress(
+            bars.SpinnerColumn(),
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=24),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[note]}"),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+            transient=True,
+            refresh_per_second=4,  # redrawing takes time, while times are taken
+        )
+        self._expected = plan.estimate
+        self._ran = self._failed = 0
+
+    def __enter__(self) -> "Display":
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+        if error is None:
+            self._conclude()
+
+    def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
+        """Say how much there is to do."""
+        self._started, self._units, self._todo = time.monotonic(), len(units), [unit.id for unit in todo]
+        self._whole = self._bars.add_task("units", total=len(units), completed=len(units) - len(todo), note="")
+        self._current = self._bars.add_task("", visible=False, note="")
+        ready = f", {len(units) - len(todo)} of them done already" if len(todo) < len(units) else ""
+        left = f": about {duration(sum(self._expected.values()))}" if todo else ""
+        self.console.print(f"{len(units)} units{ready}{left}")
+
+    def started(self, unit: Unit) -> None:
+        """Show the unit at work."""
+        before = self._todo.index(unit.id)
+        self._bars.update(self._whole, completed=self._number(unit) - 1, note=f"of {self._units}, {self._left(before)}")
+        self._bars.reset(self._current, total=unit.protocol.n_mdps, description=escape(unit.label), visible=True, note="compiling")
+
+    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+        """Show the rate."""
+        rate = n * unit.protocol.horizon / seconds
+        self._bars.update(self._current, completed=n, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate:,.0f} decisions/s")
+
+    def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
+        """One line about the unit."""
+        self._ran += 1
+        self._failed += header["status"] == "failed"
+        number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
+        if header["status"] == "failed":
+            what = f"[red]failed[/red]: {escape(header['reason'].splitlines()[0])}"
+        else:
+            compiled = f", compiled in {duration(header['compile_seconds'])}" if header["compile_seconds"] > 0.05 else ""
+            what = f"mean {returns.mean():.4g}, {seconds_text(header['online_seconds'])} per decision{compiled}"
+        after = self._todo.index(unit.id) + 1
+        left = f" ({self._left(after)})" if after < len(self._todo) else ""
+        self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
+
+    def _number(self, unit: Unit) -> int:
+        """Of a unit, counting those that were done before."""
+        return self._units - len(self._todo) + self._todo.index(unit.id) + 1
+
+    def _left(self, position: int) -> str:
+        """Time left at a position of the list, supposing that the rest is as much slower or faster than expected as what is done."""
+        seconds = [self._expected[id] for id in self._todo]
+        done, left = sum(seconds[:position]), sum(seconds[position:])
+        elapsed = time.monotonic() - self._started
+        return f"about {duration(left * (elapsed / done if done else 1.0))} left"
+
+    def _conclude(self) -> None:
+        folder = self.plan.store.folder
+        failed = f", [red]{self._failed} failed[/red]" if self._failed else ""
+        others = len(self.plan.study.units) - self._units
+        rest = f" ({others} more units belong to this study)" if others else ""
+        if self._todo:
+            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(time.monotonic() - self._started)}{rest}")
+        self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")

@@ -1,0 +1,77 @@
+"""`jbrl run`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jbrl.cli.text import complain, duration, show_warnings
+
+if TYPE_CHECKING:
+    from jbrl.runner.plan import Plan
+
+FAILED_UNITS = 1
+
+
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study to run.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where results are kept. If it holds some of them already, only the rest is run.")
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="study.FIELD=VALUE", help="Replace a field of \\[study], the value written as in TOML. May be repeated."
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Run only units whose label matches; --dry-run prints the labels.")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged later.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the units and how long they may take; write nothing.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
+) -> None:
+    """Run a study, or what is left of it.
+
+    A unit of work is one agent with its parameters in one experiment with one
+    seed. Interrupt at any time: the same command continues where it was, with the
+    same numbers. Exit code 0: all done; 1: some units failed; 2: something in the
+    input is not accepted; 130: interrupted.
+
+    [bold]Examples[/bold]
+
+    \b
+    jbrl run experiments/quick.toml --out out/quick
+    jbrl run experiments/quick.toml --out out/try --set study.n_mdps=50
+    jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
+    jbrl run experiments/quick.toml --out out/quick --shard 2/3
+    """
+    from jbrl.cli.progress import Display
+    from jbrl.runner.batching import use_all_cores
+    from jbrl.runner.plan import plan
+
+    show_warnings()
+    use_all_cores()
+    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard)
+    if dry_run:
+        _list(planned)
+        return
+    try:
+        with Display(planned, quiet=quiet) as progress:
+            failed = planned.execute(progress)
+    except KeyboardInterrupt:
+        complain(f"what is done is kept in {out}; the same command continues from there", "interrupted")
+        raise
+    if failed:
+        raise typer.Exit(FAILED_UNITS)
+
+
+def _list(planned: "Plan") -> None:
+    """What would be run; the last line says how much and about how long."""
+    seconds = planned.estimate
+    for unit in planned.units:
+        typer.echo(f"{unit.label}: {'about ' + duration(seconds[unit.id]) if unit.id in seconds else 'done'}")
+    done = len(planned.units) - len(planned.todo)
+    typer.echo(f"{len(planned.units)} units, about {duration(sum(seconds.values()))}{f' ({done} done already)' if done else ''}")

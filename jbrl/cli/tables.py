@@ -1,0 +1,124 @@
+"""`jbrl scores`, `jbrl returns`, `jbrl report`."""
+
+import json
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jbrl.cli.text import complain, show_warnings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")]
+
+
+class Format(StrEnum):
+    """Ways to print a table."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    md = "md"
+
+
+def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table) -> None:
+    """Print one row per unit: mean discounted return, its 95% interval, and the times.
+
+    Times are wall seconds: offline in all; online per decision, amortised over
+    the MDPs played at once; latency per decision with a single MDP; compile for
+    the unit that had to compile. Status is done, failed or missing.
+
+    [bold]Examples[/bold]
+
+    \b
+    jbrl scores out/quick
+    jbrl scores out/quick --format csv > scores.csv
+    """
+    from jbrl.results import Results
+
+    show_warnings()
+    results = Results(folder)
+    _print(results.scores, format)
+    for unit in results.units.query("status == 'failed'").itertuples():
+        complain(f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}", "failed")
+
+
+def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.csv) -> None:
+    """Print the score table: one row per MDP of each finished unit.
+
+    With the same seed, the same number in column unit is the same MDP for every
+    agent of an experiment.
+
+    [bold]Example[/bold]
+
+    \b
+    jbrl returns out/quick --format csv > returns.csv
+    """
+    from jbrl.results import Results
+
+    show_warnings()
+    _print(Results(folder).returns, format)
+
+
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR2", help="Where to write it (default: DIR/report).")] = None,
+) -> None:
+    """Write the report of a study: one HTML page, and its tables as CSV and Markdown.
+
+    [bold]Example[/bold]
+
+    \b
+    jbrl report out/quick
+    """
+    from jbrl.results import Results
+
+    show_warnings()
+    typer.echo(Results(folder).report(out))
+
+
+def _print(table: "pd.DataFrame", format: Format) -> None:
+    if format is Format.csv:
+        typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
+    elif format is Format.json:
+        rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+        typer.echo(json.dumps(rows, indent=1))
+    elif format is Format.md:
+        typer.echo("\n".join(_markdown(table)))
+    else:
+        typer.echo("\n".join(_aligned(table)))
+
+
+def _plain(value: Any) -> Any:
+    """`value` for JSON, which has no NaN."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _markdown(table: "pd.DataFrame") -> list[str]:
+    rows = [[_number(value).replace("|", "\\|") for value in row] for row in table.itertuples(index=False)]
+    return [f"| {' | '.join(row)} |" for row in [list(table.columns), ["---"] * len(table.columns), *rows]]
+
+
+def _number(value: Any) -> str:
+    """Six significant digits; nothing for what is not known."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return "" if value is None else str(value)
+
+
+def _aligned(table: "pd.DataFrame") -> list[str]:
+    """Columns as wide as they need, however narrow the terminal: numbers to the right, times with their unit."""
+    from jbrl.report.text import ABSENT, seconds_text
+
+    columns = []
+    for name in table.columns:
+        texts = [seconds_text(v) if name.endswith("_seconds") else f"{v:.4g}" if isinstance(v, float) else str(v) for v in table[name]]
+        texts = [ABSENT if text in ("nan", "None") else text for text in texts]
+        width = max(map(len, [name, *texts]))
+        left = name in ("experiment", "prior", "test", "algorithm", "parameters", "device", "status")
+        columns.append([text.ljust(width) if left else text.rjust(width) for text in [name, *texts]])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

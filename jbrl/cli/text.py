@@ -1,0 +1,38 @@
+"""How things are said on a terminal."""
+
+import warnings
+from typing import Any
+
+import typer
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """One line on standard error."""
+    typer.secho(f"{kind}: ", err=True, nl=False, bold=True, fg="red" if kind == "error" else "yellow")
+    typer.echo(message, err=True)
+
+
+def show_warnings() -> None:
+    """From now on, damaged result files are reported in one line each."""
+    from jbrl.runner.store import ResultWarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+        if issubclass(category, ResultWarning):
+            complain(str(message), "warning")
+        else:
+            typer.echo(warnings.formatwarning(message, category, filename, lineno), err=True, nl=False)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", ResultWarning)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

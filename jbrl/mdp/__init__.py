@@ -1,0 +1,1 @@
+"""What an MDP and a belief are: pure functions of arrays."""

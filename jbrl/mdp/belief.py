@@ -1,0 +1,55 @@
+"""Flat Dirichlet-multinomial belief about one MDP, with the optimal plan of its mean."""
+
+import dataclasses
+
+import chex
+
+from jbrl.mdp import incremental, lanes
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.incremental import Plan
+from jbrl.pytree import record
+
+
+@record
+class Belief:
+    """Posterior over MDPs and the solution of the posterior-mean MDP."""
+
+    plan: Plan  # of the mean MDP; its weights are the posterior counts
+    rewards: chex.Array  # [S, A, S] float32, known
+
+    @property
+    def counts(self) -> chex.Array:
+        """Prior concentrations plus transitions seen, [S, A, S]."""
+        return self.plan.weights
+
+
+def believe(mdps: DirichletMDPs, discount: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
+    """The belief before anything is seen.
+
+    Args:
+      extra: added to each gain, that is to expected reward times posterior count, [S, A] or a number.
+    """
+    gains = (mdps.concentrations * mdps.rewards).sum(-1) + extra
+    return Belief(incremental.solve_counts(mdps.concentrations, gains, discount), mdps.rewards)
+
+
+def note(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
+    """The belief after seeing one transition, its plan yet to be brought up to date (`attend`). No effect on a plan not `certified`.
+
+    Args:
+      extra: what the gain of (x, u) grows by besides the reward.
+    """
+    n_states, n_actions = belief.plan.q.shape
+    gain = lanes.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
+    return dataclasses.replace(belief, plan=incremental.note(belief.plan, x, u, y, gain))
+
+
+def attend(belief: Belief) -> Belief:
+    """One step towards a plan that is optimal for the posterior mean."""
+    return dataclasses.replace(belief, plan=incremental.attend(belief.plan))
+
+
+def learn(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array) -> Belief:
+    """The belief after seeing one transition: the count of (x, u, y) grows by one, the plan is optimal for the new mean."""
+    noted = note(belief, x, u, y)
+    return dataclasses.replace(noted, plan=incremental.settle(noted.plan))

@@ -1,0 +1,62 @@
+"""Flat Dirichlet-multinomial distributions over MDPs: priors, posteriors, test distributions.
+
+Each row (state, action) of the transition tensor has an independent Dirichlet distribution; rewards are known.
+Castronovo et al. 2016, section 2.2 and S1 appendix.
+"""
+
+import chex
+import numpy as np
+
+from jbrl.mdp import sampling
+from jbrl.mdp.mdp import MDP
+from jbrl.pytree import record, static
+
+
+@record
+class DirichletMDPs:
+    """A distribution over MDPs. A concentration of 0 makes a transition impossible: exactly 0 in every draw and in the mean."""
+
+    concentrations: chex.Array  # [S, A, S] float32, each row with at least one positive entry
+    rewards: chex.Array  # [S, A, S] float32
+    initial_state: chex.Array  # [] int32; -1: uniformly random
+
+    @property
+    def n_states(self) -> int:
+        return int(self.concentrations.shape[-3])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.concentrations.shape[-2])
+
+
+@record
+class Prior:
+    """What an agent may know before it acts: a distribution over MDPs and the criterion it is judged by."""
+
+    mdps: DirichletMDPs
+    discount: chex.Array  # [] float32 in [0, 1)
+    horizon: int = static()  # decisions in a trajectory
+
+
+def mean_transitions(concentrations: chex.Array) -> chex.Array:
+    """Mean transition probabilities: [..., S] from concentrations [..., S]."""
+    return concentrations / concentrations.sum(-1, keepdims=True)
+
+
+def has_unit_concentrations(mdps: DirichletMDPs) -> bool:
+    """Whether all concentrations are 0 or 1, so that normalised exponentials are draws. On the host."""
+    return bool(np.isin(np.asarray(mdps.concentrations), (0, 1)).all())
+
+
+def draw_mdp(key: chex.PRNGKey, mdps: DirichletMDPs, *, unit: bool) -> MDP:
+    """One MDP: each row an independent Dirichlet draw, transitions of concentration 0 exactly impossible.
+
+    Args:
+      unit: all concentrations are 0 or 1 (`has_unit_concentrations`): the fast way.
+    """
+    if unit:
+        weights = mdps.concentrations * sampling.exponentials(key, mdps.concentrations.shape)
+        rows = weights / weights.sum(-1, keepdims=True)
+    else:
+        rows = sampling.dirichlet(key, mdps.concentrations)
+    return MDP(rows, mdps.rewards, mdps.initial_state)

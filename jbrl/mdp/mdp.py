@@ -1,0 +1,82 @@
+"""Finite Markov decision processes as arrays.
+
+Letters used everywhere: `S` states, `A` actions, `T` decisions of a trajectory.
+"""
+
+import math
+
+import chex
+import jax.numpy as jnp
+
+from jbrl.errors import JbrlError
+from jbrl.mdp import lanes
+from jbrl.pytree import record
+
+
+@record
+class MDP:
+    """One MDP.
+
+    `initial_state` -1 means: uniformly random at the start of each trajectory.
+    """
+
+    transitions: chex.Array  # [S, A, S] float32, rows sum to 1
+    rewards: chex.Array  # [S, A, S] float32, reward of (state, action, next state)
+    initial_state: chex.Array  # [] int32
+
+    @property
+    def n_states(self) -> int:
+        return int(self.transitions.shape[-3])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.transitions.shape[-2])
+
+
+def start(initial_state: chex.Array, n_states: int, uniform: chex.Array) -> chex.Array:
+    """First state of a trajectory, [] int32, from one uniform number (used only when `initial_state` is -1)."""
+    anywhere = (uniform * n_states).astype(jnp.int32)
+    return jnp.where(initial_state < 0, anywhere, initial_state)
+
+
+@lanes.over_lanes
+def step(cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uniform: chex.Array) -> tuple:
+    """Next state and reward, ([] int32, [] float32), of action `u` in state `x`.
+
+    Args:
+      cdf: [S, A, S] cumulative transition probabilities (`sampling.cumulative`).
+      rewards: [S, A, S].
+      uniform: [] float32 in [0, 1): all the randomness of the step; the next state is `sampling.inverse_cdf` of it.
+    """
+    n_states, n_actions, _, _ = cdf.shape
+    first = lanes.separate_index(x * n_actions + u) * n_states
+    cdf, rewards = (table.reshape(-1, table.shape[-1]) for table in (cdf, rewards))
+    y = jnp.zeros_like(first)
+    stride = 1 << (n_states - 1).bit_length()
+    while stride > 1:  # bisection: the number of entries not above `uniform`
+        stride //= 2
+        probed = y + (stride - 1)
+        below = lanes.pick(cdf, first + jnp.minimum(probed, n_states - 1)) <= uniform
+        y = jnp.where(below & (probed < n_states - 1), y + stride, y)
+    y = lanes.separate_index(y)
+    return y, lanes.separate(lanes.pick(rewards, first + y))
+
+
+def expected_rewards(transitions: chex.Array, rewards: chex.Array) -> chex.Array:
+    """r(x, u) = sum_y P(x, u, y) R(x, u, y): [..., S, A] from two arrays [..., S, A, S]."""
+    return (transitions * rewards).sum(-1)
+
+
+def horizon_for(precision: float, discount: float, largest_reward: float) -> int:
+    """Decisions after which what is left of the discounted return is below `precision`.
+
+    T = ceil(log(precision (1 - discount) / Rmax) / log discount), Castronovo et al. 2016, section 3.1.
+
+    Raises:
+      JbrlError: `precision` is not positive.
+    """
+    if not precision > 0:
+        raise JbrlError(f"precision of an automatic horizon: {precision!r} is not a positive number")
+    if discount == 0 or largest_reward <= 0:
+        return 1
+    return max(1, math.ceil(math.log(precision * (1 - discount) / largest_reward) / math.log(discount)))

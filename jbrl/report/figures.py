@@ -1,0 +1,171 @@
+"""The figures of a report. Adding one is writing one function: `@figure(id, title, caption)` on `draw(section, styles) -> Drawing | None`.
+
+Figures are drawn for print as for the page: symbols differ as well as colours, text is text. An artist with a gid can be found in
+the SVG under that id; a title makes it say its numbers when pointed at.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from jbrl.analysis.paired_test import critical_value
+from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, mark, reference_lines, rows_figure, time_axis
+from jbrl.report.style import INK, LOOK, PAPER, Style
+from jbrl.report.tables import Section
+from jbrl.report.text import listing, seconds_text
+
+CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
+Styles = Mapping[str, Style]
+
+
+@dataclasses.dataclass
+class Drawing:
+    """A figure, what its marks say when pointed at (by gid), and what its caption must add."""
+
+    figure: Figure
+    titles: dict[str, str] = dataclasses.field(default_factory=dict)
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """One line of the register of figures."""
+
+    id: str
+    title: str
+    caption: str
+    draw: Callable[[Section, Styles], Drawing | None]
+
+
+FIGURES: list[Kind] = []
+
+
+def figure(id: str, title: str, caption: str) -> Callable:
+    """List a function as a figure that every experiment of a report gets. It returns None where there is nothing to show."""
+
+    def register(function: Callable[[Section, Styles], Drawing | None]) -> Callable[[Section, Styles], Drawing | None]:
+        def draw(section: Section, styles: Styles) -> Drawing | None:
+            with mpl.rc_context(LOOK):
+                return function(section, styles)
+
+        FIGURES.append(Kind(id, title, caption, draw))
+        return draw
+
+    return register
+
+
+@figure(
+    "online",
+    "Score against online time",
+    "Mean return of every agent against its mean computation time per decision, amortised over the MDPs played at once. "
+    "Bars are 95% intervals of the mean. The best agent of each algorithm is drawn full, the others faint.",
+)
+def score_against_online_time(section: Section, styles: Styles) -> Drawing | None:
+    """Figs 7 and 11 of Castronovo et al. 2016."""
+    return _score_against(section, styles, "online_seconds", "online time per decision")
+
+
+@figure(
+    "offline",
+    "Score against offline time",
+    "Mean return of every agent against what it computed before its first decision (compilation apart). "
+    "Agents that compute nothing offline stand side by side at\u00a00.",
+)
+def score_against_offline_time(section: Section, styles: Styles) -> Drawing | None:
+    """Figs 6 and 10 of Castronovo et al. 2016."""
+    return _score_against(section, styles, "offline_seconds", "offline time")
+
+
+@figure(
+    "difference",
+    "Difference from the best",
+    "Mean over the MDPs of (agent − best agent), for the best agent of each algorithm. "
+    f"Bars reach {critical_value('one'):.3f} standard errors of the paired difference: an agent whose bar touches zero is tied with "
+    "the best (full symbol), the others are worse (hollow).",
+)
+def difference_from_the_best(section: Section, styles: Styles) -> Drawing | None:
+    """The paired test as a picture: bars end where the one-sided test at 95% rejects."""
+    rows = section.champions
+    if len(rows) < 2 or rows["difference"].isna().any():
+        return None
+    drawn, axes = rows_figure(rows)
+    drawing = Drawing(drawn)
+    axes.axvline(0, color=INK, linewidth=0.8, gid="zero")
+    for y, (index, row) in enumerate(rows.iterrows()):
+        style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
+        if math.isfinite(width):
+            axes.hlines(y, row["difference"] - width, row["difference"] + width, colors=style.colour, linewidth=1.6)
+        whole = row["best"] or row["tied"]
+        mark(axes, row["difference"], y, style, f"mark-{index}", face=style.colour if whole else PAPER)
+        verdict = "best" if row["best"] else ("tied" if row["tied"] else "worse")
+        drawing.titles[f"mark-{index}"] = f"{row['label']}: {row['difference']:+.{section.decimals}f}, Z = {row['z']:.2f}, {verdict}"
+    axes.set_xlabel("difference of mean returns")
+    return drawing
+
+
+@figure(
+    "distribution",
+    "Distribution of returns",
+    "Discounted returns over the MDPs, of the best agent of each algorithm. Outline: histogram, each to its own height. "
+    "Box: middle half; line in it: median; whiskers: 5% to 95%; symbol: mean.",
+)
+def distribution_of_returns(section: Section, styles: Styles) -> Drawing | None:
+    """Means hide that most of the spread comes from the MDPs, and that some agents never find the reward."""
+    rows = pd.concat([section.oracles, section.champions])
+    samples = {index: section.sample(row) for index, row in rows.iterrows()}
+    rows = rows[[samples[index].size > 0 for index in rows.index]]
+    if rows.empty:
+        return None
+    drawn, axes = rows_figure(rows, step=0.5)
+    drawing = Drawing(drawn)
+    everything = np.concatenate([samples[index] for index in rows.index])
+    low, high = float(everything.min()), float(everything.max())
+    edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
+    for y, (index, row) in enumerate(rows.iterrows()):
+        style, sample = styles[row["algorithm"]], samples[index]
+        histogram(axes, sample, edges, y, style.colour)
+        box(axes, sample, y + 0.22, style.colour)
+        mark(axes, row["mean"], y + 0.22, style, f"mark-{index}", scale=0.8)
+        five, median, ninetyfive = np.percentile(sample, [5, 50, 95])
+        d = section.decimals
+        drawing.titles[f"mark-{index}"] = (
+            f"{row['label']}: mean {section.score(row)}, median {median:.{d}f}, 5% to 95%: {five:.{d}f} to {ninetyfive:.{d}f}"
+        )
+    axes.set_xlabel("discounted return")
+    return drawing
+
+
+def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | None:
+    """Scatter of means against a time on a logarithmic axis, with a place for 0."""
+    rows = section.competitors
+    timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
+    if timed.empty:
+        return None
+    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)))
+    axes = drawing.figure.subplots()
+    shown = [name for name in styles if name in set(timed["algorithm"])]
+    crowded = len(timed) > CROWD
+    positions = time_axis(axes, timed[column], timed["algorithm"], shown)
+    axes.grid(axis="y")
+    for best in (False, True):  # the best on top
+        for index, row in timed[timed["best_of_algorithm"] == best].iterrows():
+            gid, style = f"mark-{index}", styles[row["algorithm"]]
+            if best or not crowded:
+                interval(axes, positions[index], row["mean"], row["ci95"], style.colour, faint=not best)
+            mark(axes, positions[index], row["mean"], style, gid, scale=1.0 if best else 0.7, faint=not best)
+            drawing.titles[gid] = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
+    axes.set_xlabel(name)
+    axes.set_ylabel("mean discounted return")
+    top = legend(drawing.figure, shown, styles)
+    beyond = reference_lines(axes, section)
+    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.13, top=top / (1 + STRIP * beyond))
+    lost = rows[~rows.index.isin(timed.index)]["label"]
+    notes = ["There being so many agents, only the best ones have bars."] if crowded else []
+    notes += [f"Not drawn, having no {name}: {listing(list(lost))}."] if len(lost) else []
+    drawing.note = " ".join(notes)
+    return drawing

@@ -1,0 +1,61 @@
+"""Matplotlib figures as small SVG elements that take part in the page: its font, its colours, its dark mode, its ids."""
+
+import html
+import io
+import re
+from collections.abc import Mapping
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from jbrl.report.style import LOOK, variable
+
+_NAMELESS = (
+    r"(?:figure|axes|patch|text|line2d|xtick|ytick|matplotlib\.axis|LineCollection|PathCollection|FillBetweenPolyCollection|legend)_\d+"
+)
+
+
+def inline(figure: Figure, id: str, label: str, titles: Mapping[str, str] | None = None) -> str:
+    """The figure as an `<svg>` element.
+
+    Args:
+      id: of the element; a prefix to all ids within, so that ids on a page stay different.
+      label: what a screen reader says.
+      titles: for artists with a gid, the text shown while the pointer rests on them.
+    """
+    buffer = io.StringIO()
+    with mpl.rc_context(LOOK):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return _titled(_small(buffer.getvalue(), id, label), id, titles or {})
+
+
+def _small(text: str, id: str, label: str) -> str:
+    box = re.search(r'viewBox="([^"]*)"', text)
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<svg[^>]*>", "", text, count=1)
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", "", text, flags=re.S)
+    text = re.sub(r"<[^>]*>", lambda tag: _small_tag(tag.group(), id), text)  # what stands between tags is the user's
+    text = re.sub(r">\s*\n\s*<", "><", text)
+    text = re.sub(r'<path d="[^"]*" style="fill: none"/>|<g/>', "", text)  # grounds that are not painted
+    text = re.sub(r"(?:<g></g>)+", "", text)
+    viewbox = box.group(1) if box else "0 0 1 1"
+    return f'<svg class="plot" id="{html.escape(id)}" role="img" aria-label="{html.escape(label)}" viewBox="{viewbox}">{text.strip()}'
+
+
+def _small_tag(tag: str, id: str) -> str:
+    tag = re.sub(rf' id="{_NAMELESS}"', "", tag)
+    tag = re.sub(r";? ?font-family: [^;\"]*", "", tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", tag)
+    digits = r"(\.\d)\d+" if "clip-path" in tag else r"(\.\d\d)\d+"  # symbols are small and need the second digit
+    tag = re.sub(digits, r"\1", tag)
+    tag = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda found: variable(found.group()), tag)
+    tag = re.sub(r'\bid="', f'id="{id}-', tag)
+    tag = re.sub(r'(?:xlink:)?(href="#|url\(#)', rf"\g<1>{id}-", tag)
+    return re.sub(r"\s+", " ", tag)
+
+
+def _titled(text: str, id: str, titles: Mapping[str, str]) -> str:
+    for gid, title in titles.items():
+        name = f'id="{id}-{gid}"'
+        text = text.replace(f"<g {name}>", f'<g {name} class="mark"><title>{html.escape(title)}</title>', 1)
+    return text

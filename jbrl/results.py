@@ -1,0 +1,124 @@
+"""Run a study and read its results, from Python."""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl.analysis.intervals import summarise
+from jbrl.analysis.table import AGENT
+from jbrl.errors import JbrlError
+from jbrl.runner.store import Store
+
+UNIT = (*AGENT, "seed")
+SCORES = (
+    *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
+    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status"),
+)
+
+
+class Results:
+    """The results of a study in one directory, read once and kept.
+
+    Raises:
+      JbrlError: `folder` holds no results of a study.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.store = Store(folder)
+        self.manifest = self.store.manifest()
+
+    @cached_property
+    def returns(self) -> pd.DataFrame:
+        """The score table: one row per MDP of each finished unit (experiment, algorithm, parameters, unit, seed, score)."""
+        return self.store.returns()
+
+    @cached_property
+    def units(self) -> pd.DataFrame:
+        """One row per unit, in the order of the study, without statistics; column `reason` says why a unit failed."""
+        return self.store.units()
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row per unit, in the order of the study, columns `SCORES`; missing and failed units have no mean."""
+        means = summarise(self.returns, by=UNIT).drop(columns="n")
+        return self.units.merge(means, on=list(UNIT), how="left")[list(SCORES)]
+
+    def trajectories(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> dict[str, np.ndarray]:
+        """What was recorded of one unit: states [N, T+1] int32, actions [N, T] int32, rewards [N, T] float32.
+
+        Raises:
+          JbrlError: not exactly one unit fits, or its trajectories were not recorded.
+        """
+        asked = {"experiment": experiment, "algorithm": algorithm} | ({} if seed is None else {"seed": seed})
+        fits = [unit for unit in self.manifest["units"] if unit | asked == unit and _holds(unit, parameters)]
+        if len(fits) != 1:
+            raise JbrlError(
+                f"{len(fits)} units fit {asked | parameters}: expected exactly one; name its experiment, algorithm, parameters and seed"
+            )
+        return self.store.trajectories(fits[0]["id"])
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the HTML report to `out` (default: `report` beside the results); the path of its page."""
+        from jbrl.report.html import write_report
+
+        scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
+        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report")
+
+    def __repr__(self) -> str:
+        """Name, place and how much is done."""
+        count = self.scores["status"].value_counts()
+        return f"<Results of '{self.manifest['study']['name']}' in {self.store.folder}: {', '.join(f'{n} {s}' for s, n in count.items())}>"
+
+
+def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
+    """One row per agent: the MDPs of all seeds taken together, times averaged over seeds."""
+    if scores["seed"].nunique() == 1:
+        return scores
+    seconds = dict.fromkeys((name for name in SCORES if name.endswith("_seconds")), "mean")
+    first = dict.fromkeys(("prior", "test", "device", "seed"), "first")
+    rows = scores.groupby(list(AGENT), sort=False).agg({**first, **seconds, "status": _worst}).reset_index()
+    return rows.merge(summarise(returns), on=list(AGENT), how="left").fillna({"n": 0})[list(SCORES)]
+
+
+def _worst(statuses: pd.Series) -> str:
+    return next((status for status in ("failed", "missing") if (statuses == status).any()), "done")
+
+
+def _holds(unit: dict[str, Any], parameters: dict[str, Any]) -> bool:
+    values = json.loads(unit["parameters"])
+    return values | parameters == values
+
+
+def run(
+    study: str | Path | dict[str, Any],
+    out: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    only: str | None = None,
+    shard: str | None = None,
+) -> Results:
+    """Run a study, or what is left of it: what `jbrl run` does, silently. All CPU cores are used unless JAX has started already.
+
+    Args:
+      study: a TOML file, or the same tables as a dict: `{"study": {...}, "experiments": [{...}], "agents": [{...}]}`.
+      out: directory of the results.
+      overrides: fields of `[study]` to replace, each `"study.field=value"`.
+      only: regular expression that the labels of units must match.
+      shard: `"I/N"`, the I-th of N parts.
+
+    Returns: the results in `out`. Units that failed are listed as such in `.scores`.
+
+    Raises:
+      JbrlError: something is not accepted, `out` holds another study or cannot be written.
+    """
+    from jbrl.runner.batching import use_all_cores
+    from jbrl.runner.plan import plan
+
+    use_all_cores()
+    plan(study, out, overrides=overrides, only=only, shard=shard).execute()
+    return Results(out)

@@ -1,0 +1,109 @@
+"""The only place that decides how many MDPs run at once, and on which devices.
+
+On CPUs a compiled call always plays `lanes` MDPs per device, the last ones repeated when fewer are wanted, because compiled
+code may round differently at different widths: the results of an MDP then cannot depend on how many others are played.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from jbrl.agents.agent import Agent
+from jbrl.runner.machine import available_cores
+
+AXIS = "lanes"
+WIDEST_ON_ACCELERATOR = 16_384
+
+
+class Program(NamedTuple):
+    """A compiled function."""
+
+    call: Callable[..., Any]
+    capacity: int  # MDPs per call
+    fresh: bool  # compiled just now, not before
+
+
+_compiled: dict[tuple, Program] = {}
+
+
+def use_all_cores(cores: int | None = None) -> bool:
+    """Make each CPU core a JAX device, all of them unless `cores`, or the variable JAX_NUM_CPU_DEVICES, says how many.
+
+    Returns False when JAX has already started and keeps the devices it has.
+    """
+    if cores is None and "JAX_NUM_CPU_DEVICES" in os.environ:
+        return True
+    try:
+        jax.config.update("jax_num_cpu_devices", cores or available_cores())
+    except RuntimeError:
+        return False
+    return True
+
+
+def lanes_per_device(agent: Agent, n_mdps: int, devices: Sequence[jax.Device]) -> int:
+    """MDPs that each device plays at once: fixed on CPUs, as many as wanted on accelerators (rounded up to a power of two)."""
+    if devices[0].platform == "cpu":
+        return agent.lanes
+    wanted = -(-n_mdps // len(devices))
+    return min(1 << (wanted - 1).bit_length(), WIDEST_ON_ACCELERATOR)
+
+
+def compile_mapped(fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device]) -> Program:
+    """Compile `fn(shared, lane)`, mapped over `width` lanes on each device.
+
+    Args:
+      fn: a function of the module level, written for one lane.
+      shared: pytree given whole to every lane.
+      lane: pytree of `jax.ShapeDtypeStruct`: the input of one lane.
+      width: lanes per device.
+
+    Returns: a program that takes `shared` and lanes stacked along a leading axis of length width x devices. Compiled once for each
+      combination of function, shapes, static fields, width and devices.
+    """
+    capacity = width * len(devices)
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((capacity, *v.shape), v.dtype), lane)
+    every, split = PartitionSpec(), PartitionSpec(AXIS)
+    mesh = Mesh(np.array(devices), (AXIS,))
+    body = jax.vmap(fn, in_axes=(None, 0))
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=(every, split), out_specs=split, check_vma=False)
+    return _compile(fn, mapped, (shared, lanes), (capacity, tuple(devices)))
+
+
+def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
+    """Compile `fn(*args)`, a function of the module level, as it is: nothing is mapped."""
+    return _compile(fn, fn, args, (1,))
+
+
+def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
+    """Compile several programs side by side, None for none.
+
+    Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
+    """
+    started = time.perf_counter()
+    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
+        futures = [pool.submit(task) if task else None for task in tasks]
+        programs = [future.result() if future else None for future in futures]
+    fresh = any(program.fresh for program in programs if program)
+    return programs, time.perf_counter() - started if fresh else 0.0
+
+
+def _compile(fn: Callable, mapped: Callable, args: tuple, place: tuple) -> Program:
+    leaves, structure = jax.tree.flatten(args)
+    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), place)
+    if identity in _compiled:
+        return _compiled[identity]._replace(fresh=False)
+    _compiled[identity] = Program(jax.jit(mapped).lower(*args).compile(), place[0], True)
+    return _compiled[identity]
+
+
+def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Lane numbers start..stop-1 in calls of `capacity`: (numbers [capacity] int32, how many of them count)."""
+    for first in range(start, stop, capacity):
+        count = min(capacity, stop - first)
+        yield np.minimum(np.arange(first, first + capacity), stop - 1).astype(np.int32), count

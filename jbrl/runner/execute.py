@@ -1,0 +1,150 @@
+"""The loop over units of work: run what is missing, keep what is there, say how far it has come."""
+
+import contextlib
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jbrl.runner.experiment import Chunk, Run
+from jbrl.runner.machine import versions
+from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
+from jbrl.runner.unit import Unit
+
+CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
+CHECKPOINT_SHARE = 0.1  # of the time may go into writing them, at most
+
+
+class Progress:
+    """What is told while units run. This one is silent; inherit from it to show something."""
+
+    def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
+        """`todo` are those of `units` that have no result yet."""
+
+    def started(self, unit: Unit) -> None:
+        """A unit begins: training and compilation come first."""
+
+    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+        """The first `n` MDPs of a unit are played; their decisions took `seconds`."""
+
+    def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
+        """A unit is done or has failed, as `header["status"]` says."""
+
+
+def is_done(unit: Unit, store: Store) -> bool:
+    """Whether the store holds all that is asked of a unit."""
+    found = store.result(unit.id)
+    return found is not None and found.status == "done" and _answers(found, unit) and _has_latency(found, unit)
+
+
+def _answers(found: Result, unit: Unit) -> bool:
+    return found.recorded or not unit.record
+
+
+def _has_latency(found: Result, unit: Unit) -> bool:
+    return found.header.get("latency_seconds") is not None or not unit.latency
+
+
+def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress) -> int:
+    """Run `todo`, those of `units` that have no result in `store`, which must be open.
+
+    A unit that fails is recorded and the others go on. An interrupt (KeyboardInterrupt) writes a checkpoint first. Run again,
+    everything continues where it was, with the same numbers.
+
+    Returns: how many units failed.
+
+    Raises:
+      StoreError: results cannot be written.
+    """
+    progress.begin(units, todo)
+    failed = 0
+    for unit in todo:
+        if is_done(unit, store):  # another process has been faster
+            continue
+        progress.started(unit)
+        header, returns = _run_guarded(unit, store, progress)
+        failed += header["status"] == "failed"
+        progress.finished(unit, header, returns)
+    return failed
+
+
+def _run_guarded(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
+    try:
+        return _run(unit, store, progress)
+    except StoreError:
+        raise
+    except Exception as error:  # whatever an agent does wrong must not stop the study
+        header = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:2000], "traceback": traceback.format_exc()[-20_000:]}
+    found = store.result(unit.id)
+    if found is None or found.status != "done":  # a result that lacks only its latency is better than none
+        store.save(unit, header, np.zeros(0))
+    return header, np.zeros(0)
+
+
+@dataclass
+class _Played:
+    """What has been played of a unit so far."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def n(self) -> int:
+        return sum(len(chunk.returns) for chunk in self.chunks)
+
+    @property
+    def seconds(self) -> float:
+        return sum(chunk.online_seconds for chunk in self.chunks)
+
+    def save(self, unit: Unit, store: Store, header: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
+        header = {**header, "online_seconds": self.seconds / (self.n * unit.protocol.horizon)}
+        returns = np.concatenate([chunk.returns for chunk in self.chunks])
+        parts = [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
+        store.save(unit, header, returns, {name: np.concatenate([p[name] for p in parts]) for name in TRAJECTORY} if parts else None)
+        return header, returns
+
+
+def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
+    run = Run(unit.agent, unit.protocol, record=unit.record)
+    platform = run.devices[0].platform
+    run.prepare()
+    played = _before(unit, store, platform)
+    facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
+    saved_at, interval = time.monotonic(), CHECKPOINT_SECONDS
+    try:
+        for chunk in run.chunks(played.n, unit.chunk):
+            if not np.isfinite(chunk.returns).all():
+                raise FloatingPointError(
+                    f"the return on MDP {chunk.start + int(np.argmin(np.isfinite(chunk.returns)))} is not a finite number"
+                )
+            played.chunks.append(chunk)
+            progress.advanced(unit, played.n, played.seconds)
+            now = time.monotonic()
+            if now - saved_at > interval and played.n < unit.protocol.n_mdps:
+                played.save(unit, store, {**facts, "status": "partial"})
+                saved_at = time.monotonic()
+                interval = max(CHECKPOINT_SECONDS, (saved_at - now) / CHECKPOINT_SHARE)
+        latency = run.latency() if unit.latency else None
+        times = {"latency_seconds": latency, "compile_seconds": run.compile_seconds}
+        return played.save(unit, store, {**facts, **times, "status": "done"})
+    except KeyboardInterrupt:
+        if played.n:
+            played.save(unit, store, {**facts, "status": "partial"})
+        raise
+
+
+def _before(unit: Unit, store: Store, platform: str) -> _Played:
+    """What an earlier run has left of a unit: a checkpoint, or a result that lacks its latency."""
+    for found, partial in ((store.result(unit.id), False), (store.checkpoint(unit.id), True)):
+        # On another kind of device the times would mean nothing, and the last digits might differ.
+        if not (found and found.n and _answers(found, unit) and found.header["platform"] == platform):
+            continue
+        if partial and found.header["versions"] != versions():  # half of a unit from one program, half from another
+            continue
+        seconds = found.header["online_seconds"] * found.n * unit.protocol.horizon
+        with contextlib.suppress(StoreError):  # trajectories that cannot be read: as if nothing were there
+            trajectories = store.trajectories(unit.id, partial=partial) if unit.record else None
+            return _Played([Chunk(0, found.returns, trajectories, seconds)])
+    return _Played()

@@ -1,0 +1,67 @@
+"""What the work ran on and with: recorded beside the results, shown by `jbrl doctor`."""
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import jbrl
+
+PACKAGES = ("jax", "jaxlib", "numpy", "pandas")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of jbrl, Python and the libraries that numbers depend on; `commit` when jbrl runs from a git checkout."""
+    found = {"jbrl": jbrl.__version__, "python": platform.python_version()}
+    found |= {name: metadata.version(name) for name in PACKAGES}
+    commit = _commit()
+    return found | ({"commit": commit} if commit else {})
+
+
+@cache
+def machine() -> dict[str, str | int | float]:
+    """Operating system, processor, cores and memory."""
+    found: dict[str, str | int | float] = {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": available_cores(),
+    }
+    memory = memory_bytes()
+    return found | ({"memory_gib": round(memory / 2**30, 1)} if memory else {})
+
+
+def available_cores() -> int:
+    """CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Physical memory; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """Commit of the checkout that jbrl runs from, with a mark when files differ from it."""
+    root = Path(jbrl.__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

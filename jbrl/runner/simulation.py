@@ -1,0 +1,152 @@
+"""One agent on one MDP for T decisions."""
+
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl.agents.agent import Agent
+from jbrl.errors import JbrlError
+from jbrl.mdp import lanes, sampling
+from jbrl.mdp import mdp as mdps
+from jbrl.mdp.mdp import MDP
+from jbrl.pytree import record
+
+STREAMS = ("mdp", "environment", "agent")
+
+
+@record
+class Trajectory:
+    """What happened. `states` and `actions` are None unless recording was asked for."""
+
+    rewards: chex.Array  # [T] float32
+    states: chex.Array | None = None  # [T + 1] int32
+    actions: chex.Array | None = None  # [T] int32
+
+
+def stream(key: chex.PRNGKey, index: chex.Array, name: str) -> chex.PRNGKey:
+    """Key of one of the `STREAMS` of MDP number `index`.
+
+    Everything random about an MDP hangs on the seed and its number alone, so results do not depend on how MDPs are
+    grouped. MDPs and the environment's randomness are shared by all agents (common random numbers).
+    """
+    return jax.random.fold_in(jax.random.fold_in(key, index), STREAMS.index(name))
+
+
+@record
+class World:
+    """One MDP, and everything random that will happen in a trajectory on it."""
+
+    mdp: MDP
+    cdf: chex.Array  # [S, A, S] float32, cumulative transition probabilities
+    first: chex.Array  # [] int32, initial state
+    noise: chex.Array  # [T] float32 in [0, 1), one uniform number for each transition
+    keys: chex.PRNGKey  # [T], one for each decision
+
+
+def world(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> World:
+    """The world of MDP number `index` of the seed behind `key`, for trajectories of `horizon` decisions."""
+    environment = jax.random.split(stream(key, index, "environment"))
+    return World(
+        mdp,
+        cdf=sampling.cumulative(mdp.transitions),
+        first=mdps.start(mdp.initial_state, mdp.n_states, sampling.uniforms(environment[0])[0]),
+        noise=jax.random.uniform(environment[1], (horizon,)),
+        keys=jax.random.split(stream(key, index, "agent"), horizon),
+    )
+
+
+def simulate(agent: Agent, knowledge: Any, world: World, *, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """Play one trajectory.
+
+    Args:
+      knowledge: what `agent.train` returned.
+      keep: record states and actions as well as rewards.
+
+    Returns: the trajectory, and whether every action was legal ([] bool); an illegal action is replaced by the nearest legal one.
+    """
+    if agent.oracle:
+        knowledge = agent.reveal(knowledge, world.mdp)
+    play = _play_thinking if agent.thinks else _play
+    return play(agent, agent.reset(knowledge), world, keep)
+
+
+def _play(agent: Agent, state: Any, world: World, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """All MDPs in step."""
+
+    def decide(carry: tuple, inputs: tuple) -> tuple[tuple, tuple]:
+        state, x, legal = carry
+        key, uniform = inputs
+        action, state, allowed = _act(agent, key, state, x, world.mdp.n_actions)
+        y, reward = mdps.step(world.cdf, world.mdp.rewards, x, action, uniform)
+        state = agent.observe(state, x, action, y, reward)
+        return (state, y, legal & allowed), (reward, (x, action) if keep else None)
+
+    begin = (state, world.first, jnp.bool_(True))
+    (_, last, legal), (rewards, moves) = lax.scan(decide, begin, (world.keys, world.noise))
+    if not keep:
+        return Trajectory(rewards), legal
+    states, actions = moves
+    return Trajectory(rewards, jnp.append(states, last), actions), legal
+
+
+@record
+class _Progress:
+    """A trajectory in the making. Entry T of the arrays receives what does not count."""
+
+    state: Any
+    x: chex.Array  # [] int32
+    t: chex.Array  # [] int32, decisions taken
+    legal: chex.Array  # [] bool
+    rewards: chex.Array  # [T + 1] float32
+    states: chex.Array | None  # [T + 1] int32
+    actions: chex.Array | None  # [T + 1] int32
+
+
+def _play_thinking(agent: Agent, state: Any, world: World, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """Each MDP at its own pace: at each round every one takes one step of thought, and those that are ready a decision before that."""
+    horizon, n_actions = world.noise.shape[0], world.mdp.n_actions
+    moves = jnp.zeros(horizon + 1, jnp.int32) if keep else None
+    begin = _Progress(state, world.first, jnp.int32(0), jnp.bool_(True), jnp.zeros(horizon + 1), moves, moves)
+    consts = (agent, world.cdf, world.mdp.rewards, jax.random.key_data(world.keys), world.noise)
+    wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(world.keys))
+
+    def advance(now: _Progress, consts: tuple) -> _Progress:
+        agent, cdf, gains, words, noise = consts
+        live = agent.ready(now.state) & (now.t < horizon)
+        t = jnp.minimum(now.t, horizon - 1)
+        action, state, allowed = _act(agent, wrap(lanes.get_entry(words, t)), now.state, now.x, n_actions)
+        y, reward = mdps.step(cdf, gains, now.x, action, lanes.get_entry(noise, t))
+        state = agent.think(agent.note(state, now.x, action, y, reward))
+        slot = jnp.where(live, t, horizon)
+        return _Progress(
+            state,
+            jnp.where(live, y, now.x),
+            now.t + live.astype(jnp.int32),
+            now.legal & (allowed | ~live),
+            lanes.set_entry(now.rewards, slot, reward),
+            lanes.set_entry(now.states, slot, now.x) if keep else None,
+            lanes.set_entry(now.actions, slot, action) if keep else None,
+        )
+
+    end = lanes.while_active(lambda now, _: now.t < horizon, advance, begin, consts, masked=False, lanes_last=True)
+    if not keep:
+        return Trajectory(end.rewards[:horizon]), end.legal
+    states = lanes.set_entry(end.states, jnp.int32(horizon), end.x)
+    return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal
+
+
+def _act(agent: Agent, key: chex.PRNGKey, state: Any, x: chex.Array, n_actions: int) -> tuple[chex.Array, Any, chex.Array]:
+    """A legal action, the state after deciding, and whether the action chosen was legal."""
+    chosen, state = agent.act(key, state, x)
+    _check_action(agent, chosen)
+    action = jnp.clip(chosen, 0, n_actions - 1)
+    return action, state, action == chosen
+
+
+def _check_action(agent: Agent, action: Any) -> None:
+    if jnp.shape(action) != () or jnp.result_type(action) != jnp.int32:
+        raise JbrlError(f"{type(agent).__name__}.act returned {jax.typeof(action)}: expected one action as a scalar int32")

@@ -1,0 +1,188 @@
+"""What holds for every agent: one table over the register. A new agent is tested by being there."""
+
+import dataclasses
+import functools
+import inspect
+import re
+from importlib import resources
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import AGENTS, as_arrays, check_parameters
+from jbrl.mdp.dirichlet import Prior, draw_mdp
+from jbrl.problems.problem import distribution, problem
+from jbrl.runner.simulation import simulate, stream, world
+
+N, T = 256, 100
+KEY = jax.random.key(0)
+
+# Parameters at which an agent is quick to test and clearly better than Random; default: its defaults.
+PARAMETERS = {"VDBE-e-Greedy": {"epsilon0": 0.2}, "BFS3": {"max_samples": 8}}
+NO_BETTER = {"Random"}  # than Random, and not meant to be
+
+every_agent = pytest.mark.parametrize("name", sorted(AGENTS))
+
+
+def prior_of(mdps, horizon):
+    return Prior(jax.tree.map(jnp.asarray, mdps), jnp.float32(0.95), horizon)
+
+
+def play_one(agent, prior, mdp, index):
+    TRACES.append(type(agent))
+    trajectory, legal = simulate(agent, agent.train(KEY, prior), world(mdp, KEY, index, prior.horizon), keep=True)
+    return trajectory.states, trajectory.actions, trajectory.rewards, legal
+
+
+TRACES = []
+play_single = jax.jit(play_one)
+play_many = jax.jit(jax.vmap(play_one, in_axes=(None, None, 0, 0)))
+
+
+def make(name, **values):
+    cls = AGENTS[name].agent
+    return as_arrays(cls(**check_parameters(cls, {**PARAMETERS.get(name, {}), **values}, name)))
+
+
+@functools.cache
+def game():
+    """The prior of GC and N MDPs drawn from it."""
+    prior = prior_of(problem("GC").mdps, T)
+    keys = jax.vmap(lambda index: stream(KEY, index, "mdp"))(jnp.arange(N))
+    return prior, jax.jit(jax.vmap(lambda key: draw_mdp(key, prior.mdps, unit=True)))(keys)
+
+
+@functools.cache
+def played(name):
+    """States [N, T+1], actions [N, T], rewards [N, T] of an agent on N MDPs of GC, and whether the actions were legal [N]."""
+    return tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N))))
+
+
+def returns(name):
+    return (played(name)[2].astype(np.float64) * 0.95 ** np.arange(T)).sum(1)
+
+
+@every_agent
+def test_it_is_described(name):
+    entry = AGENTS[name]
+    doc = inspect.getdoc(entry.agent)
+    assert "\n" not in entry.summary
+    assert entry.summary.endswith(".")
+    assert len(entry.summary) <= 140
+    assert re.search(r"[A-Z]\w+.* (19|20)\d\d", doc), "the docstring names no source"
+    assert re.search(r"\bdecision|\bO\(", doc), "the docstring does not say what a decision costs"
+    bibliography = (resources.files("jbrl") / "references.bib").read_text(encoding="utf-8")
+    for key in entry.cite.split(","):
+        assert key.startswith("@") or f"{{{key}," in bibliography
+    page = Path(__file__).parents[2] / "docs" / "agents" / f"{name.casefold()}.md"
+    assert page.is_file(), f"no page {page.name}"
+    assert name in page.read_text(encoding="utf-8").splitlines()[0]
+
+
+@every_agent
+def test_its_parameters_are_declared(name):
+    for field in dataclasses.fields(AGENTS[name].agent):
+        assert field.metadata.get("doc"), f"{field.name} is not described"
+        if type(field.default) in (int, float):
+            assert np.isfinite(field.metadata["low"]), f"{field.name} has no lower bound"
+            if type(field.default) is int and not field.metadata["static"]:
+                assert field.metadata["high"] < 2**31, f"{field.name} may not fit into int32"
+    check_parameters(AGENTS[name].agent, {}, name)
+
+
+@every_agent
+def test_actions_are_legal_integers(name):
+    _, actions, _, legal = played(name)
+    assert actions.dtype == np.int32
+    assert ((actions >= 0) & (actions < 3)).all()
+    assert legal.all()
+
+
+@every_agent
+def test_alone_it_does_the_same_as_in_company(name):
+    # At the same width, as the runner plays: programs of another width may round differently.
+    prior, mdps = game()
+    chosen = np.where(np.arange(N) < N // 2, 0, N - 1)
+    states, actions, rewards, _ = play_many(make(name), prior, jax.tree.map(lambda v: v[chosen], mdps), jnp.asarray(chosen, jnp.int32))
+    np.testing.assert_array_equal(actions, played(name)[1][chosen])
+    np.testing.assert_array_equal(states, played(name)[0][chosen])
+    np.testing.assert_array_equal(rewards, played(name)[2][chosen])
+
+
+@every_agent
+def test_same_keys_give_the_same_actions_and_others_do_not_matter(name):
+    prior, mdps = game()
+    order = np.random.default_rng(0).permutation(N)
+    again = play_many(make(name), prior, jax.tree.map(lambda v: v[order], mdps), jnp.arange(N)[order])
+    np.testing.assert_array_equal(again[1], played(name)[1][order])
+
+
+@every_agent
+def test_one_program_serves_all_parameter_values(name):
+    other = {f.name: another(name, f) for f in dataclasses.fields(AGENTS[name].agent) if not f.metadata["static"]}
+    played(name)
+    before = len(TRACES)
+    play_many(make(name, **other), *game(), jnp.arange(N))
+    assert len(TRACES) == before
+
+
+def another(name, field):
+    """A value that the parameter accepts, not its default."""
+    usual = PARAMETERS.get(name, {}).get(field.name, field.default)
+    for value in (not usual,) if type(usual) is bool else (usual + type(usual)(1), usual / 2, usual + 0.25, usual - 0.25):
+        try:
+            checked = check_parameters(AGENTS[name].agent, {field.name: value}, name)[field.name]
+        except Exception:
+            continue
+        if checked != usual:
+            return checked
+    raise AssertionError(f"{field.name} accepts nothing but {usual}")
+
+
+@every_agent
+def test_impossible_transitions_do_not_matter(name):
+    """They are neither believed nor simulated: what they would pay, here the greatest reward that there is, changes nothing."""
+    prior, mdps = game()
+    states, actions, _, _ = played(name)
+    possible = np.asarray(prior.mdps.concentrations)[states[:, :-1], actions, states[:, 1:]] > 0
+    assert possible.all()
+    rewards = jnp.where(prior.mdps.concentrations > 0, prior.mdps.rewards, prior.mdps.rewards.max())
+    told = dataclasses.replace(prior, mdps=dataclasses.replace(prior.mdps, rewards=rewards))
+    met = dataclasses.replace(mdps, rewards=jnp.broadcast_to(rewards[None], mdps.rewards.shape))
+    np.testing.assert_array_equal(play_many(make(name), told, met, jnp.arange(N))[1], actions)
+
+
+@every_agent
+def test_one_state_and_one_action_are_enough(name):
+    mdps = distribution(np.full((1, 1, 1), 0.5), np.full((1, 1, 1), 2.0), -1)
+    prior = prior_of(mdps, 3)
+    drawn = draw_mdp(KEY, prior.mdps, unit=False)
+    states, actions, rewards, legal = play_single(make(name), prior, drawn, jnp.int32(0))
+    assert legal
+    assert not np.asarray(states).any()
+    assert not np.asarray(actions).any()
+    np.testing.assert_array_equal(rewards, [2, 2, 2])
+
+
+@pytest.mark.parametrize("name", sorted(set(AGENTS) - NO_BETTER))
+def test_it_is_better_than_random(name):
+    # Paired on the same MDPs. An agent that is no better passes with a probability of 0.0014.
+    difference = returns(name) - returns("Random")
+    assert difference.mean() > 3 * difference.std(ddof=1) / np.sqrt(N)
+
+
+@pytest.mark.slow  # JAX compiles each operation on its own
+@every_agent
+def test_uncompiled_it_does_the_same(name):
+    (prior, mdps), agent, index = game(), make(name), 5
+    mdp = jax.tree.map(lambda v: v[index], mdps)
+    states, actions, rewards, _ = (v[index] for v in played(name))
+    knowledge = agent.train(KEY, prior)
+    state = agent.reset(agent.reveal(knowledge, mdp) if agent.oracle else knowledge)
+    for t, key in enumerate(jax.random.split(stream(KEY, index, "agent"), T)[:3]):
+        action, state = agent.act(key, state, jnp.int32(states[t]))
+        assert int(action) == actions[t]
+        state = agent.observe(state, jnp.int32(states[t]), action, jnp.int32(states[t + 1]), jnp.float32(rewards[t]))

@@ -1,0 +1,30 @@
+"""What holds for every test: two CPU devices, strict dtypes and ranks, reproducible examples.
+
+Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the user's: where there is an accelerator, tests run on it.
+"""
+
+import os
+
+import hypothesis
+import jax
+import pytest
+
+os.environ["JAX_NUM_CPU_DEVICES"] = "2"  # for programs that tests start, and so that jbrl asks for no other number
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_enable_x64", False)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Time limits on single examples fail on busy machines; the first example of most tests pays for a compilation.
+hypothesis.settings.register_profile(
+    "jbrl",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("jbrl")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and jax.default_backend() == "cpu":
+        pytest.skip("no accelerator")

@@ -1,0 +1,112 @@
+"""Files of problems: what is read, and how unsound ones are refused."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import read_json
+
+SOUND = {
+    "name": "Mine",
+    "n_states": 2,
+    "n_actions": 1,
+    "initial_state": 1,
+    "transition_weights": [[[1, 0.5]], [[0, 3]]],
+    "rewards": [[[0, -1]], [[0, 2.5]]],
+}
+
+
+def read(folder, data):
+    path = folder / "mine.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return read_json(path)
+
+
+def test_a_file_of_the_required_fields_is_enough(tmp_path):
+    found = read(tmp_path, SOUND)
+    assert (found.name, found.short_name, found.description, found.cite) == ("Mine", "mine", "", "")
+    np.testing.assert_array_equal(found.mdps.concentrations, SOUND["transition_weights"])
+    np.testing.assert_array_equal(found.mdps.rewards, SOUND["rewards"])
+    assert int(found.mdps.initial_state) == 1
+
+
+@pytest.mark.parametrize("field", SOUND)
+def test_a_missing_field_is_named(field, tmp_path):
+    data = {key: value for key, value in SOUND.items() if key != field}
+    with pytest.raises(JbrlError, match=rf"mine\.json: the field '{field}' is missing"):
+        read(tmp_path, data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", 3, "name = 3: expected a string"),
+        ("n_states", 0, "n_states = 0: expected an integer from 1"),
+        ("n_states", "two", 'n_states = "two": expected an integer from 1'),
+        ("n_states", 3, "transition_weights has 2 entries: expected a list of 3, one for each state"),
+        ("n_actions", 2, r"transition_weights\[0\] has 1 entries: expected a list of 2, one for each action"),
+        ("n_actions", True, "n_actions = true: expected an integer from 1"),
+        ("initial_state", 2, "initial_state = 2: expected a state from 0 to 1, or -1"),
+        ("initial_state", -2, "initial_state = -2: expected an integer from -1"),
+        ("initial_state", 0.5, "initial_state = 0.5: expected an integer from -1"),
+        ("reward_type", "gaussian", 'reward_type = "gaussian": expected "constant"'),
+        (
+            "transition_weights",
+            [[[1, 1]], [[1]]],
+            r"transition_weights\[1\]\[0\] has 1 entries: expected a list of 2, one for each next state",
+        ),
+        ("transition_weights", [[1, 1], [1, 1]], r"transition_weights\[0\] has 2 entries: expected a list of 1"),
+        ("transition_weights", [[1], [1]], r"transition_weights\[0\]\[0\] = 1: expected a list of 2, one for each next state"),
+        ("transition_weights", 7, "transition_weights = 7: expected a list of 2, one for each state"),
+        ("transition_weights", [[[1, "1"]], [[0, 1]]], r'transition_weights\[0\]\[0\]\[1\] = "1": expected a number'),
+        ("transition_weights", [[[1, True]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = true: expected a number"),
+        ("transition_weights", [[[1, -1]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = -1: expected 0 or a positive number"),
+        ("transition_weights", [[[1, np.nan]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = nan: expected 0 or"),
+        ("transition_weights", [[[1, np.inf]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = inf: expected 0 or"),
+        ("transition_weights", [[[1, 10**400]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\]: a number of 401 digits"),
+        ("transition_weights", [[[1, 1]], [[0, 0]]], r"transition_weights\[1\]\[0\] is all zeros"),
+        ("rewards", [[[0, 1]]], "rewards has 1 entries: expected a list of 2, one for each state"),
+        ("rewards", [[[0, 1]], [[np.nan, 1]]], r"rewards\[1\]\[0\]\[0\] = nan: expected a finite number"),
+        ("rewards", [[[0, 1]], [[None, 1]]], r"rewards\[1\]\[0\]\[0\] = null: expected a number"),
+    ],
+)
+def test_unsound_fields_are_refused(field, value, message, tmp_path):
+    with pytest.raises(JbrlError, match=rf"mine\.json: {message}"):
+        read(tmp_path, {**SOUND, field: value})
+
+
+def test_unknown_fields_are_refused(tmp_path):
+    with pytest.raises(JbrlError, match="unknown field 'reward'; did you mean 'rewards'"):
+        read(tmp_path, {**SOUND, "reward": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"name": "x",\n "n_states": 2,,\n}', "not valid JSON: line 2, column 16"),
+        ("", "not valid JSON: line 1, column 1"),
+        ("[1, 2]", "expected a JSON object with the fields name, n_states"),
+        ("[" * 200_000, "not valid JSON"),
+    ],
+)
+def test_what_is_not_a_json_object_is_refused(text, message, tmp_path):
+    with pytest.raises(JbrlError, match=rf"mine\.json: {message}"):
+        read(tmp_path, text)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(JbrlError, match="cannot be read: Is a directory"):
+        read_json(tmp_path)
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(JbrlError, match="cannot be read: not a text file in UTF-8"):
+        read_json(tmp_path / "binary.json")
+
+
+def test_the_example_of_the_documentation_is_sound(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "problems" / "json.md"
+    found = read(tmp_path, re.search("```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1])
+    assert (found.name, found.mdps.n_states, found.mdps.n_actions) == ("Two rooms", 2, 2)

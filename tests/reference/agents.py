@@ -1,0 +1,125 @@
+"""Agents once more, in plain NumPy and float64, one MDP and one step at a time: slow, and written to be read.
+
+Each follows a recorded trajectory and is asked at every step what it would do, given the same uniform numbers.
+"""
+
+import jax
+import numpy as np
+
+from jbrl.mdp.dirichlet import draw_mdp
+from jbrl.problems.problem import problem
+from jbrl.runner.experiment import play
+from jbrl.runner.simulation import stream
+
+DISCOUNT = 0.95
+TIES = 2e-6  # action values that differ by less than this part of the greatest count as equal, as in jbrl.mdp.planning
+
+
+def optimal_values(transitions, rewards):
+    """Q* [S, A] of an MDP given by transitions and rewards [S, A, S]: policy iteration."""
+    expected = (transitions * rewards).sum(-1)
+    n_states = len(expected)
+    policy = np.zeros(n_states, int)
+    while True:
+        followed, gained = transitions[np.arange(n_states), policy], expected[np.arange(n_states), policy]
+        values = np.linalg.solve(np.eye(n_states) - DISCOUNT * followed, gained)
+        q = expected + DISCOUNT * transitions @ values
+        better = q.max(1) > values + 1e-10 * np.abs(values).max()
+        if not better.any():
+            return q
+        policy = np.where(better, q.argmax(1), policy)
+
+
+def greedy(q, x, uniform):
+    """One of the best actions, the interval [0, 1) being shared out among them in order."""
+    best = np.flatnonzero(q[x] >= q[x].max() - TIES * np.abs(q).max())
+    return best[int(uniform * len(best))]
+
+
+class Random:
+    def __init__(self, prior):
+        self.n_actions = prior.n_actions
+
+    def act(self, x, uniforms):
+        return int(uniforms[0] * self.n_actions)
+
+    def observe(self, x, u, y):
+        pass
+
+
+class Optimal(Random):
+    def __init__(self, transitions, rewards):
+        self.q = optimal_values(transitions, rewards)
+
+    def act(self, x, uniforms):
+        return greedy(self.q, x, uniforms[0])
+
+
+class Learner:
+    """Keeps the posterior and the optimal values of its mean."""
+
+    def __init__(self, prior):
+        self.counts, self.rewards = np.array(prior.concentrations, float), np.array(prior.rewards, float)
+        self.solve()
+
+    def solve(self):
+        self.q = optimal_values(self.counts / self.counts.sum(-1, keepdims=True), self.rewards)
+
+    def observe(self, x, u, y):
+        self.counts[x, u, y] += 1
+        self.solve()
+
+
+class SoftMax(Learner):
+    def __init__(self, prior, tau):
+        super().__init__(prior)
+        self.tau = tau
+
+    def act(self, x, uniforms):
+        weights = np.exp((self.q[x] - self.q[x].max()) / self.tau)
+        return int((np.cumsum(weights) / weights.sum() <= uniforms[0]).sum())
+
+
+class VDBE(Learner):
+    def __init__(self, prior, sigma, delta, epsilon0):
+        super().__init__(prior)
+        self.sigma, self.delta = sigma, delta or 1 / prior.n_actions
+        self.epsilons = np.full(prior.n_states, epsilon0)
+
+    def act(self, x, uniforms):
+        if uniforms[0] < self.epsilons[x]:
+            return int(uniforms[1] * self.q.shape[1])
+        return greedy(self.q, x, uniforms[1])
+
+    def observe(self, x, u, y):
+        before = self.q[x, u]
+        super().observe(x, u, y)
+        e = np.exp(-abs(self.q[x, u] - before) / self.sigma)
+        self.epsilons[x] = self.delta * (1 - e) / (1 + e) + (1 - self.delta) * self.epsilons[x]
+
+
+def decisions(agent, prior, test=None, *, n_mdps=24, horizon=80, seed=3):
+    """Play and record: a list of (MDP number, [(x, u, y, uniforms [2], key)]) with what happened at each step."""
+    moves = play(agent, prior=prior, test=test, n_mdps=n_mdps, horizon=horizon, discount=DISCOUNT, seed=seed, record=True).trajectories
+    for index in range(n_mdps):
+        keys = jax.random.split(stream(jax.random.key(seed), np.int32(index), "agent"), horizon)
+        uniforms = (np.asarray(jax.random.key_data(keys)) >> 8) / 2**24
+        states, actions = moves["states"][index], moves["actions"][index]
+        yield index, list(zip(states[:-1], actions, states[1:], uniforms, keys, strict=True))
+
+
+def true_mdp(test, index, seed=3):
+    """Transitions and rewards of the MDP of that number, in float64."""
+    mdp = draw_mdp(stream(jax.random.key(seed), np.int32(index), "mdp"), problem(test).mdps, unit=True)
+    return np.asarray(mdp.transitions, float), np.asarray(mdp.rewards, float)
+
+
+def disagreements(steps, twin):
+    """The steps at which the twin would have done otherwise."""
+    found = []
+    for t, (x, u, y, uniforms, _) in enumerate(steps):
+        wanted = twin.act(x, uniforms)
+        if wanted != u:
+            found.append((t, int(x), int(u), wanted))
+        twin.observe(x, u, y)
+    return found

@@ -1,0 +1,201 @@
+"""What is drawn is in the SVG, under its id."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from jbrl.report import axes, tables
+from jbrl.report.figures import FIGURES
+from jbrl.report.style import COLOURS, SYMBOLS, styles
+from jbrl.report.svg import inline
+from tests.report.synthetic import study
+
+KINDS = {kind.id: kind for kind in FIGURES}
+STYLES = styles(["Random", "e-Greedy", "BEB", "Optimal"], {"Optimal"})
+
+
+def section_of(oracles=("Optimal",), **columns):
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    return tables.sections(scores.assign(**columns), returns, oracles)[0]
+
+
+def draw(kind, section, style=STYLES):
+    """(SVG text, Drawing)"""
+    drawing = KINDS[kind].draw(section, style)
+    assert drawing is not None
+    text = inline(drawing.figure, f"{section.id}--{kind}", "label", drawing.titles)
+    ElementTree.fromstring(text)  # well formed
+    return text, drawing
+
+
+def marks(text):
+    return sorted(int(k) for k in re.findall(r'id="gc--\w+-mark-(\d+)"', text))
+
+
+def test_register():
+    assert list(KINDS) == ["online", "offline", "difference", "distribution"]
+    assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
+
+
+@pytest.mark.parametrize("kind", ["online", "offline"])
+def test_score_against_time_has_every_competitor_and_the_reference(kind):
+    text, drawing = draw(kind, section_of())
+    assert marks(text) == [1, 2, 3, 4]
+    assert f'id="gc--{kind}-reference-0"' in text
+    assert "Optimal 80.00" in text
+    assert drawing.note == ""
+    assert "<title>BEB (β = 2.5, bonus = visits): 40.00 ± 3.72, " in text
+
+
+def test_places_are_logarithms_and_heights_are_means():
+    section = section_of(online_seconds=[1e-8, 1e-7, 1e-6, 1e-5, 1e-9])
+    drawing = KINDS["online"].draw(section, STYLES)
+    found = {line.get_gid(): line.get_xydata()[0] for line in drawing.figure.axes[0].lines if (line.get_gid() or "").startswith("mark")}
+    for index, row in section.competitors.iterrows():
+        assert found[f"mark-{index}"] == pytest.approx([np.log10(row["online_seconds"]), row["mean"]])
+    labels = [t.get_text() for t in drawing.figure.axes[0].get_xticklabels()]
+    assert labels == ["10 ns", "100 ns", "1 µs", "10 µs"]
+
+
+def test_zero_times_stand_in_a_strip_of_their_own():
+    section = section_of(offline_seconds=[0.0, 1.0, 10.0, 0.0, 0.0])
+    text, drawing = draw("offline", section)
+    assert marks(text) == [1, 2, 3, 4]
+    assert ">0</text>" in text
+    strip = next(line.get_xdata()[0] for line in drawing.figure.axes[0].lines if line.get_gid() == "strip")
+    rows = section.competitors.reset_index().set_index("algorithm")
+    found = {line.get_gid(): line.get_xdata()[0] for line in drawing.figure.axes[0].lines if (line.get_gid() or "").startswith("mark")}
+    random, beb = (found[f"mark-{rows.loc[name, 'index']}"] for name in ("Random", "BEB"))
+    assert random < beb < strip < 0
+
+
+def test_all_times_zero():
+    text, drawing = draw("offline", section_of(offline_seconds=0.0))
+    assert marks(text) == [1, 2, 3, 4]
+    assert [t.get_text() for t in drawing.figure.axes[0].get_xticklabels()] == ["0"]
+    assert "strip" not in text
+
+
+def test_unknown_times_are_said_not_drawn():
+    text, drawing = draw("online", section_of(online_seconds=[1e-6, np.nan, np.inf, 1e-6, np.nan]))
+    assert len(marks(text)) == 2
+    assert drawing.note == "Not drawn, having no online time per decision: e-Greedy (ε = 0.1) and e-Greedy (ε = 0)."
+    assert KINDS["online"].draw(section_of(online_seconds=np.nan), STYLES) is None
+
+
+def test_a_crowd_loses_its_bars_but_not_its_symbols():
+    agents = [("e-Greedy", {"epsilon": k / 100}) for k in range(51)]
+    scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
+    text, drawing = draw("online", tables.sections(scores, returns)[0])
+    assert len(marks(text)) == 51
+    assert len(drawing.figure.axes[0].collections) == 1
+    assert "only the best ones have bars" in drawing.note
+
+
+def test_an_oracle_far_above_does_not_squeeze_the_rest():
+    section = section_of()
+    drawing = KINDS["online"].draw(section, STYLES)
+    assert drawing.figure.axes[0].get_ylim()[1] < 50
+    assert "(above the scale)" in inline(drawing.figure, "x", "")
+    near = section.table.assign(mean=section.table["mean"].where(~section.table["oracle"], 44.0))
+    text, drawing = draw("online", tables.dataclasses.replace(section, table=near))
+    assert "(above the scale)" not in text
+    assert drawing.figure.axes[0].get_ylim()[1] > 44
+
+
+def test_difference_shows_the_test():
+    text, drawing = draw("difference", section_of())
+    assert marks(text) == [1, 2, 4]
+    assert ", Z = 1.25, tied</title>" in text
+    assert "+0.00, Z = 0.00, best</title>" in text
+    # Hollow is worse: Random is filled with the ground of the page.
+    hollow = [line.get_gid() for line in drawing.figure.axes[0].lines if line.get_markerfacecolor() == "#fefefe"]
+    assert hollow == ["mark-4"]
+
+
+def test_difference_needs_two_algorithms_and_a_test():
+    scores, returns = study(agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
+    assert KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES) is None
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    assert KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES) is None
+
+
+def test_distribution_has_the_best_of_each_algorithm_and_the_oracle():
+    text, _ = draw("distribution", section_of())
+    assert marks(text) == [0, 1, 2, 4]
+    assert ">Random</text>" in text
+    assert "median 40.00" in text
+
+
+def test_distribution_of_constant_returns():
+    scores, returns = study(n=3, agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
+    section = tables.sections(scores.assign(mean=0.0, std=0.0, ci95=0.0), returns.assign(score=0.0))[0]
+    text, _ = draw("distribution", section)
+    assert marks(text) == [0]
+
+
+def test_without_returns_there_is_no_distribution():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    assert KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES) is None
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_one_mdp(kind):
+    scores, returns = study(n=1, experiments=[("GC", "GC", "GC")])
+    text, _ = draw(kind, tables.sections(scores, returns, ["Optimal"])[0])
+    assert marks(text)
+
+
+def test_names_are_text_not_markup_nor_formulas():
+    agents = [("$x_1$ <b>&\"'", {"alpha": 0.00123}), ("other", {})]
+    scores, returns = study(agents=agents, experiments=[("GC", "GC", "GC")])
+    names = [name for name, _ in agents]
+    text, _ = draw("distribution", tables.sections(scores, returns)[0], styles(names))
+    assert "$x_1$ &lt;b&gt;&amp;" in text
+    assert "0.00123" in text
+
+
+def test_svg_is_small_and_takes_colours_and_font_from_the_page():
+    text, _ = draw("online", section_of())
+    assert len(text) < 15_000
+    assert "font-family" not in text
+    assert "http" not in text
+    assert "<style" not in text
+    assert "var(--ink,#1b1f24)" in text
+    assert f"var(--s1,{COLOURS[1]})" in text
+    assert "#000000" not in text
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert all(id.startswith("gc--online") for id in ids)
+    assert len(set(ids)) == len(ids)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]*)', text))
+    assert used <= set(ids)
+
+
+def test_same_figure_same_bytes():
+    assert draw("online", section_of())[0] == draw("online", section_of())[0]
+
+
+def test_styles_differ_in_symbol_and_colour():
+    names = [f"a{i}" for i in range(60)]
+    found = styles([*names, "oracle"], {"oracle"})
+    assert len({(s.colour, s.marker) for s in found.values()}) == 61
+    assert [found[n].marker for n in names[:12]] == list(SYMBOLS)
+    assert found["oracle"].marker not in SYMBOLS
+    # An oracle takes no competitor's place.
+    assert styles(["oracle", "a0"], {"oracle"})["a0"] == found["a0"]
+    assert re.fullmatch(r"(?:[MLQC][-\d. ]+|Z)+", found["a0"].outline.replace("-0.00", "0.00"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (5e-9, 2e-6, [1e-8, 1e-7, 1e-6]),
+        (1e-3, 1.1e-2, [1e-3, 2e-3, 5e-3, 1e-2]),
+        (5.0, 4000.0, [10, 60, 600, 3600]),
+        (20.0, 300.0, [20, 60, 120, 300]),
+    ],
+)
+def test_time_ticks(low, high, ticks):
+    assert axes._time_ticks(low, high) == pytest.approx(ticks)

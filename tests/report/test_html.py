@@ -1,0 +1,212 @@
+"""The page stands alone, says what the tables say, and lets no name break it."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from jbrl.errors import JbrlError
+from jbrl.report.html import oracles_of, write_report
+from tests.report.synthetic import MANIFEST, study, undo
+
+ONE = [("GC", "GC", "GC")]
+VOID = {"meta", "br", "path", "circle", "rect", "use", "line", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, ids, the text by class of cell, and whether tags match."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.stack, self.cells, self.text = [], [], [], []
+        self.feed(text)
+        assert self.stack == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.stack.append(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] not in ("style", "script"):
+            self.text.append(data)
+        if {"td", "th"} & set(self.stack) and "title" not in self.stack:
+            self.cells[-1] += data
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report") / "deep" / "folder"
+    path = write_report(*study(), MANIFEST, out)
+    return path, path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(written):
+    return Page(written[1])
+
+
+def test_files(written):
+    path, text = written
+    assert path.name == "index.html"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["index.html", "scores.csv", "scores.md", "summary.csv", "summary.md"]
+    assert len(text) < 200_000
+
+
+def test_stands_alone(written, page):
+    _, text = written
+    assert not re.search(r"@import|url\((?!#)|https?://", text)
+    assert {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "embed"} == set()
+    targets = [a[k] for _, a in page.elements for k in ("src", "href", "xlink:href", "action") if k in a]
+    beside = {"summary.csv", "summary.md", "scores.csv", "scores.md"}
+    assert {t for t in targets if not t.startswith("#")} == beside
+    ids = {a["id"] for _, a in page.elements if "id" in a}
+    assert {t[1:] for t in targets if t.startswith("#")} <= ids
+
+
+def test_ids_are_unique(page):
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_figures_of_every_experiment(page):
+    plots = [a["id"] for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"]
+    kinds = ["online", "offline", "difference", "distribution"]
+    assert plots == [f"{s}--{k}" for s in ("gc", "gc-inaccurate") for k in kinds]
+
+
+def test_tables_agree_with_the_scores(page):
+    scores, _ = study()
+    cells = [c.strip() for c in page.cells]
+    for row in scores.itertuples():
+        assert f"{row.mean:.2f} ± {row.ci95:.2f}" in cells
+    values = {a["data-value"] for tag, a in page.elements if tag == "td" and "data-value" in a}
+    assert {f"{m:.9g}" for m in scores["mean"]} <= values
+    assert {f"{s:.9g}" for s in scores["online_seconds"]} <= values
+
+
+def test_summary_marks_best_and_tied(written):
+    summary = re.search(r'<table class="overview">.*?</table>', written[1], flags=re.S).group()
+    best = re.findall(r'<td class="best"><strong>(.*?)</strong>', summary)
+    tied = re.findall(r'<td class="tied">.*?≈</span> ([^<]*)', summary)
+    assert best == ["40.00 ± 3.72"] * 2
+    assert tied == ["39.80 ± 3.74"] * 2
+    assert summary.count("sees the true MDP") == 1
+
+
+def test_columns_with_nothing_to_say_are_left_out(written):
+    assert ">Device<" not in written[1]
+    assert ">Latency<" not in written[1]
+
+
+def test_says_what_was_run_and_where(page):
+    text = " ".join(page.text)
+    for words in (
+        "2 experiments",
+        "5 agents of 4 algorithms",
+        "40 MDPs each",
+        "250 decisions",
+        "some processor",
+        "0.10.2",
+        "cpu x2",
+        "seed 0",
+    ):
+        assert words in text
+    assert "inaccurate prior" in text
+    assert re.search(r"BEB \(β = 2\.5, bonus = visits\)\s+is best with 40\.00 ± 3\.72; e-Greedy \(ε = 0\.1\) is statistically tied", text)
+    assert "Units not done" not in text
+
+
+def test_same_study_same_page(tmp_path):
+    first, second = (write_report(*study(n=3, experiments=ONE), MANIFEST, tmp_path / name).read_bytes() for name in "ab")
+    assert first == second
+
+
+def test_missing_and_failed_units_are_listed(tmp_path):
+    scores, returns = undo(*undo(*study(experiments=ONE), "BEB", "failed"), "Optimal")
+    scores["reason"] = [None, None, None, "ran out of <memory>", None]
+    text = write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8")
+    listed = re.search(r'<section id="Undone".*?</section>', text, flags=re.S).group()
+    assert listed.count('<span class="chip bad">failed</span>') == 1
+    assert listed.count('<span class="chip bad">missing</span>') == 1
+    assert "BEB (β = 2.5, bonus = visits)" in listed
+    assert "ran out of &lt;memory&gt;" in listed
+    assert re.search(r"<strong>2 of 5 units</strong>", text)
+    Page(text)
+
+
+def test_nothing_done_yet(tmp_path):
+    scores, returns = study(experiments=ONE)
+    for algorithm in ("Random", "e-Greedy", "BEB", "Optimal"):
+        scores, returns = undo(scores, returns, algorithm)
+    text = write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8")
+    assert "5 of 5 units" in " ".join(Page(text).text)
+
+
+def test_refused_test_is_explained(tmp_path):
+    scores, returns = study(experiments=ONE)
+    text = write_report(scores, returns.iloc[1:], MANIFEST, tmp_path).read_text(encoding="utf-8")
+    assert "No test was made: paired test:" in text
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_mdps_and_one_algorithm(tmp_path, n):
+    scores, returns = study(n=n, experiments=ONE, agents=[("Random", {})])
+    text = write_report(scores, returns, {}, tmp_path).read_text(encoding="utf-8")
+    assert "is best with" in " ".join(Page(text).text)
+
+
+def test_names_cannot_break_the_page(tmp_path):
+    evil = "<script>alert(1)</script>\"'&<!--"
+    experiments = [(evil, evil, "GC"), ("%s {{ 7*7 }}", "GC", "GC")]
+    scores, returns = study(n=3, experiments=experiments, agents=[(evil, {evil: evil}), ("Random", {})])
+    manifest = {"study": {"name": evil, evil: [evil], "seed": [3, 4]}, "oracles": [], "machine": {"processor": evil}}
+    text = write_report(scores, returns, manifest, tmp_path).read_text(encoding="utf-8")
+    page = Page(text)
+    assert sum(tag == "script" for tag, _ in page.elements) == 1
+    assert "alert(1)" in " ".join(page.text)
+    assert "seeds 3 and 4" in page.text
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert "{{ 7*7 }}" in " ".join(page.text)
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_experiments_named_like_parts_of_the_page(tmp_path):
+    scores, returns = study(experiments=[(name, "GC", "GC") for name in ("summary", "a", "a online")], agents=[("Random", {})])
+    page = Page(write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8"))
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+
+
+def test_oracles_are_known_from_the_list_and_from_the_units():
+    units = [{"algorithm": "Optimal", "oracle": True}, {"algorithm": "Random", "oracle": False}]
+    assert oracles_of({"oracles": ["A"], "units": units}) == {"A", "Optimal"}
+    assert oracles_of({}) == set()
+    assert oracles_of({"oracles": None, "units": None}) == set()
+
+
+def test_several_devices_and_latencies_have_columns(tmp_path):
+    scores, returns = study(experiments=ONE)
+    scores["device"] = ["cpu", "cpu", "gpu", "gpu", "gpu"]
+    scores["latency_seconds"] = 2e-4
+    text = write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8")
+    assert ">Device<" in text
+    assert ">Latency<" in text
+    assert "200 µs" in text
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(JbrlError, match="cannot be written here"):
+        write_report(*study(experiments=ONE), MANIFEST, blocked / "report")

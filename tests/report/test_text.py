@@ -1,0 +1,97 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jbrl.report import text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (4.1e-7, "410 ns"),
+        (1.2345e-6, "1.23 µs"),
+        (9.9996e-7, "1 µs"),
+        (2e-11, "0.02 ns"),
+        (0.05, "50 ms"),
+        (1, "1 s"),
+        (59.99, "1 min"),
+        (90, "1.5 min"),
+        (3600, "1 h"),
+        (86400 * 12, "12 d"),
+        (math.nan, "–"),
+    ],
+)
+def test_seconds(seconds, words):
+    assert text.seconds_text(seconds) == words
+
+
+@given(st.floats(1e-9, 1e7))
+def test_seconds_can_be_read_back(seconds):
+    sizes = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
+    number, unit = text.seconds_text(seconds).split(" ")
+    assert float(number) * sizes[unit] == pytest.approx(seconds, rel=6e-3)
+
+
+@pytest.mark.parametrize(
+    ("widths", "decimals"),
+    [([0.87, 1.9, 0.9], 2), ([1.9, 1.8], 2), ([0.07], 3), ([25.0], 0), ([2500.0], 0), ([0, math.nan], 2), ([], 2), ([1e-9], 6)],
+)
+def test_decimals_show_two_digits_of_the_width(widths, decimals):
+    assert text.decimals_for(widths) == decimals
+
+
+def test_score():
+    assert text.score_text(42.468, 1.912, 2) == "42.47 ± 1.91"
+    assert text.score_text(-0.5, 0.25, 2) == "−0.50 ± 0.25"
+    assert text.score_text(3, math.nan, 2) == "3.00"
+    assert text.score_text(math.nan, 1, 2) == "–"
+
+
+def test_parameters():
+    assert text.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}') == "K = 500, ε = 1e-06, lazy = true"
+    assert text.parameters_text('{"epsilon_0": 1.0, "sigma": 0.5}', ["sigma"]) == "σ = 0.5"
+    assert text.parameters_text("{}") == ""
+    assert text.parameters_text("by hand") == "by hand"
+    assert text.parameters_text("[1]") == "[1]"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("tau", "τ"),
+        ("epsilon_0", "ε₀"),
+        ("epsilon0", "ε₀"),
+        ("rollouts", "rollouts"),
+        ("beta_max", "beta_max"),
+        ("n_mu", "n_mu"),
+        ("K", "K"),
+    ],
+)
+def test_symbols(name, words):
+    assert text.symbol(name) == words
+
+
+def test_only_parameters_that_vary_are_shown():
+    assert text.varied(['{"a": 1, "b": 2}', '{"a": 1, "b": 3}']) == ["b"]
+    assert text.varied(['{"a": 1}', '{"a": 1, "b": 3}']) == ["b"]
+    assert text.varied(['{"a": 1}', '{"a": 1}']) is None
+    assert text.varied(["no json", "either"]) is None
+    # 1 and true are equal in Python and different as parameters.
+    assert text.varied(['{"a": 1}', '{"a": true}']) == ["a"]
+
+
+@given(st.lists(st.text(), unique=True, max_size=8))
+def test_slugs_are_fit_for_ids_and_differ(names):
+    found = []
+    for name in names:
+        found.append(text.slug(name, found))
+    assert len(set(found)) == len(names)
+    assert all(s and set(s) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for s in found)
+
+
+def test_listing():
+    assert text.listing(["a"]) == "a"
+    assert text.listing(["a", "b", "c"]) == "a, b and c"

@@ -1,0 +1,239 @@
+"""What a user may get wrong: one clear message, exit code 2, no traceback, nothing lost."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import jbrl
+from jbrl.cli.app import app
+
+STUDY = """
+[study]
+name = "tiny"
+n_mdps = 6
+horizon = 16
+
+[[experiments]]
+name = "GC"
+prior = "GC"
+test = "GC"
+
+[[agents]]
+algorithm = "Random"
+
+[[agents]]
+algorithm = "e-Greedy"
+epsilon = [0, 0.5]
+"""
+GC = Path(jbrl.__file__).parent / "problems" / "data" / "GC.json"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def refused(result: Result, *texts: str) -> None:
+    """One message on standard error, holding all of `texts`, and exit code 2."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    message = result.stderr.strip()
+    assert message.startswith("error: ") and "\n" not in message, message
+    for text in texts:
+        assert text in message, message
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+# (text of the study that is replaced, by what, what the message names)
+IN_THE_STUDY = {
+    "unknown algorithm": ('"e-Greedy"', '"e-Gredy"', ["study.toml", "[[agents]] 2", "'e-Gredy'", "did you mean 'e-Greedy'?"]),
+    "unknown problem": ('prior = "GC"', 'prior = "GD"', ["study.toml", "[[experiments]] 1", "prior", "'GD'", "did you mean 'G"]),
+    "unknown field": ("n_mdps", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_mdps'?"]),
+    "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
+    "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
+    "no MDPs": ("n_mdps = 6", "n_mdps = 0", ["study.toml", "[study]", "n_mdps = 0", "expected an integer from 1"]),
+    "malformed TOML": ("horizon = 16", "horizon = = 16", ["study.toml", "not valid TOML", "line 5"]),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_STUDY)
+@pytest.mark.parametrize("mode", ["run", "dry-run"])
+def test_a_study_that_is_not_accepted(study: Path, tmp_path: Path, case: str, mode: str) -> None:
+    before, after, texts = IN_THE_STUDY[case]
+    study.write_text(STUDY.replace(before, after, 1))
+    refused(call("run", study, "--out", tmp_path / "out", *(["--dry-run"] if mode == "dry-run" else [])), *texts)
+    assert not (tmp_path / "out").exists()
+
+
+def no_row(data: dict[str, Any]) -> None:
+    data["transition_weights"][2][1] = [0.0] * 5
+
+
+# (what is wrong in the problem's file, what the message names)
+IN_A_PROBLEM: dict[str, tuple[Callable[[dict[str, Any]], None], list[str]]] = {
+    "negative concentration": (lambda d: d["transition_weights"][0][0].__setitem__(0, -1.0), ["transition_weights", "-1"]),
+    "NaN concentration": (lambda d: d["transition_weights"][0][0].__setitem__(0, float("nan")), ["transition_weights", "nan"]),
+    "rewards of another shape": (lambda d: d["rewards"][0][0].pop(), ["rewards", "4"]),
+    "a row of zeros": (no_row, ["transition_weights", "2", "1"]),
+}
+
+
+@pytest.mark.parametrize("case", IN_A_PROBLEM)
+def test_a_problem_that_is_not_accepted(study: Path, tmp_path: Path, case: str) -> None:
+    change, texts = IN_A_PROBLEM[case]
+    data = json.loads(GC.read_text())
+    change(data)
+    (tmp_path / "mine.json").write_text(json.dumps(data))
+    study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
+    refused(call("run", study, "--out", tmp_path / "out"), "[[experiments]] 1 (GC): test", "mine.json", *texts)
+    refused(call("show", tmp_path / "mine.json"), "mine.json", *texts)
+
+
+def test_malformed_json_names_the_line(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{\n "name": "a",\n oops\n}\n')
+    study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
+    refused(call("run", study, "--out", tmp_path / "out"), "mine.json", "line 3")
+
+
+def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
+    refused(call("run", tmp_path / "none.toml", "--out", tmp_path / "out"), "none.toml", "No such file")
+    study.write_text(STUDY.replace('test = "GC"', 'test = "none.json"'))
+    refused(call("run", study, "--out", tmp_path / "out"), "none.json", "No such file")
+    for command in ("scores", "returns", "report"):
+        refused(call(command, tmp_path / "nowhere"), "nowhere", "no results of a study")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (["--only", "BAMCP"], ["--only 'BAMCP'", "none of the 3 units"]),
+        (["--only", "("], ["--only '('", "not a regular expression"]),
+        (["--shard", "4/3"], ["--shard '4/3'", "expected I/N"]),
+        (["--set", "n_mdps=3"], ["--set 'n_mdps=3'", "study.FIELD=VALUE"]),
+        (["--set", "study.n_mdps=0"], ["n_mdps = 0", "expected an integer from 1"]),
+    ],
+)
+def test_options_that_are_not_accepted(study: Path, tmp_path: Path, arguments: list[str], texts: list[str]) -> None:
+    refused(call("run", study, "--out", tmp_path / "out", *arguments), *texts)
+
+
+def test_unknown_names_elsewhere() -> None:
+    refused(call("show", "Gird"), "'Gird'", "did you mean 'Grid'?")
+    refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["run", "a.toml"], ["list", "agent"], ["scores", "x", "--format", "xml"], ["ruin"], ["run", "--frob"]]
+)
+def test_commands_that_are_not_accepted(command: list[str]) -> None:
+    result = call(*command)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def played(study: Path, tmp_path: Path) -> Path:
+    """Results of the study."""
+    folder = tmp_path / "out"
+    assert call("run", study, "--out", folder, "--quiet").exit_code == 0
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("setting", "texts"),
+    [
+        ("study.name=other", ["name", "'tiny'", "'other'"]),
+        ("study.seed=1", ["seed", "0", "1"]),
+        ("study.n_mdps=7", ["n_mdps", "6", "7"]),
+        ("study.horizon=11", ["horizon", "16", "11"]),
+        ("study.discount=0.5", ["discount", "0.95", "0.5"]),
+    ],
+)
+def test_the_directory_of_another_study_is_left_alone(study: Path, played: Path, setting: str, texts: list[str]) -> None:
+    before = contents(played)
+    refused(call("run", study, "--out", played, "--set", setting), str(played), "another study", *texts)
+    assert contents(played) == before
+
+
+def test_a_truncated_result_is_redone_with_a_warning(study: Path, played: Path) -> None:
+    before = call("returns", played).stdout
+    path = next(iter(sorted((played / "units").glob("*.npz"))))
+    path.write_bytes(path.read_bytes()[:100])
+    shown = call("scores", played, "--format", "csv")
+    assert shown.exit_code == 0 and shown.stdout.count("missing") == 1
+    assert shown.stderr.count("warning: ") == 1 and path.name in shown.stderr
+    again = call("run", study, "--out", played)
+    assert again.exit_code == 0
+    assert again.stderr.count("warning: ") == 1 and f"{path.name} is damaged" in again.stderr
+    assert call("returns", played).stdout == before
+
+
+@pytest.fixture
+def read_only() -> Iterator[Path]:
+    """A directory that this process cannot write to, and a study in it."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    (folder / "study.toml").write_text(STUDY)
+    out = folder / "out"
+    out.mkdir(mode=0o555)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may write anywhere
+    yield out
+    os.seteuid(user)
+    shutil.rmtree(folder)
+
+
+def test_a_read_only_directory(read_only: Path) -> None:
+    refused(call("run", read_only.parent / "study.toml", "--out", read_only), str(read_only), "Permission denied", "choose another --out")
+    refused(call("run", read_only.parent / "study.toml", "--out", read_only / "deeper"), "Permission denied")
+
+
+def test_an_output_directory_that_is_a_file(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    refused(call("run", study, "--out", tmp_path / "out"), str(tmp_path / "out"), "choose another --out")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+BROKEN = """
+import jbrl
+
+@jbrl.register_agent("Broken")
+class Broken(jbrl.Agent):
+    '''Fails.'''
+
+    def reset(self, knowledge):
+        raise RuntimeError("not today")
+"""
+
+
+def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jbrl.agents import agent
+
+    monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
+    (tmp_path / "broken.py").write_text(BROKEN)
+    study.write_text(STUDY.replace('"Random"', '"broken:Broken"'))
+    result = call("run", study, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    assert "broken:Broken seed 0: failed: RuntimeError: not today" in result.stderr
+    shown = call("scores", tmp_path / "out", "--format", "csv")
+    assert [line.rpartition(",")[2] for line in shown.stdout.splitlines()] == ["status", "failed", "done", "done"]
+    assert "failed: GC/broken:Broken {} seed 0: RuntimeError: not today" in shown.stderr

@@ -1,0 +1,271 @@
+"""The command line, and the same from Python."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import jbrl
+from jbrl.agents.agent import AGENTS
+from jbrl.cli.app import app
+from jbrl.cli.doctor import _notes
+from jbrl.cli.progress import Display
+from jbrl.problems.problem import PROBLEMS, problem, read_json
+
+STUDY = """
+[study]
+name = "tiny"
+n_mdps = 6
+horizon = 16
+seed = [0, 1]
+
+[[experiments]]
+name = "GC"
+prior = "GC"
+test = "GC"
+
+[[experiments]]
+name = "GC-inaccurate"
+prior = "UGC"
+test = "GC"
+
+[[agents]]
+algorithm = "Random"
+
+[[agents]]
+algorithm = "e-Greedy"
+epsilon = [0, 0.5]
+experiments = ["GC"]
+"""
+COLUMNS = (
+    "experiment,prior,test,algorithm,parameters,n,mean,std,ci95,"
+    "offline_seconds,online_seconds,latency_seconds,compile_seconds,device,seed,status"
+)
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of all units but those of Random in GC-inaccurate with seed 1."""
+    folder = tmp_path_factory.mktemp("out")
+    result = call("run", study, "--out", folder, "--only", "GC/|seed 0")
+    assert result.exit_code == 0, result.output
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith("7 units: about ")
+    assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
+    assert re.fullmatch(r"7 units done in .* \(1 more units belong to this study\)", lines[8])
+    assert lines[9] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
+    return folder
+
+
+def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out: Path) -> None:
+    text = call("scores", out, "--format", "csv").stdout
+    assert text.splitlines()[0] == COLUMNS
+    rows = list(csv.DictReader(io.StringIO(text)))
+    told = [(r["experiment"], r["prior"], r["algorithm"], r["parameters"], r["seed"], r["status"]) for r in rows]
+    assert told == [
+        *[("GC", "GC", "Random", "{}", s, "done") for s in "01"],
+        *[("GC", "GC", "e-Greedy", json.dumps({"epsilon": e}), s, "done") for e in (0.0, 0.5) for s in "01"],
+        ("GC-inaccurate", "UGC", "Random", "{}", "0", "done"),
+        ("GC-inaccurate", "UGC", "Random", "{}", "1", "missing"),
+    ]
+    assert all(float(r["online_seconds"]) > 0 and r["n"] == "6" and r["latency_seconds"] == "" for r in rows[:-1])
+    assert (rows[-1]["n"], rows[-1]["mean"], rows[-1]["online_seconds"]) == ("0", "", "")
+
+
+def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(call("scores", out, "--format", "csv").stdout)))
+    returns = list(csv.DictReader(io.StringIO(call("returns", out).stdout)))
+    assert list(returns[0]) == ["experiment", "algorithm", "parameters", "unit", "seed", "score"]
+    assert len(returns) == 7 * 6
+    for row in rows[:-1]:
+        keys = ("experiment", "algorithm", "parameters", "seed")
+        mine = np.array([float(r["score"]) for r in returns if all(r[k] == row[k] for k in keys)])
+        std = np.sqrt(((mine - mine.mean()) ** 2).sum() / 5)
+        np.testing.assert_allclose(
+            [float(row[k]) for k in ("mean", "std", "ci95")], [mine.mean(), std, 1.96 * std / np.sqrt(6)], rtol=1e-12
+        )
+
+
+def test_returns_keep_all_digits(out: Path) -> None:
+    results = jbrl.Results(out)
+    texts = [row["score"] for row in csv.DictReader(io.StringIO(call("returns", out, "--format", "csv").stdout))]
+    assert texts == [repr(float(score)) for score in results.returns["score"]]
+
+
+def test_other_formats_hold_the_same(out: Path) -> None:
+    scores = jbrl.Results(out).scores
+    told = json.loads(call("scores", out, "--format", "json").stdout)
+    assert list(told[0]) == COLUMNS.split(",")
+    assert [row["mean"] for row in told[:-1]] == list(scores["mean"])[:-1]
+    assert told[-1]["mean"] is None
+    markdown = call("scores", out, "--format", "md").stdout.splitlines()
+    assert markdown[0] == "| " + COLUMNS.replace(",", " | ") + " |"
+    assert len(markdown) == 2 + len(scores)
+    table = call("scores", out).stdout.splitlines()
+    assert table[0].split() == COLUMNS.split(",")
+    assert len(table) == 1 + len(scores)
+
+
+def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
+    result = call("run", study, "--out", tmp_path / "none", "--dry-run")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and len(lines) == 9
+    assert lines[0].startswith("GC/Random seed 0: about ")
+    assert re.fullmatch(r"8 units, about \d.*s", lines[-1])
+    assert not (tmp_path / "none").exists()
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
+    lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
+    assert [line.endswith(": done") for line in lines[:-1]] == [True] * 7 + [False]
+    assert re.fullmatch(r"8 units, about .* \(7 done already\)", lines[-1])
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
+    lines = call("run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random").stdout.splitlines()
+    assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
+
+
+def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
+    result = call("run", study, "--out", tmp_path, "--only", "GC/Random seed 0", "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_set_replaces_a_setting(study: Path, tmp_path: Path) -> None:
+    call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", "--set", "study.n_mdps=3", "--set", "study.seed=5")
+    assert list(jbrl.Results(tmp_path).returns["seed"]) == [5, 5, 5]
+
+
+def test_an_interrupt_is_told_how_to_go_on(study: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(display: Display, unit: object, n: int, seconds: float) -> None:
+        if n == 4:
+            raise KeyboardInterrupt
+
+    settings = ["--only", "GC/e-Greedy.*seed 0", "--set", "study.chunk=2"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Display, "advanced", interrupt)
+        result = call("run", study, "--out", tmp_path, *settings)
+    assert result.exit_code == 130
+    assert f"interrupted: what is done is kept in {tmp_path}; the same command continues from there" in result.stderr
+    assert call("run", study, "--out", tmp_path, *settings).exit_code == 0
+    whole = jbrl.Results(out).returns
+    expected = whole[(whole["algorithm"] == "e-Greedy") & (whole["seed"] == 0)].reset_index(drop=True)
+    assert jbrl.Results(tmp_path).returns.equals(expected)
+
+
+def test_report(out: Path, tmp_path: Path) -> None:
+    assert call("report", out).stdout.strip() == str(out / "report" / "index.html")
+    result = call("report", out, "--out", tmp_path / "elsewhere")
+    page = (tmp_path / "elsewhere" / "index.html").read_text()
+    assert result.exit_code == 0 and "GC-inaccurate" in page and "e-Greedy" in page
+
+
+def test_lists_hold_everything_that_is_registered() -> None:
+    agents, problems = call("list", "agents").stdout, call("list", "problems").stdout
+    assert all(name in agents for name in AGENTS)
+    assert all(name in problems for name in PROBLEMS)
+
+
+def test_show_prints_matrices(tmp_path: Path) -> None:
+    lines = call("show", "GC").stdout.splitlines()
+    assert "   1 | 1 . 1 . ." in lines
+    assert "   0 |  2  .  .  . 10" in lines
+    lines = call("show", "Grid").stdout.splitlines()  # too large for matrices
+    assert "  19 | 18 19     19        14 19     0 19" in lines
+    assert "  23 |           0:10" in lines
+
+
+@pytest.mark.parametrize("name", ["GC", "UGDL", "Grid"])
+def test_show_prints_a_file_that_is_the_same_problem(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "copy.json"
+    path.write_text(call("show", name, "--json").stdout)
+    assert read_json(path).digest == problem(name).digest
+
+
+def test_cite() -> None:
+    assert call("cite").stdout.startswith("@software{jbrl,")
+    text = call("cite", "e-Greedy", "GC", "Grid").stdout
+    assert text.count("@article{castronovo2016,") == 1  # what several come from is told once
+
+
+def test_every_key_that_is_cited_is_in_the_bibliography() -> None:
+    for name in [*AGENTS, *PROBLEMS]:
+        assert call("cite", name).exit_code == 0, name
+
+
+def test_the_bibliography_is_sound() -> None:
+    text = (resources.files("jbrl") / "references.bib").read_text()
+    assert text.count("{") == text.count("}")
+    keys = re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
+    assert len(keys) == len(set(keys)) == len(re.findall(r"^@", text, re.MULTILINE))
+
+
+def test_doctor() -> None:
+    result = call("doctor")
+    assert result.exit_code == 0
+    names = [line.split()[0] for line in result.stdout.splitlines()]
+    assert names[:4] == ["jbrl", "python", "jax", "jaxlib"]
+    assert {"cores", "devices"} <= set(names) and names[-1] == "check"
+
+
+def test_the_doctor_knows_what_is_slow() -> None:
+    assert "0.11.1" in _notes("0.10.2", "gpu", 1)[0]
+    assert _notes("0.11.1", "gpu", 1) == _notes("0.10.2", "cpu", 10**6) == []
+    assert "JAX uses 0 of" in _notes("0.10.2", "cpu", 0)[0]
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "jbrl", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"jbrl {jbrl.__version__}\n"
+
+
+def test_help_and_tables_do_not_wait_for_jax(out: Path) -> None:
+    program = f"""
+import sys
+from jbrl.cli.app import app
+for command in (["--help"], ["scores", {str(out)!r}], ["returns", {str(out)!r}]):
+    app(command, standalone_mode=False)
+assert "jax" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ})
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
+    tables = {
+        "study": {"name": "tiny", "n_mdps": 6, "horizon": 16},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+        "agents": [{"algorithm": "Random"}],
+    }
+    results = jbrl.run(tables, tmp_path)
+    whole = jbrl.Results(out).returns
+    assert results.returns.equals(whole[:6])
+    assert ",".join(results.scores.columns) == COLUMNS
+    assert "1 done" in repr(results)
+    played = jbrl.play(AGENTS["Random"].agent(), prior="GC", n_mdps=6, horizon=16)
+    np.testing.assert_array_equal(played.returns, results.returns["score"])
+
+
+def test_all_public_names_are_there() -> None:
+    for name in jbrl.__all__:
+        assert getattr(jbrl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = jbrl.nothing
