@@ -181,18 +181,20 @@ def test_improves_with_simulations_up_to_the_bayes_optimal_return():
 
 
 def test_chooses_the_bayes_optimal_action_wherever_it_matters():
-    agent = as_arrays(BAMCP(simulations=4000, depth=TINY_HORIZON, exploration=1.0))
-    rng, checked = np.random.default_rng(0), 0
+    # c near the range of a return, 2 / (1 - 0.7): with c = 1 a quarter of the decisions are still wrong after 16,000 simulations.
+    agent = as_arrays(BAMCP(simulations=4000, depth=TINY_HORIZON, exploration=6.0))
+    rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 10)
+    checked = wrong = 0
     for _ in range(20):
         counts = np.array(CONCENTRATIONS, np.float32) + rng.integers(0, 3, (2, 2, 2)).astype(np.float32)
         x = int(rng.integers(2))
         q = bayes_optimal(tuple(counts.ravel().tolist()), x, TINY_HORIZON)
         if abs(q[0] - q[1]) > 0.05:
-            mdps = dataclasses.replace(TINY.mdps, concentrations=counts)
-            action, _ = ACT(agent, jax.random.key(checked), agent.reset(Prior(mdps, jnp.float32(TINY_DISCOUNT), 9)), jnp.int32(x))
-            assert int(action) == int(np.argmax(q))
-            checked += 1
-    assert checked >= 10
+            told = Prior(dataclasses.replace(TINY.mdps, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9)
+            actions, _ = ACTS(agent, keys, agent.reset(told), jnp.int32(x))
+            checked, wrong = checked + len(keys), wrong + int((np.asarray(actions) != np.argmax(q)).sum())
+    assert checked >= 100
+    assert wrong <= 2  # none of 760 with other keys: at a rate of 1 in 1,000, more than 2 of 200 come in 0.1 % of all runs
 
 
 def test_room_does_not_change_what_is_done():
