@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OUT ?= out/quick
+JOBS ?= 2
 BIN := $(VENV)/bin
 
 EXTRAS_core :=
@@ -20,7 +21,7 @@ study: $(VENV)/.has-core ## compare the agents on the three distributions of the
 	$(BIN)/jbrl report $(OUT)
 
 test: $(VENV)/.has-dev ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(VENV)/.has-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check
