@@ -2,11 +2,11 @@
 
 python benchmarks/planner.py [PROBLEM …]
 
-The transitions of recorded trajectories are learned again, 512 MDPs at once on one core. For each problem one JSON line: microseconds for
-each transition of (1) the incremental planner, each MDP at its own pace, as agents use it; (2) the same, all MDPs in step; (3) value
-iteration from the previous solution, in step, stopped at the tolerance that gives the same guarantee; (4) value iteration from zero, stopped
-as the published program does, at changes of 0.01; (5) NumPy, policy iteration for one MDP. Then their ratios, and how far the values lie from
-those of NumPy in float64.
+The transitions of recorded trajectories are learned again, 512 MDPs at once on one core. For each problem one JSON line: microseconds
+for each transition of (1) the incremental planner, each MDP at its own pace, as agents use it; (2) the same, all MDPs in step; (3) value
+iteration from the previous solution, in step, stopped at the tolerance that gives the same guarantee; (4) value iteration from zero,
+stopped as the published program does, at changes of 0.01; (5) NumPy, policy iteration for one MDP. Then their ratios, and how far the
+values lie from those of NumPy in float64.
 """
 
 import json
