@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -47,6 +48,14 @@ def time_axis(axes: Axes, seconds: pd.Series, algorithms: pd.Series, order: Sequ
     axes.set_xlim(left, right)
     axes.set_xticks(list(ticks), list(ticks.values()))
     return found
+
+
+def duration_ticks(axis: Axis, low: float, high: float, most: int) -> None:
+    """Ticks of an axis of decimal logarithms of durations, from 10^`low` to 10^`high` seconds: `most` of them at most."""
+    ticks = _time_ticks(10**low, 10**high)
+    while len(ticks) > most:
+        ticks = ticks[1::2]
+    axis.set_ticks([float(np.log10(s)) for s in ticks], [seconds_text(s) for s in ticks])
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+import jbrl.report.bounds  # noqa: F401 (lists its figure)
 from jbrl.errors import JbrlError
 from jbrl.report import tables
 from jbrl.report.figures import FIGURES

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jbrl.report import axes, tables
+from jbrl.report import axes, bounds, tables
 from jbrl.report.figures import FIGURES
 from jbrl.report.style import COLOURS, SYMBOLS, styles
 from jbrl.report.svg import inline
@@ -35,7 +35,7 @@ def marks(text):
 
 
 def test_register():
-    assert list(KINDS) == ["online", "offline", "difference", "distribution"]
+    assert list(KINDS) == ["online", "offline", "difference", "distribution", "bounds"]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -144,8 +144,8 @@ def test_without_returns_there_is_no_distribution():
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_one_mdp(kind):
     scores, returns = study(n=1, experiments=[("GC", "GC", "GC")])
-    text, _ = draw(kind, tables.sections(scores, returns, ["Optimal"])[0])
-    assert marks(text)
+    text, _ = draw(kind, tables.sections(scores.assign(offline_seconds=0.5), returns, ["Optimal"])[0])
+    assert marks(text) or kind == "bounds"  # which has panels in place of marks
 
 
 def test_names_are_text_not_markup_nor_formulas():
@@ -199,3 +199,44 @@ def test_styles_differ_in_symbol_and_colour():
 )
 def test_time_ticks(low, high, ticks):
     assert axes._time_ticks(low, high) == pytest.approx(ticks)
+
+
+def test_the_map_of_bounds_shows_where_each_algorithm_wins():
+    # Offline 0, 1, 10, 100 s and online 1, 2, 3, 4 µs for Random, e-Greedy twice and BEB, the best; e-Greedy(0.1) ties with it.
+    times = {"Random": (0.0, 1e-6), "BEB": (100.0, 4e-6), "Optimal": (0.0, 1e-6)}
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    pairs = [times.get(name, (1.0, 2e-6) if "0.0" in text else (10.0, 3e-6)) for name, text in scores[["algorithm", "parameters"]].values]
+    scores["offline_seconds"], scores["online_seconds"] = zip(*pairs, strict=True)
+    section = tables.sections(scores, returns, ("Optimal",))[0]
+    _, drawing = draw("bounds", section)
+    panels = {panel.get_title(loc="left"): panel for panel in drawing.figure.axes if panel.get_visible()}
+    assert list(panels) == ["Random", "e-Greedy", "BEB"]
+    assert drawing.note == ""
+    whole = {name: sum(area(path) for path in panel.collections[1].get_paths()) for name, panel in panels.items()}
+    light = {name: sum(area(path) for path in panel.collections[0].get_paths()) for name, panel in panels.items()}
+    assert all(v > 0 for v in whole.values())
+    assert light["Random"] == light["BEB"] == 0 < light["e-Greedy"]
+    assert light["e-Greedy"] == pytest.approx(whole["BEB"])  # tied wherever BEB is admitted
+    assert whole["e-Greedy"] > whole["BEB"]
+
+
+def area(path):
+    """Of a rectangle."""
+    (x0, y0), (x1, y1) = path.vertices.min(0), path.vertices.max(0)
+    return (x1 - x0) * (y1 - y0)
+
+
+def test_few_rectangles_cover_exactly_the_cells():
+    cells = np.random.default_rng(0).random((9, 7)) < 0.6
+    found = bounds._rectangles(cells, np.arange(8.0), np.arange(10.0))
+    covered = np.zeros_like(cells, int)
+    for corners in found:
+        (x0, y0), (x1, y1) = corners.min(0).astype(int), corners.max(0).astype(int)
+        covered[y0:y1, x0:x1] += 1
+    np.testing.assert_array_equal(covered, cells)
+    assert len(bounds._rectangles(np.ones((9, 7), bool), np.arange(8.0), np.arange(10.0))) == 1
+
+
+@pytest.mark.parametrize("columns", [{"offline_seconds": 0.0}, {"online_seconds": np.nan}])
+def test_without_times_to_tell_apart_there_is_no_map(columns):
+    assert KINDS["bounds"].draw(section_of(**columns), STYLES) is None

@@ -1,0 +1,198 @@
+"""Which algorithms are best when computation time is bounded.
+
+An agent may have cost too much, before its first decision or at each. For given bounds: agents that exceed one are discarded; of each
+algorithm the agent with the highest mean remains; the best of these and all that are not significantly different from it are the
+winners. Castronovo et al. 2016, sections 2.3 and 3.2.
+
+Where a bound lies between two neighbouring times of agents nothing changes, so there are finitely many cases, and each is tested once.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from jbrl.analysis.paired_test import Sided, paired_z
+from jbrl.analysis.table import AGENT, MDP, RETURNS, check_columns, check_returns
+from jbrl.errors import JbrlError, nearest
+
+Correction = Literal["none", "holm"]
+Feature = Callable[[pd.DataFrame], pd.Series]
+
+# Functions of the computation times of agents, seconds: the phi of section 2.3. Times of single decisions are not kept: the longest
+# computation is that before the first decision or the mean of the others.
+FEATURES: dict[str, Feature] = {
+    "offline": lambda scores: scores["offline_seconds"],
+    "online": lambda scores: scores["online_seconds"],
+    "latency": lambda scores: scores["latency_seconds"],
+    "longest": lambda scores: scores[["offline_seconds", "online_seconds"]].max(axis=1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Winners:
+    """The best algorithm within some bounds and those not significantly different from it."""
+
+    algorithms: tuple[str, ...]  # by decreasing mean, the best first; empty when no agent satisfies the bounds
+    agents: tuple[int, ...]  # rows of the table of agents that stand for them
+
+
+class Contest:
+    """The agents of one experiment, ready to be asked who wins within bounds.
+
+    Args:
+      scores: one row per agent with `AGENT` and the times that are asked for, seconds; no oracles.
+      returns: score table of the same agents, columns `jbrl.analysis.table.RETURNS`.
+      sided, level: of the paired Z-test of the best against each other; "one" asks whether the best is better, as the paper does, "two"
+        whether it is different, as its program does.
+      correction: "holm": the chance that any of the tests of one comparison is wrong is at most 1 - level (Holm 1979).
+
+    Raises:
+      JbrlError: a column is missing, agents were not all played on the same MDPs, or a bad option.
+    """
+
+    def __init__(
+        self,
+        scores: pd.DataFrame,
+        returns: pd.DataFrame,
+        *,
+        sided: Sided = "one",
+        level: float = 0.95,
+        correction: Correction = "none",
+    ) -> None:
+        check_columns(scores, AGENT, "scores")
+        if correction not in ("none", "holm"):
+            raise JbrlError(f"time bounds: correction = {correction!r}: expected 'none' or 'holm'")
+        self.scores = scores.reset_index(drop=True)
+        self.sided, self.level, self.correction = sided, level, correction
+        self._samples = _samples(self.scores, check_returns(returns, RETURNS))
+        self.means = np.array([sample.mean() for sample in self._samples])
+        self._p_values: dict[tuple[int, int], float] = {}
+        self._found: dict[tuple[int, ...], Winners] = {}
+
+    def times(self, feature: str | Feature) -> np.ndarray:
+        """A feature of each agent's computation times, [agents] float64.
+
+        Raises:
+          JbrlError: no such feature, its column is missing, or an agent's time is not known.
+        """
+        if isinstance(feature, str) and feature not in FEATURES:
+            raise JbrlError(f"time bounds: unknown feature '{feature}'{nearest(feature, FEATURES)}")
+        try:
+            seconds = (FEATURES[feature] if isinstance(feature, str) else feature)(self.scores)
+        except KeyError as error:
+            raise JbrlError(f"time bounds: scores have no column {error}") from None
+        found = pd.to_numeric(seconds, errors="coerce").to_numpy(np.float64)
+        unknown = np.flatnonzero(~np.isfinite(found))
+        if unknown.size:
+            row = self.scores.iloc[unknown[0]]
+            name = feature if isinstance(feature, str) else feature.__name__
+            more = f", and {unknown.size - 1} more" if unknown.size > 1 else ""
+            raise JbrlError(f"time bounds: no {name} time of {row['algorithm']} {row['parameters']}{more}: expected a number of seconds")
+        return found
+
+    def winners(self, bounds: Mapping[str, float]) -> Winners:
+        """Who wins among the agents whose features are at most `bounds` (seconds, by name of a feature)."""
+        admitted = np.ones(len(self.scores), bool)
+        for feature, bound in bounds.items():
+            admitted &= self.times(feature) <= bound
+        return self._among(admitted)
+
+    def _among(self, admitted: np.ndarray) -> Winners:
+        """Who wins among the agents `admitted`, [agents] bool."""
+        champions = self._champions(admitted)
+        if champions not in self._found:
+            self._found[champions] = self._compare(champions)
+        return self._found[champions]
+
+    def _champions(self, admitted: np.ndarray) -> tuple[int, ...]:
+        """The best agent of each algorithm, by decreasing mean; among equals the first."""
+        order = np.argsort(-self.means, kind="stable")
+        best: dict[str, int] = {}
+        for row in order[admitted[order]]:
+            best.setdefault(str(self.scores["algorithm"].iloc[row]), int(row))
+        return tuple(best.values())
+
+    def _compare(self, champions: tuple[int, ...]) -> Winners:
+        if not champions:
+            return Winners((), ())
+        best, *others = champions
+        different = rejected([self._p_value(best, other) for other in others], 1 - self.level, self.correction)
+        agents = (best, *(other for other, worse in zip(others, different, strict=True) if not worse))
+        return Winners(tuple(str(self.scores["algorithm"].iloc[a]) for a in agents), agents)
+
+    def _p_value(self, best: int, other: int) -> float:
+        """Of the test of `best` against `other`; 1 where a single MDP allows no test."""
+        if (best, other) not in self._p_values:
+            test = paired_z(self._samples[best], self._samples[other], sided=self.sided, level=self.level)
+            self._p_values[best, other] = 1.0 if np.isnan(test.p_value) else test.p_value
+        return self._p_values[best, other]
+
+
+def rejected(p_values: Sequence[float], alpha: float, correction: Correction = "none") -> list[bool]:
+    """What is rejected at level `alpha`: each by itself, or in Holm's order, from the least p-value to the first that stands."""
+    if correction == "none":
+        return [p <= alpha for p in p_values]
+    result, standing = [False] * len(p_values), False
+    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        standing = standing or p_values[index] > alpha / (len(p_values) - place)
+        result[index] = not standing
+    return result
+
+
+def bounds_grid(seconds: np.ndarray, points: int) -> np.ndarray:
+    """`points` bounds, evenly spaced on a logarithmic axis, from just below the least positive time to just above the greatest: seconds."""
+    positive = seconds[seconds > 0]
+    low, high = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
+    margin = max(0.05 * np.log10(high / low), 0.1)
+    return np.logspace(np.log10(low) - margin, np.log10(high) + margin, points)
+
+
+def winners_map(contest: Contest, x: str = "online", y: str = "offline", points: int = 60) -> pd.DataFrame:
+    """Winners on a logarithmic grid of two bounds.
+
+    Returns: one row per point of the grid: `x` and `y` (seconds), `algorithms` (tuple, the best first; empty where no agent satisfies
+      the bounds), x varying fastest.
+    """
+    along, across = contest.times(x), contest.times(y)
+    rows = [
+        {"x": bound_x, "y": bound_y, "algorithms": contest._among((along <= bound_x) & (across <= bound_y)).algorithms}
+        for bound_y in bounds_grid(across, points)
+        for bound_x in bounds_grid(along, points)
+    ]
+    return pd.DataFrame(rows)
+
+
+def succession(contest: Contest, along: str = "online", bounds: Mapping[str, float] | None = None) -> pd.DataFrame:
+    """How the winners change as the bound on one feature is loosened, the `bounds` on others being fixed.
+
+    The paper lists these from left to right along the online axis, the offline bound lying just under the least time of OPPS-DS
+    (section 5.3).
+
+    Returns: one row per change: `bound` (seconds, from which on these win) and `algorithms` (tuple, the best first).
+    """
+    fixed = np.ones(len(contest.scores), bool)
+    for feature, bound in (bounds or {}).items():
+        fixed &= contest.times(feature) <= bound
+    times = contest.times(along)
+    rows: list[dict] = []
+    for bound in np.unique(times[fixed]):
+        found = contest._among(fixed & (times <= bound)).algorithms
+        if not rows or set(found) != set(rows[-1]["algorithms"]):
+            rows.append({"bound": float(bound), "algorithms": found})
+    return pd.DataFrame(rows, columns=["bound", "algorithms"])
+
+
+def _samples(scores: pd.DataFrame, returns: pd.DataFrame) -> list[pd.Series]:
+    """Returns of each agent, indexed by MDP, in the order of `scores`; all of the same MDPs."""
+    keys = list(zip(*(scores[c] for c in AGENT), strict=True))
+    groups = {key: rows.set_index(list(MDP))["score"] for key, rows in returns.groupby(list(AGENT), sort=False)}
+    for key in keys:
+        if key not in groups:
+            raise JbrlError(f"time bounds: no returns of {key[1]} {key[2]} in experiment {key[0]}: expected one for each MDP")
+        if not groups[key].index.sort_values().equals(groups[keys[0]].index.sort_values()):
+            one, other = (f"{k[1]} {k[2]} ({len(groups[k])} MDPs)" for k in (key, keys[0]))
+            raise JbrlError(f"time bounds: {one} and {other} were not played on the same MDPs: play both with the same seed and n_mdps")
+    return [groups[key].rename(f"{key[1]} {key[2]}") for key in keys]

@@ -1,0 +1,118 @@
+"""The figure of best algorithms under time bounds: Figs 8 and 12 of Castronovo et al. 2016, one panel for each algorithm.
+
+Where several algorithms tie, symbols or colours of all would have to share a point. A panel of its own for each says the same without a
+legend, and reads in grey.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from jbrl.analysis.time_bounds import Contest, winners_map
+from jbrl.errors import JbrlError
+from jbrl.report.axes import WIDTH, duration_ticks
+from jbrl.report.figures import Drawing, figure
+from jbrl.report.style import FAINT, INK, Style
+from jbrl.report.tables import Section
+from jbrl.report.text import listing
+
+POINTS = 60  # bounds on each axis
+COLUMNS = 3  # panels side by side
+TINT = 0.35  # opacity where an algorithm is tied with the best
+
+
+@figure(
+    "bounds",
+    "Best algorithms under time bounds",
+    "Each point is a pair of bounds: on the time per decision (to the right) and on the time before the first decision (upwards). Among "
+    "the agents that keep both, the algorithm of a panel has the best one where it is full, is tied with the best (paired Z-test, "
+    "one-sided, 95%) where it is light, and is worse, or too slow, where it is blank.",
+)
+def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | None:
+    """Algorithms that win nowhere are named in the note."""
+    rows = section.competitors
+    timed = rows[np.isfinite(rows["online_seconds"]) & np.isfinite(rows["offline_seconds"])]
+    if timed["algorithm"].nunique() < 2 or not (timed["offline_seconds"] > 0).any() or section.note:
+        return None
+    try:
+        found = winners_map(Contest(timed, section.returns), points=POINTS)
+    except JbrlError:  # the table of the section says why agents cannot be compared
+        return None
+    ranks = _ranks(found)
+    winning = [name for name in styles if name in ranks]
+    lines = math.ceil(len(winning) / COLUMNS)
+    height = 0.55 + 1.45 * lines
+    drawing = Drawing(Figure(figsize=(WIDTH, height)))
+    panels = drawing.figure.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
+    x, y = np.log10(found["x"].unique()), np.log10(found["y"].unique())
+    for number, axes in enumerate(panels.flat):
+        if number < len(winning):
+            _panel(axes, winning[number], ranks[winning[number]], x, y, styles[winning[number]])
+        else:
+            axes.set_visible(False)
+    for number in range(len(winning)):
+        axes = panels.flat[number]
+        axes.tick_params(labelbottom=number + COLUMNS >= len(winning))
+    drawing.figure.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
+    drawing.figure.supylabel("bound on offline time", fontsize=9.6, x=0.015)
+    drawing.figure.subplots_adjust(left=0.15, right=0.985, bottom=0.62 / height, top=1 - 0.22 / height, hspace=0.42, wspace=0.1)
+    nowhere = [name for name in dict.fromkeys(timed["algorithm"]) if name not in ranks]
+    drawing.note = f"Among the best nowhere: {listing(nowhere)}." if nowhere else ""
+    return drawing
+
+
+def _ranks(found: pd.DataFrame) -> dict[str, np.ndarray]:
+    """For each algorithm that wins somewhere: 2 where it is best, 1 where it is tied, else 0; [y, x]."""
+    shape = (found["y"].nunique(), found["x"].nunique())
+    names = dict.fromkeys(name for algorithms in found["algorithms"] for name in algorithms)
+    return {name: np.array([2 if a[:1] == (name,) else int(name in a) for a in found["algorithms"]]).reshape(shape) for name in names}
+
+
+def _panel(axes: Axes, name: str, ranks: np.ndarray, x: np.ndarray, y: np.ndarray, style: Style) -> None:
+    """One algorithm: rectangles around the points where it wins."""
+    for rank, alpha in ((1, TINT), (2, 1.0)):
+        corners = _rectangles(ranks == rank, _edges(x), _edges(y))
+        axes.add_collection(PolyCollection(corners, facecolors=[to_rgba(style.colour, alpha)], edgecolors="none", linewidths=0))
+    axes.set_title(name, fontsize=9.6, loc="left", pad=3)
+    for side in ("top", "right"):
+        axes.spines[side].set(visible=True, color=FAINT)
+    duration_ticks(axes.xaxis, x[0], x[-1], most=3)
+    duration_ticks(axes.yaxis, y[0], y[-1], most=4)
+    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    axes.tick_params(labelsize=8.2, color=INK)
+
+
+def _edges(centres: np.ndarray) -> np.ndarray:
+    """Borders of cells around evenly spaced points: one more than there are points."""
+    half = (centres[1] - centres[0]) / 2
+    return np.append(centres - half, centres[-1] + half)
+
+
+def _rectangles(cells: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+    """Few rectangles [4, 2] that cover the true cells [Y, X]: runs of a row, joined to the same run of the rows before."""
+    open_runs: dict[tuple[int, int], int] = {}  # first and last cell of a run, and the row where it began
+    found = []
+
+    def close(run: tuple[int, int], begin: int, end: int) -> None:
+        left, right, low, high = x[run[0]], x[run[1] + 1], y[begin], y[end]
+        found.append(np.array([(left, low), (right, low), (right, high), (left, high)]))
+
+    for row in range(len(cells) + 1):
+        runs = _runs(cells[row]) if row < len(cells) else []
+        for run in [run for run in open_runs if run not in runs]:
+            close(run, open_runs.pop(run), row)
+        for run in runs:
+            open_runs.setdefault(run, row)
+    return found
+
+
+def _runs(row: np.ndarray) -> list[tuple[int, int]]:
+    """First and last index of each run of true entries."""
+    steps = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return [(int(a), int(b) - 1) for a, b in zip(steps[::2], steps[1::2], strict=True)]
