@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.intervals import summarise
+from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
 from jbrl.runner.store import Store
@@ -41,6 +41,12 @@ class Results:
     def units(self) -> pd.DataFrame:
         """One row per unit, in the order of the study, without statistics; column `reason` says why a unit failed."""
         return self.store.units()
+
+    @cached_property
+    def strategies(self) -> pd.DataFrame:
+        """What agents that search have tried on each prior, the most pulled first (`Store.strategies`), with `ci95` of the mean."""
+        found = self.store.strategies()
+        return found.assign(ci95=Z95 * found["std"] / np.sqrt(found["pulls"].clip(lower=1)))
 
     @cached_property
     def scores(self) -> pd.DataFrame:

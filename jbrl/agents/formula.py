@@ -20,10 +20,10 @@ class Formula(Agent[Any, Any]):
 
         u_t = argmax_u f(Q0(x_t, u), Q1(x_t, u), Q2(x_t, u)), ties uniform
 
-    Q0 is the Q-function of the mean model of the prior, Q1 that of a model in which every action is believed to stay where it is, Q2 that of
-    one in which every next state is believed equally likely, impossible ones too; all learn from the real transitions. `Q0` alone is e-Greedy
-    with epsilon = 0. Where the formula is undefined (a division by exactly 0, say) there is no action and the trajectory cannot be
-    played. Castronovo et al. 2016, section 5.1.4.
+    Q0 is the Q-function of the mean model of the prior, Q1 that of a model in which every action is believed to stay where it is, Q2 that
+    of one in which every next state is believed equally likely, impossible ones too; all learn from the real transitions. `Q0` alone is
+    e-Greedy with epsilon = 0. Where the formula is undefined (a division by exactly 0, say) there is no action and the trajectory cannot
+    be played. Castronovo et al. 2016, section 5.1.4.
 
     One decision costs what it costs e-Greedy, for each variable of the formula.
     """

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +20,6 @@ from jbrl.agents.index.halving import SequentialHalving
 from jbrl.agents.index.parsing import parse
 from jbrl.agents.index.policy import FormulaPolicy, formula_policies, linear_policies
 from jbrl.agents.index.stosoo import StoSOO, Tree
-from jbrl.agents.index.streams import Streams
 from jbrl.agents.index.ucb import UCB1, UCBV
 from jbrl.agents.searcher import Findings, Searcher, Trials
 from jbrl.errors import JbrlError
@@ -85,8 +85,8 @@ class OPPSDS(Searcher):
     """A small formula, chosen offline by a bandit that plays all of them on the prior.
 
     Each formula of the space is an arm. A pull draws an MDP from the prior, plays one trajectory by `Formula` on it and returns its
-    discounted return. A formula that is undefined somewhere on the way is discarded; the pull does not count. After `budget` pulls the bandit
-    recommends one formula, which then plays (UCB1 and UCB-V: the one most pulled). Castronovo et al. 2016, section 5.1.4.
+    discounted return. A formula that is undefined somewhere on the way is discarded; the pull does not count. After `budget` pulls the
+    bandit recommends one formula, which then plays (UCB1 and UCB-V: the one most pulled). Castronovo et al. 2016, section 5.1.4.
 
     One decision costs what it costs `Formula`; a pull costs a trajectory of them.
     """
@@ -94,15 +94,17 @@ class OPPSDS(Searcher):
     space: str = parameter("F3", "F1 … F6, or formulas separated by semicolons", check=_check_space)
     budget: int = parameter(10_000, "pulls in all", low=1, high=LARGEST_BUDGET)
     bandit: str = parameter("UCB1", "how the next formula to try is chosen", choices=("UCB1", "UCB-V", "halving"))
-    c: float = parameter(0.0, "exploration of UCB1, in units of return; 0: √2 times the range of the return. Published program: 660", low=0)
-    domain: str = parameter("signed", "which of the two sets of each size: with `values`, no formula twice if no reward is negative", choices=DOMAINS)
+    c: float = parameter(0.0, "exploration of UCB1, in units of return; 0: √2 times the range of returns (published program: 660)", low=0)
+    domain: str = parameter(
+        "signed", "which set of each size; `values`: of what ranks alike where no value is negative, one", choices=DOMAINS
+    )
 
     def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         groups, bandit = _grouped(space_of(self.space, self.domain)), self._bandit(prior)
         n_arms = len(groups.group)
         trials.compile(list(groups.policies.values()), max(n_arms, self.budget // 8))
         bandit.compile(n_arms, max(trials.width, n_arms, self.budget // 4))
-        progress = bandits.begin(bandit, n_arms, seed) if before is None else bandits.restored(bandit, n_arms, before.arrays)
+        start = bandits.begin(bandit, n_arms, seed) if before is None else bandits.restored(bandit, n_arms, before.arrays)
 
         def pull(arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             returns = np.empty(len(arms))
@@ -112,13 +114,15 @@ class OPPSDS(Searcher):
                     returns[mine] = trials(groups.pick(group, arms[mine]), arms[mine], numbers[mine])
             return returns
 
-        yield self._findings(progress)
-        for progress in bandits.search(bandit, progress, self.budget, pull, trials.width):
+        yield self._findings(start)
+        for progress in bandits.search(bandit, start, self.budget, pull, trials.width):
             yield self._findings(progress)
 
     def strategy(self, findings: Findings) -> Agent:
         space, bandit = space_of(self.space, self.domain), self._bandit(None)
-        return Formula(space[bandit.recommend(bandits.restored(bandit, len(space), findings.arrays).state)].text)
+        chosen = space[bandit.recommend(bandits.restored(bandit, len(space), findings.arrays).state)]
+        parameters: dict[str, Any] = {"formula": chosen.text}
+        return Formula(**parameters)
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
         space, bandit = space_of(self.space, self.domain), self._bandit(None)
@@ -137,7 +141,7 @@ class OPPSDS(Searcher):
     def _bandit(self, prior: Prior | None) -> Bandit:
         """The bandit; without a prior, one that can only recommend."""
         scale = 0.0 if prior is None else _range(prior)
-        kinds = {"UCB1": UCB1(self.c or math.sqrt(2) * scale), "UCB-V": UCBV(scale), "halving": SequentialHalving()}
+        kinds: dict[str, Bandit] = {"UCB1": UCB1(self.c or math.sqrt(2) * scale), "UCB-V": UCBV(scale), "halving": SequentialHalving()}
         return kinds[self.bandit]
 
     def _findings(self, progress: bandits.Progress) -> Findings:
@@ -158,9 +162,9 @@ def _check_features(text: str) -> None:
 class OPPSCS(Searcher):
     """Weights of three Q-functions, chosen offline by optimistic optimisation on the prior.
 
-    The strategies are those of `Linear`, with weights in a box. StoSOO cuts the box into ever smaller cells; a value of a cell is the mean return
-    of the weights in its centre over `draws` MDPs drawn from the prior, one trajectory on each. The best of the deepest cells that were
-    cut plays. Part of the program published with Castronovo et al. 2016; Valko, Carpentier and Munos 2013.
+    The strategies are those of `Linear`, with weights in a box. StoSOO cuts the box into ever smaller cells; a value of a cell is the mean
+    return of the weights in its centre over `draws` MDPs drawn from the prior, one trajectory on each. The best of the deepest cells that
+    were cut plays. Part of the program published with Castronovo et al. 2016; Valko, Carpentier and Munos 2013.
 
     One decision costs what it costs `Linear`; a value of a cell costs `draws` trajectories.
     """
@@ -175,26 +179,28 @@ class OPPSCS(Searcher):
     def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         names, rules, draws = features(self.variables), self._rules(seed), min(self.draws, self.budget)
         trials.compile([linear_policies(names, np.zeros((1, len(names))))], draws)
-        tree = rules.start() if before is None else _tree(before)
-        evaluations = itertools.count(tree.evaluations)
+        start = rules.start() if before is None else _tree(before)
+        evaluations = itertools.count(start.evaluations)
 
         def value(weights: np.ndarray) -> float:
             first = next(evaluations) * draws
             policies = linear_policies(names, np.broadcast_to(weights, (draws, len(names))))
             return float(trials(policies, np.zeros(draws, np.int64), np.arange(first, first + draws)).mean())
 
-        yield self._findings(tree)
-        for tree in rules.search(value, tree):
+        yield self._findings(start)
+        for tree in rules.search(value, start):
             yield self._findings(tree)
 
     def strategy(self, findings: Findings) -> Agent:
         tree, names = _tree(findings), features(self.variables)
         weights = tree.centres[self._rules(0).best(tree)]
-        return Linear(**{f"w{name[1]}": float(w) for name, w in zip(names, weights, strict=True)}, variables=",".join(names))
+        parameters: dict[str, Any] = {f"w{name[1]}": float(w) for name, w in zip(names, weights, strict=True)}
+        return Linear(**parameters | {"variables": ",".join(names)})
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
         tree, names = _tree(findings), features(self.variables)
-        texts = [" + ".join(f"{w:.4g} {name}" for name, w in zip(names, centre, strict=True)) for centre in tree.centres]
+        centres = np.round(tree.centres, 4) + 0.0  # no -0
+        texts = [" + ".join(f"{w:g} {name}" for name, w in zip(names, centre, strict=True)) for centre in centres]
         tried = tree.counts > 0
         return {
             "strategy": np.array(texts)[tried],
@@ -216,4 +222,5 @@ class OPPSCS(Searcher):
 
 
 def _tree(findings: Findings) -> Tree:
-    return Tree(**{name: value if value.ndim else value.item() for name, value in findings.arrays.items()})
+    saved: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in findings.arrays.items()}
+    return Tree(**saved)

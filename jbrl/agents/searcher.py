@@ -7,7 +7,7 @@ experiment has found serves all others with the same prior.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -33,8 +33,10 @@ class Trials(Protocol):
         """Trajectories that one call plays at little more than the cost of one."""
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
-        """Make ready, outside the clock, to try agents of the structures of `examples`, about `wanted` at once. All learn alike from the prior:
-        `train` of the first one serves the others."""
+        """Make ready, outside the clock, to try agents of the structures of `examples`, about `wanted` at once.
+
+        Each example is a stack, like what is tried later. All learn alike from the prior: `train` of the first one serves the others.
+        """
 
     def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Discounted returns of one trajectory each: [R] float64, NaN where an agent could not choose an action.
@@ -46,13 +48,9 @@ class Trials(Protocol):
 
 
 class Searcher(Agent[None, None]):
-    """An agent that searches. In place of `train`, the runner calls `search` and then plays the `strategy` that was found.
+    """An agent that searches. In place of `train`, the runner calls `search` and then plays the `strategy` that was found."""
 
-    Class attributes:
-      budget: a parameter: trajectories to make use of.
-    """
-
-    budget: ClassVar[int]
+    budget: int  # a parameter: trajectories to make use of
 
     def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         """Search until the budget is spent.

@@ -109,7 +109,9 @@ class Run:
         self._play = _play_recorded if record else _play
 
     def prepare(self, notebook: Notebook | None = None) -> None:
-        """Train the agent and compile what will be played: sets `agent`, `knowledge`, `learned`, `offline_seconds`, `compile_seconds`, `batch`.
+        """Train the agent and compile what will be played.
+
+        Sets `agent`, the one that plays, its `knowledge`, `offline_seconds`, `compile_seconds`, `batch`, and `learned` if it has searched.
 
         Args:
           notebook: keeps what the agent finds, if it is one that searches.

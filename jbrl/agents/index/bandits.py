@@ -91,12 +91,12 @@ def arrays(progress: Progress) -> dict[str, np.ndarray]:
 def restored(bandit: Bandit[AnyState], n_arms: int, saved: dict[str, np.ndarray]) -> Progress[AnyState]:
     """Inverse of `arrays`, for the same bandit and arms."""
     start = begin(bandit, n_arms)
-    state, streams = (replace(part, **{name: _plain(saved[name]) for name in vars(part)}) for part in (start.state, start.streams))
-    return Progress(state, streams)
+    return Progress(_refilled(start.state, saved), _refilled(start.streams, saved))
 
 
-def _plain(value: np.ndarray) -> Any:
-    return value if value.ndim else value.item()
+def _refilled(part: Any, saved: dict[str, np.ndarray]) -> Any:
+    """`part` with the fields that were saved."""
+    return replace(part, **{name: value if (value := saved[name]).ndim else value.item() for name in vars(part)})
 
 
 def search(bandit: Bandit[AnyState], progress: Progress[AnyState], budget: int, pull: Pull, width: int = 1) -> Iterator[Progress[AnyState]]:

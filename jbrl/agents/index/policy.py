@@ -1,11 +1,12 @@
 """Policies over the Q-functions of several models: what searches on the prior try, and what plays the strategy that was found.
 
-A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a model of its own, all of which learn from the
-same transitions. Only those that the policy uses are kept, one in each *slot*. Which variable a slot holds is data, so that all policies
-with the same number of slots share one compiled program.
+A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a model of its own; all of them learn from
+the same transitions. Only those that the policy uses are kept, one in each *slot*. Which variable a slot holds is data, so that all
+policies with the same number of slots share one compiled program.
 """
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 
 import chex
@@ -37,7 +38,7 @@ def plans(prior: Prior) -> Plans:
     starts = jnp.stack([concentrations, stay, jnp.ones_like(concentrations)])
     solve = jax.vmap(incremental.solve_counts, in_axes=(0, 0, None))
     solved = solve(starts, (starts * rewards[None]).sum(-1), prior.discount)
-    return tuple(jax.tree.map(lambda v: v[i], solved) for i in range(len(VARIABLES)))
+    return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
 
 
 class SlotPolicy(Thinker[Plans, Plans]):
@@ -99,7 +100,8 @@ class FormulaPolicy(SlotPolicy):
     program: Program  # its variables 0 … k-1 are the slots
 
     def refusal(self, n_actions: int) -> str:
-        return "the formula is undefined for Q-values met on the way (division by 0, logarithm of a number that is not positive or root of a negative one)"
+        reasons = "division by 0, logarithm of a number that is not positive or root of a negative one"
+        return f"the formula is undefined for Q-values met on the way ({reasons})"
 
     def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
         unused = [jnp.zeros_like(q[0])] * (len(VARIABLES) - len(q))
