@@ -94,7 +94,7 @@ class Results:
         from jbrl.report.html import write_report
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report")
+        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
 
     def __repr__(self) -> str:
         """Name, place and how much is done."""

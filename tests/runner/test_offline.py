@@ -1,14 +1,18 @@
 """What a search finds is kept, shared by all experiments with the same prior, and taken up again after a kill."""
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import jbrl
 from jbrl.agents.formula import Formula
+from jbrl.cli.app import app
 from jbrl.runner import execute
 from jbrl.runner.execute import Progress
 from jbrl.runner.plan import plan
@@ -56,6 +60,13 @@ def test_what_was_tried_is_a_table(results: jbrl.Results) -> None:
     assert table["pulls"].sum() == table["consumed"][0] == BUDGET <= table["simulated"][0]
     assert table["pulls"].is_monotonic_decreasing
     np.testing.assert_allclose(table["ci95"][0], 1.96 * table["std"][0] / np.sqrt(table["pulls"][0]))
+
+
+def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
+    printed = CliRunner().invoke(app, ["strategies", str(results.store.folder), "--top", "2", "--format", "csv"], catch_exceptions=False)
+    rows = list(csv.DictReader(io.StringIO(printed.stdout)))
+    assert [row["strategy"] for row in rows] == results.strategies["strategy"].tolist()[:2]
+    assert rows[0]["chosen"] == "True" and rows[0]["pulls"] == str(results.strategies["pulls"][0])
 
 
 def test_what_was_found_plays_again(results: jbrl.Results) -> None:
