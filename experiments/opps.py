@@ -52,9 +52,11 @@ def draw_curve(found: pd.DataFrame, base: pd.DataFrame) -> plt.Figure:
         for axes, pair in zip(grid.flat, PAIRS, strict=True):
             for number, space in enumerate(SPACES):
                 rows = found[(found.experiment == pair) & (found.space == space)].sort_values("budget")
-                x = rows.budget * 1.06 ** (number - 2)  # side by side
-                look = {"color": COLOURS[number], "marker": SYMBOLS[number], "markersize": 4, "linewidth": 1.2}
-                axes.errorbar(x, rows["mean"], rows.ci95, elinewidth=0.8, label=space, **look)
+                rows = rows.assign(x=rows.budget * 1.06 ** (number - 2))  # side by side
+                look = {"color": COLOURS[number], "marker": SYMBOLS[number], "markersize": 4, "linewidth": 1.2, "elinewidth": 0.8}
+                few, many = rows[rows.budget <= BUDGETS[-1]], rows[rows.budget > BUDGETS[-1]]
+                axes.errorbar(few.x, few["mean"], few.ci95, label=space, **look)
+                axes.errorbar(many.x, many["mean"], many.ci95, **look | {"linewidth": 0, "markerfacecolor": "white"})
             axes.axhline(PAPER[pair], color=INK, linestyle=(0, (5, 3)), linewidth=1, label="paper, best")
             row = base[base.experiment == pair].iloc[0]
             axes.axhline(row["mean"], color=ORACLE, linewidth=1, label="Q0 alone")
@@ -88,7 +90,7 @@ def draw_arms(out: Path) -> plt.Figure:
             axes.set_title(prior, fontsize=10)
             axes.grid(axis="x")
         for axes in grid[1]:
-            axes.set_xlabel("mean return on the prior, 95% interval; pulls on the right")
+            axes.set_xlabel("mean return on the prior")
     return figure
 
 

@@ -183,7 +183,9 @@ def test_formulas_in_all_layouts() -> None:
     assert len(table.stdout.splitlines()) == 1 + 43 and "43 formulas (paper and its program: 43)" in table.stderr
     rows = list(csv.DictReader(io.StringIO(csv_.stdout)))
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 44)]
-    assert {"text": "Q0/Q2", "rpn": "Q0 Q2 /", "size": "3", "variables": "Q0 Q2"}.items() <= next(r for r in rows if r["text"] == "Q0/Q2").items()
+    assert {"text": "Q0/Q2", "rpn": "Q0 Q2 /", "size": "3", "variables": "Q0 Q2"}.items() <= next(
+        r for r in rows if r["text"] == "Q0/Q2"
+    ).items()
     assert r" & $\frac{Q_0}{Q_2}$ \\" in latex.stdout and latex.stdout.rstrip().endswith(r"\end{tabular}")
     assert len(call("formulas", "F3", "--domain", "values", "--format", "csv").stdout.splitlines()) == 1 + 31
     assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr

@@ -120,8 +120,8 @@ class Run:
         key = jax.random.fold_in(self._key, 2**32 - 1)
         if isinstance(self.given, Searcher):
             trials = Trials(prior, protocol.discount, key, self.devices)
-            self.learned = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
-            self.compile_seconds, self.offline_seconds = trials.compile_seconds, self.learned.seconds
+            self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
+            self.offline_seconds = self.learned.seconds
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
         learner = (self.agent, key, prior)
         idle = type(self.agent).train is Agent.train  # nothing to learn, no time to measure

@@ -11,6 +11,7 @@ import numpy as np
 
 from jbrl.agents.agent import AGENTS, Agent
 from jbrl.agents.searcher import Findings, Searcher
+from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import Prior, draw_mdp, has_unit_concentrations
 from jbrl.runner import batching
 from jbrl.runner.simulation import discounted, simulate, stream, world
@@ -25,29 +26,29 @@ class Trials:
       prior: the distribution that MDPs are drawn from, with the discount and the number of decisions.
       discount: in double precision.
       key: all randomness hangs on it, the arm and the number of the pull.
+      lanes: trajectories that each device plays at once; None: few on CPUs, as many as are wanted on accelerators.
     """
 
-    def __init__(self, prior: Prior, discount: float, key: jax.Array, devices: list[jax.Device]) -> None:
+    def __init__(self, prior: Prior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
         self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
-        self._lanes = LANES
+        self._lanes, self._fixed = lanes or LANES, lanes is not None
         self._programs: dict[Any, batching.Program] = {}
         self._learn: Any = None
         self._knowledge: Any = None
-        self.compile_seconds = 0.0
 
     @property
     def width(self) -> int:
         return self._lanes * len(self._devices)
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
-        if self._devices[0].platform != "cpu":
+        if self._devices[0].platform != "cpu" and not self._fixed:
             self._lanes = batching.lanes_per_device(examples[0], wanted, self._devices)
         learner = (jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior)
         shared = (jax.eval_shape(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)
         lanes = [(jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), agents), number, number) for agents in examples]
-        (learning, *programs), self.compile_seconds = batching.compile_together(
+        (learning, *programs), _ = batching.compile_together(
             lambda: batching.compile_once(train, *learner),
             *(functools.partial(batching.compile_mapped, self._trial, shared, lane, self._lanes, self._devices) for lane in lanes),
         )
@@ -90,9 +91,15 @@ class Learned:
 
     @classmethod
     def read(cls, described: dict[str, Any], arms: dict[str, np.ndarray]) -> "Learned":
-        """Inverse of `describe`."""
-        strategy = AGENTS[described["strategy"]["algorithm"]].agent(**described["strategy"]["parameters"])
-        return cls(strategy, arms, *(described[name] for name in ("consumed", "simulated", "seconds")))
+        """Inverse of `describe`.
+
+        Raises:
+          JbrlError: the strategy is an agent that is not registered here.
+        """
+        name, parameters = (described["strategy"][key] for key in ("algorithm", "parameters"))
+        if name not in AGENTS:
+            raise JbrlError(f"the strategy found is an agent called '{name}', which is unknown here: import its module first")
+        return cls(AGENTS[name].agent(**parameters), arms, *(described[key] for key in ("consumed", "simulated", "seconds")))
 
 
 class Notebook:
@@ -116,18 +123,21 @@ class Notebook:
         """The search is done."""
 
 
-def learn(agent: Searcher, seed: int, prior: Prior, trials: Trials, notebook: Notebook) -> Learned:
+def learn(agent: Searcher, seed: int, prior: Prior, trials: Trials, notebook: Notebook) -> tuple[Learned, float]:
     """Search, or recall what was found before.
+
+    Returns: what was found, and the wall seconds that getting ready took, nearly all of them compilation: not part of the search's own.
 
     Raises:
       JbrlError: the search has found nothing.
     """
     found = notebook.learned()
     if found:
-        return found
+        return found, 0.0
     before, seconds = notebook.unfinished() or (None, 0.0)
-    steps = agent.search(seed, prior, trials, before)
+    steps, began = agent.search(seed, prior, trials, before), time.perf_counter()
     findings = next(steps)  # compiles
+    preparing = time.perf_counter() - began
     try:
         while True:
             started = time.perf_counter()
@@ -142,7 +152,7 @@ def learn(agent: Searcher, seed: int, prior: Prior, trials: Trials, notebook: No
         raise
     learned = Learned(agent.strategy(findings), agent.arms(findings), findings.consumed, findings.simulated, seconds)
     notebook.concluded(learned)
-    return learned
+    return learned, preparing
 
 
 # What follows is traced: functions of (what all lanes share, what belongs to one).

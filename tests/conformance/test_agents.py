@@ -58,7 +58,7 @@ def make(name, prior=None, **values):
     agent = cls(**check_parameters(cls, {**PARAMETERS.get(name, {}), **values}, name))
     if isinstance(agent, Searcher):
         prior = prior or game()[0]
-        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), Notebook()).strategy
+        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), Notebook())[0].strategy
     return as_arrays(agent)
 
 
