@@ -63,7 +63,7 @@ class Display(Progress):
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
-        note = f"searching: {consumed:,}/{budget:,} trajectories, {consumed / seconds:,.0f}/s"
+        note = f"search {consumed:,}/{budget:,}, {consumed / seconds:,.0f}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
