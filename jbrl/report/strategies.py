@@ -39,21 +39,22 @@ def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:
     """With a column `label`: the search in words, by what differs."""
     shown = {name: varied(rows["parameters"]) for name, rows in strategies.groupby("algorithm", sort=False)}
     several = strategies["seed"].nunique() > 1
-    labels = []
-    for algorithm, parameters, seed in strategies[SEARCH].itertuples(index=False):
+    labels = {}
+    for search in strategies[SEARCH].drop_duplicates().itertuples(index=False):
+        algorithm, parameters, seed = search
         texts = [text for text in (parameters_text(parameters, shown[algorithm]), f"seed {seed}" if several else "") if text]
-        labels.append(f"{algorithm} ({', '.join(texts)})" if texts else algorithm)
-    return strategies.assign(label=labels)
+        labels[tuple(search)] = f"{algorithm} ({', '.join(texts)})" if texts else algorithm
+    return strategies.assign(label=[labels[search] for search in zip(*(strategies[name] for name in SEARCH), strict=True)])
 
 
 def _section(prior: str, id: str, searches: list[pd.DataFrame], look: Mapping[str, Style]) -> dict[str, Any]:
-    largest = max(searches, key=lambda rows: (rows["consumed"].iloc[0], rows["chosen"].any(), len(rows)))
+    surest = max(searches, key=lambda rows: rows.loc[rows["chosen"], "pulls"].iloc[0])  # large sets are tried only a few times each
     return {
         "prior": prior,
         "id": id,
         "searches": [_search(rows) for rows in searches],
-        "largest": _search(largest),
-        "figure": _figure(largest, f"{id}--arms", prior, look),
+        "surest": _search(surest),
+        "figure": _figure(surest, f"{id}--arms", prior, look),
     }
 
 

@@ -40,7 +40,7 @@ def test_each_prior_has_its_searches_and_their_best_strategies(out):
     assert cells.count("OPPS-DS (budget = 100)") == 2 and cells.count("OPPS-DS (budget = 1000)") == 1
     most = str(searched().query("parameters.str.contains('1000')")["pulls"].max())
     assert most in cells and "40.00 ± 0.50" in cells and "7.0%" in cells and "250 ms" in cells
-    assert cells.count("<Q0> chosen") == 3 + 2 and cells.count("<Q0>") == 3  # of each search, of the largest on each prior; chosen in each
+    assert cells.count("<Q0> chosen") == 3 + 2 and cells.count("<Q0>") == 3  # of each search, of the surest on each prior; chosen in each
     assert "|Q13|+1000" not in cells  # ten are listed
 
 
