@@ -20,7 +20,6 @@ from jbrl.runner.offline import Learned, Notebook, Trials, learn
 
 # Pulls per second of the published program, one thread; Grid: 5 to 15.
 PROGRAM = {("GC", "F2"): 170, ("GC", "F3"): 115, ("GDL", "F2"): 245, ("GDL", "F3"): 160, ("Grid", "F2"): 15, ("Grid", "F3"): 15}
-KEY = jax.random.key(0)
 
 
 def report(**figures: object) -> None:
@@ -28,7 +27,7 @@ def report(**figures: object) -> None:
 
 
 def trials_of(name: str, lanes: int | None = None) -> Trials:
-    return Trials(Protocol(problem(name), problem(name)).told(), 0.95, KEY, jax.devices(), lanes)
+    return Trials(Protocol(problem(name), problem(name)).told(), 0.95, jax.random.key(0), jax.devices(), lanes)
 
 
 def searched(agent: OPPSDS, name: str, seed: int = 0) -> Learned:
