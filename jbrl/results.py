@@ -4,15 +4,18 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.intervals import summarise
+from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
 from jbrl.runner.store import Store
+
+if TYPE_CHECKING:
+    from jbrl.runner.offline import Learned
 
 UNIT = (*AGENT, "seed")
 SCORES = (
@@ -43,6 +46,12 @@ class Results:
         return self.store.units()
 
     @cached_property
+    def strategies(self) -> pd.DataFrame:
+        """What agents that search have tried on each prior, the most pulled first (`Store.strategies`), with `ci95` of the mean."""
+        found = self.store.strategies()
+        return found.assign(ci95=Z95 * found["std"] / np.sqrt(found["pulls"].clip(lower=1)))
+
+    @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per unit, in the order of the study, columns `SCORES`; missing and failed units have no mean."""
         means = summarise(self.returns, by=UNIT).drop(columns="n")
@@ -54,20 +63,38 @@ class Results:
         Raises:
           JbrlError: not exactly one unit fits, or its trajectories were not recorded.
         """
+        return self.store.trajectories(self._unit(experiment, algorithm, seed, parameters)["id"])
+
+    def learned(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> "Learned":
+        """What an agent has found by searching on its prior: `strategy` is an agent that plays it, `arms` a table of all that was tried.
+
+        Raises:
+          JbrlError: not exactly one unit fits, or it has found nothing.
+        """
+        from jbrl.runner.offline import Learned
+
+        id = self._unit(experiment, algorithm, seed, parameters).get("knowledge")
+        found = self.store.knowledge(id) if id else None
+        if found is None:
+            raise JbrlError(f"{self.store.folder}: {algorithm} in {experiment} has found nothing: it does not search, or has not been run")
+        return Learned.read(found.header["learned"], found.arrays)
+
+    def _unit(self, experiment: str, algorithm: str, seed: int | None, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The one unit that fits."""
         asked = {"experiment": experiment, "algorithm": algorithm} | ({} if seed is None else {"seed": seed})
         fits = [unit for unit in self.manifest["units"] if unit | asked == unit and _holds(unit, parameters)]
         if len(fits) != 1:
             raise JbrlError(
                 f"{len(fits)} units fit {asked | parameters}: expected exactly one; name its experiment, algorithm, parameters and seed"
             )
-        return self.store.trajectories(fits[0]["id"])
+        return fits[0]
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the HTML report to `out` (default: `report` beside the results); the path of its page."""
         from jbrl.report.html import write_report
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report")
+        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
 
     def __repr__(self) -> str:
         """Name, place and how much is done."""

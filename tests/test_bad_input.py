@@ -65,6 +65,22 @@ IN_THE_STUDY = {
     "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
     "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
     "no MDPs": ("n_mdps = 6", "n_mdps = 0", ["study.toml", "[study]", "n_mdps = 0", "expected an integer from 1"]),
+    "formula": (
+        'algorithm = "Random"',
+        'algorithm = "Formula"\nformula = "Q0+Q3"',
+        ["study.toml", "[[agents]] 1 (Formula)", "'Q0+Q3': position 4", "'Q3'"],
+    ),
+    "empty space": ('algorithm = "Random"', 'algorithm = "OPPS-DS"\nspace = ""', ["[[agents]] 1 (OPPS-DS)", "empty space", "F1, F2, F3"]),
+    "budget": (
+        'algorithm = "Random"',
+        'algorithm = "OPPS-DS"\nbudget = [50, 0]',
+        ["study.toml", "[[agents]] 1 (OPPS-DS)", "budget = 0", "expected an integer from 1"],
+    ),
+    "formula without a value": (
+        'algorithm = "Random"',
+        'algorithm = "OPPS-DS"\nspace = "Q0; 1/(Q1-Q1)"',
+        ["[[agents]] 1 (OPPS-DS)", "'1/(Q1-Q1)'", "undefined at every point"],
+    ),
     "malformed TOML": ("horizon = 16", "horizon = = 16", ["study.toml", "not valid TOML", "line 5"]),
 }
 

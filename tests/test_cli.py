@@ -178,6 +178,25 @@ def test_report(out: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0 and "GC-inaccurate" in page and "e-Greedy" in page
 
 
+def test_formulas_in_all_layouts() -> None:
+    table, csv_, latex = (call("formulas", "F3", "--format", layout) for layout in ("table", "csv", "latex"))
+    assert len(table.stdout.splitlines()) == 1 + 43 and "43 formulas (paper and its program: 43)" in table.stderr
+    rows = list(csv.DictReader(io.StringIO(csv_.stdout)))
+    assert [row["rank"] for row in rows] == [str(i) for i in range(1, 44)]
+    assert {"text": "Q0/Q2", "rpn": "Q0 Q2 /", "size": "3", "variables": "Q0 Q2"}.items() <= next(
+        r for r in rows if r["text"] == "Q0/Q2"
+    ).items()
+    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex.stdout and latex.stdout.rstrip().endswith(r"\end{tabular}")
+    assert len(call("formulas", "F3", "--domain", "values", "--format", "csv").stdout.splitlines()) == 1 + 31
+    assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr
+
+
+def test_strategies_of_a_study_without_searches(out: Path) -> None:
+    result = call("strategies", out, "--format", "csv")
+    assert result.exit_code == 0 and "no agent of this study has searched" in result.stderr
+    assert result.stdout.startswith("prior,algorithm,parameters,seed,strategy,pulls,mean,")
+
+
 def test_lists_hold_everything_that_is_registered() -> None:
     agents, problems = call("list", "agents").stdout, call("list", "problems").stdout
     assert all(name in agents for name in AGENTS)

@@ -18,6 +18,8 @@ from jbrl.mdp.dirichlet import Prior
 from jbrl.mdp.mdp import MDP
 from jbrl.pytree import record
 
+NO_ACTION = -1
+
 Knowledge = TypeVar("Knowledge")
 State = TypeVar("State")
 
@@ -40,6 +42,10 @@ class Agent(Generic[Knowledge, State]):
     thinks: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
+    def player(self) -> "Agent":
+        """The agent that is compiled and plays in place of this one, whose methods are then not used. On the host. Default: itself."""
+        return self
+
     def train(self, key: chex.PRNGKey, prior: Prior) -> Knowledge:
         """Think before the first trajectory; timed as offline time. Default: remember the prior."""
         del key
@@ -54,13 +60,17 @@ class Agent(Generic[Knowledge, State]):
         raise NotImplementedError
 
     def act(self, key: chex.PRNGKey, state: State, x: chex.Array) -> tuple[chex.Array, State]:
-        """One decision in MDP state `x` ([] int32): the action, [] int32, and the state after deciding."""
+        """One decision in MDP state `x` ([] int32): the action, [] int32, and the state after deciding. `NO_ACTION`: none can be chosen."""
         raise NotImplementedError
 
     def observe(self, state: State, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> State:
         """Learn from one transition. Default: nothing to learn."""
         del x, action, y, reward
         return state
+
+    def refusal(self, n_actions: int) -> str:
+        """What to tell the user when `act` has chosen no action, or one that does not exist."""
+        return f"chose an action outside 0..{n_actions - 1}"
 
     def note(self, state: State, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> State:
         """Agents that think: take in one transition. Must return a state that is not `ready` unchanged, as must `act`."""
@@ -84,12 +94,17 @@ def parameter(
     open_low: bool = False,
     static: bool = False,
     choices: tuple[str, ...] = (),
+    check: Callable[[Any], None] | None = None,
 ) -> Any:
     """A parameter of an agent: its default, what it means and the values it may take.
 
-    The type is that of `default`: float, int, bool or str. `choices` (strings) and `static` values belong to the compiled program.
+    The type is that of `default`: float, int, bool or str. Strings and `static` values belong to the compiled program.
+
+    Args:
+      check: raises `JbrlError`, with what is accepted, for a value of the right type that is not.
     """
-    rules = {"doc": doc, "low": low, "high": high, "open_low": open_low, "static": static or bool(choices), "choices": choices}
+    fixed = static or isinstance(default, str)
+    rules = {"doc": doc, "low": low, "high": high, "open_low": open_low, "static": fixed, "choices": choices, "check": check}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -146,9 +161,9 @@ def check_agent(agent: Agent) -> None:
 
 
 def as_arrays(agent: Agent) -> Agent:
-    """`agent` with its parameters as float32, int32 or bool arrays, so that all values share one compiled program."""
+    """The agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so that all values share one compiled program."""
     kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
-    return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, agent)
+    return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, agent.player())
 
 
 def _checked(field: dataclasses.Field, value: Any, where: str) -> Any:
@@ -167,6 +182,11 @@ def _checked(field: dataclasses.Field, value: Any, where: str) -> Any:
         below = number <= low if rules.get("open_low") else number < low
         if not math.isfinite(number) or below or number > high:
             raise JbrlError(f"{where} = {value!r}: expected {_accepted(field)}")
+    if rules.get("check"):
+        try:
+            rules["check"](value)
+        except JbrlError as error:
+            raise JbrlError(f"{where}: {error}") from None
     return value
 
 

@@ -112,10 +112,14 @@ def change_row(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward
 @lanes.over_lanes
 def greedy(plan: Plan, x: chex.Array, uniform: chex.Array) -> chex.Array:
     """An optimal action in state `x`, [] int32, uniformly among those that tie, by one uniform number in [0, 1)."""
-    q_here = lanes.separate(lanes.pick(plan.q, x))
-    n_actions = q_here.shape[0]
-    least = lanes.fold(jnp.maximum, lambda u: lanes.at(q_here, u), n_actions) - plan.tolerance
-    ties = lanes.separate((q_here >= least[None]).astype(jnp.float32))
+    return lanes_choose(lanes.separate(lanes.pick(plan.q, x)), plan.tolerance, uniform)
+
+
+def lanes_choose(values: chex.Array, tolerance: chex.Array, uniform: chex.Array) -> chex.Array:
+    """An index among those within `tolerance` [N] of the greatest of `values` [A, N], uniformly by `uniform` [N]: [N] int32."""
+    n_actions = values.shape[0]
+    least = lanes.fold(jnp.maximum, lambda u: lanes.at(values, u), n_actions) - tolerance
+    ties = lanes.separate((values >= least[None]).astype(jnp.float32))
     number = lanes.fold(jnp.add, lambda u: lanes.at(ties, u), n_actions)
     wanted = jnp.floor(uniform * number)
     ranks = lanes.separate(jnp.cumsum(ties, axis=0))

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 import jbrl.report.bounds  # noqa: F401 (lists its figure)
 from jbrl.errors import JbrlError
+from jbrl.report import strategies as searches
 from jbrl.report import tables
 from jbrl.report.figures import FIGURES
 from jbrl.report.style import Style, styles
@@ -22,8 +23,12 @@ WORDS = {"n_mdps": "MDPs", "memory_gib": "memory, GiB", "horizon_epsilon": "hori
 SETTINGS = ("study", "machine", "versions")  # tables of the manifest that the page shows
 
 
-def write_report(scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[str, Any], out: Path) -> Path:
+def write_report(
+    scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[str, Any], out: Path, strategies: pd.DataFrame | None = None
+) -> Path:
     """Write `index.html` and the same tables as `summary` and `scores`, each `.csv` and `.md`, to the folder `out`.
+
+    Where agents have searched, write `strategies.html` as well.
 
     Args:
       scores: one row per unit of the study, columns `jbrl.report.tables.SCORES`; seconds; NaN where nothing is known.
@@ -31,6 +36,7 @@ def write_report(scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[
       manifest: `study`, `machine` and `versions` are tables to show. Oracles are the algorithms in the list `oracles`, and those of
         the entries of `units` whose `oracle` is true. All may be absent.
       out: made if it is not there.
+      strategies: what agents have tried offline: columns as `jbrl.report.strategies.render` says.
 
     Returns:
       Path of the page.
@@ -40,38 +46,59 @@ def write_report(scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[
     """
     oracles = oracles_of(manifest)
     parts = tables.sections(scores, returns, oracles)
-    page = render(parts, styles(scores["algorithm"], oracles), manifest)
+    searched = strategies is not None and len(strategies) > 0
+    pages = {"index.html": render(parts, styles(scores["algorithm"], oracles), manifest, searched=searched)}
+    if strategies is not None and searched:
+        version = str((manifest.get("versions") or {}).get("jbrl", ""))
+        pages["strategies.html"] = searches.render(strategies, _name(manifest), _environment(), version)
     try:
         out.mkdir(parents=True, exist_ok=True)
         tables.write_tables(parts, out)
-        path = out / "index.html"
-        path.write_text(page, encoding="utf-8")
+        for name, page in pages.items():
+            (out / name).write_text(page, encoding="utf-8")
     except OSError as error:
         raise JbrlError(f"{out}: the report cannot be written here: {error.strerror}; choose another folder, or make room") from None
-    return path
+    return out / "index.html"
 
 
-def render(parts: list[Section], style: Mapping[str, Style], manifest: Mapping[str, Any]) -> str:
-    """The page as text."""
-    everything = pd.concat([s.table for s in parts], ignore_index=True)
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
-    return environment.get_template("report.html").render(
-        name=str((manifest.get("study") or {}).get("name", "study")),
-        facts=_facts(parts, everything, manifest),
-        sections=[_section(s, style) for s in parts],
-        overview=_overview(parts),
-        styles=style,
-        undone=everything[everything["status"] != "done"].to_dict("records"),
-        has_reasons=bool(everything["reason"].any()),
-        n_units=len(everything),
-        settings=[(title, _lines(manifest[title])) for title in SETTINGS if isinstance(manifest.get(title), Mapping)],
-        devices=list(dict.fromkeys(everything["device"].dropna().astype(str))),
-        agents=_agents(everything),
-        absent=ABSENT,
-        version=str((manifest.get("versions") or {}).get("jbrl", "")),
+    return environment
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return str((manifest.get("study") or {}).get("name", "study"))
+
+
+def render(parts: list[Section], style: Mapping[str, Style], manifest: Mapping[str, Any], *, searched: bool = False) -> str:
+    """The page as text.
+
+    Args:
+      searched: link to the page about searches.
+    """
+    everything = pd.concat([s.table for s in parts], ignore_index=True)
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            name=_name(manifest),
+            searched=searched,
+            facts=_facts(parts, everything, manifest),
+            sections=[_section(s, style) for s in parts],
+            overview=_overview(parts),
+            styles=style,
+            undone=everything[everything["status"] != "done"].to_dict("records"),
+            has_reasons=bool(everything["reason"].any()),
+            n_units=len(everything),
+            settings=[(title, _lines(manifest[title])) for title in SETTINGS if isinstance(manifest.get(title), Mapping)],
+            devices=list(dict.fromkeys(everything["device"].dropna().astype(str))),
+            agents=_agents(everything),
+            absent=ABSENT,
+            version=str((manifest.get("versions") or {}).get("jbrl", "")),
+        )
     )
 
 

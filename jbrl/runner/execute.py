@@ -3,14 +3,16 @@
 import contextlib
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from jbrl.agents.searcher import Findings
 from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
+from jbrl.runner.offline import Learned, Notebook
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
 
@@ -26,6 +28,9 @@ class Progress:
 
     def started(self, unit: Unit) -> None:
         """A unit begins: training and compilation come first."""
+
+    def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
+        """An agent that searches on the prior has made use of `consumed` trajectories of `budget`, in `seconds`."""
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
         """The first `n` MDPs of a unit are played; their decisions took `seconds`."""
@@ -84,6 +89,55 @@ def _run_guarded(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str
     return header, np.zeros(0)
 
 
+class _Pace:
+    """When to write the next checkpoint."""
+
+    def __init__(self) -> None:
+        self._saved, self._interval = time.monotonic(), CHECKPOINT_SECONDS
+
+    def keep(self, save: Callable[[], Any]) -> None:
+        """Call `save`, unless it is too early."""
+        now = time.monotonic()
+        if now - self._saved > self._interval:
+            save()
+            self._saved = time.monotonic()
+            self._interval = max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE)
+
+
+class _StoredFindings(Notebook):
+    """Keeps what a search finds beside the results, for all units with the same prior."""
+
+    def __init__(self, unit: Unit, store: Store, progress: Progress, platform: str) -> None:
+        self.unit, self.store, self.progress = unit, store, progress
+        self.id = str(unit.knowledge_id)
+        self.facts = {"platform": platform, "algorithm": unit.algorithm, "parameters": unit.parameters, "prior": unit.prior}
+        self._pace = _Pace()
+
+    def learned(self) -> Learned | None:
+        found = self.store.knowledge(self.id)
+        if found and found.header["platform"] == self.facts["platform"]:  # times of another kind of device would mean nothing here
+            return Learned.read(found.header["learned"], found.arrays)
+        return None
+
+    def unfinished(self) -> tuple[Findings, float] | None:
+        found = self.store.knowledge(self.id, partial=True)
+        if found and found.header["platform"] == self.facts["platform"] and found.header["versions"] == versions():
+            consumed, simulated, budget = (found.header[name] for name in ("consumed", "simulated", "budget"))
+            return Findings(consumed, simulated, budget, found.arrays), found.header["seconds"]
+        return None
+
+    def advanced(self, findings: Findings, seconds: float) -> None:
+        self.progress.searching(self.unit, findings.consumed, findings.budget, seconds)
+        self._pace.keep(lambda: self.interrupted(findings, seconds))
+
+    def interrupted(self, findings: Findings, seconds: float) -> None:
+        counts = {name: getattr(findings, name) for name in ("consumed", "simulated", "budget")}
+        self.store.save_knowledge(self.id, {**self.facts, **counts, "seconds": seconds, "status": "partial"}, findings.arrays)
+
+    def concluded(self, learned: Learned) -> None:
+        self.store.save_knowledge(self.id, {**self.facts, "learned": learned.describe(), "status": "done"}, learned.arms)
+
+
 @dataclass
 class _Played:
     """What has been played of a unit so far."""
@@ -109,10 +163,12 @@ class _Played:
 def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
     run = Run(unit.agent, unit.protocol, record=unit.record)
     platform = run.devices[0].platform
-    run.prepare()
+    run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
-    saved_at, interval = time.monotonic(), CHECKPOINT_SECONDS
+    if run.learned:
+        facts |= {"learned": run.learned.describe()}
+    pace = _Pace()
     try:
         for chunk in run.chunks(played.n, unit.chunk):
             if not np.isfinite(chunk.returns).all():
@@ -121,11 +177,8 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
                 )
             played.chunks.append(chunk)
             progress.advanced(unit, played.n, played.seconds)
-            now = time.monotonic()
-            if now - saved_at > interval and played.n < unit.protocol.n_mdps:
-                played.save(unit, store, {**facts, "status": "partial"})
-                saved_at = time.monotonic()
-                interval = max(CHECKPOINT_SECONDS, (saved_at - now) / CHECKPOINT_SHARE)
+            if played.n < unit.protocol.n_mdps:
+                pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
         latency = run.latency() if unit.latency else None
         times = {"latency_seconds": latency, "compile_seconds": run.compile_seconds}
         return played.save(unit, store, {**facts, **times, "status": "done"})

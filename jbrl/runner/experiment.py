@@ -14,11 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import Agent, as_arrays, check_agent
+from jbrl.agents.searcher import Searcher
 from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import Prior, draw_mdp, has_unit_concentrations
 from jbrl.problems.problem import Problem, problem
 from jbrl.runner import batching
-from jbrl.runner.simulation import Trajectory, World, simulate, stream, world
+from jbrl.runner.offline import Learned, Notebook, Trials, learn, train
+from jbrl.runner.simulation import Trajectory, World, discounted, simulate, stream, world
 from jbrl.runner.timing import device_name, timed
 
 LATENCY_TRAJECTORIES = 3
@@ -88,37 +90,53 @@ class Played:
     compile_seconds: float
     device: str
     batch: int  # MDPs played at once
+    learned: Learned | None = None  # what an agent that searches has found
 
 
 class Run:
     """One agent in one experiment: `prepare()`, then `chunks()`, and `latency()` if wanted."""
 
     def __init__(self, agent: Agent, protocol: Protocol, *, record: bool = False, devices: list[jax.Device] | None = None) -> None:
-        self.agent = as_arrays(agent)
+        self.given = agent
         self.protocol = protocol
         self.devices = devices or jax.devices()
         self.device = device_name(self.devices)
         self.offline_seconds = 0.0
         self.compile_seconds = 0.0
         self.knowledge: Any = None
+        self.learned: Learned | None = None
         self._key = jax.random.key(protocol.seed)
         self._play = _play_recorded if record else _play
 
-    def prepare(self) -> None:
-        """Train the agent and compile what will be played: sets `knowledge`, `offline_seconds`, `compile_seconds`, `batch`."""
+    def prepare(self, notebook: Notebook | None = None) -> None:
+        """Train the agent and compile what will be played.
+
+        Sets `agent`, the one that plays, its `knowledge`, `offline_seconds`, `compile_seconds`, `batch`, and `learned` if it has searched.
+
+        Args:
+          notebook: keeps what the agent finds, if it is one that searches.
+        """
         protocol, prior = self.protocol, self.protocol.told()
-        learner = (self.agent, jax.random.fold_in(self._key, 2**32 - 1), prior)
+        key = jax.random.fold_in(self._key, 2**32 - 1)
+        if isinstance(self.given, Searcher):
+            trials = Trials(prior, protocol.discount, key, self.devices)
+            self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
+            self.offline_seconds = self.learned.seconds
+        self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
+        learner = (self.agent, key, prior)
         idle = type(self.agent).train is Agent.train  # nothing to learn, no time to measure
-        known = prior if idle else jax.eval_shape(_train, *learner)
+        known = prior if idle else jax.eval_shape(train, *learner)
         self._test = (Prior(protocol.test.mdps, prior.discount, protocol.horizon), self._key)
         width = batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
-        (training, self._drawing, self._playing), self.compile_seconds = batching.compile_together(
-            None if idle else lambda: batching.compile_once(_train, *learner),
+        (training, self._drawing, self._playing), compile_seconds = batching.compile_together(
+            None if idle else lambda: batching.compile_once(train, *learner),
             lambda: self._draw_program(width, self.devices),
             lambda: self._play_program(known, width, self.devices),
         )
         self.batch = self._playing.capacity
-        self.knowledge, self.offline_seconds = timed(training.call, *learner) if training else (prior, 0.0)
+        self.knowledge, seconds = timed(training.call, *learner) if training else (prior, 0.0)
+        self.compile_seconds += compile_seconds
+        self.offline_seconds += seconds
         self._shared = (self.agent, self.knowledge)
 
     def _draw_program(self, width: int, devices: list[jax.Device]) -> batching.Program:
@@ -142,14 +160,11 @@ class Run:
             (trajectory, legal), elapsed = timed(self._playing.call, self._shared, worlds)
             seconds += elapsed
             if not np.asarray(legal)[:count].all():
-                raise JbrlError(f"{type(self.agent).__name__} chose an action outside 0..{self.protocol.test.mdps.n_actions - 1}")
+                number = numbers[int(np.argmin(np.asarray(legal)))]
+                raise JbrlError(f"{type(self.given).__name__}, on MDP {number}: {self.agent.refusal(self.protocol.test.mdps.n_actions)}")
             parts.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:n], trajectory))
         played: Trajectory = jax.tree.map(lambda *v: np.concatenate(v), *parts)
-        return Chunk(start, self._returns(played.rewards), _trajectories(played), seconds)
-
-    def _returns(self, rewards: np.ndarray) -> np.ndarray:
-        weights = np.float64(self.protocol.discount) ** np.arange(self.protocol.horizon)
-        return (rewards.astype(np.float64) * weights).sum(axis=1)
+        return Chunk(start, discounted(played.rewards, self.protocol.discount), _trajectories(played), seconds)
 
     def latency(self) -> float:
         """Wall seconds per decision when a single MDP is played at a time: the median over a few trajectories."""
@@ -206,6 +221,7 @@ def play(
         compile_seconds=run.compile_seconds,
         device=run.device,
         batch=run.batch,
+        learned=run.learned,
     )
 
 
@@ -220,10 +236,6 @@ def _trajectories(played: Trajectory) -> dict[str, np.ndarray] | None:
 
 
 # What follows is traced: functions of (what all MDPs share, what belongs to one MDP).
-
-
-def _train(agent: Agent, key: jax.Array, prior: Prior) -> Any:
-    return agent.train(key, prior)
 
 
 def _draw(shared: tuple[Prior, jax.Array], index: jax.Array) -> World:

@@ -68,7 +68,8 @@ def _seconds(unit: Unit, earlier: Sequence[Result], first: bool) -> float:
     entries = unit.protocol.test.mdps.concentrations.size
     compiling = first * SECONDS_TO_COMPILE * (2 if unit.latency else 1)
     if not earlier:
-        return unit.decisions * entries * SECONDS_PER_ENTRY + compiling + SECONDS_PER_UNIT
+        searching = getattr(unit.agent, "budget", 0) * unit.protocol.horizon
+        return (unit.decisions + searching) * entries * SECONDS_PER_ENTRY + compiling + SECONDS_PER_UNIT
     headers: list[dict[str, Any]] = [found.header for found in earlier]
     online = sum(header["online_seconds"] for header in headers) / len(headers)
     offline = sum(header["offline_seconds"] for header in headers) / len(headers)

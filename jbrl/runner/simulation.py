@@ -6,6 +6,7 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jbrl.agents.agent import Agent
@@ -57,6 +58,11 @@ def world(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> World
         noise=jax.random.uniform(environment[1], (horizon,)),
         keys=jax.random.split(stream(key, index, "agent"), horizon),
     )
+
+
+def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
+    """Discounted returns [n] float64 of rewards [n, T]. On the host: the same to the last bit whatever was played beside."""
+    return (rewards.astype(np.float64) * np.float64(discount) ** np.arange(rewards.shape[1])).sum(axis=1)
 
 
 def simulate(agent: Agent, knowledge: Any, world: World, *, keep: bool) -> tuple[Trajectory, chex.Array]:

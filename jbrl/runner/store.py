@@ -3,11 +3,14 @@
     DIR/study.json            the study as it was last run, its units in order, versions and machine
     DIR/units/ID.npz          result of a unit
     DIR/units/ID.partial.npz  checkpoint of a unit that is not finished
+    DIR/knowledge/ID.npz      what an agent has found by searching on a prior; ID.partial.npz as above
 
 Files are written beside their place and renamed into it, so that a reader, or a run that comes after a crash, sees a whole
-file or none. Several processes may write into one directory, and directories of one study are merged by copying `units/*`.
+file or none. Several processes may write into one directory. Directories of one study are merged by copying `units/*` and
+`knowledge/*`.
 """
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -35,6 +38,10 @@ UNIT_COLUMNS = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n"),
     *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status", "reason"),
 )
+STRATEGIES = (
+    *("prior", "algorithm", "parameters", "seed", "strategy", "pulls", "mean", "std", "discarded", "chosen"),
+    *("consumed", "simulated", "offline_seconds"),
+)
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
@@ -54,6 +61,7 @@ class Result:
     header: dict[str, Any]
     returns: np.ndarray  # [n] float64, discounted
     recorded: bool  # whether trajectories are kept beside it
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # of knowledge: all that is kept
 
     @property
     def status(self) -> str:
@@ -70,6 +78,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.units_folder = self.folder / "units"
+        self.knowledge_folder = self.folder / "knowledge"
         self._damaged: set[Path] = set()  # files that have been warned of
 
     # ---- the study ----
@@ -121,11 +130,12 @@ class Store:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
-        listed = [{"id": unit.id, **unit.row(), "oracle": unit.agent.oracle} for unit in units]
+        listed = [{"id": unit.id, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id} for unit in units]
         content = {"format": FORMAT, **tables, "units": listed, "versions": versions(), "machine": machine()}
         try:
-            self.units_folder.mkdir(parents=True, exist_ok=True)
-            for left in self.units_folder.glob(".*.tmp"):
+            for folder in (self.units_folder, self.knowledge_folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob("*/.*.tmp"):
                 if time.time() - left.stat().st_mtime > _STALE_SECONDS:
                     left.unlink(missing_ok=True)
         except OSError as error:
@@ -164,32 +174,40 @@ class Store:
         Raises:
           StoreError: it cannot be written.
         """
-        header = {
-            **header,
-            "format": FORMAT,
-            "id": unit.id,
-            "configuration": unit.configuration,
-            "seed": unit.protocol.seed,
-            "n": len(returns),
-            "versions": versions(),
-            "machine": machine(),
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        returns = np.asarray(returns, np.float64)
-        header["checksum"] = _checksum(header, returns)
-        buffer = io.BytesIO()
-        text = np.frombuffer(canonical(header).encode(), np.uint8)
-        np.savez_compressed(buffer, allow_pickle=False, header=text, returns=returns, **(trajectories or {}))
+        header = {**header, "id": unit.id, "configuration": unit.configuration, "seed": unit.protocol.seed, "n": len(returns)}
         partial = header["status"] == "partial"
-        self._write(self._path(unit.id, partial=partial), buffer.getvalue())
+        self._write(self._path(unit.id, partial=partial), _packed(header, np.asarray(returns, np.float64), trajectories or {}))
         if header["status"] == "done":
             self._path(unit.id, partial=True).unlink(missing_ok=True)
 
-    def _load(self, path: Path, id: str) -> Result | None:
+    # ---- what was learned on priors ----
+
+    def knowledge(self, id: str, *, partial: bool = False) -> Result | None:
+        """What a search has found, or how far it has come when `partial`; None when there is nothing, or it is damaged (with a warning)."""
+        return self._load(self._knowledge_path(id, partial=partial), id, everything=True)
+
+    def save_knowledge(self, id: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write what a search has found, or how far it has come when `header["status"]` is "partial".
+
+        Raises:
+          StoreError: it cannot be written.
+        """
+        partial = header["status"] == "partial"
+        self._write(self._knowledge_path(id, partial=partial), _packed({**header, "id": id}, np.zeros(0), arrays))
+        if not partial:
+            self._knowledge_path(id, partial=True).unlink(missing_ok=True)
+
+    def _knowledge_path(self, id: str, *, partial: bool = False) -> Path:
+        return self.knowledge_folder / f"{id}{'.partial' if partial else ''}.npz"
+
+    # ---- files ----
+
+    def _load(self, path: Path, id: str, *, everything: bool = False) -> Result | None:
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 header, returns = json.loads(file["header"].tobytes()), file["returns"]
                 recorded = set(TRAJECTORY) <= set(file.files)
+                arrays = {name: file[name] for name in file.files if name not in ("header", "returns")} if everything else {}
             checksum = header.pop("checksum")
             if header["format"] != FORMAT or header["id"] != id or checksum != _checksum(header, returns):
                 raise ValueError("its content does not match its checksum")
@@ -203,7 +221,7 @@ class Store:
                 warnings.warn(text, ResultWarning, stacklevel=3)
             self._damaged.add(path)
             return None
-        return Result(header, returns, recorded)
+        return Result(header, returns, recorded, arrays)
 
     def _write(self, path: Path, content: bytes) -> None:
         temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
@@ -250,7 +268,37 @@ class Store:
             return pd.DataFrame({name: [] for name in ("experiment", "algorithm", "parameters", "unit", "seed", "score")})
         return pd.concat(parts, ignore_index=True)
 
+    def strategies(self) -> pd.DataFrame:
+        """One row for each strategy tried by each search on a prior, the most pulled first: columns `STRATEGIES`.
+
+        `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated` are trajectories of the whole search:
+        made use of, and played; `offline_seconds` is its wall time.
+        """
+        parts, seen = [], set()
+        for listed in self.manifest()["units"]:
+            id = listed.get("knowledge")
+            found = self.knowledge(id) if id and id not in seen else None
+            if found:
+                seen.add(id)
+                named = {name: listed[name] for name in ("prior", "algorithm", "parameters", "seed")}
+                learned = found.header["learned"]
+                cost = {"consumed": learned["consumed"], "simulated": learned["simulated"], "offline_seconds": learned["seconds"]}
+                rows = pd.DataFrame({**named, **found.arrays, **cost})
+                parts.append(rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable"))
+        return pd.concat(parts, ignore_index=True)[list(STRATEGIES)] if parts else pd.DataFrame(columns=list(STRATEGIES))
+
+
+def _packed(header: dict[str, Any], returns: np.ndarray, arrays: dict[str, np.ndarray]) -> bytes:
+    """The content of a file. Its header says what made it, and when."""
+    header = {**header, "format": FORMAT, "versions": versions(), "machine": machine()}
+    header |= {"written": datetime.now(UTC).isoformat(timespec="seconds")}
+    header["checksum"] = _checksum(header, returns)
+    buffer = io.BytesIO()
+    text = np.frombuffer(canonical(header).encode(), np.uint8)
+    np.savez_compressed(buffer, allow_pickle=False, header=text, returns=returns, **arrays)
+    return buffer.getvalue()
+
 
 def _checksum(header: dict[str, Any], returns: np.ndarray) -> str:
-    """SHA-256 of header and returns; trajectories are guarded by the checksums of the zip format."""
+    """SHA-256 of header and returns; other arrays are guarded by the checksums of the zip format."""
     return hashlib.sha256(canonical(header).encode() + np.ascontiguousarray(returns).tobytes()).hexdigest()

@@ -57,6 +57,17 @@ class Unit:
         """Name of the unit's result file: 32 hexadecimal digits of the SHA-256 of its configuration."""
         return hashlib.sha256(canonical(self.configuration).encode()).hexdigest()[:32]
 
+    @cached_property
+    def knowledge_id(self) -> str | None:
+        """Name of the file of what the agent finds on the prior, if it searches: the same in all experiments that share the prior."""
+        from jbrl.agents.searcher import Searcher
+
+        if not isinstance(self.agent, Searcher):
+            return None
+        irrelevant = ("experiment", "test", "n_mdps")
+        told = {name: value for name, value in self.configuration.items() if name not in irrelevant}
+        return hashlib.sha256(canonical(told).encode()).hexdigest()[:32]
+
     @property
     def label(self) -> str:
         """The unit in words, for example `GC/e-Greedy(epsilon=0.1) seed 0`: what `--only` is matched against."""

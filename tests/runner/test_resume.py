@@ -196,7 +196,7 @@ def test_latency_is_added_to_a_result_without_playing_again(tmp_path: Path, retu
 
 
 def test_a_return_that_is_not_finite_fails_its_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment.Run, "_returns", lambda run, rewards: np.where(np.arange(len(rewards)) == 3, np.nan, 0.0))
+    monkeypatch.setattr(experiment, "discounted", lambda rewards, discount: np.where(np.arange(len(rewards)) == 3, np.nan, 0.0))
     results = jbrl.run(tables(), tmp_path, only="Random")
     assert list(results.scores["status"]) == ["failed", "missing", "missing"]
     found = Store(tmp_path).result(results.manifest["units"][0]["id"])

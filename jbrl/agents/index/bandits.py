@@ -7,8 +7,8 @@ with the caller simulating what is demanded in between (`search`). States and st
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,9 @@ class Bandit(Generic[AnyState]):
           JbrlError: no arm, a negative seed, a parameter out of range.
         """
         raise NotImplementedError
+
+    def compile(self, n_arms: int, longest: int) -> None:
+        """Make ready to search `n_arms` arms with up to about `longest` returns waiting, so that nothing is compiled later."""
 
     def demand(self, state: AnyState, streams: Streams, size: int, budget: int) -> np.ndarray:
         """How many returns of each arm are likely to be wanted next, beyond those waiting: [N] int64, at most `size` in all.
@@ -78,6 +81,22 @@ def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> Progress[AnyS
       JbrlError: no arm, a negative seed, a parameter of the bandit out of range.
     """
     return Progress(bandit.start(n_arms, seed), no_streams(n_arms))
+
+
+def arrays(progress: Progress) -> dict[str, np.ndarray]:
+    """All of it as named arrays, numbers with no axis."""
+    return {name: np.asarray(value) for part in (progress.state, progress.streams) for name, value in vars(part).items()}
+
+
+def restored(bandit: Bandit[AnyState], n_arms: int, saved: dict[str, np.ndarray]) -> Progress[AnyState]:
+    """Inverse of `arrays`, for the same bandit and arms."""
+    start = begin(bandit, n_arms)
+    return Progress(_refilled(start.state, saved), _refilled(start.streams, saved))
+
+
+def _refilled(part: Any, saved: dict[str, np.ndarray]) -> Any:
+    """`part` with the fields that were saved."""
+    return replace(part, **{name: value if (value := saved[name]).ndim else value.item() for name in vars(part)})
 
 
 def search(bandit: Bandit[AnyState], progress: Progress[AnyState], budget: int, pull: Pull, width: int = 1) -> Iterator[Progress[AnyState]]:

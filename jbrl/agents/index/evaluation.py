@@ -38,6 +38,8 @@ _INSTRUCTIONS = {  # family, s, t, w; the operand b of a unary operator is a
     "log": (_LOGARITHM, 0, 0, 0),
     "sqrt": (_ROOT, 0, 0, 0),
 }
+# Shapes that programs are brought into, as (instructions, families, reach): what F3 needs, and what F6 needs.
+_SHAPES = ((2, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT), 1), (5, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT, _LOGARITHM, _ROOT), 3))
 _FIELDS = {"family": (0, 7), "s": (3, 3), "t": (5, 3), "w": (7, 3), "a": (9, 63), "b": (15, 63)}  # first bit and mask in a word
 
 
@@ -64,12 +66,26 @@ def programs(expressions: Sequence[Expression]) -> Program:
     if not expressions:
         raise JbrlError("programs: no formula is given; expected at least one")
     length = max(1, *(sum(token not in VARIABLES for token in e.tokens) for e in expressions))
-    table = np.array([_instructions(e, length) for e in expressions])  # [B, K, 6]
-    words = np.zeros(table.shape[:2], np.int32)
-    for column, (shift, _) in enumerate(_FIELDS.values()):
-        words |= (table[..., column] + (1 if column in (1, 2, 3) else 0)).astype(np.int32) << shift
+    rows = [_instructions(e, length) for e in expressions]
+    table = np.array(rows)  # [B, K, 6]
+    words = np.array([[_word(instruction) for instruction in row] for row in rows], np.int32)
     families = tuple(sorted(set(table[..., 0].ravel().tolist())))
     return Program(words, families, reach=max(1, int(table[..., 4:].max()) - len(VARIABLES) + 1))
+
+
+def in_common_shape(program: Program) -> Program:
+    """The same program in one of few shapes, so that most formulas share what is compiled for them. NumPy arrays."""
+    words = np.asarray(program.words)
+    for length, families, reach in _SHAPES:
+        if words.shape[-1] <= length and set(program.families) <= set(families) and program.reach <= reach:
+            padding = np.full((*words.shape[:-1], length - words.shape[-1]), _word((*_COPY, len(VARIABLES), len(VARIABLES))), np.int32)
+            return Program(np.concatenate([words, padding], axis=-1), families, reach)
+    return program
+
+
+def _word(instruction: tuple[int, ...]) -> int:
+    """One instruction, packed."""
+    return sum(value + (name in "stw") << shift for (name, (shift, _)), value in zip(_FIELDS.items(), instruction, strict=True))
 
 
 def _instructions(expression: Expression, length: int) -> list[tuple[int, ...]]:

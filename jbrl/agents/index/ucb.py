@@ -35,6 +35,13 @@ class IndexBandit(Bandit[State]):
     def start(self, n_arms: int, seed: int = 0) -> State:
         return no_pulls(n_arms, seed)
 
+    def compile(self, n_arms: int, longest: int) -> None:
+        nothing, length = np.zeros(n_arms, np.int64), _SMALLEST_BUFFER
+        _run(self, no_pulls(n_arms, 0), Streams(np.zeros(length), nothing), 0, 0)
+        while length < longest:
+            length *= 4
+            _run(self, no_pulls(n_arms, 0), Streams(np.zeros(length), nothing), 0, 0)
+
     def demand(self, state: State, streams: Streams, size: int, budget: int) -> np.ndarray:
         """Those that the bandit would want if each return that is not there were the mean of those of its arm."""
         unpulled = np.flatnonzero((state.counts == 0) & ~state.discarded)[: budget - state.pulls]

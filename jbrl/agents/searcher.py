@@ -1,0 +1,75 @@
+"""Agents that learn offline by trying strategies, which are agents themselves, on MDPs drawn from the prior.
+
+Such a search decides on the host what to try next, so it is no function that JAX could trace. The runner hands it `Trials`, which play many
+strategies in one compiled call, and keeps what it yields: progress is shown, a search that is killed goes on where it was, and what one
+experiment has found serves all others with the same prior.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.mdp.dirichlet import Prior
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a search has found so far. Plain data."""
+
+    consumed: int  # trajectories that it has made use of
+    simulated: int  # trajectories played
+    budget: int  # trajectories to make use of in all
+    arrays: dict[str, np.ndarray]  # all that is needed to go on
+
+
+class Trials(Protocol):
+    """Plays strategies on MDPs drawn from the prior. What the runner offers to a search."""
+
+    @property
+    def width(self) -> int:
+        """Trajectories that one call plays at little more than the cost of one."""
+
+    def compile(self, examples: Sequence[Agent], wanted: int) -> None:
+        """Make ready, outside the clock, to try agents of the structures of `examples`, about `wanted` at once.
+
+        Each example is a stack, like what is tried later. All learn alike from the prior: `train` of the first one serves the others.
+        """
+
+    def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Discounted returns of one trajectory each: [R] float64, NaN where an agent could not choose an action.
+
+        Args:
+          agents: R of them, stacked along a leading axis.
+          arms, numbers: [R] int: arm and number of the pull. The MDP and all randomness hang on these and the seed alone.
+        """
+
+
+class Searcher(Agent[None, None]):
+    """An agent that searches. In place of `train`, the runner calls `search` and then plays the `strategy` that was found."""
+
+    budget: int  # a parameter: trajectories to make use of
+
+    def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
+        """Search until the budget is spent.
+
+        Args:
+          before: go on from these findings of the same search with the same prior and seed; None: start.
+
+        Yields: the findings so far. The first ones come before anything is tried, once all is compiled: from there on the clock runs.
+        """
+        raise NotImplementedError
+
+    def strategy(self, findings: Findings) -> Agent:
+        """The best that was found, an agent of the register, by findings that are complete.
+
+        Raises:
+          JbrlError: there is none.
+        """
+        raise NotImplementedError
+
+    def arms(self, findings: Findings) -> dict[str, np.ndarray]:
+        """What was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of the returns, `discarded`, `chosen`."""
+        raise NotImplementedError

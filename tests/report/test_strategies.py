@@ -1,0 +1,67 @@
+"""The page about searches says what the table says, in a page that stands alone."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.report.html import write_report
+from tests.report.synthetic import MANIFEST, study
+from tests.report.test_html import Page
+
+
+def searched(seeds=(0,)):
+    """Two searches on GC and one on UGC; the strategies of each by decreasing pulls."""
+    parts = []
+    for prior, budget, arms in (("GC", 100, 3), ("GC", 1000, 14), ("UGC", 100, 3)):
+        for seed in seeds:
+            pulls = np.sort(np.random.default_rng(budget + seed).multinomial(budget, [1 / arms] * arms))[::-1]
+            names = ["<Q0>", *(f"|Q{i}|+{budget}" for i in range(1, arms))]
+            named = {"prior": prior, "algorithm": "OPPS-DS", "parameters": json.dumps({"budget": budget, "space": "F3"}), "seed": seed}
+            table = {"strategy": names, "pulls": pulls, "mean": 40.0 - np.arange(arms), "std": 5.0, "ci95": 0.5}
+            flags = {"discarded": np.arange(arms) == 2, "chosen": np.arange(arms) == 0}
+            parts.append(pd.DataFrame({**named, **table, **flags, "consumed": budget, "simulated": budget + 7, "offline_seconds": 0.25}))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_report(*study(), MANIFEST, folder, searched())
+    return folder
+
+
+def test_each_prior_has_its_searches_and_their_best_strategies(out):
+    page = Page((out / "strategies.html").read_text(encoding="utf-8"))
+    text = " ".join("".join(page.text).split())
+    assert "Prior GC" in text and "Prior UGC" in text
+    cells = [cell.strip() for cell in page.cells]
+    assert cells.count("OPPS-DS (budget = 100)") == 2 and cells.count("OPPS-DS (budget = 1000)") == 1
+    most = str(searched().query("parameters.str.contains('1000')")["pulls"].max())
+    assert most in cells and "40.00 ± 0.50" in cells and "7.0%" in cells and "250 ms" in cells
+    assert cells.count("<Q0> chosen") == 3 + 2 and cells.count("<Q0>") == 3  # of each search, of the surest on each prior; chosen in each
+    assert "|Q13|+1000" not in cells  # ten are listed
+
+
+def test_ids_are_different_and_nothing_is_loaded(out):
+    text = (out / "strategies.html").read_text(encoding="utf-8")
+    ids = [attributes["id"] for _, attributes in Page(text).elements if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 2
+    assert "http://" not in text.replace("http://www.w3.org", "") and "src=" not in text
+
+
+def test_the_report_leads_there(out):
+    assert 'href="strategies.html"' in (out / "index.html").read_text(encoding="utf-8")
+
+
+def test_seeds_are_named_where_there_are_several(tmp_path):
+    write_report(*study(), MANIFEST, tmp_path, searched(seeds=(0, 1)))
+    assert "OPPS-DS (budget = 100, seed 1)" in (tmp_path / "strategies.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("strategies", [None, searched().iloc[:0]])
+def test_without_searches_there_is_no_such_page(tmp_path, strategies):
+    write_report(*study(), MANIFEST, tmp_path, strategies)
+    assert not (tmp_path / "strategies.html").exists()
+    assert "strategies.html" not in (tmp_path / "index.html").read_text(encoding="utf-8")
