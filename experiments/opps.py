@@ -1,6 +1,6 @@
 """Score of OPPS-DS against its budget, and what it finds: the figures of docs/opps.md.
 
-python experiments/opps.py OUT            runs two studies into OUT (about ten minutes on two cores); again: what is left
+python experiments/opps.py OUT            runs two studies into OUT (25 minutes on two cores that were busy otherwise); again: what is left
 python experiments/opps.py OUT FIGURES    draws the figures from OUT into the folder FIGURES
 """
 
