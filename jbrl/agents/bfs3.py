@@ -11,6 +11,8 @@ from jbrl.mdp import lanes, sampling
 from jbrl.mdp.dirichlet import Prior
 from jbrl.pytree import record
 
+FEW_TRAJECTORIES = 4  # in one tree: room for more would cost time where they are fewer
+
 
 @record
 class BFS3State:
@@ -51,7 +53,9 @@ class BFS3(Agent[Prior, BFS3State]):
         if not all(type(v) is int for v in budget):
             return
         in_one_tree = budget[0] if self.root == "single" else max(1, budget[0] // max(1, budget[1]))
-        for name, needed in (("max_trajectories", _round_up(in_one_tree)), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
+        # A single trajectory needs no tree, so it has a program of its own; all that need few share one.
+        trajectories = 1 if in_one_tree == 1 else max(FEW_TRAJECTORIES, _round_up(in_one_tree))
+        for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
             object.__setattr__(self, name, max(getattr(self, name), needed))
 
     def reset(self, knowledge: Prior) -> BFS3State:
