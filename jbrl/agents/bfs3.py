@@ -4,9 +4,9 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents import forward_search
 from jbrl.agents.agent import Agent, parameter, register_agent
-from jbrl.agents.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
+from jbrl.agents.search import forward_search
+from jbrl.agents.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
 from jbrl.mdp import lanes, sampling
 from jbrl.mdp.dirichlet import Prior
 from jbrl.pytree import record
