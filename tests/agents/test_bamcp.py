@@ -36,7 +36,7 @@ TINY = Problem("Tiny", "Tiny", distribution(CONCENTRATIONS, REWARDS))
 TINY_DISCOUNT, TINY_HORIZON = 0.7, 9
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def bayes_optimal(counts: tuple, x: int, steps: int) -> tuple[float, ...]:
     """Q of each action, by brute force over all beliefs within reach."""
     if steps == 0:
