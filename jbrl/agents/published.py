@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jbrl.agents.agent import Agent, parameter, register_agent
 from jbrl.agents.beb import BEB
 from jbrl.agents.planner import Planner
-from jbrl.agents.sampled_set import SampledSet, SampledSetState, variances
+from jbrl.agents.sampled_set import SampledSet, SampledSetState, movements, variances
 from jbrl.mdp import lanes, planning, sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.dirichlet import Prior, mean_transitions
@@ -105,12 +105,9 @@ class FrozenSBOSS(SampledSet):
         return jnp.where(none, stay.astype(counts.dtype), counts), jnp.where(none, PADDING, rewards)
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
-        reference = lanes.get_row(state.reference, pair)
-        undefined = ((reference == 0) & (now == 0)).any()
-        moved = jnp.abs(reference / reference.sum() - now / now.sum())
-        far = (moved / jnp.sqrt(variances(reference))).sum() > self.delta
+        moved, fixed = movements(lanes.get_row(state.reference, pair), now)
         lost = (pair >= state.reference.shape[0] // 2) & (self.delta <= 1)
-        return ~undefined & (far | lost)
+        return ~fixed.any() & ((moved.sum() > self.delta) | lost)
 
     def choose(self, q: chex.Array, uniform: chex.Array, tolerance: chex.Array) -> chex.Array:
         return first_of_the_best(q, tolerance)

@@ -75,10 +75,20 @@ class SampledSet(Agent[Prior, SampledSetState]):
 
 
 def variances(counts: chex.Array) -> chex.Array:
-    """Posterior variances of transition probabilities, m (1 - m) / (n0 + 1): [..., S] from counts [..., S] of sum n0 and mean m."""
+    """Posterior variances of transition probabilities: [..., S] from counts [..., S]; exactly 0 for what is impossible or certain."""
     total = counts.sum(-1, keepdims=True)
-    mean = counts / total
-    return mean * (1 - mean) / (total + 1)
+    return counts * (total - counts) / (total**2 * (total + 1))
+
+
+def movements(before: chex.Array, now: chex.Array) -> tuple[chex.Array, chex.Array]:
+    """How far each probability of a row has moved, in standard deviations of the belief before: [S] float32 from counts [S].
+
+    Infinite where what was thought impossible has happened; 0 where nothing can move, because a next state was impossible or certain
+    and still is. The second result, [S] bool, says where that is.
+    """
+    deviation = jnp.sqrt(variances(before))
+    fixed = (deviation == 0) & ((now == 0) | (now == now.sum()))
+    return jnp.where(fixed, 0.0, jnp.abs(before / before.sum() - now / now.sum()) / deviation), fixed
 
 
 def _sample(operand: tuple[SampledSet, chex.Array, SampledSetState]) -> tuple[SampledSet, chex.Array, SampledSetState]:

@@ -4,7 +4,7 @@ import chex
 import jax.numpy as jnp
 
 from jbrl.agents.agent import parameter, register_agent
-from jbrl.agents.sampled_set import SampledSet, SampledSetState, variances
+from jbrl.agents.sampled_set import SampledSet, SampledSetState, movements, variances
 from jbrl.mdp import lanes
 
 
@@ -40,6 +40,5 @@ class SBOSS(SampledSet):
         return jnp.ceil(variances(counts).max(-1) / self.epsilon)
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
-        reference = lanes.get_row(state.reference, pair)
-        moved = jnp.abs(reference / reference.sum() - now / now.sum())
-        return jnp.where(moved > 0, moved / jnp.sqrt(variances(reference)), 0.0).sum() > self.delta
+        moved, _ = movements(lanes.get_row(state.reference, pair), now)
+        return moved.sum() > self.delta
