@@ -63,7 +63,7 @@ class TruncatedBEB(Planner):
         return first_of_the_best(lanes.get_entry(state.plan.q, x), state.plan.tolerance), state
 
     def _truncated(self) -> BEB:
-        return BEB(beta=jnp.floor(self.beta))
+        return BEB(beta=jnp.floor(self.beta))  # type: ignore[call-arg]  # `register_agent` hides the fields
 
 
 @register_agent("SBOSS-published", cite="castronovo2016")

@@ -21,8 +21,9 @@ N, T = 256, 100
 KEY = jax.random.key(0)
 
 # Parameters at which an agent is quick to test and clearly better than Random; default: its defaults.
-PARAMETERS = {"VDBE-e-Greedy": {"epsilon0": 0.2}, "BFS3": {"max_samples": 8}}
-NO_BETTER = {"Random"}  # than Random, and not meant to be
+PARAMETERS = {"VDBE-e-Greedy": {"epsilon0": 0.2}, "BFS3": {"max_samples": 8}, "SBOSS": {"epsilon": 0.001}}
+# Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.
+NO_BETTER = {"Random", "Soft-max-published", "SBOSS-published"}
 
 every_agent = pytest.mark.parametrize("name", sorted(AGENTS))
 
