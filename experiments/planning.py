@@ -10,6 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.ticker import NullFormatter
 
 import jbrl
 
@@ -34,6 +35,7 @@ def panel(axes: list, rows: pd.DataFrame, budget: str, line: str) -> None:
         axes[1].plot(chosen[budget], chosen["online_seconds"] * 1e6, lw=1, **style)
     axes[0].set(xscale="log", title=rows.experiment.iloc[0])
     axes[1].set(xscale="log", yscale="log")
+    axes[1].yaxis.set_minor_formatter(NullFormatter())
     for one in axes:
         one.grid(alpha=0.3)
 
@@ -48,7 +50,8 @@ def draw(scores: pd.DataFrame, algorithm: str, file: Path) -> None:
     for column, name in zip(axes.T, names, strict=True):
         panel(list(column), rows[rows.experiment == name], budget, line)
     axes[0, 0].set_ylabel("mean discounted return"), axes[1, 0].set_ylabel("µs for each decision")
-    axes[0, 0].legend(fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=9, frameon=False)
     figure.supxlabel(label, fontsize=10)
     figure.savefig(file, dpi=120)
     plt.close(figure)
