@@ -38,7 +38,7 @@ ROWS = (
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "GC", "GC", 512, 8, 4.0, 20.0),
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "GDL", "GDL", 512, 8, 3.0, 15.0),
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "UGC", "GC", 512, 8, 6.0, 30.0),
-    ("BFS3", {"trajectories": 500, "samples": 15, "depth": 15}, "GC", "GC", 512, 1, 4.0, 20.0),
+    ("BFS3", {"trajectories": 500, "samples": 15, "depth": 15}, "GC", "GC", 512, 1, None, None),
     ("SBOSS", {"epsilon": 0.001, "delta": 0.001}, "UGC", "GC", 512, 250, 26.0, 520.0),
     ("SBOSS", {"epsilon": 0.01, "delta": 1.0}, "GC", "GC", 512, 250, None, None),
     ("SBOSS", {"epsilon": 0.01, "delta": 1.0}, "Grid", "Grid", 512, 50, None, None),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import jbrl
 
@@ -35,6 +35,8 @@ def panel(axes: list, rows: pd.DataFrame, budget: str, line: str) -> None:
         axes[1].plot(chosen[budget], chosen["online_seconds"] * 1e6, lw=1, **style)
     axes[0].set(xscale="log", title=rows.experiment.iloc[0])
     axes[1].set(xscale="log", yscale="log")
+    axes[1].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes[1].yaxis.set_major_formatter("{x:g}")
     axes[1].yaxis.set_minor_formatter(NullFormatter())
     for one in axes:
         one.grid(alpha=0.3)
