@@ -1,9 +1,14 @@
-"""Play the cells of the published comparison whose agents need no search, and print them beside the published figures.
+"""Play cells of the published comparison and print them beside the published figures.
 
-python experiments/published.py [N]
+python experiments/published.py [MDPs] [--long]
+
+Without --long: all cells whose agents need no search, and those of BAMCP and BFS3 that were measured with the C++ program at small
+budgets; a minute or two. With it: the paper's cells of BAMCP, BFS3 and, with the uniform priors, SBOSS, whose budgets take hours on two
+cores with 500 MDPs.
 """
 
-import sys
+import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,41 +18,79 @@ import jbrl.runner.experiment as experiment
 from jbrl.agents.agent import AGENTS
 
 HERE = Path(__file__).parent / "published"
-PLAYED = ("Random", "e-Greedy", "BEB", "Optimal")
+SEARCHES = ("BAMCP", "BFS3")
+# Where the published program computes something else than the algorithm that it names, what it computes is played.
+PLAYED = {"BEB": "BEB-published", "SBOSS": "SBOSS-published", "Soft-max": "Soft-max-published"}
+NAMES = {("BAMCP", "K"): "simulations", ("BFS3", "K"): "trajectories", ("BFS3", "C"): "samples"}
+MOST_SAMPLES = 1024  # of SBOSS; the program has no cap and draws 27 times as many in one cell
+MDPS = {("C++", "BAMCP", "K=500;depth=15"): 100, ("C++", "BAMCP", "K=10;depth=15"): 100}  # played by the program, where not 500
 
 
-def cells() -> pd.DataFrame:
-    """The published cells with one of the `PLAYED` agents: source, case, experiment, agent, parameters, score, half_width."""
+def cells(*, long: bool = False) -> pd.DataFrame:
+    """Published cells, one a row: source, case, experiment, agent, parameters, score, half_width.
+
+    Args:
+      long: those that take long, instead of all others.
+    """
     paper = pd.read_csv(HERE / "castronovo2016.csv", keep_default_na=False)
     program = pd.read_csv(HERE / "bbrl-cpp.csv", keep_default_na=False)
     both = pd.concat([paper.assign(source="paper"), program.assign(source="C++")])
-    return both[both.agent.isin(PLAYED)].reset_index(drop=True)
+    both = both[both.agent.isin(AGENTS) & (both.agent != "OPPS-DS")]
+    slow = (both.source == "paper") & (both.agent.isin(SEARCHES) | ((both.agent == "SBOSS") & (both.case == "inaccurate")))
+    return both[slow if long else ~slow].reset_index(drop=True)
 
 
-def parameters(text: str, agent: str, truncated: bool) -> dict[str, float]:
-    """Parameters of a cell; the C++ program plays BEB with the integer part of beta, whatever the paper prints."""
-    values = {name: float(value) for name, value in (pair.split("=") for pair in text.split(";") if pair)}
-    return {name: float(int(value)) if truncated and agent == "BEB" else value for name, value in values.items()}
+def parameters(agent: str, text: str) -> dict[str, float]:
+    """Parameters of a cell by the names that jbrl gives them."""
+    pairs = (pair.split("=") for pair in text.split(";") if pair)
+    values = {NAMES.get((agent, name), name): float(value) for name, value in pairs}
+    return {name: int(value) if agent in SEARCHES else value for name, value in values.items()}
 
 
-def compare(n_mdps: int = 500, seed: int = 0) -> pd.DataFrame:
+def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator[dict[str, str | float]]:
     """One row per published cell: our mean and 95 % half-width, the published ones, and the difference in combined standard errors."""
-    rows, published = [], cells()
-    widths = published[published.source == "paper"].set_index(["case", "experiment", "agent"]).half_width.astype(float)
+    published = cells(long=long)
+    printed = published[(published.source == "paper") & (published.half_width != "")].drop_duplicates(["case", "experiment", "agent"])
+    widths = printed.set_index(["case", "experiment", "agent"]).half_width.astype(float)
     for cell in published.itertuples():
-        chosen = parameters(cell.parameters, cell.agent, truncated=True)
+        chosen = parameters(cell.agent, cell.parameters)
+        room = {"max_samples": MOST_SAMPLES} if cell.agent == "SBOSS" else {}
         prior = cell.experiment if cell.case == "accurate" else "U" + cell.experiment
-        played = experiment.play(AGENTS[cell.agent].agent(**chosen), prior=prior, test=cell.experiment, n_mdps=n_mdps, seed=seed)
-        mean, half = played.returns.mean(), 1.96 * played.returns.std(ddof=1) / np.sqrt(n_mdps)
-        theirs = float(widths.get((cell.case, cell.experiment, cell.agent), half))
-        off = (mean - float(cell.score)) / (np.hypot(half, theirs) / 1.96)
-        note = ", ".join(f"{name} = {value:g}" for name, value in chosen.items())
-        rows.append((cell.source, cell.case, cell.experiment, cell.agent, note, mean, half, float(cell.score), theirs, off))
-    names = ["source", "case", "experiment", "agent", "played with", "jbrl", "±", "published", "± ", "standard errors apart"]
-    return pd.DataFrame(rows, columns=names)
+        count = min(n_mdps, MDPS.get((cell.source, cell.agent, cell.parameters), n_mdps))
+        agent = AGENTS[PLAYED.get(cell.agent, cell.agent)].agent(**chosen, **room)
+        returns = experiment.play(agent, prior=prior, test=cell.experiment, n_mdps=count, seed=seed).returns
+        mean, half = returns.mean(), 1.96 * returns.std(ddof=1) / np.sqrt(count)
+        theirs = float(cell.half_width or widths.get((cell.case, cell.experiment, cell.agent), half))
+        error = max(np.hypot(half, theirs) / 1.96, 1e-9)  # Soft-max on Grid: 0 ± 0
+        yield {
+            "source": cell.source,
+            "case": cell.case,
+            "experiment": cell.experiment,
+            "agent": cell.agent,
+            "played with": ", ".join(f"{name} = {value:g}" for name, value in chosen.items()),
+            "N": count,
+            "jbrl": mean,
+            "±": half,
+            "published": float(cell.score),
+            "± ": theirs,
+            "standard errors apart": (mean - float(cell.score)) / error,
+        }
+
+
+def main() -> None:
+    """Run from the command line: a table in Markdown, row by row."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("n_mdps", type=int, nargs="?", default=500, help="MDPs to play in each cell")
+    parser.add_argument("--long", action="store_true", help="the cells that take long instead of all others")
+    arguments = parser.parse_args()
+    furthest = 0.0
+    for number, row in enumerate(compare(arguments.n_mdps, long=arguments.long)):
+        if number == 0:
+            print("| " + " | ".join(row) + " |\n|" + "---|" * 6 + "---:|" * 5)
+        print("| " + " | ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()) + " |", flush=True)
+        furthest = max(furthest, abs(float(row["standard errors apart"])))
+    print(f"\nlargest distance: {furthest:.2f} combined standard errors")
 
 
 if __name__ == "__main__":
-    table = compare(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
-    print(table.round(2).to_string(index=False))
-    print(f"largest distance: {table['standard errors apart'].abs().max():.2f} combined standard errors")
+    main()

@@ -4,12 +4,14 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents import forward_search
 from jbrl.agents.agent import Agent, parameter, register_agent
-from jbrl.agents.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
+from jbrl.agents.search import forward_search
+from jbrl.agents.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
 from jbrl.mdp import lanes, sampling
 from jbrl.mdp.dirichlet import Prior
 from jbrl.pytree import record
+
+FEW_TRAJECTORIES = 4  # in one tree: room for more would cost time where they are fewer
 
 
 @record
@@ -45,13 +47,18 @@ class BFS3(Agent[Prior, BFS3State]):
     max_samples: int = parameter(0, "room for samples, raised to what is needed", low=0, high=2**SAMPLES_BITS - 1, static=True)
     max_depth: int = parameter(0, "room for the depth, raised to what is needed", low=0, static=True)
 
+    # Each MDP has many trees: a few MDPs fill the cache, and more would only be padding where fewer are played.
+    lanes = 128
+
     def __post_init__(self) -> None:
         """Make room for the budget where it is known: not for traced values, which are cut to the room there is."""
         budget = (self.trajectories, self.samples, self.depth)
         if not all(type(v) is int for v in budget):
             return
         in_one_tree = budget[0] if self.root == "single" else max(1, budget[0] // max(1, budget[1]))
-        for name, needed in (("max_trajectories", _round_up(in_one_tree)), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
+        # A single trajectory needs no tree, so it has a program of its own; all that need few share one.
+        trajectories = 1 if in_one_tree == 1 else max(FEW_TRAJECTORIES, _round_up(in_one_tree))
+        for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
             object.__setattr__(self, name, max(getattr(self, name), needed))
 
     def reset(self, knowledge: Prior) -> BFS3State:

@@ -132,7 +132,7 @@ def _try(search: _Search, consts: tuple) -> _Search:
     normal, accept, boost = open_uniforms(jax.random.fold_in(key, search.round), (3, *shape.shape))
     d = jnp.where(shape < 1, shape + 1, shape) - jnp.float32(1 / 3)
     t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
-    accepted = (t > -1) & (jnp.log(accept) < d * _excess(t))
+    accepted = (t > -1) & (jnp.log(accept) < d * excess(t))
     # A variate of shape a + 1, times U^(1/a), has shape a.
     found = jnp.where(shape < 1, jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, -1.0)) + jnp.log(boost) / shape, t)
     return _Search(
@@ -142,7 +142,7 @@ def _try(search: _Search, consts: tuple) -> _Search:
     )
 
 
-def _excess(t: chex.Array) -> chex.Array:
+def excess(t: chex.Array) -> chex.Array:
     """3 log(1 + t) - 3 t + 3 t^2 / 2 - t^3: the logarithm of the acceptance probability, for d = 1.
 
     The terms up to t^3 cancel, which rounding would spoil for large d, that is small t: there the series is summed instead.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.agents.agent import Agent
 from jbrl.runner.machine import available_cores
@@ -72,12 +72,15 @@ def compile_mapped(fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width:
     mesh = Mesh(np.array(devices), (AXIS,))
     body = jax.vmap(fn, in_axes=(None, 0))
     mapped = jax.shard_map(body, mesh=mesh, in_specs=(every, split), out_specs=split, check_vma=False)
-    return _compile(fn, mapped, (shared, lanes), (capacity, tuple(devices)))
+    # Where `fn` leaves an input unused, for example an agent its key, JAX would drop it, and crash when called again (jaxlib 0.10.2).
+    shardings = (NamedSharding(mesh, every), NamedSharding(mesh, split))
+    jitted = jax.jit(mapped, in_shardings=shardings, keep_unused=True)
+    return _compile(fn, jitted, (shared, lanes), (capacity, tuple(devices)))
 
 
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     """Compile `fn(*args)`, a function of the module level, as it is: nothing is mapped."""
-    return _compile(fn, fn, args, (1,))
+    return _compile(fn, jax.jit(fn, keep_unused=True), args, (1,))
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
@@ -93,12 +96,12 @@ def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], f
     return programs, time.perf_counter() - started if fresh else 0.0
 
 
-def _compile(fn: Callable, mapped: Callable, args: tuple, place: tuple) -> Program:
+def _compile(fn: Callable, jitted: Any, args: tuple, place: tuple) -> Program:
     leaves, structure = jax.tree.flatten(args)
     identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), place)
     if identity in _compiled:
         return _compiled[identity]._replace(fresh=False)
-    _compiled[identity] = Program(jax.jit(mapped).lower(*args).compile(), place[0], True)
+    _compiled[identity] = Program(jitted.lower(*args).compile(), place[0], True)
     return _compiled[identity]
 
 

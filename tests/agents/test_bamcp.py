@@ -11,6 +11,7 @@ from scipy import stats
 
 from jbrl.agents.agent import AGENTS, as_arrays, check_agent, check_parameters
 from jbrl.agents.bamcp import BAMCP
+from jbrl.agents.search import uct
 from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import Prior
 from jbrl.problems.problem import Problem, distribution, problem
@@ -254,6 +255,14 @@ def test_budgets_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
         check_agent(agent)
         with pytest.raises(JbrlError, match="GiB"):
             agent.reset(prior("Grid"))
+
+
+def test_the_largest_published_budget_fits_in_memory():
+    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid, room rounded up.
+    agent = BAMCP(simulations=25_000, depth=50)
+    agent.reset(prior("Grid"))
+    assert 2 * uct.bytes_needed(25, 4, agent.max_simulations, agent.max_depth) < 1 << 30
+    assert uct.MEMORY < 8 << 30, "in lockstep: as many trees at once as fit"
 
 
 def test_is_registered():

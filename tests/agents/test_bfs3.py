@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents import forward_search
 from jbrl.agents.agent import as_arrays, check_agent
 from jbrl.agents.bfs3 import BFS3
-from jbrl.agents.forward_search import Decision
-from jbrl.agents.forward_tree import Capacity, Forest, Limits, grow
+from jbrl.agents.search import forward_search
+from jbrl.agents.search.forward_search import Decision
+from jbrl.agents.search.forward_tree import Capacity, Forest, Limits, grow
 from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from tests.reference.forward_search import Search

@@ -27,12 +27,14 @@ KEY = jax.random.key(0)
 PARAMETERS = {
     "VDBE-e-Greedy": {"epsilon0": 0.2},
     "BFS3": {"max_samples": 8},
+    "SBOSS": {"epsilon": 0.001},
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 100},
 }
-NO_BETTER = {"Random"}  # than Random, and not meant to be
+# Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.
+NO_BETTER = {"Random", "Soft-max-published", "SBOSS-published"}
 
 every_agent = pytest.mark.parametrize("name", sorted(AGENTS))
 

@@ -1,5 +1,6 @@
 """Tree search over histories, for agents that plan in belief space.
 
-`uct` searches; `tree` holds a tree in flat arrays; `urn` draws next states as if the whole MDP had been drawn from the posterior;
-`rollout` is the policy beyond the tree; `hashing` gives random numbers; `memory` and `native` make all of it quick on CPUs.
+BAMCP: `uct` searches; `tree` holds a tree in flat arrays; `urn` draws next states as if the whole MDP had been drawn from the posterior;
+`rollout` is the policy beyond the tree. BFS3: `forward_search` gives each action its value from the trees of `forward_tree`.
+`hashing` gives random numbers; `loop`, `memory`, `native` and `stacked` make all of it quick on CPUs.
 """

@@ -9,12 +9,9 @@ nothing.
 import dataclasses
 
 import chex
-import jax
 import jax.numpy as jnp
-from jax import lax
-from jax.custom_batching import custom_vmap
 
-from jbrl.agents.search import hashing, rollout, tree, urn
+from jbrl.agents.search import hashing, rollout, stacked, tree, urn
 from jbrl.agents.search.loop import repeat
 from jbrl.agents.search.memory import read, read_row, write, write_row
 from jbrl.agents.search.native import native
@@ -118,67 +115,22 @@ def search(task: Task) -> Root:
 
     Mapped, each search runs on its own, one after the other on a CPU, in lockstep on other devices; either way as if it were alone.
     """
-    found = _search_all(jax.tree.map(lambda v: v[None], task))
-    return jax.tree.map(lambda v: v[0], found)
-
-
-@custom_vmap
-def _search_all(tasks: Task) -> Root:
-    """Searches stacked along a leading axis; what they have in common may keep length 1."""
-    if jax.default_backend() == "cpu":
-        return one_by_one(tasks)
-    return lax.platform_dependent(tasks, cpu=one_by_one, default=in_lockstep)
-
-
-@_search_all.def_vmap
-def _(size: int, batched: list, tasks: Task) -> tuple:
-    inner = tasks.stream.shape[1 if batched[0].stream else 0]
-
-    def merged(value: chex.Array, mapped: bool) -> chex.Array:
-        if not mapped and value.shape[0] == 1:
-            return value
-        value = value if mapped else value[None]
-        return jnp.broadcast_to(value, (size, inner, *value.shape[2:])).reshape(size * inner, *value.shape[2:])
-
-    found = _search_all(jax.tree.map(merged, tasks, batched[0]))
-    found = jax.tree.map(lambda v: v.reshape(size, inner, *v.shape[1:]), found)
-    return found, jax.tree.map(lambda _: True, found)
-
-
-def _count(tasks: Task) -> int:
-    return max(int(v.shape[0]) for v in jax.tree.leaves(tasks))
+    return _search_one(task)
 
 
 def in_lockstep(tasks: Task) -> Root:
-    """All searches take each step together, as many at a time as fit in memory."""
-    leaves, structure = jax.tree.flatten(tasks)
-    count = _count(tasks)
-    own = [v for v in leaves if v.shape[0] == count]
-
-    def one(own: list) -> Root:
-        mine = iter(own)
-        task = jax.tree.unflatten(structure, [next(mine) if v.shape[0] == count else v[0] for v in leaves])
-        return _search(task, _blank(task))[0]
-
+    """All searches, stacked, take each step together, as many at a time as fit in memory."""
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.room, tasks.longest)
-    return lax.map(one, own, batch_size=min(count, max(1, MEMORY // each)))
+    return stacked.in_groups(tasks, _search, _blank, MEMORY // each)
 
 
 @native
 def one_by_one(tasks: Task) -> Root:
-    """One search after the other, in the same memory."""
-    count = _count(tasks)
+    """One search after the other, stacked, in the same memory."""
+    return stacked.in_turn(tasks, _search, _blank(tasks))
 
-    def lane(i: chex.Array, carry: tuple) -> tuple:
-        memory, found = carry
-        task = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, jnp.minimum(i, v.shape[0] - 1), keepdims=False), tasks)
-        root, memory = _search(task, memory)
-        found = jax.tree.map(lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), found, root)
-        return memory, found
 
-    nothing = jnp.zeros((count, tasks.n_actions))
-    kept = jax.tree.map(lambda v: jnp.zeros((count, *v.shape[1:]), v.dtype), tasks.kept)
-    return lax.fori_loop(0, count, lane, (_blank(tasks), Root(nothing, nothing, kept)))[1]
+_search_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
 
 
 def bytes_needed(n_states: int, n_actions: int, room: int, longest: int) -> int:

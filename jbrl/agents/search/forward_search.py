@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.agents.forward_tree import SAMPLES_BITS, Capacity, Forest, Limits, bits, grow, increment, spread, take, thresholds
+from jbrl.agents.search.forward_tree import SAMPLES_BITS, Capacity, Forest, Limits, bits, grow, increment, spread, take, thresholds
 from jbrl.agents.search.hashing import mix
 from jbrl.errors import JbrlError
 from jbrl.pytree import record

@@ -1,0 +1,134 @@
+"""Agents that do what the published program does, against twins that do it the long way."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import as_arrays
+from jbrl.agents.published import PADDING, CoarseEpsilonGreedy, FrozenSBOSS, TruncatedBEB, UnnormalisedSoftMax
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.problems.problem import problem
+from tests.reference import agents as twins
+from tests.reference import merged, planner
+
+LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie
+
+
+class SBOSSTwin(merged.SBOSS):
+    """Row by row as the program: K may be 0, 0/0 exceeds nothing, half of the saved rows are lost."""
+
+    def solve(self, words):
+        counts, rewards, known = self.counts, self.rewards, super().samples()
+        self.counts, self.rewards = counts.copy(), rewards.copy()
+        for x, u in np.argwhere(self.variances(counts).max(-1) == 0):
+            self.counts[x, u], self.rewards[x, u] = np.arange(len(counts)) == x, -(2.0**31)
+        assert (known[self.variances(counts).max(-1) == 0] == 1).all()
+        super().solve(words)
+        self.counts, self.rewards, self.last = counts, rewards, counts.copy()
+        self.updated = None
+
+    def observe(self, x, u, y):
+        super().observe(x, u, y)
+        before, now = self.last[x, u], self.counts[x, u]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = (abs(before / before.sum() - now / now.sum()) / np.sqrt(self.variances(before))).sum()
+        lost = x * self.counts.shape[1] + u >= self.counts.shape[0] * self.counts.shape[1] // 2
+        self.due = self.due or bool(distance > self.delta or (lost and self.delta <= 1 and not np.isnan(distance)))
+
+    def act(self, x, words, uniform):
+        action = super().act(x, words, LOWEST)
+        self.due = False
+        return action
+
+    due = False
+
+    def outdated(self):
+        return self.due
+
+
+def follow(agent, twin, told, test):
+    """Steps that the twin would have taken otherwise, and how often it solved, over 3 trajectories."""
+    wrong, solved = [], 0
+    for index, steps in twins.decisions(agent, told, test, n_mdps=3, horizon=30):
+        mind = twin(problem(told).mdps)
+        for t, (x, u, y, _, key) in enumerate(steps):
+            if mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), LOWEST) != u:
+                wrong.append((index, t))
+            mind.observe(x, u, y)
+        solved += mind.solved
+    return wrong, solved
+
+
+@pytest.mark.parametrize(
+    ("told", "test", "epsilon", "delta", "solutions"),
+    [
+        ("GC", "GC", 0.0513, 0.1, (3, 3)),
+        ("GDL", "GDL", 0.0513, 0.1, (3, 3)),
+        ("UGC", "GC", 0.0213, 0.513, (20, 90)),
+        ("UGC", "GC", 0.0213, 2.13, (4, 40)),
+    ],
+)
+def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_saves(told, test, epsilon, delta, solutions):
+    wrong, solved = follow(FrozenSBOSS(epsilon, delta), functools.partial(SBOSSTwin, epsilon=epsilon, delta=delta), told, test)
+    assert wrong == []
+    assert solutions[0] <= solved <= solutions[1]
+
+
+def test_sboss_dreads_states_without_uncertainty():
+    mdps = problem("GDL").mdps
+    agent = as_arrays(FrozenSBOSS())
+    _, state = agent.act(jax.random.key(0), agent.reset(Prior(mdps, jnp.float32(0.95), 10)), jnp.int32(0))
+    values = np.asarray(state.q.max(-1))
+    certain = (np.asarray(mdps.concentrations) > 0).sum(-1).max(-1) == 1
+    np.testing.assert_allclose(values[certain], PADDING / 0.05, rtol=1e-3)
+    assert certain.sum() == 5 and (values[~certain] > 1.001 * PADDING / 0.05).all() and (values < 0).all()
+
+
+def test_soft_max_plays_action_0_at_every_temperature():
+    for tau in (0.05, 25.0):
+        for _, steps in twins.decisions(UnnormalisedSoftMax(tau), "GC", n_mdps=8, horizon=30):
+            assert all(u == 0 for _, u, *_ in steps)
+
+
+def test_soft_max_compares_unnormalised_weights():
+    # One state, actions that cost 0.1 and 0.2 for ever: weights exp(-2 / tau) and exp(-2.1 / tau), the values of playing on with the first.
+    rewards = jnp.array([[[-0.1], [-0.2]]])
+    told = Prior(DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10)
+    agent = as_arrays(UnnormalisedSoftMax(2.0))
+    state = agent.reset(agent.train(jax.random.key(0), told))
+    keys = jax.random.split(jax.random.key(1), 200)
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(keys)
+    uniforms = (np.asarray(jax.random.key_data(keys))[:, 0] >> 8) / 2**24
+    np.testing.assert_array_equal(actions, uniforms > np.exp(-1.0))
+    assert 0 < int(actions.sum()) < 200
+
+
+class BEBTwin(planner.BEB):
+    def act(self, x, uniforms):
+        return super().act(x, [LOWEST])
+
+
+@pytest.mark.parametrize("beta", [2.5, 0.5])
+def test_beb_plays_the_integer_part_of_beta_and_the_first_of_tied_actions(beta):
+    for _, steps in twins.decisions(TruncatedBEB(beta), "UGC", "GC", n_mdps=8, horizon=30):
+        assert twins.disagreements(steps, BEBTwin(problem("UGC").mdps, int(beta))) == []
+
+
+class CoarseTwin(planner.EpsilonGreedy):
+    def solve(self):
+        transitions = self.counts / self.counts.sum(-1, keepdims=True)
+        self.q, _, _ = planner.value_iteration(transitions, (transitions * self.rewards).sum(-1), twins.DISCOUNT, 0.01)
+
+
+def test_e_greedy_solves_to_a_hundredth():
+    wrong = 0
+    for _, steps in twins.decisions(CoarseEpsilonGreedy(0.3), "GC", n_mdps=8, horizon=30):
+        wrong += len(twins.disagreements(steps, CoarseTwin(problem("GC").mdps, 0.3)))
+    assert wrong == 0
+    agent, mdps = as_arrays(CoarseEpsilonGreedy()), problem("GC").mdps
+    coarse = np.asarray(agent.train(jax.random.key(0), Prior(mdps, jnp.float32(0.95), 10)).q)
+    exact = twins.optimal_values(np.asarray(mdps.concentrations) / mdps.concentrations.sum(-1, keepdims=True), np.asarray(mdps.rewards))
+    assert (exact - coarse > 0).all() and (exact - coarse < 0.19).all() and (exact - coarse).max() > 0.1
