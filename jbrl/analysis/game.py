@@ -61,11 +61,11 @@ class Moves:
         return self.damping + self.p.sum(axis=2).T + self.q.sum(axis=2)
 
     def solve(self, right: np.ndarray, guess: np.ndarray | None = None) -> np.ndarray:
-        """w with (κ - G) w = right, both [n, B]; started from `guess`. Its largest error is that of the residual, divided by κ."""
+        """Solve (κ - G) w = right for w, both [n, B]; started from `guess`. The largest error is that of the residual, divided by κ."""
         return self._solve(right, guess, self.p, self.q, np.inf)
 
     def solve_transposed(self, right: np.ndarray) -> np.ndarray:
-        """d with d (κ - G) = right, both [n, B]. The sum of its errors is at most that of the residual, divided by κ."""
+        """Solve d (κ - G) = right for d, both [n, B]. The sum of its errors is at most that of the residual, divided by κ."""
         return self._solve(right, None, self.p.transpose(0, 2, 1), self.q.transpose(0, 2, 1), 1)
 
     def _solve(self, right: np.ndarray, guess: np.ndarray | None, p: np.ndarray, q: np.ndarray, order: float) -> np.ndarray:

@@ -18,6 +18,19 @@ from tests.analysis.evaluation_cases import DATA, expected, mini, random_samples
 from tests.reference import evaluation as twin
 
 EXACT = 1e-9
+RESIMULATED = {
+    "q-parl2": 0.4941,
+    "sarsa-parl2": 0.4405,
+    "ac-parl2": 0.1528,
+    "sarsa-scaled": 0.1002,
+    "ac-scaled": 0.0882,
+    "qlambda-scaled": 0.0872,
+    "ac-normal": 0.0474,
+    "sarsa-normal": 0.0454,
+    "qlambda-normal": 0.0443,
+    "nactd": 0.0417,
+    "ppo": 0.0386,
+}
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +87,7 @@ def test_scores_of_the_resimulated_experiment():
     identical = read_companion(DATA / "identical.csv", ["environment", "algorithm", "algorithm"])
     samples = samples_of(read_score_table(DATA / "resimulated.parquet"), identical=identical.itertuples(index=False, name=None))
     found = dict(zip(samples.algorithms, equilibrium(payoffs(samples)).scores.round(4).tolist(), strict=True))
-    assert found == {
-        **{"q-parl2": 0.4941, "sarsa-parl2": 0.4405, "ac-parl2": 0.1528, "sarsa-scaled": 0.1002, "ac-scaled": 0.0882},
-        **{"qlambda-scaled": 0.0872, "ac-normal": 0.0474, "sarsa-normal": 0.0454, "qlambda-normal": 0.0443, "nactd": 0.0417, "ppo": 0.0386},
-    }
+    assert found == RESIMULATED
     copied = read_score_table(DATA / "resimulated.parquet")
     copy = copied[copied["algorithm"] == "q-parl2"].assign(algorithm="copy")  # not declared: no algorithm moves for that
     more = equilibrium(payoffs(samples_of(pd.concat([copied, copy]), identical=identical.itertuples(index=False, name=None))))
