@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.analysis.bands import check_delta
-from jbrl.analysis.percentiles import Samples
+from jbrl.analysis.percentiles import Samples, payoffs
 from jbrl.errors import JbrlError, nearest
 
 METRICS = ("mean", "median", "iqm", "optimality_gap")
@@ -50,8 +50,8 @@ def metrics(
     rows = []
     for i, algorithm in enumerate(samples.algorithms):
         cell = _Sorted(samples, i, normalise)
-        point = cell.metrics(cell.weights[None])
-        spread = [cell.metrics(weights) for weights in cell.resampled(resamples, np.random.default_rng([seed, i]))]
+        point = cell.metrics(*cell.observed)
+        spread = [cell.metrics(*drawn) for drawn in cell.resampled(resamples, np.random.default_rng([seed, i]))]
         for name in names:
             lower, upper = np.quantile(np.concatenate([s[name] for s in spread]), [delta / 2, 1 - delta / 2])
             rows.append((name, algorithm, point[name][0], lower, upper))
@@ -81,8 +81,8 @@ def performance_profiles(
     parts = []
     for i, algorithm in enumerate(samples.algorithms):
         cell = _Sorted(samples, i, normalise)
-        value = cell.profile(cell.weights[None], places)[0]
-        spread = np.concatenate([cell.profile(w, places) for w in cell.resampled(resamples, np.random.default_rng([seed, i]))])
+        value = cell.profile(cell.observed[0], places)[0]
+        spread = np.concatenate([cell.profile(w, places) for w, _ in cell.resampled(resamples, np.random.default_rng([seed, i]))])
         lower, upper = np.quantile(spread, [delta / 2, 1 - delta / 2], axis=0)
         parts.append(pd.DataFrame({"algorithm": algorithm, "threshold": places, "value": value, "lower": lower, "upper": upper}))
     return pd.concat(parts, ignore_index=True)
@@ -96,8 +96,7 @@ def probability_of_improvement(samples: Samples, *, delta: float = 0.05, resampl
     Returns:
       Columns algorithm, other, value, lower, upper; one row for each ordered pair of different algorithms.
     """
-    from jbrl.analysis.percentiles import payoffs
-    from jbrl.analysis.resampling import resampled_payoffs
+    from jbrl.analysis.resampling import resampled_payoffs  # the only metric that needs JAX
 
     check_delta(delta)
     value = _improvement(payoffs(samples)[None])[0]
@@ -142,39 +141,40 @@ def _improvement(z: np.ndarray) -> np.ndarray:
 
 
 class _Sorted:
-    """All scores of an algorithm in increasing order, with weights that sum to 1/m in each environment."""
+    """The distinct scores of an algorithm in increasing order, with weights that sum to 1/m in each environment."""
 
     def __init__(self, samples: Samples, algorithm: int, normalise: bool) -> None:
-        m = len(samples.environments)
-        scores = [_scaled(samples, j, normalise).repeat(counts[algorithm]) for j, counts in enumerate(samples.counts)]
-        self.sizes = np.array([len(s) for s in scores])
-        order = np.argsort(np.concatenate(scores), kind="stable")
-        self.scores = np.concatenate(scores)[order]
-        self.place = np.empty(len(order), np.int64)  # in that order, of the samples of one environment after the other
-        self.place[order] = np.arange(len(order))
-        self.environment = np.repeat(np.arange(m), self.sizes)[order]
-        self.weights = 1 / (m * self.sizes[self.environment])
-        self.trimmed = (len(order) // 4) / len(order)  # as rliable: a whole number of scores, where all have the same weight
+        cells = [_scaled(samples, j, normalise).repeat(counts[algorithm]) for j, counts in enumerate(samples.counts)]
+        self.scores, place = np.unique(np.concatenate(cells), return_inverse=True)
+        sizes = np.array([len(cell) for cell in cells])
+        self.cells = list(zip(cells, np.split(place, np.cumsum(sizes)[:-1]), strict=True))  # scores of an environment, and their places
+        self.trimmed = (len(place) // 4) / len(place)  # as rliable: a whole number of scores, where all have the same weight
+        everything = [np.arange(size)[None] for size in sizes]
+        self.observed = self._weighed(everything)
 
-    def resampled(self, resamples: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-        """Weights [R, N] of bootstrap resamples, R in all `resamples`."""
-        N = len(self.scores)
-        step = max(1, _BLOCK // N)
-        firsts = np.cumsum(self.sizes) - self.sizes
+    def resampled(self, resamples: int, generator: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Of bootstrap resamples, R at a time: weights [R, U] of the distinct scores, means [R, m] of the environments."""
+        step = max(1, _BLOCK // max(len(self.scores), *(len(x) for x, _ in self.cells)))
         for start in range(0, resamples, step):
             count = min(step, resamples - start)
-            drawn = [first + generator.integers(0, size, (count, size)) for first, size in zip(firsts, self.sizes, strict=True)]
-            places = self.place[np.concatenate(drawn, axis=1)] + N * np.arange(count)[:, None]
-            yield np.bincount(places.ravel(), minlength=N * count).reshape(count, N) * self.weights
+            yield self._weighed([generator.integers(0, len(x), (count, len(x)), np.uint32) for x, _ in self.cells])
 
-    def metrics(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """All metrics, [R] each, of weights [R, N]."""
-        m = len(self.sizes)
-        means = np.stack([(weights * (self.environment == j)) @ self.scores for j in range(m)], axis=1) * m
+    def _weighed(self, drawn: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and means when the samples drawn of each environment [R, T] are these."""
+        count, U, m = len(drawn[0]), len(self.scores), len(self.cells)
+        weights, means = np.zeros((count, U)), np.empty((count, m))
+        for j, ((scores, place), which) in enumerate(zip(self.cells, drawn, strict=True)):
+            row = np.arange(count)[:, None] * U
+            weights += np.bincount((place[which] + row).ravel(), minlength=count * U).reshape(count, U) / (m * len(scores))
+            means[:, j] = scores[which].mean(axis=1)
+        return weights, means
+
+    def metrics(self, weights: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
+        """All metrics, [R] each, of weights [R, U] and means [R, m]."""
         reached = np.cumsum(weights, axis=1).clip(self.trimmed, 1 - self.trimmed)
         middle = np.diff(reached, axis=1, prepend=self.trimmed)
         return {
-            "mean": weights @ self.scores,
+            "mean": means.mean(axis=1),
             "median": np.median(means, axis=1),
             "iqm": middle @ self.scores / (1 - 2 * self.trimmed),
             "optimality_gap": weights @ np.maximum(0, 1 - self.scores),

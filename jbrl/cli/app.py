@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, doctor, run, tables
+from jbrl.cli import catalogue, doctor, evaluate, run, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 
@@ -44,6 +44,7 @@ app.command("run")(run.run)
 app.command("scores")(tables.scores)
 app.command("returns")(tables.returns)
 app.command("report")(tables.report)
+app.command("evaluate")(evaluate.evaluate)
 app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)
 app.command("cite")(catalogue.cite)

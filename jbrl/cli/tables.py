@@ -42,7 +42,7 @@ def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to p
 
     show_warnings()
     results = Results(folder)
-    _print(results.scores, format)
+    print_table(results.scores, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}", "failed")
 
@@ -61,7 +61,7 @@ def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to 
     from jbrl.results import Results
 
     show_warnings()
-    _print(Results(folder).returns, format)
+    print_table(Results(folder).returns, format)
 
 
 def report(
@@ -81,7 +81,8 @@ def report(
     typer.echo(Results(folder).report(out))
 
 
-def _print(table: "pd.DataFrame", format: Format) -> None:
+def print_table(table: "pd.DataFrame", format: Format) -> None:
+    """Print a table to standard output."""
     if format is Format.csv:
         typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif format is Format.json:
@@ -119,6 +120,6 @@ def _aligned(table: "pd.DataFrame") -> list[str]:
         texts = [seconds_text(v) if name.endswith("_seconds") else f"{v:.4g}" if isinstance(v, float) else str(v) for v in table[name]]
         texts = [ABSENT if text in ("nan", "None") else text for text in texts]
         width = max(map(len, [name, *texts]))
-        left = name in ("experiment", "prior", "test", "algorithm", "parameters", "device", "status")
+        left = name in ("method", "environment", "metric", "experiment", "prior", "test", "algorithm", "parameters", "device", "status")
         columns.append([text.ljust(width) if left else text.rjust(width) for text in [name, *texts]])
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

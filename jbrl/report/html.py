@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from jbrl.errors import JbrlError
@@ -53,11 +53,7 @@ def write_report(scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[
 def render(parts: list[Section], style: Mapping[str, Style], manifest: Mapping[str, Any]) -> str:
     """The page as text."""
     everything = pd.concat([s.table for s in parts], ignore_index=True)
-    environment = Environment(
-        loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
-    return environment.get_template("report.html").render(
+    return template("report.html").render(
         name=str((manifest.get("study") or {}).get("name", "study")),
         facts=_facts(parts, everything, manifest),
         sections=[_section(s, style) for s in parts],
@@ -72,6 +68,15 @@ def render(parts: list[Section], style: Mapping[str, Style], manifest: Mapping[s
         absent=ABSENT,
         version=str((manifest.get("versions") or {}).get("jbrl", "")),
     )
+
+
+def template(name: str) -> Template:
+    """A template of `jbrl/report/templates`."""
+    environment = Environment(
+        loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
+    return environment.get_template(name)
 
 
 def oracles_of(manifest: Mapping[str, Any]) -> set[str]:

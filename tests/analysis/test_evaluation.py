@@ -119,7 +119,11 @@ def test_ranks_with_ties_and_without_width():
     assert (rank.tolist(), best.tolist(), worst.tolist()) == ([1, 1, 3], [2, 2, 3], [2, 2, 3])
     lower, upper = np.array([2.0, 0.0, 0.0]), np.array([3.0, 2.5, 1.0])
     assert significant(lower, upper).tolist() == [[False, False, True], [False, False, False], [True, False, False]]
-    assert [ends.tolist() for ends in decisive_ends(lower, upper)] == [[True, False, False], [False, False, True]]
+    assert [ends.tolist() for ends in decisive_ends(score, lower, upper)] == [[True, False, False], [False, False, True]]
+    assert not np.any(decisive_ends(score, score - 9, score + 9))
+    published = pd.read_csv(DATA / "expected.csv")
+    ends = decisive_ends(*(published[c].to_numpy() for c in ("score", "lower", "upper")))
+    assert [published["algorithm"][e].tolist() for e in ends] == [["sarsa-parl2", "q-parl2"], ["ac-parl2"]]
 
 
 # ---- the twin ----
