@@ -31,7 +31,7 @@ def decisive_ends(score: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tu
     those it is worse than. Bold in the paper's table 1.
     """
     apart = lower[:, None] > upper[None, :]
-    worse = apart.any(axis=0)
+    worse = np.asarray(apart.any(axis=0))
     if not worse.any():
         return worse, worse
     first = int(np.argmax(np.where(worse, score, -np.inf)))

@@ -1,6 +1,7 @@
 """`jbrl evaluate`."""
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,7 +189,11 @@ def _extras(samples: "Samples", options: "Options", steps: Any) -> "dict[str, pd
 
     given: dict[str, Any] = {"delta": options.delta, "seed": options.seed}
     found = {}
-    ways = {"metrics": metrics.metrics, "profiles": metrics.performance_profiles, "improvement": metrics.probability_of_improvement}
+    ways: dict[str, Callable[..., Any]] = {
+        "metrics": metrics.metrics,
+        "profiles": metrics.performance_profiles,
+        "improvement": metrics.probability_of_improvement,
+    }
     for number, (name, compute) in enumerate(ways.items()):
         steps.tell("metrics", number, len(ways))
         found[name] = compute(samples, **given)

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -21,7 +22,7 @@ from jbrl.report.style import COLOURS, FAINT, INK, LOOK, Style
 Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen
 METHOD_NAMES = {"pbp": "PBP", "pbp-t": "PBP-t", "bootstrap": "bootstrap"}
-_DASHES = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
+_DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
 
 
 def _drawn(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
@@ -47,7 +48,7 @@ def aggregate(found: Evaluation, styles: Styles) -> Drawing:
         rows = found.aggregate[found.aggregate["algorithm"] == name].set_index("method")
         for offset, method in zip(offsets, methods, strict=True):
             row, gid = rows.loc[method], f"{method}-{y}"
-            axes.hlines(y + offset, row["lower"], row["upper"], colors=styles[name].colour, linewidth=1.8, linestyles=[_DASHES[method]])
+            axes.hlines(y + offset, row["lower"], row["upper"], colors=styles[name].colour, linewidth=1.8, linestyles=_DASHES[method])
             axes.vlines([row["lower"], row["upper"]], y + offset - 0.07, y + offset + 0.07, colors=styles[name].colour, linewidth=1.2)
             mark(axes, row["score"], y + offset, styles[name], gid, scale=0.75)
             drawing.titles[gid] = f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f} ({row['lower']:.4f} to {row['upper']:.4f})"
@@ -88,8 +89,7 @@ def weights(found: Evaluation, styles: Styles) -> Drawing:
     axes.set_xticks([*np.arange(n) + 0.5, n + 0.85], [*(textwrap.shorten(c, 22, placeholder="…") for c in table.columns), "sum"])
     axes.tick_params(axis="x", length=0, labelrotation=45)
     for label in axes.get_xticklabels():
-        label.set_ha("right")
-        label.set_rotation_mode("anchor")
+        label.set(horizontalalignment="right", rotation_mode="anchor")
     axes.set_yticks(np.arange(m) + 0.5, list(table.index))
     axes.tick_params(axis="y", length=0)
     for side in ("left", "bottom"):
@@ -125,13 +125,14 @@ def _curves(samples: Samples, environment: int, delta: float, styles: Styles, *,
     for i, name in enumerate(samples.algorithms):
         x, p = _thinned(samples, i, environment)
         below, above = np.maximum(0, p - widths[i]), np.minimum(1, p + widths[i])
-        look = {"color": styles[name].colour, "linewidth": 1.2}
+        look: Any = {"color": styles[name].colour, "linewidth": 1.2, "marker": styles[name].marker, "markersize": 4}
+        look |= {"markevery": (3 + 5 * i % 17, 18)}  # not all at the same place
         if swapped:
             axes.fill_betweenx(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
-            axes.plot(p, x, **look, marker=styles[name].marker, markevery=(7 + 5 * i % 20, 24), markersize=4)
+            axes.plot(p, x, **look)
         else:
             axes.fill_between(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
-            axes.plot(x, p, **look, marker=styles[name].marker, markevery=(7 + 5 * i % 20, 24), markersize=4)
+            axes.plot(x, p, **look)
     labels = ("probability", "score")
     axes.set_xlabel(labels[not swapped])
     axes.set_ylabel(labels[swapped])
@@ -164,7 +165,7 @@ def profiles(table: pd.DataFrame, styles: Styles) -> Drawing:
     for i, name in enumerate(names):
         rows = table[table["algorithm"] == name]
         axes.fill_between(rows["threshold"], rows["lower"], rows["upper"], color=styles[name].colour, alpha=0.15, linewidth=0)
-        marker = {"marker": styles[name].marker, "markevery": (4 + 3 * i % 12, 14), "markersize": 4}
+        marker: Any = {"marker": styles[name].marker, "markevery": (4 + 3 * i % 12, 14), "markersize": 4}
         axes.plot(rows["threshold"], rows["value"], color=styles[name].colour, linewidth=1.2, **marker)
     axes.set_xlabel("normalised score")
     axes.set_ylabel("share of scores above it")
