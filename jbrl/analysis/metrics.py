@@ -162,12 +162,11 @@ class _Sorted:
     def _weighed(self, drawn: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Weights and means when the samples drawn of each environment [R, T] are these."""
         count, U, m = len(drawn[0]), len(self.scores), len(self.cells)
-        weights, means = np.zeros((count, U)), np.empty((count, m))
-        for j, ((scores, place), which) in enumerate(zip(self.cells, drawn, strict=True)):
-            row = np.arange(count)[:, None] * U
-            weights += np.bincount((place[which] + row).ravel(), minlength=count * U).reshape(count, U) / (m * len(scores))
-            means[:, j] = scores[which].mean(axis=1)
-        return weights, means
+        means = np.stack([scores[which].mean(axis=1) for (scores, _), which in zip(self.cells, drawn, strict=True)], axis=1)
+        places = np.concatenate([place[which] for (_, place), which in zip(self.cells, drawn, strict=True)], axis=1)
+        each = np.concatenate([np.full(len(scores), 1 / (m * len(scores))) for scores, _ in self.cells])
+        places += np.arange(count)[:, None] * U
+        return np.bincount(places.ravel(), np.tile(each, count), minlength=count * U).reshape(count, U), means
 
     def metrics(self, weights: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
         """All metrics, [R] each, of weights [R, U] and means [R, m]."""
