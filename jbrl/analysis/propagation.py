@@ -14,10 +14,11 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.analysis.game import TIE, Moves, nearly_equal
+from jbrl.analysis.game import ACCURACY, TIE, Moves, nearly_equal
 from jbrl.errors import JbrlError
 
 ROUNDS = 400
+ROUGH = 1e-3  # accuracy of the first round, and of the others relative to the change before: policies do not need more to be told apart
 SETTLED = 1e-11  # change of all expected rewards from which on policies differ by rounding only
 CERTAIN = 1e-9  # largest error accepted
 
@@ -103,15 +104,18 @@ def largest(known: IntervalMoves, reward: np.ndarray, guess: np.ndarray | None =
     n, B = known.p.shape[1], known.p.shape[0]
     R = np.broadcast_to(reward, (n, B))
     w = np.array(R if guess is None else guess)
+    accuracy = ROUGH
     for _ in range(ROUNDS):
         before = w
         game = Moves(
             known.p + (known.open_p & (w.T[:, None, :] > w.T[:, :, None])),
             known.q + (known.open_q & (w[:, None, :] > w[:, :, None])),
         )
-        w = game.solve(game.damping * R, w)
-        if np.abs(w - before).max() <= SETTLED:
+        w = game.solve(game.damping * R, w, accuracy)
+        change = np.abs(w - before).max()
+        if change <= SETTLED and accuracy <= SETTLED:
             break
+        accuracy = min(ROUGH, max(ACCURACY, ROUGH * change))
     error = _error(known, R, w, game.damping)
     if not error <= CERTAIN:
         raise JbrlError(
