@@ -14,6 +14,7 @@ from jbrl.analysis.metrics import metrics, performance_profiles, probability_of_
 from jbrl.cli.app import app
 from jbrl.results import Results
 from tests.analysis.evaluation_cases import expected, mini
+from tests.report.test_html import Page
 
 
 def call(*arguments: object) -> Result:
@@ -81,6 +82,10 @@ def test_page_and_latex(table, tmp_path):
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"index.html", "tables.tex", "evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
     page = (tmp_path / "out" / "index.html").read_text()
+    elements = Page(page).elements  # tags match
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for _, a in elements if a.get("href", "").startswith("#")} <= set(ids)
     for text in ("How to read this page", "PBP-t", "<svg", "0.3946", 'href="evaluation.json"'):
         assert text in page
     assert not re.search(r'(?:src|href)="https?:', page)

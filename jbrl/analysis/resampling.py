@@ -3,7 +3,7 @@
 A resample draws each cell's samples anew, with replacement, to their number, the cells independently. What it needs of them is how often
 each sample was drawn; the samples of an environment being sorted once and for all, the payoffs follow in one pass through them.
 
-On CPUs both are loops of scalar steps, which XLA compiles as C would be; that is some 20 times faster than the same by array
+On CPUs both are loops of scalar steps, which XLA compiles as C would be; that is some ten times faster than the same by array
 operations, since of n comparisons with each place of the support only one row is ever not zero. On accelerators they are array
 operations. Resamples are spread over the devices. Number r of a seed is the same whatever their number, device or grouping.
 """
