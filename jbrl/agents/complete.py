@@ -78,7 +78,7 @@ class Complete(Agent):
     def drawn(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
         """The agent that plays one trajectory, and what it knows at its start."""
         values = {name: found.draw(key) for name, found in self.distributions.items()}
-        agent = dataclasses.replace(self.base, **values)
+        agent = dataclasses.replace(self.base, **values)  # type: ignore[type-var]
         return agent, agent.train(jax.random.fold_in(key, len(dataclasses.fields(self.base))), prior)  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     room = {
         name: max(getattr(a, name) for a in agents) for name, f in fields.items() if f.metadata.get("static") and type(f.default) is int
     }
-    base = dataclasses.replace(agents[-1], **room)
+    base = dataclasses.replace(agents[-1], **room)  # type: ignore[type-var]
     texts = {name: {d.kind: list(d.values)} for name, d in found.items()}
     parameters = check_parameters(cls, {**values, **corners[-1]}, where)
     return Complete(base, found), {**parameters, **texts}

@@ -86,8 +86,8 @@ class Moves:
         x = np.zeros(size) if guess is None else guess.ravel()
         for _ in range(RESTARTS):
             x, _ = bicgstab(operator, b, x0=x, rtol=0, atol=target / (np.sqrt(size) if order == 1 else 1), maxiter=ITERATIONS, M=scale)
-            reached = ROUNDING * np.linalg.norm(self.diagonal.ravel() * x, order)
-            if np.linalg.norm(b - apply(x), order) <= max(target, reached):
+            reached = ROUNDING * float(np.linalg.norm(self.diagonal.ravel() * x, order))
+            if float(np.linalg.norm(b - apply(x), order)) <= max(target, reached):
                 return x.reshape(shape)
         return np.linalg.solve(self._matrix(p, q), b).reshape(shape)
 
