@@ -68,7 +68,7 @@ class Results:
             settings = rows["parameters"].unique()
             shown = varied(settings)
             for setting in settings:
-                text = parameters_text(setting, shown) if len(settings) > 1 else ""
+                text = parameters_text(setting, shown).replace(", ", "; ") if len(settings) > 1 else ""  # commas separate algorithms
                 names[algorithm, setting] = f"{algorithm}({text})" if text else str(algorithm)
         who = [names[key] for key in zip(returns["algorithm"], returns["parameters"], strict=True)]
         return pd.DataFrame({"algorithm": who, "environment": returns["experiment"].to_numpy(), "score": returns["score"].to_numpy()})

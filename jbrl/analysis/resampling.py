@@ -146,8 +146,9 @@ def _steps(place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _padded(values: np.ndarray) -> np.ndarray:
-    """Lengthened to a power of two, so that environments of similar size share a program."""
-    return np.pad(values, (0, (1 << (len(values) - 1).bit_length()) - len(values)))
+    """Lengthened to one of eight lengths in each octave, so that environments of similar size share a program."""
+    step = max(16, (1 << (len(values) - 1).bit_length()) // 16)
+    return np.pad(values, (0, -len(values) % step))
 
 
 # What follows is traced: functions of (what all resamples share, what belongs to one).

@@ -53,7 +53,7 @@ class Interval(StrEnum):
 def evaluate(
     tables: Annotated[
         list[Path],
-        typer.Argument(metavar="TABLE…", help="Score tables, CSV or Parquet files, or directories of results; taken together."),
+        typer.Argument(metavar="TABLE", help="Score tables, CSV or Parquet files, or directories of results; taken together."),
     ],
     delta: Annotated[float, typer.Option(help="Probability that any interval misses, above 0 up to 0.5.")] = 0.05,
     method: Annotated[Method, typer.Option(help="How intervals are computed.")] = Method.pbp,
