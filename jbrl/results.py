@@ -57,6 +57,31 @@ class Results:
         means = summarise(self.returns, by=UNIT).drop(columns="n")
         return self.units.merge(means, on=list(UNIT), how="left")[list(SCORES)]
 
+    def score_table(self, *, oracles: bool = False) -> pd.DataFrame:
+        """The returns as any score table: columns algorithm, environment, score.
+
+        An environment is an experiment. An algorithm with one setting of its parameters has its name; several settings are several
+        algorithms, whose names say in which parameters they differ.
+
+        Args:
+          oracles: keep algorithms that see the true MDP.
+        """
+        from jbrl.report.html import oracles_of
+        from jbrl.report.text import parameters_text, varied
+
+        returns = self.returns
+        if not oracles:
+            returns = returns[~returns["algorithm"].isin(oracles_of(self.manifest))]
+        names = {}
+        for algorithm, rows in returns.groupby("algorithm", sort=False):
+            settings = rows["parameters"].unique()
+            shown = varied(settings)
+            for setting in settings:
+                text = parameters_text(setting, shown).replace(", ", "; ") if len(settings) > 1 else ""  # commas separate algorithms
+                names[algorithm, setting] = f"{algorithm}({text})" if text else str(algorithm)
+        who = [names[key] for key in zip(returns["algorithm"], returns["parameters"], strict=True)]
+        return pd.DataFrame({"algorithm": who, "environment": returns["experiment"].to_numpy(), "score": returns["score"].to_numpy()})
+
     def trajectories(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> dict[str, np.ndarray]:
         """What was recorded of one unit: states [N, T+1] int32, actions [N, T] int32, rewards [N, T] float32.
 

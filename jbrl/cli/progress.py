@@ -17,6 +17,34 @@ from jbrl.runner.plan import Plan
 from jbrl.runner.unit import Unit
 
 
+class Steps:
+    """Bars for long work in a few steps, on a terminal; silent elsewhere. Written to standard error."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        columns = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=24),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
+        )
+        self._bars = bars.Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._tasks: dict[str, bars.TaskID] = {}
+
+    def __enter__(self) -> "Steps":
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def tell(self, name: str, done: int, total: int) -> None:
+        """`done` of `total` parts of the step `name` are done."""
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=total)
+        self._bars.update(self._tasks[name], completed=done)
+
+
 class Display(Progress):
     """Units done, the unit at work, its rate, the time left. Written to standard error."""
 

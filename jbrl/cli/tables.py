@@ -107,7 +107,7 @@ def report(
 
 
 def print_table(table: "pd.DataFrame", format: Format) -> None:
-    """Write a table to standard output."""
+    """Print a table to standard output."""
     if format is Format.csv:
         typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif format is Format.json:
@@ -138,6 +138,8 @@ def _number(value: Any) -> str:
 
 def _aligned(table: "pd.DataFrame") -> list[str]:
     """Columns as wide as they need, however narrow the terminal: numbers to the right, times with their unit."""
+    from pandas.api.types import is_numeric_dtype
+
     from jbrl.report.text import ABSENT, seconds_text
 
     columns = []
@@ -145,18 +147,6 @@ def _aligned(table: "pd.DataFrame") -> list[str]:
         texts = [seconds_text(v) if name.endswith("_seconds") else f"{v:.4g}" if isinstance(v, float) else str(v) for v in table[name]]
         texts = [ABSENT if text in ("nan", "None") else text for text in texts]
         width = max(map(len, [name, *texts]))
-        left = name in (
-            "experiment",
-            "prior",
-            "test",
-            "algorithm",
-            "parameters",
-            "device",
-            "status",
-            "strategy",
-            "rpn",
-            "text",
-            "variables",
-        )
+        left = not (name.endswith("_seconds") or is_numeric_dtype(table[name]))
         columns.append([text.ljust(width) if left else text.rjust(width) for text in [name, *texts]])
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

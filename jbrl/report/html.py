@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 import jbrl.report.bounds  # noqa: F401 (lists its figure)
@@ -50,7 +50,7 @@ def write_report(
     pages = {"index.html": render(parts, styles(scores["algorithm"], oracles), manifest, searched=searched)}
     if strategies is not None and searched:
         version = str((manifest.get("versions") or {}).get("jbrl", ""))
-        pages["strategies.html"] = searches.render(strategies, _name(manifest), _environment(), version)
+        pages["strategies.html"] = searches.render(strategies, _name(manifest), template("strategies.html"), version)
     try:
         out.mkdir(parents=True, exist_ok=True)
         tables.write_tables(parts, out)
@@ -59,14 +59,6 @@ def write_report(
     except OSError as error:
         raise JbrlError(f"{out}: the report cannot be written here: {error.strerror}; choose another folder, or make room") from None
     return out / "index.html"
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
-    return environment
 
 
 def _name(manifest: Mapping[str, Any]) -> str:
@@ -80,26 +72,31 @@ def render(parts: list[Section], style: Mapping[str, Style], manifest: Mapping[s
       searched: link to the page about searches.
     """
     everything = pd.concat([s.table for s in parts], ignore_index=True)
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            name=_name(manifest),
-            searched=searched,
-            facts=_facts(parts, everything, manifest),
-            sections=[_section(s, style) for s in parts],
-            overview=_overview(parts),
-            styles=style,
-            undone=everything[everything["status"] != "done"].to_dict("records"),
-            has_reasons=bool(everything["reason"].any()),
-            n_units=len(everything),
-            settings=[(title, _lines(manifest[title])) for title in SETTINGS if isinstance(manifest.get(title), Mapping)],
-            devices=list(dict.fromkeys(everything["device"].dropna().astype(str))),
-            agents=_agents(everything),
-            absent=ABSENT,
-            version=str((manifest.get("versions") or {}).get("jbrl", "")),
-        )
+    return template("report.html").render(
+        name=_name(manifest),
+        searched=searched,
+        facts=_facts(parts, everything, manifest),
+        sections=[_section(s, style) for s in parts],
+        overview=_overview(parts),
+        styles=style,
+        undone=everything[everything["status"] != "done"].to_dict("records"),
+        has_reasons=bool(everything["reason"].any()),
+        n_units=len(everything),
+        settings=[(title, _lines(manifest[title])) for title in SETTINGS if isinstance(manifest.get(title), Mapping)],
+        devices=list(dict.fromkeys(everything["device"].dropna().astype(str))),
+        agents=_agents(everything),
+        absent=ABSENT,
+        version=str((manifest.get("versions") or {}).get("jbrl", "")),
     )
+
+
+def template(name: str) -> Template:
+    """A template of `jbrl/report/templates`."""
+    environment = Environment(
+        loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
+    return environment.get_template(name)
 
 
 def oracles_of(manifest: Mapping[str, Any]) -> set[str]:

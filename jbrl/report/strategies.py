@@ -5,7 +5,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
-from jinja2 import Environment
+from jinja2 import Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -18,13 +18,14 @@ SEARCH = ["algorithm", "parameters", "seed"]  # what tells the searches on one p
 DRAWN, LISTED = 12, 10  # strategies in a figure and in a table
 
 
-def render(strategies: pd.DataFrame, name: str, environment: Environment, version: str) -> str:
+def render(strategies: pd.DataFrame, name: str, template: Template, version: str) -> str:
     """The page as text.
 
     Args:
       strategies: one row for each strategy of each search, the most pulled of a search first: prior, algorithm, parameters, seed, strategy,
         pulls, mean, std, ci95, discarded, chosen, consumed, simulated, offline_seconds.
       name: of the study.
+      template: `strategies.html`.
     """
     look, sections, taken = styles(strategies["algorithm"]), list[dict[str, Any]](), list[str]()
     labelled = _labelled(strategies)
@@ -32,7 +33,7 @@ def render(strategies: pd.DataFrame, name: str, environment: Environment, versio
         searches = [found for _, found in rows.groupby(SEARCH, sort=False)]
         taken.append(slug(str(prior), taken))
         sections.append(_section(str(prior), taken[-1], searches, look))
-    return environment.get_template("strategies.html").render(name=name, sections=sections, version=version)
+    return template.render(name=name, sections=sections, version=version)
 
 
 def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:

@@ -52,7 +52,8 @@ def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
         return str(parameters)
     if not isinstance(values, dict):
         return str(parameters)
-    return ", ".join(f"{symbol(name)} = {_value(value)}" for name, value in values.items() if shown is None or name in shown)
+    parts = [(symbol(name), "~" if isinstance(value, dict) else "=", _value(value)) for name, value in values.items()]
+    return ", ".join(" ".join(part) for name, part in zip(values, parts, strict=True) if shown is None or name in shown)
 
 
 def varied(parameters: Iterable[str]) -> list[str] | None:
@@ -91,6 +92,8 @@ def listing(words: Sequence[str]) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, dict):  # a distribution
+        return ", ".join(f"{kind}({', '.join(map(_value, values))})" for kind, values in value.items())
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

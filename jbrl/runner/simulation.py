@@ -10,13 +10,14 @@ import numpy as np
 from jax import lax
 
 from jbrl.agents.agent import Agent
+from jbrl.agents.complete import Complete
 from jbrl.errors import JbrlError
 from jbrl.mdp import lanes, sampling
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp.mdp import MDP
 from jbrl.pytree import record
 
-STREAMS = ("mdp", "environment", "agent")
+STREAMS = ("mdp", "environment", "agent", "parameters")
 
 
 @record
@@ -46,6 +47,7 @@ class World:
     first: chex.Array  # [] int32, initial state
     noise: chex.Array  # [T] float32 in [0, 1), one uniform number for each transition
     keys: chex.PRNGKey  # [T], one for each decision
+    own: chex.PRNGKey  # for the parameters of agents that draw them
 
 
 def world(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> World:
@@ -57,6 +59,7 @@ def world(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> World
         first=mdps.start(mdp.initial_state, mdp.n_states, sampling.uniforms(environment[0])[0]),
         noise=jax.random.uniform(environment[1], (horizon,)),
         keys=jax.random.split(stream(key, index, "agent"), horizon),
+        own=stream(key, index, "parameters"),
     )
 
 
@@ -74,6 +77,8 @@ def simulate(agent: Agent, knowledge: Any, world: World, *, keep: bool) -> tuple
 
     Returns: the trajectory, and whether every action was legal ([] bool); an illegal action is replaced by the nearest legal one.
     """
+    if isinstance(agent, Complete):
+        agent, knowledge = agent.drawn(world.own, knowledge)
     if agent.oracle:
         knowledge = agent.reveal(knowledge, world.mdp)
     play = _play_thinking if agent.thinks else _play

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from jbrl.agents.agent import check_parameters
+from jbrl.agents.complete import build
 from jbrl.errors import JbrlError, nearest
 from jbrl.mdp.mdp import horizon_for
 from jbrl.problems.problem import Problem, problem
@@ -60,7 +60,7 @@ class ExperimentTable(BaseModel):
 
 
 class AgentTable(BaseModel):
-    """A table `[[agents]]`. All other fields are parameters of the algorithm; a list is an axis of a grid."""
+    """A table `[[agents]]`. All other fields are parameters of the algorithm: a list is an axis of a grid, a table a distribution."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
@@ -145,7 +145,7 @@ class Study:
         return horizon_for(settings.horizon_epsilon, settings.discount, float(np.max(test.mdps.rewards)))
 
     def _agents(self, number: int, table: AgentTable) -> list[tuple]:
-        """(class, digest of its source, parameters) of each point of an agent's grid."""
+        """(agent, digest of its source, parameters) of each point of an agent's grid."""
         where = f"{self.place}: [[agents]] {number}"
         try:
             cls, source = find_agent(table.algorithm, self.folder)
@@ -155,10 +155,11 @@ class Study:
         for name, value in (table.model_extra or {}).items():
             if value == []:
                 raise JbrlError(f"{where}: {name} = []: expected at least one value")
-        return [(cls, source, check_parameters(cls, values, where)) for values in table.grid()]
+        found = [build(cls, values, where) for values in table.grid()]
+        return [(agent, source, parameters) for agent, parameters in found]
 
     def _unit(self, experiment: ExperimentTable, algorithm: str, protocol: Protocol, agent: tuple) -> Unit:
-        cls, source, parameters = agent
+        player, source, parameters = agent
         settings = self.settings
         return Unit(
             experiment=experiment.name,
@@ -166,7 +167,7 @@ class Study:
             test=experiment.test,
             protocol=protocol,
             algorithm=algorithm,
-            agent=cls(**parameters),
+            agent=player,
             parameters=parameters,
             source=source,
             latency=settings.latency,

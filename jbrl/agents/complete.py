@@ -1,0 +1,137 @@
+r"""Complete algorithms: agents whose parameters are distributions, drawn anew for each MDP.
+
+What such an agent scores is what a user gets who knows the algorithm but not how to tune it: the general evaluation question of Jordan et
+al. 2020, section 2, asked of Bayesian reinforcement learning. In a study:
+
+    epsilon = { uniform = [0, 1] }             a number between the two; for integers, both included
+    tau = { log_uniform = [0.01, 10] }         its logarithm uniform
+    period = { choice = [1, 5, 25] }           one of these
+
+The values of MDP number i hang on the seed and i alone. All values share one compiled program; what is learned before the first decision
+is learned by each draw for itself, as part of its trajectory.
+"""
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jbrl.agents.agent import Agent, check_parameters
+from jbrl.errors import JbrlError, nearest
+from jbrl.mdp.dirichlet import Prior
+from jbrl.pytree import record, static
+
+KINDS = ("uniform", "log_uniform", "choice")
+
+
+@record
+class Distribution:
+    """Of one parameter."""
+
+    values: tuple  # both ends, or all values
+    kind: str = static("uniform")
+    whole: bool = static(False)  # the parameter is an integer
+    place: int = static(0)  # of the parameter among those of its agent: each has its own random number
+
+    def draw(self, key: chex.PRNGKey) -> chex.Array:
+        """One value, [] float32, int32 or bool."""
+        values = jnp.stack([jnp.asarray(v) for v in self.values])
+        u = jax.random.uniform(jax.random.fold_in(key, self.place))
+        if self.kind == "choice":
+            return values[jnp.minimum((u * len(values)).astype(jnp.int32), len(values) - 1)]
+        low, high = values.astype(jnp.float32)
+        beyond = high + 1 if self.whole else high
+        if self.kind == "log_uniform":
+            value = jnp.exp(jnp.log(low) + u * (jnp.log(beyond) - jnp.log(low)))
+        else:
+            value = low + u * (beyond - low)
+        value = jnp.clip(jnp.floor(value) if self.whole else value, low, high)
+        return value.astype(values.dtype)
+
+
+@record
+class Complete(Agent):
+    """An agent with distributions in place of some of its parameters."""
+
+    base: Agent  # with room for the largest values
+    distributions: dict  # name of a parameter: its `Distribution`
+
+    @property
+    def lanes(self) -> int:  # type: ignore[override]
+        """See `Agent`."""
+        return self.base.lanes
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """See `Agent`."""
+        return self.base.version
+
+    @property
+    def oracle(self) -> bool:  # type: ignore[override]
+        """See `Agent`."""
+        return self.base.oracle
+
+    def drawn(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
+        """The agent that plays one trajectory, and what it knows at its start."""
+        values = {name: found.draw(key) for name, found in self.distributions.items()}
+        agent = dataclasses.replace(self.base, **values)  # type: ignore[type-var]
+        return agent, agent.train(jax.random.fold_in(key, len(dataclasses.fields(self.base))), prior)  # type: ignore[arg-type]
+
+
+def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, dict[str, Any]]:
+    """An agent and all its parameters, defaults filled in; a table among `values` is a distribution.
+
+    Args:
+      where: place to name in messages.
+
+    Raises:
+      JbrlError: an unknown parameter, a value that it does not accept, or a table that is no distribution of such values.
+    """
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    if not tables:
+        parameters = check_parameters(cls, values, where)
+        return cls(**parameters), parameters
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    found = {}
+    for name, table in tables.items():
+        if name not in fields:
+            raise JbrlError(f"{where}: unknown parameter '{name}'{nearest(name, fields)}")
+        rules = fields[name].metadata
+        if rules.get("static") or rules.get("choices") or isinstance(fields[name].default, str):
+            raise JbrlError(f"{where}: {name} = {table!r}: expected one value, since it belongs to the compiled program")
+        found[name] = _distribution(cls, name, table, where, list(fields).index(name))
+    corners = [dict(zip(found, ends, strict=True)) for ends in itertools.product(*map(_ends, found.values()))]
+    agents = [cls(**check_parameters(cls, {**values, **corner}, where)) for corner in corners]
+    room = {
+        name: max(getattr(a, name) for a in agents) for name, f in fields.items() if f.metadata.get("static") and type(f.default) is int
+    }
+    base = dataclasses.replace(agents[-1], **room)  # type: ignore[type-var]
+    texts = {name: {d.kind: list(d.values)} for name, d in found.items()}
+    parameters = check_parameters(cls, {**values, **corners[-1]}, where)
+    return Complete(base, found), {**parameters, **texts}
+
+
+def _ends(distribution: Distribution) -> tuple[Any, Any]:
+    return min(distribution.values), max(distribution.values)
+
+
+def _distribution(cls: type[Agent], name: str, table: dict[str, Any], where: str, place: int) -> Distribution:
+    """A checked distribution; each of its numbers is one that the parameter accepts."""
+    place_text = f"{where}: {name} = {table!r}"
+    kind = next(iter(table), "")
+    given = table.get(kind)
+    if len(table) != 1 or kind not in KINDS or not isinstance(given, list) or not given:
+        expected = "{ uniform = [low, high] }, { log_uniform = [low, high] } or { choice = [value, …] }"
+        raise JbrlError(f"{place_text}: expected {expected}{nearest(kind, KINDS) if kind not in KINDS and kind else ''}")
+    numbers = [check_parameters(cls, {name: value}, where)[name] for value in given]
+    kinds = {type(number) for number in numbers}
+    if kind != "choice":
+        if len(numbers) != 2 or kinds == {bool} or not numbers[0] < numbers[1]:
+            raise JbrlError(f"{place_text}: expected two numbers, the lower one first")
+        if kind == "log_uniform" and not (numbers[0] > 0 and math.isfinite(math.log(numbers[0]))):
+            raise JbrlError(f"{place_text}: expected numbers above 0, having a logarithm")
+    return Distribution(tuple(numbers), kind, kinds == {int}, place)

@@ -1,0 +1,142 @@
+"""Agents whose parameters are distributions: one fresh draw per MDP, the right law, the same results as drawing by hand."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jbrl.agents.agent import AGENTS, as_arrays
+from jbrl.agents.complete import Complete, Distribution, build
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import problem
+from jbrl.runner.experiment import Protocol, Run
+from jbrl.runner.simulation import stream
+from jbrl.runner.study import Study
+
+GREEDY, BEB, PSRL, BAMCP = (AGENTS[name].agent for name in ("e-Greedy", "BEB", "PSRL", "BAMCP"))
+
+LAWS = {
+    "uniform": (Distribution((2.0, 5.0)), stats.uniform(2, 3).cdf),
+    "log_uniform": (Distribution((0.1, 10.0), "log_uniform"), stats.loguniform(0.1, 10).cdf),
+}
+
+
+def draws(distribution, n=2000):
+    keys = jax.random.split(jax.random.key(3), n)
+    values = dataclasses.replace(distribution, values=tuple(jnp.asarray(v, kinds[type(v)]) for v in distribution.values))
+    return np.asarray(jax.vmap(values.draw)(keys))
+
+
+kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_continuous_laws(law):
+    """Kolmogorov-Smirnov test; false alarms: 1 in 1,000 for each."""
+    distribution, cdf = LAWS[law]
+    assert stats.kstest(draws(distribution), cdf).pvalue > 1e-3
+
+
+def test_integers_and_choices():
+    """Chi-squared tests of 2,000 draws; false alarms: 1 in 1,000 for each."""
+    integers = draws(Distribution((3, 6), whole=True))
+    assert integers.dtype == np.int32
+    assert stats.chisquare(np.bincount(integers, minlength=7)[3:]).pvalue > 1e-3
+    logarithmic = draws(Distribution((1, 7), "log_uniform", whole=True))
+    shares = np.diff(np.log(np.arange(1, 9))) / np.log(8)
+    assert stats.chisquare(np.bincount(logarithmic, minlength=8)[1:], 2000 * shares).pvalue > 1e-3
+    chosen = draws(Distribution((0.5, 2.0, 2.0), "choice"))
+    assert stats.chisquare([(chosen == 0.5).sum(), (chosen == 2.0).sum()], [2000 / 3, 4000 / 3]).pvalue > 1e-3
+    assert set(draws(Distribution((True, False), "choice")).tolist()) == {True, False}
+
+
+def protocol(n=6, seed=4):
+    return Protocol(problem("GC", Path()), problem("GC", Path()), n, seed, 20)
+
+
+def played(agent, n=6):
+    run = Run(agent, protocol(n))
+    run.prepare()
+    return np.concatenate([chunk.returns for chunk in run.chunks()])
+
+
+def test_each_mdp_is_played_as_by_an_agent_with_the_drawn_value():
+    """Here the parameter plays a part in what is learned before the first decision, too."""
+    agent, _ = build(BEB, {"beta": {"uniform": [0.5, 8.0]}}, "here")
+    together = played(agent)
+    key = jax.random.key(4)
+    values = [float(as_arrays(agent).distributions["beta"].draw(stream(key, i, "parameters"))) for i in range(6)]
+    assert len(set(values)) == 6 and min(values) >= 0.5 and max(values) <= 8
+    for i in (0, 3, 5):
+        assert played(BEB(beta=values[i]))[i] == pytest.approx(together[i], rel=1e-6)
+
+
+def test_results_do_not_depend_on_the_number_of_mdps():
+    agent, _ = build(GREEDY, {"epsilon": {"uniform": [0, 1]}}, "here")
+    assert (played(agent, 3) == played(agent, 6)[:3]).all()
+
+
+def test_one_program_for_all_ranges():
+    for low, high in ((0.0, 0.3), (0.5, 1.0)):
+        run = Run(build(GREEDY, {"epsilon": {"uniform": [low, high]}}, "here")[0], protocol())
+        run.prepare()
+        seconds = run.compile_seconds
+    assert seconds == 0
+
+
+def test_a_degenerate_choice_is_the_value_itself():
+    agent, _ = build(GREEDY, {"epsilon": {"choice": [0.4]}}, "here")
+    assert played(agent) == pytest.approx(played(GREEDY(epsilon=0.4)), rel=1e-6)
+
+
+def test_room_is_made_for_the_largest_values():
+    agent, parameters = build(BAMCP, {"simulations": {"log_uniform": [10, 100]}, "depth": {"choice": [3, 40]}}, "here")
+    assert isinstance(agent, Complete)
+    assert (agent.base.max_simulations, agent.base.max_depth) == (128, 64)
+    assert (agent.lanes, agent.version, agent.oracle) == (BAMCP.lanes, BAMCP.version, False)
+    assert parameters["simulations"] == {"log_uniform": [10, 100]} and parameters["max_simulations"] == 0
+
+
+def test_a_study_tells_distributions_apart():
+    text = {
+        "study": {"name": "complete", "n_mdps": 2, "horizon": 3},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+        "agents": [{"algorithm": "e-Greedy", "epsilon": [{"uniform": [0, 1]}, {"uniform": [0, 0.5]}, 0.5]}],
+    }
+    units = Study(text).units
+    assert len({unit.id for unit in units}) == 3
+    assert units[0].label == 'GC/e-Greedy(epsilon={"uniform": [0.0, 1.0]}) seed 0'
+    assert type(units[2].agent) is GREEDY
+
+
+REFUSED = {
+    "kind": ({"epsilon": {"unifrom": [0, 1]}}, r"here: epsilon = .*unifrom.*expected \{ uniform = .*did you mean 'uniform'"),
+    "two kinds": ({"epsilon": {"uniform": [0, 1], "choice": [0]}}, "expected { uniform"),
+    "empty": ({"epsilon": {}}, "expected { uniform"),
+    "no list": ({"epsilon": {"uniform": 1}}, "expected { uniform"),
+    "order": ({"epsilon": {"uniform": [1, 0]}}, "expected two numbers, the lower one first"),
+    "three": ({"epsilon": {"uniform": [0, 0.5, 1]}}, "expected two numbers"),
+    "range": ({"epsilon": {"uniform": [0, 2]}}, r"here: epsilon = 2\.0: expected a number from 0 up to 1"),
+    "type": ({"epsilon": {"choice": ["a"]}}, r"here: epsilon = 'a': expected a number"),
+    "name": ({"epsilom": {"uniform": [0, 1]}}, "unknown parameter 'epsilom'; did you mean 'epsilon'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_distributions(case):
+    values, message = REFUSED[case]
+    with pytest.raises(JbrlError, match=message):
+        build(GREEDY, values, "here")
+
+
+def test_bad_distributions_of_other_parameters():
+    with pytest.raises(JbrlError, match="expected numbers above 0"):
+        build(BEB, {"beta": {"log_uniform": [0, 1]}}, "here")
+    with pytest.raises(JbrlError, match="expected one value, since it belongs to the compiled program"):
+        build(BEB, {"bonus": {"choice": ["pair"]}}, "here")
+    with pytest.raises(JbrlError, match=r"here: period = 2\.5: expected an integer"):
+        build(PSRL, {"period": {"uniform": [1, 2.5]}}, "here")

@@ -1,0 +1,180 @@
+"""`jbrl evaluate` from the outside: what it prints and writes, and what it refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import jbrl
+from jbrl.analysis.metrics import metrics, performance_profiles, probability_of_improvement
+from jbrl.cli.app import app
+from jbrl.results import Results
+from tests.analysis.evaluation_cases import expected, mini
+from tests.report.test_html import Page
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("evaluate") / "mini.csv"
+    mini().to_csv(path, index=False)
+    return path
+
+
+def test_json_has_everything_at_full_precision(table):
+    done = call(table, "--method", "pbp", "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert list(found) == ["aggregate", "environments", "weights", "settings"]
+    assert set(found["aggregate"][0]) == {"method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst"}
+    known = expected()
+    for name in ("score", "pbp_lower", "pbp_upper", "pbp_rank", "pbp_rank_best", "pbp_rank_worst"):
+        values = known[known["quantity"] == name].set_index("algorithm")["value"].astype(float)
+        for row in found["aggregate"]:
+            assert row[name.removeprefix("pbp_")] == pytest.approx(values[row["algorithm"]], abs=1e-9)
+    assert sum(row["weight"] for row in found["weights"]) == pytest.approx(1)
+    assert found["settings"]["delta"] == 0.05 and found["settings"]["methods"] == ["pbp"]
+    assert found["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
+
+
+def test_all_methods_and_a_smaller_delta(table):
+    done = call(table, "--method", "all", "--resamples", 40, "--delta", 0.2, "--format", "csv")
+    assert done.exit_code == 0, done.output
+    rows = pd.read_csv(pd.io.common.StringIO(done.stdout))
+    assert rows["method"].drop_duplicates().tolist() == ["pbp", "pbp-t", "bootstrap"]
+    assert (rows["lower"] <= rows["score"]).all() and (rows["score"] <= rows["upper"]).all()
+
+
+def test_mapped_columns_parquet_and_restriction(table, tmp_path):
+    other = tmp_path / "runs.parquet"
+    mini().rename(columns={"algorithm": "agent", "environment": "task", "score": "return"}).assign(kind="x").to_parquet(other)
+    mapped = ["--algorithm-column", "agent", "--algorithm-column", "kind", "--environment-column", "task", "--score-column", "return"]
+    done = call(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json")
+    found = json.loads(done.stdout)
+    assert [row["algorithm"] for row in found["environments"]] == ["A0 x", "A2 x"]
+    plain = json.loads(call(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json").stdout)
+    assert [row["score"] for row in plain["aggregate"]] == [row["score"] for row in found["aggregate"]]
+
+
+def test_bounds_and_identical_definitions(table, tmp_path):
+    bounds, pairs = tmp_path / "bounds.csv", tmp_path / "same.csv"
+    bounds.write_text("environment,low,high\nE0,-10,10\nE1,-10,10\n")
+    pairs.write_text("environment,algorithm,algorithm\nE0,A0,A1\nE1,A0,A1\n")
+    done = call(table, "--bounds", bounds, "--identical", pairs, "--format", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    scores = {row["algorithm"]: row for row in found["aggregate"]}
+    assert found["settings"]["bounds"]["E1"] == [-10, 10]
+    assert scores["A0"]["score"] != pytest.approx(0.394571498148)
+    assert call(table, "--identical", pairs, "--algorithms", "A0,A2").exit_code == 0  # what is left out says nothing
+
+
+def test_page_and_latex(table, tmp_path):
+    done = call(table, "--html", "--latex", "--out", tmp_path / "out", "--method", "pbp-t", "--table", "environments")
+    assert done.exit_code == 0, done.output
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {"index.html", "tables.tex", "evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
+    page = (tmp_path / "out" / "index.html").read_text()
+    elements = Page(page).elements  # tags match
+    ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for _, a in elements if a.get("href", "").startswith("#")} <= set(ids)
+    for text in ("How to read this page", "PBP-t", "<svg", "0.3946", 'href="evaluation.json"'):
+        assert text in page
+    assert not re.search(r'(?:src|href)="https?:', page)
+    assert page.count('<svg class="plot"') == 2 + 2 * 2
+    tex = (tmp_path / "out" / "tables.tex").read_text()
+    assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
+    assert tex.count("{") == tex.count("}")
+    assert "environment  algorithm" in done.stdout
+
+
+def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
+    few = {"metrics": metrics, "performance_profiles": performance_profiles, "probability_of_improvement": probability_of_improvement}
+    for name, function in few.items():
+        monkeypatch.setattr(f"jbrl.analysis.metrics.{name}", lambda s, *, f=function, **options: f(s, resamples=20, **options))
+    done = call(table, "--metrics", "--html", "--out", tmp_path, "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert {row["metric"] for row in json.loads(done.stdout)["metrics"]} == {"mean", "median", "iqm", "optimality_gap"}
+    page = (tmp_path / "index.html").read_text()
+    for text in ("IQM", "Performance profiles", "Probability of improvement"):
+        assert text in page
+
+
+def test_names_cannot_break_the_page_or_the_tables(tmp_path):
+    odd = mini().replace({"A0": "<script>&_%", "A1": "a\\b"})
+    path = tmp_path / "odd.csv"
+    odd.to_csv(path, index=False)
+    assert call(path, "--html", "--latex", "--out", tmp_path).exit_code == 0
+    assert "<script>&_%" not in (tmp_path / "index.html").read_text()
+    assert r"<script>\&\_\%" in (tmp_path / "tables.tex").read_text()
+
+
+def test_a_directory_of_results(tmp_path):
+    study = {
+        "study": {"name": "tiny", "n_mdps": 5, "horizon": 8},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "other", "prior": "UGC", "test": "GC"}],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "Optimal"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}],
+    }
+    jbrl.run(study, tmp_path / "out")
+    rows = Results(tmp_path / "out").score_table()
+    assert rows["algorithm"].drop_duplicates().tolist() == ["Random", "e-Greedy(ε = 0)", "e-Greedy(ε = 0.5)"]
+    assert rows.groupby(["algorithm", "environment"]).size().tolist() == [5] * 6
+    done = call(tmp_path / "out", "--format", "json")
+    assert {row["algorithm"] for row in json.loads(done.stdout)["aggregate"]} == set(rows["algorithm"])
+    with_oracle = json.loads(call(tmp_path / "out", "--oracles", "--format", "json").stdout)
+    assert "Optimal" in {row["algorithm"] for row in with_oracle["aggregate"]}
+    assert call(tmp_path / "out", "--html").exit_code == 0
+    assert (tmp_path / "out" / "evaluation" / "index.html").exists()
+
+
+HEAD = "algorithm,environment,score\n"
+GOOD = HEAD + "A,x,1\nB,x,2\nA,x,3\nB,x,4\n"
+REFUSED = {
+    "one algorithm": (HEAD + "A,x,1\n", [], ["one algorithm only ('A')"]),
+    "one sample for pbp-t": (HEAD + "A,x,1\nB,x,1\n", ["--method", "pbp-t"], ["'A' has one sample on environment 'x'"]),
+    "nan": (HEAD + "A,x,1\nB,x,nan\n", [], ["bad.csv", "row 2 (algorithm B, environment x)", "'nan'"]),
+    "infinite": (HEAD + "A,x,-inf\nB,x,1\n", [], ["bad.csv", "row 1", "'-inf'"]),
+    "unequal environments": (HEAD + "A,x,1\nB,x,1\nA,y,1\n", [], ["'B' has no score on environment 'y'"]),
+    "delta": (GOOD, ["--delta", "0.6"], ["delta = 0.6", "above 0 up to 0.5"]),
+    "delta zero": (GOOD, ["--delta", "0"], ["delta = 0.0"]),
+    "columns": (GOOD, ["--score-column", "return"], ["bad.csv", "no column 'return'", "known: algorithm, environment, score"]),
+    "algorithm": (GOOD, ["--algorithms", "A,C"], ["unknown algorithm 'C'", "known: A, B"]),
+    "environment": (GOOD, ["--environments", "z"], ["unknown environment 'z'"]),
+    "bounds": (GOOD, ["--bounds", "bounds.csv"], ["score 4.0 lies outside [0, 3]"]),
+    "bounds file": (GOOD, ["--bounds", "none.csv"], ["none.csv", "No such file"]),
+    "identical": (GOOD, ["--identical", "same.csv"], ["unknown algorithm", "'Z'"]),
+    "resamples": (GOOD, ["--method", "bootstrap", "--resamples", "0"], ["resamples = 0"]),
+    "out": (GOOD, ["--html", "--out", "bad.csv/x"], ["bad.csv/x", "cannot be written"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_refused_in_one_sentence(tmp_path, monkeypatch, case):
+    text, options, parts = REFUSED[case]
+    monkeypatch.chdir(tmp_path)
+    Path("bad.csv").write_text(text)
+    Path("bounds.csv").write_text("environment,low,high\nx,0,3\n")
+    Path("same.csv").write_text("environment,algorithm,algorithm\nx,A,Z\n")
+    done = call("bad.csv", *options)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    message = done.stderr.strip()
+    assert message.startswith("error: ") and "\n" not in message and "Traceback" not in message
+    for part in parts:
+        assert part in message
+
+
+def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):
+    path = tmp_path / "small.csv"
+    path.write_text(HEAD + "A,x,1\nB,x,2\n")
+    rows = json.loads(call(path, "--format", "json").stdout)["aggregate"]
+    assert [row["algorithm"] for row in rows] == ["B", "A"]
+    assert np.isfinite([row[end] for row in rows for end in ("lower", "upper")]).all()
