@@ -1,0 +1,126 @@
+"""Reading score tables from files: the same rows whatever the format, and bad ones named."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.analysis.score_table import check_score_table, read_companion, read_score_table, restrict
+from jbrl.errors import JbrlError
+
+TABLE = pd.DataFrame({"algorithm": ["A", "B", "NA", "1.10"], "environment": ["x", "x", "y", "y"], "score": [0.1, 1 / 3, -2.0, 1e300]})
+
+
+def written(folder: Path, text: str, name: str = "scores.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    extra = TABLE.assign(seed=1)[["seed", "score", "environment", "algorithm"]]
+    if name.endswith("parquet"):
+        extra.to_parquet(path)
+    else:
+        extra.to_csv(path, index=False, sep="\t" if name.endswith("tsv") else ",")
+    found = read_score_table(path)
+    assert list(found.columns) == ["algorithm", "environment", "score"]
+    assert found["score"].dtype == np.float64
+    pd.testing.assert_frame_equal(found, TABLE, check_dtype=False, check_exact=True)
+
+
+def test_several_files_mapped_and_joined_columns(tmp_path: Path) -> None:
+    first = written(tmp_path, "agent,parameters,task,return\nA,1,x,3\nA,2,x,4\n", "1.csv")
+    second = written(tmp_path, "task,return,agent,parameters\nx,5,A,1\n", "2.csv")
+    columns = {"algorithm": ("agent", "parameters"), "environment": "task", "score": "return"}
+    found = read_score_table([first, second], columns=columns)
+    assert found["algorithm"].tolist() == ["A 1", "A 2", "A 1"]
+    assert found["score"].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_decimals_are_read_exactly(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal(2000)
+    path = written(tmp_path, "algorithm,environment,score\n" + "".join(f"A,x,{v!r}\n" for v in values.tolist()))
+    assert (read_score_table(path)["score"].to_numpy() == values).all()
+
+
+BAD = {
+    "no column": ("algorithm,environment,Return\nA,x,1\n", ["scores.csv", "no column 'score'", "(known: Return, algorithm, environment)"]),
+    "near column": ("algorithm,enviroment,score\nA,x,1\n", ["no column 'environment'", "did you mean 'enviroment'?"]),
+    "no rows": ("algorithm,environment,score\n", ["scores.csv", "no rows"]),
+    "empty file": ("", ["scores.csv", "cannot be read as a score table"]),
+    "text": ("algorithm,environment,score\nA,x,1\nB,y,fast\n", ["row 2 (algorithm B, environment y)", "score = 'fast'", "finite number"]),
+    "nan": ("algorithm,environment,score\nA,x,1\nB,y,nan\nB,y,\n", ["row 2 (algorithm B, environment y)", "score = 'nan'", "(and 1 more)"]),
+    "infinite": ("algorithm,environment,score\nA,x,inf\n", ["row 1 (algorithm A, environment x)", "score = 'inf'"]),
+    "no label": ("algorithm,environment,score\nA,x,1\n,x,1\n", ["row 2", "column 'algorithm' is empty"]),
+    "ragged": ("algorithm,environment,score\nA,x,1\nA,x,1,2,3\n", ["scores.csv", "line 3"]),
+    "shifted": ("algorithm,environment,score\nA,1,x,1\nA,2,x,2\n", ["scores.csv", "more fields than its header"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, case: str) -> None:
+    text, parts = BAD[case]
+    with pytest.raises(JbrlError) as caught:
+        read_score_table(written(tmp_path, text))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
+    for name in ("none.csv", "none.parquet"):
+        with pytest.raises(JbrlError, match=rf"{name}: cannot be read as a score table: No such file"):
+            read_score_table(tmp_path / name)
+    with pytest.raises(JbrlError, match=r"cannot be read as a score table"):
+        read_score_table(written(tmp_path, "not parquet", "x.parquet"))
+    with pytest.raises(JbrlError, match=r"expected a file ending in \.csv"):
+        read_score_table(written(tmp_path, "", "x.txt"))
+    with pytest.raises(JbrlError, match="no file given"):
+        read_score_table([])
+
+
+def test_missing_scores_may_be_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, "algorithm,environment,score\nA,x,1\nA,y,\nA,z,-\nB,x,NaN\n")
+    assert read_score_table(path, missing=True)["environment"].tolist() == ["x"]
+    with pytest.raises(JbrlError, match=r"row 3 .*'soon'"):
+        read_score_table(written(tmp_path, "algorithm,environment,score\nA,x,1\nA,y,\nA,z,soon\n"), missing=True)
+    with pytest.raises(JbrlError, match="all 1 scores are missing"):
+        read_score_table(written(tmp_path, "algorithm,environment,score\nA,x,\n"), missing=True)
+
+
+def test_mappings_that_are_not_accepted(tmp_path: Path) -> None:
+    with pytest.raises(JbrlError, match="unknown column 'scores' to be mapped; did you mean 'score'"):
+        read_score_table(tmp_path / "x.csv", columns={"scores": "a"})
+    with pytest.raises(JbrlError, match="expected one column"):
+        read_score_table(tmp_path / "x.csv", columns={"score": ("a", "b")})
+
+
+def test_a_table_in_memory_obeys_the_same_rules() -> None:
+    pd.testing.assert_frame_equal(check_score_table(TABLE), TABLE, check_dtype=False)
+    with pytest.raises(JbrlError, match="score table: no column 'score'"):
+        check_score_table(TABLE.drop(columns="score"))
+    with pytest.raises(JbrlError, match=r"mine: row 2 .*score = nan"):
+        check_score_table(TABLE.assign(score=[1.0, np.nan, 2.0, 3.0]), name="mine")
+
+
+def test_restricting_keeps_the_order_of_the_names() -> None:
+    assert restrict(TABLE, algorithms=["1.10", "A"])["algorithm"].tolist() == ["1.10", "A"]
+    assert restrict(TABLE, environments=["y"])["algorithm"].tolist() == ["NA", "1.10"]
+    with pytest.raises(JbrlError, match=r"--environments: unknown environment 'z' \(known: x, y\)"):
+        restrict(TABLE, environments=["z"])
+
+
+def test_companion_files(tmp_path: Path) -> None:
+    bounds = written(tmp_path, "low,environment,high\n0,1.0,1\n", "bounds.csv")
+    assert read_companion(bounds, ["environment"], ["low", "high"]).iloc[0].tolist() == ["1.0", 0.0, 1.0]
+    pairs = written(tmp_path, "environment,algorithm,algorithm\nx,A,B\n", "pairs.csv")
+    assert read_companion(pairs, ["environment", "algorithm", "algorithm"]).iloc[0].tolist() == ["x", "A", "B"]
+    with pytest.raises(JbrlError, match=r"bounds\.csv: no column 'top'"):
+        read_companion(bounds, ["environment"], ["top"])
+    with pytest.raises(JbrlError, match=r"row 1 \(x\): low = 'none': expected a finite number"):
+        read_companion(written(tmp_path, "environment,low\nx,none\n"), ["environment"], ["low"])
+    with pytest.raises(JbrlError, match="no rows"):
+        read_companion(written(tmp_path, "environment,low\n"), ["environment"], ["low"])
