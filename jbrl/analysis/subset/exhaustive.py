@@ -24,7 +24,7 @@ def exhaustive(problem: Problem, progress: Progress | None = None, asked: tuple[
         return Found(np.zeros((1, 0), np.int64), {"evaluated": 1, "skipped": 0, "singular": 0})
     compiled = problem.compiled(size)
     total = math.comb(len(problem.free), size)
-    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist or 0)
+    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
     watched = {names: _loss_of(problem, compiled, names) for names in asked}
     best_loss, best_rank = np.empty(0), np.empty(0, np.int64)
     counts = {"evaluated": 0, "skipped": 0, "singular": 0}

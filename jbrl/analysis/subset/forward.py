@@ -38,5 +38,5 @@ def select(problem: Problem) -> Found:
             break
         chosen = better
     full = sorted((loss, s) for s, loss in seen.items() if len(s) == wanted and np.isfinite(loss))
-    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist or 0)
+    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
     return Found(np.array([s for _, s in full[:keep]], np.int64).reshape(-1, wanted), counts)

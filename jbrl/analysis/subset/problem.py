@@ -26,7 +26,7 @@ class Search:
     size: int = 5
     criterion: kernel.Loss = "kfold"
     folds: Folds = dataclasses.field(default_factory=Folds)
-    shortlist: int | None = None  # compare only so many subsets of least in-sample error by the criterion
+    shortlist: int = 0  # compare only so many subsets, those of least in-sample error, by the criterion; 0: all
     intercept: bool = False
     non_negative: bool = False
     rows: Literal["subset", "common", "impute"] = "subset"  # complete in the subset, complete in all, or holes filled with means
@@ -172,8 +172,8 @@ def _check(prepared: Prepared, settings: Search) -> None:
     for name, value, accepted in (("criterion", settings.criterion, CRITERIA), ("rows", settings.rows, ROWS)):
         if value not in accepted:
             raise JbrlError(f"subset: {name} = {value!r}: expected one of {', '.join(accepted)}")
-    for name, number, low in (("top", settings.top, 0), ("chunk", settings.chunk, 1), ("shortlist", settings.shortlist, 1)):
-        if number is not None and number < low:
+    for name, number, low in (("top", settings.top, 0), ("chunk", settings.chunk, 1), ("shortlist", settings.shortlist, 0)):
+        if number < low:
             raise JbrlError(f"subset: {name} = {number}: expected an integer from {low}")
     if settings.criterion == "kfold" and settings.folds.groups is None and settings.folds.k > len(prepared.algorithms):
         raise JbrlError(f"subset: folds = {settings.folds.k}: expected at most {len(prepared.algorithms)}, the number of algorithms")

@@ -31,7 +31,7 @@ class Scale:
 
 
 def log10(z: np.ndarray) -> np.ndarray:
-    """The decimal logarithm, log10(1 + max(0, z)): Aitchison et al. 2022, equation 2."""
+    """The decimal logarithm of 1 + z, that of 1 where z is negative: Aitchison et al. 2022, equation 2."""
     return np.log10(1 + np.maximum(0.0, z))
 
 
