@@ -98,7 +98,9 @@ def fragility(prepared: Prepared) -> pd.DataFrame:
     lacking = np.isnan(prepared.features[:, columns]).any(1)
     same_rows = prepared.without([name for name, out in zip(prepared.algorithms, lacking, strict=True) if out])
     holes = tuple(np.array(prepared.environments)[np.isnan(same_rows.features).any(0)])
-    add("the 44 algorithms of Atari-5, games complete there", search(same_rows, dataclasses.replace(every, force_out=holes), asked=(FIFTH,)))
+    add(
+        "the 44 algorithms of Atari-5, games complete there", search(same_rows, dataclasses.replace(every, force_out=holes), asked=(FIFTH,))
+    )
     return pd.DataFrame(rows)
 
 
@@ -118,7 +120,9 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for the tables as CSV files")
-    parser.add_argument("--fragility", action="store_true", help="other rows, seeds and criteria as well: eleven more searches and 20 small ones")
+    parser.add_argument(
+        "--fragility", action="store_true", help="other rows, seeds and criteria as well: eleven more searches and 20 small ones"
+    )
     arguments = parser.parse_args()
     prepared = atari()
     print(f"{len(prepared.algorithms)} algorithms, {prepared.usable.sum()} of {len(prepared.environments)} games to choose from\n")

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, doctor, run, tables
+from jbrl.cli import catalogue, doctor, run, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 
@@ -48,6 +48,7 @@ app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)
 app.command("cite")(catalogue.cite)
 app.command("doctor")(doctor.doctor)
+app.add_typer(subset.app, name="subset")
 
 
 def _version(wanted: bool) -> None:

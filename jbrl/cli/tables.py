@@ -42,7 +42,7 @@ def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to p
 
     show_warnings()
     results = Results(folder)
-    _print(results.scores, format)
+    print_table(results.scores, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}", "failed")
 
@@ -61,7 +61,7 @@ def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to 
     from jbrl.results import Results
 
     show_warnings()
-    _print(Results(folder).returns, format)
+    print_table(Results(folder).returns, format)
 
 
 def report(
@@ -81,7 +81,8 @@ def report(
     typer.echo(Results(folder).report(out))
 
 
-def _print(table: "pd.DataFrame", format: Format) -> None:
+def print_table(table: "pd.DataFrame", format: Format) -> None:
+    """A table in one of the formats."""
     if format is Format.csv:
         typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif format is Format.json:

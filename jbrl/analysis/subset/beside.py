@@ -1,5 +1,6 @@
 """Analyses beside the search: each environment alone, each environment predicted from the subset, correlations."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -47,13 +48,13 @@ def per_environment(prepared: Prepared, columns: tuple[int, ...], folds: Folds) 
     """How well the subset predicts each environment's transformed score (section 4.4), in the order of the environments.
 
     Rows are the algorithms with a score in the environment and in all of the subset. R² is about the mean; adjusted
-    R² is 1 - (1 - R²) (n - 1) / (n - p) with p parameters; cv_r2 is out of sample.
+    R² is 1 - (1 - R²) (n - 1) / (n - p) with p parameters; cv_r2 is that of the held-out predictions of all folds together.
 
     Returns:
       Columns environment, in_subset (bool), n, then r2, adj_r2, cv_r2, sse, tss, each with the suffixes _no_intercept and _intercept
       but for tss. Members of the subset have R² = 1. NaN where there are no more than p rows.
     """
-    rows = []
+    folds, rows = dataclasses.replace(folds, pooled=True), []
     for j, name in enumerate(prepared.environments):
         target = prepared.features[:, j]
         known = ~(np.isnan(prepared.features[:, columns]).any(1) | np.isnan(target))

@@ -26,7 +26,7 @@ from jbrl.errors import JbrlError, nearest
 LISTS = ("pool", "force_in", "force_out")
 FIELDS: dict[str, type] = {
     **dict.fromkeys(("size", "shortlist", "min_rows", "top"), int),
-    **dict.fromkeys(("criterion",), str),
+    "criterion": str,
     **dict.fromkeys(("intercept", "non_negative"), bool),
     **dict.fromkeys(LISTS, list),
 }

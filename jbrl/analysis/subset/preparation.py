@@ -12,6 +12,7 @@ from jbrl.errors import JbrlError, nearest
 
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
 DUPLICATES = ("error", "first", "last", "mean")
+TOLD = 3  # pairs of such algorithms that are named
 NEAR, NEARLY_ALL = 0.01, 0.45  # algorithms that agree so closely on such a share of the environments are taken for copies
 
 
@@ -248,10 +249,13 @@ def _doubts(found: Prepared) -> list[str]:
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any score
         constant = np.nanmax(found.features, 0) == np.nanmin(found.features, 0)
     notes += [f"environment '{found.environments[j]}' has the same score for all algorithms" for j in np.flatnonzero(constant)]
+    copies = []
     for i in range(len(z)):
         close = np.abs(z[i] - z[i + 1 :]) <= NEAR * np.maximum(np.abs(z[i]), np.abs(z[i + 1 :]))
         both = ~np.isnan(z[i] - z[i + 1 :])
         for k in np.flatnonzero((both.sum(1) > 3) & ((close & both).sum(1) > NEARLY_ALL * both.sum(1))):
             pair = f"'{found.algorithms[i]}' and '{found.algorithms[i + 1 + k]}'"
-            notes.append(f"{pair} agree within 1 % in {(close & both)[k].sum()} of {both[k].sum()} environments: one algorithm twice?")
-    return notes
+            copies.append(f"{pair} agree within 1 % in {(close & both)[k].sum()} of {both[k].sum()} environments: one algorithm twice?")
+    if len(copies) > TOLD:
+        copies = [*copies[:TOLD], f"{len(copies) - TOLD} more pairs of algorithms agree as closely"]
+    return [*notes, *copies]
