@@ -12,7 +12,8 @@ import numpy as np
 from jbrl.analysis.subset.folds import Folds
 from jbrl.analysis.subset.kernel import SINGULAR, Loss, Rows, Tables, fold_weights
 
-BYTES = 400e6  # tables may take as much; beyond, subsets sum up their own
+PADDED = 64  # sets of rows are rounded up to a multiple of this
+BYTES = 200e6  # tables may take as much; beyond, subsets sum up their own
 
 
 def row_masks(observed: np.ndarray, start: np.ndarray, size: int, most: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -64,17 +65,22 @@ def make(columns: np.ndarray, swept: np.ndarray, size: int, loss: Loss, folds: F
         return None
     masks, following = found
     parts = [_table(columns, swept, rows, loss, folds) for rows in masks]
-    train, held, weight, rows, leverage = (np.stack(part) for part in zip(*parts, strict=True))
+    spare = -len(masks) % PADDED  # so that tables of nearly the same size share a program
+    train, held, weight, rows, leverage = (_padded(np.stack(part), spare) for part in zip(*parts, strict=True))
     with jax.enable_x64(True):
         return Tables(
-            following=jnp.asarray(following),
-            count=jnp.asarray(masks.sum(1).astype(np.int32)),
+            following=jnp.asarray(_padded(following, spare)),
+            count=jnp.asarray(_padded(masks.sum(1).astype(np.int32), spare)),
             start=jnp.int32(0),
             **{
                 name: jnp.asarray(value)
                 for name, value in (("train", train), ("held", held), ("weight", weight), ("rows", rows), ("leverage", leverage))
             },
         )
+
+
+def _padded(table: np.ndarray, spare: int) -> np.ndarray:
+    return np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
 
 
 def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -> Rows:

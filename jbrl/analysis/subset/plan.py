@@ -67,7 +67,8 @@ def _step(fields: dict[str, Any], where: str) -> Step:
         if field not in FIELDS:
             raise JbrlError(f"{where}: unknown field '{field}'{nearest(field, FIELDS)}")
         kind = FIELDS[field]
-        if type(value) is not kind or (kind is list and not all(isinstance(v, str) for v in value)):
+        names = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        if type(value) is not kind or (kind is list and not names):
             raise JbrlError(f"{where}: {field} = {value!r}: expected {'a list of names' if kind is list else kind.__name__}")
     return Step(name, {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "name"})
 
