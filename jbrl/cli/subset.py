@@ -90,6 +90,8 @@ def search_command(
         else:
             asked = tuple(names_of([text], prepared.environments) or () for text in ask or [])
             outcomes = {"": search(prepared, settings, asked=asked, progress=progress)}
+    if save:
+        save_model(model_of(outcomes[""].prepared, outcomes[""].best, intercept=settings.intercept), save)
     if format is Shape.json:
         found = {name: summary.of_outcome(outcome) for name, outcome in outcomes.items()}
         whole: Any = {"steps": [{"name": name, **part} for name, part in found.items()]} if steps else found[""]
@@ -99,8 +101,6 @@ def search_command(
     for outcome in () if quiet else outcomes.values():
         for warning in outcome.warnings:
             complain(warning, "warning")
-    if save:
-        save_model(model_of(prepared, outcomes[""].best, intercept=settings.intercept), save)
 
 
 def _text(name: str, found: "Outcome") -> str:

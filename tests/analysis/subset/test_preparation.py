@@ -58,7 +58,7 @@ def test_thresholds_once_or_until_stable():
     scores[1:4, 3] = np.nan
     once = prepared_of(scores, min_environments=2, min_algorithms=5)
     assert "a00" in once.dropped and once.usable.tolist() == [True, True, True, False]
-    with pytest.raises(JbrlError, match="expected at least 3|no environment"):
+    with pytest.raises(JbrlError, match=r"expected at least 3|no environment"):
         prepared_of(scores, min_environments=4, min_algorithms=5, until_stable=True)
 
 
