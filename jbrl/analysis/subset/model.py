@@ -64,7 +64,7 @@ def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
         scale=prepared.scale.only(columns),
         transforms=tuple(prepared.transforms[c] for c in fit.columns),
         target_transform=prepared.target_transform,
-        target="custom" if isinstance(target, dict) else target,
+        target=target if isinstance(target, str) else "custom",
         n=fit.n,
         variance=float(((t - fit.predictions) ** 2).sum() / free) if free > 0 else math.nan,
         gram_inverse=inverse,

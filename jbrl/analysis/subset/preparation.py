@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from jbrl.analysis.subset.transform import Normalise, Pair, Scale, Transform, scale_of, transform_of
 from jbrl.errors import JbrlError, nearest
 
+Summary = Callable[[np.ndarray], float]
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
 DUPLICATES = ("error", "first", "last", "mean")
 TOLD = 3  # pairs of such algorithms that are named
@@ -27,7 +29,7 @@ class Preparation:
 
     normalise: Normalise = "none"
     transform: str | Pair = "identity"
-    target: str | dict[str, float] = "median"  # or a target for each algorithm, which is transformed like a summary
+    target: str | Summary | dict[str, float] = "median"  # or a function of an algorithm's scores, or a number for each algorithm
     transform_first: bool = False
     target_environments: tuple[str, ...] | None = None  # None: all
     min_environments: int = 1  # target environments that an algorithm needs a score for
@@ -171,10 +173,10 @@ def _summary(
         "iqm": _middle_mean,
         "gap": lambda z: np.mean(np.maximum(full - z, 0)),
     }
-    if preparation.target not in summaries:
+    if isinstance(preparation.target, str) and preparation.target not in summaries:
         raise JbrlError(f"subset: target = {preparation.target!r}: expected one of {', '.join(TARGETS)}, or one number for each algorithm")
     values = (features if _is_transformed(preparation) else normalised)[:, counted]
-    summary = summaries[preparation.target]
+    summary = summaries[preparation.target] if isinstance(preparation.target, str) else preparation.target
     return np.array([summary(row[~np.isnan(row)]) if not np.isnan(row).all() else np.nan for row in values])
 
 

@@ -18,6 +18,7 @@ REFERENCES = pd.DataFrame({"environment": ["B", "A", "D", "C"], "low": [0.0, 0, 
         ("median", [2.5, 4, 1.5, 7.5]),
         ("mean", [4, 4.25, 1.5, 7.5]),
         ("iqm", [2.5, 4, 1.5, 7.5]),
+        (np.max, [10, 5, 3, 9]),
         ("gap", [0, 0, 0.25, 0]),  # what is missing to 1, of 0, 1, 2, 3
     ],
 )
