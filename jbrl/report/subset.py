@@ -18,6 +18,7 @@ from jbrl.report.subset_figures import finite
 from jbrl.report.svg import inline
 from jbrl.report.text import listing
 
+CROWD = 25  # environments from which on their correlations get the width of the page
 FIGURES = (
     ("weights", "Weights", figures.weights, "Weight of each environment; the stroke is the 95% interval of a bootstrap over algorithms."),
     ("predicted", "Predicted against true", figures.predicted, "One point for each algorithm, predicted by a model that has not seen it."),
@@ -71,11 +72,14 @@ def write_report(study: Study, name: str, out: Path) -> Path:
 def render(study: Study, name: str) -> str:
     """The page as text."""
     found, best, prepared = study.outcome, study.outcome.best, study.outcome.prepared
+    crowded = len(prepared.environments) > CROWD
     drawings = []
     for id, title, draw, caption in FIGURES:
         drawing = draw(study)
         svg = Markup(inline(drawing.figure, id, title, drawing.titles))
-        drawings.append({"id": id, "title": title, "caption": caption, "note": drawing.note, "svg": svg})
+        drawings.append(
+            {"id": id, "title": title, "caption": caption, "note": drawing.note, "svg": svg, "wide": id == "correlation" and crowded}
+        )
     environment = Environment(
         loader=PackageLoader("jbrl.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

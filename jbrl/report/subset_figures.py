@@ -186,4 +186,4 @@ def _rows(names: list[str], step: float, size: float = 9.0, above: float = 0.1) 
 
 def finite(value: float, digits: int = 4) -> str:
     """A number, or a dash where there is none."""
-    return f"{value:.{digits}g}" if math.isfinite(value) else "–"
+    return f"{value:#.{digits}g}" if math.isfinite(value) else "–"
