@@ -82,7 +82,7 @@ def report(
 
 
 def print_table(table: "pd.DataFrame", format: Format) -> None:
-    """A table in one of the formats."""
+    """Write a table to standard output."""
     if format is Format.csv:
         typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif format is Format.json:

@@ -179,7 +179,7 @@ def _rows(names: list[str], step: float, size: float = 9.0, above: float = 0.1) 
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    left = min(0.45, 0.03 + 0.0016 * size * max(map(len, names)))
+    left = min(0.45, 0.03 + 0.0016 * size * max(map(len, names), default=1))
     figure.subplots_adjust(left=left, right=0.97, bottom=0.5 / height, top=1 - above / height)
     return figure, axes
 

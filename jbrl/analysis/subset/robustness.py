@@ -13,6 +13,7 @@ from jbrl.analysis.subset.folds import shuffled
 from jbrl.analysis.subset.preparation import Prepared
 from jbrl.analysis.subset.problem import Problem, Search, candidates
 from jbrl.analysis.subset.search import Outcome, search
+from jbrl.errors import JbrlError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +81,10 @@ def over_algorithms(found: Outcome, *, parts: int = 10, seed: int = 0, progress:
     """
     prepared, settings = found.prepared, found.settings
     criterion = settings.criterion if settings.non_negative else "loo"
-    settings = dataclasses.replace(
-        settings, criterion=criterion, shortlist=0, top=0, folds=dataclasses.replace(settings.folds, groups=None)
-    )
-    parts = min(parts, len(prepared.algorithms) // 2)
+    folds = dataclasses.replace(settings.folds, groups=None)
+    parts = max(2, min(parts, len(prepared.algorithms) // 2))
+    fewer = max(settings.size + 2, (settings.min_rows or 0) - -(-len(prepared.algorithms) // parts))
+    settings = dataclasses.replace(settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer)
     part = shuffled(len(prepared.algorithms), parts, seed)
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     errors: list[float] = []
@@ -109,8 +110,10 @@ def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> p
     _, free, forced = candidates(prepared, settings)
     for size in range(max(1, len(forced)), min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2) + 1):
         heuristic = math.comb(len(free), size - len(forced)) > most
-        wanted = dataclasses.replace(settings, size=size, heuristic=heuristic, top=0, min_rows=None)
-        best = search(prepared, wanted).best
+        try:
+            best = search(prepared, dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)).best
+        except JbrlError:  # too few algorithms for so many environments
+            break
         rows.append((size, ", ".join(best.subset), best.n, best.mse, best.cv_mse, best.loo_mse, heuristic))
     return pd.DataFrame(rows, columns=["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"])
 
