@@ -89,11 +89,22 @@ def test_analyses_beside_the_search(prepared, subsets):
     np.testing.assert_allclose(tables["correlation"], correlation.apply(pd.to_numeric), atol=1e-10)
 
 
-def test_what_the_choice_hangs_on(prepared):
-    # Specified beside the publication: the paper's text taken to the letter has 67 algorithms, and Atari-5 is then far from first.
-    found = search(reproduce.atari(min_target=None), Search(), asked=(reproduce.FIFTH,))
-    assert found.best.subset == ("battlezone", "centipede", "crazyclimber", "defender", "namethisgame")
+# Specified beside the publication: the paper's text taken to the letter has 67 algorithms, and Atari-5 is then far from first.
+LETTER = ("battlezone", "centipede", "crazyclimber", "defender", "namethisgame")
+
+
+def test_what_the_choice_hangs_on():
+    pool = tuple(sorted({*LETTER, *reproduce.FIFTH, "amidar", "asterix", "pitfall", "zaxxon"}))
+    found = search(reproduce.atari(min_target=None), Search(pool=pool), asked=(reproduce.FIFTH,))
+    assert found.best.subset == LETTER
     assert found.best.loss == pytest.approx(0.0040601, abs=5e-8)
+    assert found.better[reproduce.FIFTH] > 0
+
+
+@pytest.mark.slow
+def test_place_of_atari_5_among_all_for_67_algorithms():
+    found = search(reproduce.atari(min_target=None), Search(), asked=(reproduce.FIFTH,))
+    assert found.best.subset == LETTER
     assert found.better[reproduce.FIFTH] + 1 == 18_353
 
 
