@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, doctor, evaluate, formulas, run, tables
+from jbrl.cli import catalogue, doctor, evaluate, formulas, run, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 
@@ -51,6 +51,7 @@ app.command("show")(catalogue.show)
 app.command("formulas")(formulas.formulas)
 app.command("cite")(catalogue.cite)
 app.command("doctor")(doctor.doctor)
+app.add_typer(subset.app, name="subset")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,66 @@
+"""Everything a report says about a table: the search, and what stands beside it."""
+
+import dataclasses
+
+import pandas as pd
+
+from jbrl.analysis.subset import beside, robustness
+from jbrl.analysis.subset.exhaustive import Progress
+from jbrl.analysis.subset.model import Model, model_of
+from jbrl.analysis.subset.preparation import Prepared
+from jbrl.analysis.subset.problem import Search
+from jbrl.analysis.subset.robustness import Choice, Weights
+from jbrl.analysis.subset.search import Outcome, search
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A search and the analyses beside it."""
+
+    outcome: Outcome
+    model: Model
+    weights: Weights  # bootstrap over algorithms
+    seeds: Choice | None  # winners with other folds; None where there are fewer algorithms than folds
+    parts: Choice  # winners without a part of the algorithms
+    sizes: pd.DataFrame
+    singles: pd.DataFrame
+    environments: pd.DataFrame  # each predicted from the subset
+    correlations: pd.DataFrame
+
+
+def study(
+    prepared: Prepared, settings: Search, *, bootstrap: int = 2000, seeds: int = 50, parts: int = 10, progress: Progress | None = None
+) -> Study:
+    """Search, then ask how firmly the data choose.
+
+    Args:
+      bootstrap: resamples for the intervals of the weights.
+      seeds: other fold seeds to choose by.
+      parts: parts of the algorithms left out in turn, each with a search of its own.
+      progress: is told how many of the searches are done.
+
+    Raises:
+      JbrlError: see `search`.
+    """
+    total = parts + 3
+    tell = progress or (lambda *_: None)
+    outcome = search(prepared, settings)
+    tell(1, total)
+    enough = settings.folds.k <= min(fit.n for fit in (outcome.best, *outcome.next))
+    by_seed = robustness.over_seeds(outcome, seeds=seeds) if enough else None
+    tell(2, total)
+    sizes = robustness.over_sizes(prepared, settings)
+    tell(3, total)
+    by_part = robustness.over_algorithms(outcome, parts=parts, progress=lambda done, _: tell(3 + done, total))
+    folds, best = dataclasses.replace(settings.folds, groups=None), outcome.best
+    return Study(
+        outcome=outcome,
+        model=model_of(outcome.prepared, best, intercept=settings.intercept),
+        weights=robustness.bootstrap_weights(outcome.prepared, best, intercept=settings.intercept, n=bootstrap),
+        seeds=by_seed,
+        parts=by_part,
+        sizes=sizes,
+        singles=beside.single_environments(prepared, folds),
+        environments=beside.per_environment(outcome.prepared, best.columns, folds),
+        correlations=beside.correlations(prepared),
+    )

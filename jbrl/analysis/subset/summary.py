@@ -1,0 +1,66 @@
+"""What a search found as plain numbers and texts, ready for JSON: full precision, None for what is not defined."""
+
+import dataclasses
+import math
+from typing import Any
+
+from jbrl.analysis.subset.fit import Fit
+from jbrl.analysis.subset.preparation import Prepared
+from jbrl.analysis.subset.problem import Search
+from jbrl.analysis.subset.search import Outcome
+
+MEASURES = (
+    *("loss", "mse", "cv_mse", "loo_mse", "r2", "cv_r2", "cv_mae", "relative_error"),
+    *("kendall", "spearman", "cv_kendall", "cv_spearman", "condition"),
+)
+
+
+def of_outcome(found: Outcome) -> dict[str, Any]:
+    """Keys best, next, margin, counts, quantiles, asked, dropped, warnings, settings."""
+    prepared = found.prepared
+    return {
+        "best": of_fit(found.best, prepared),
+        "next": [of_fit(fit, prepared) for fit in found.next],
+        "margin": number(found.margin),
+        "counts": found.counts,
+        "quantiles": found.quantiles,
+        "asked": [{"subset": list(names), "place": count + 1} for names, count in found.better.items()],
+        "dropped": prepared.dropped,
+        "warnings": list(found.warnings),
+        "settings": of_settings(found.settings, prepared),
+    }
+
+
+def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
+    """A fitted subset; coefficients in the order of `subset`, `excluded` the algorithms that lack a score in it."""
+    kept = set(fit.rows.tolist())
+    return {
+        "subset": list(fit.subset),
+        "coefficients": fit.coefficients.tolist(),
+        "intercept": fit.intercept,
+        "n": fit.n,
+        **{name: number(getattr(fit, name)) for name in MEASURES},
+        "order_preserving": fit.order_preserving,
+        "excluded": [name for i, name in enumerate(prepared.algorithms) if i not in kept],
+    }
+
+
+def of_settings(settings: Search, prepared: Prepared) -> dict[str, Any]:
+    """All settings of the preparation and of the search; functions and tables by a word."""
+    preparation = {f.name: getattr(prepared.preparation, f.name) for f in dataclasses.fields(prepared.preparation)}
+    found = {**preparation, **{f.name: getattr(settings, f.name) for f in dataclasses.fields(settings) if f.name != "folds"}}
+    folds = settings.folds
+    found |= {"folds": folds.k, "seed": folds.seed, "repeats": folds.repeats, "grouped": folds.groups is not None, "pooled": folds.pooled}
+    found |= {"algorithms": len(prepared.algorithms), "environments": len(prepared.environments)}
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict) or callable(value) or (isinstance(value, tuple) and any(map(callable, value))):
+        return "custom"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def number(value: float) -> float | None:
+    """`value` for JSON, which has neither NaN nor infinity."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,189 @@
+"""The figures of a subset report."""
+
+import math
+from collections.abc import Callable
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from jbrl.analysis.subset.study import Study
+from jbrl.report.axes import WIDTH
+from jbrl.report.figures import Drawing
+from jbrl.report.style import COLOURS, FAINT, INK, LOOK, PAPER
+
+BLUE, ORANGE, GREEN = COLOURS[:3]
+
+
+def drawn(draw: Callable[[Study], Drawing]) -> Callable[[Study], Drawing]:
+    """A function that draws with the look of all figures of reports."""
+
+    def look(study: Study) -> Drawing:
+        with mpl.rc_context(LOOK):
+            return draw(study)
+
+    return look
+
+
+@drawn
+def weights(study: Study) -> Drawing:
+    """Coefficients with bootstrap intervals."""
+    best, interval = study.outcome.best, study.weights
+    figure, axes = _rows(list(best.subset), 0.36)
+    y = np.arange(len(best.subset))
+    axes.barh(y, best.coefficients, 0.55, color=BLUE)
+    axes.hlines(y, interval.low, interval.high, colors=INK, linewidth=1.3)
+    for ends in (interval.low, interval.high):
+        axes.vlines(ends, y - 0.1, y + 0.1, colors=INK, linewidth=1.3)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlabel("weight")
+    return Drawing(figure)
+
+
+@drawn
+def predicted(study: Study) -> Drawing:
+    """Cross-validated prediction against truth, one point for each algorithm."""
+    best, prepared = study.outcome.best, study.outcome.prepared
+    truth = prepared.target[best.rows]
+    held_out = not np.isnan(best.cv_predictions).any()
+    values = best.cv_predictions if held_out else best.predictions
+    figure = Figure(figsize=(WIDTH, 4.4))
+    axes = figure.subplots()
+    ends = [min(truth.min(), values.min()), max(truth.max(), values.max())]
+    axes.plot(ends, ends, color=FAINT, linewidth=1)
+    titles = {}
+    for i, (x, y) in enumerate(zip(truth, values, strict=True)):
+        axes.plot([x], [y], "o", color=BLUE, markeredgecolor=INK, markeredgewidth=0.5, markersize=5.5, gid=f"algorithm-{i}")
+        titles[f"algorithm-{i}"] = f"{prepared.algorithms[best.rows[i]]}: target {x:.3f}, predicted {y:.3f}"
+    axes.set_xlabel(f"target{_unit(study)}")
+    axes.set_ylabel("prediction, cross-validated" if held_out else "fitted value")
+    axes.grid()
+    figure.subplots_adjust(left=0.12, right=0.97, bottom=0.13, top=0.98)
+    return Drawing(figure, titles)
+
+
+@drawn
+def environments(study: Study) -> Drawing:
+    """R² of every environment predicted from the subset, in and out of sample."""
+    table = study.environments[study.environments["r2_intercept"].notna()].sort_values("cv_r2_intercept", ascending=False, kind="stable")
+    names = [f"{name} ●" if member else name for name, member in zip(table["environment"], table["in_subset"], strict=True)]
+    figure, axes = _rows(names, 0.155, size=7.5)
+    y = np.arange(len(table))
+    axes.barh(y, table["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
+    shown = np.maximum(table["cv_r2_intercept"].to_numpy(), -0.5)
+    axes.plot(shown, y, "o", color=ORANGE, markeredgecolor=INK, markeredgewidth=0.4, markersize=4)
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlim(-0.55, 1.03)
+    axes.set_xlabel("R²: bar in sample, dot cross-validated")
+    return Drawing(figure, note="Values below −0.5 are drawn at −0.5." if (table["cv_r2_intercept"] < -0.5).any() else "")
+
+
+@drawn
+def correlation(study: Study) -> Drawing:
+    """Heat map, environments that behave alike side by side."""
+    table = study.correlations
+    order = alike(table)
+    table = table.iloc[order, order]
+    members = set(study.outcome.best.subset)
+    names = [f"{name} ●" if name in members else name for name in table.columns]
+    size = 6.2 if len(names) > 30 else 8
+    figure = Figure(figsize=(WIDTH + 1.0, WIDTH + 1.0))
+    axes = figure.subplots()
+    image = axes.imshow(table.to_numpy(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    axes.tick_params(length=0)
+    bar = figure.colorbar(image, ax=axes, fraction=0.035, pad=0.02)
+    bar.outline.set_visible(False)
+    figure.subplots_adjust(left=0.2, right=0.92, bottom=0.2, top=0.99)
+    return Drawing(figure)
+
+
+@drawn
+def sizes(study: Study) -> Drawing:
+    """Error of the best subset of each size."""
+    table = study.sizes
+    figure = Figure(figsize=(WIDTH, 3.3))
+    axes = figure.subplots()
+    for column, label, colour, marker in (
+        ("mse", "in sample", BLUE, "o"),
+        ("cv_mse", "cross-validated", ORANGE, "s"),
+        ("loo_mse", "leave-one-out", GREEN, "^"),
+    ):
+        axes.plot(table["size"], table[column], color=colour, linewidth=1.2, label=label)
+        for heuristic, rows in table.groupby("heuristic"):
+            face = PAPER if heuristic else colour
+            axes.plot(rows["size"], rows[column], marker, color=colour, markerfacecolor=face, markersize=6)
+    if (table[["mse", "cv_mse", "loo_mse"]].to_numpy() > 0).all():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(table["size"])
+    axes.set_xlabel("environments in the subset")
+    axes.set_ylabel("mean squared error")
+    axes.grid(axis="y")
+    axes.legend(fontsize=8.5)
+    figure.subplots_adjust(left=0.15, right=0.97, bottom=0.17, top=0.97)
+    hollow = "Hollow: found by forward selection with swaps, there being too many subsets to try all."
+    return Drawing(figure, note=hollow if table["heuristic"].any() else "")
+
+
+@drawn
+def choices(study: Study) -> Drawing:
+    """How often each environment is in the winner of another search."""
+    bars = {"without a part of the algorithms": study.parts}
+    if study.seeds is not None:
+        bars["with other folds"] = study.seeds
+    shares = pd.DataFrame({label: pd.Series(c.environments, dtype=float) / c.repeats for label, c in bars.items()}).fillna(0.0)
+    shares = shares.sort_values(list(shares.columns), ascending=False).head(16)
+    members = set(study.outcome.best.subset)
+    figure, axes = _rows([f"{name} ●" if name in members else name for name in shares.index], 0.27, above=0.3)
+    y = np.arange(len(shares))
+    for i, (label, colour) in enumerate(zip(bars, (BLUE, ORANGE), strict=False)):
+        height = 0.7 / len(bars)
+        axes.barh(y - 0.35 + (i + 0.5) * height, shares[label], height, color=colour, label=label)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("share of the searches whose winner has it")
+    axes.legend(fontsize=8.5, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.2)
+    return Drawing(figure)
+
+
+def alike(correlations: pd.DataFrame) -> np.ndarray:
+    """An order of the environments in which correlated ones stand together: leaves of average linkage on 1 - r."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(correlations) < 3:
+        return np.arange(len(correlations))
+    distance = 1 - correlations.fillna(0.0).to_numpy()
+    np.fill_diagonal(distance, 0)
+    return leaves_list(linkage(squareform((distance + distance.T) / 2, checks=False), "average"))
+
+
+def _unit(study: Study) -> str:
+    name = study.outcome.prepared.target_transform.name
+    return {"log10": ", log₁₀(1 + x)", "rank": ", rank"}.get(name, "")
+
+
+def _rows(names: list[str], step: float, size: float = 9.0, above: float = 0.1) -> tuple[Figure, Axes]:
+    """Axes with one line for each name, the first on top."""
+    height = 0.62 + above + step * len(names)
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.subplots()
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    left = min(0.45, 0.03 + 0.0016 * size * max(map(len, names), default=1))
+    figure.subplots_adjust(left=left, right=0.97, bottom=0.5 / height, top=1 - above / height)
+    return figure, axes
+
+
+def finite(value: float, digits: int = 4) -> str:
+    """A number, or a dash where there is none."""
+    return f"{value:#.{digits}g}" if math.isfinite(value) else "–"

@@ -1,0 +1,78 @@
+"""The page about a subset stands alone and says what the search found."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.analysis.subset.folds import Folds
+from jbrl.analysis.subset.problem import Search
+from jbrl.analysis.subset.study import study
+from jbrl.report.subset import FIGURES, render, write_report
+from jbrl.report.subset_figures import alike
+from tests.analysis.subset.tables import matrix, table_of
+from tests.report.test_html import Page
+
+
+@pytest.fixture(scope="module")
+def made():
+    from jbrl.analysis.subset.preparation import Preparation, prepare
+
+    names = ["<b>A", "B & C", "C", "D", "E"]
+    prepared = prepare(table_of(matrix(30, m=16, n=5), names), Preparation(target="mean"))
+    told = []
+    found = study(prepared, Search(1, "kfold", Folds(4), min_rows=6), bootstrap=200, seeds=3, parts=2, progress=lambda *n: told.append(n))
+    return found, told
+
+
+def test_progress_ends_with_all_done(made):
+    _, told = made
+    assert told[-1] == (5, 5) and [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_page_stands_alone(made):
+    text = render(made[0], "A <title> & more")
+    page = Page(text)
+    assert not re.search(r"@import|url\((?!#)|https?://", text.replace("http://www.w3.org", ""))
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert "A &lt;title&gt; &amp; more" in text and "<title> &" not in text and "<b>A" not in text
+    assert "mathdefault" not in text
+    for _, title, _, _ in FIGURES:
+        assert title in page.text
+
+
+def test_page_says_what_was_found(made):
+    found, _ = made
+    text = "".join(Page(render(found, "scores")).text)
+    best = found.outcome.best
+    assert f"{best.coefficients[0]:.6f}" in text
+    assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text
+    assert f"{100 * found.outcome.margin:.2f}% larger" in text
+    assert f"wins {found.parts.winners[best.subset]} times" in text
+
+
+def test_files(made, tmp_path):
+    path = write_report(made[0], "scores", tmp_path / "deep" / "folder")
+    beside = {p.name for p in path.parent.iterdir()}
+    assert beside == {
+        *("index.html", "search.json", "model.json", "environments.csv", "single-environments.csv", "sizes.csv", "correlations.csv"),
+    }
+    assert json.loads((path.parent / "search.json").read_text())["best"]["subset"] == list(made[0].outcome.best.subset)
+    assert len(pd.read_csv(path.parent / "environments.csv")) == 5
+
+
+def test_sizes_grow_and_errors_in_sample_fall(made):
+    sizes = made[0].sizes
+    assert list(sizes["size"]) == [1, 2, 3]
+    assert (np.diff(sizes["mse"]) <= 0).all()
+
+
+def test_environments_that_are_alike_stand_together():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0, 1, (2, 50))
+    table = pd.DataFrame({"a": x, "b": y, "c": x + 0.01 * rng.normal(0, 1, 50), "d": y + 0.01 * rng.normal(0, 1, 50)})
+    order = list(alike(table.corr()))
+    assert abs(order.index(0) - order.index(2)) == 1 and abs(order.index(1) - order.index(3)) == 1

@@ -1,0 +1,166 @@
+"""`jbrl subset` from a terminal: what it prints, what it writes, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.analysis.subset.folds import Folds
+from jbrl.analysis.subset.plan import read_plan
+from jbrl.errors import JbrlError
+from tests.analysis.subset.tables import matrix, table_of
+from tests.reference import subset as twin
+from tests.test_bad_input import call, refused
+
+KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}
+NAMES = ["long name", "grid(2,3)", "C", "D", "E"]
+SEARCH = ("--size", 2, "--target", "mean", "--folds", 4, "--min-rows", 6, "--quiet")
+
+
+@pytest.fixture(scope="module")
+def scores() -> np.ndarray:
+    return matrix(20, m=16, n=5, holes=0.08)
+
+
+@pytest.fixture
+def table(tmp_path: Path, scores: np.ndarray) -> Path:
+    """A score table with further columns: a target and a family for each algorithm."""
+    path = tmp_path / "scores.csv"
+    rows = table_of(scores, NAMES)
+    number = rows["algorithm"].str[1:].astype(int)
+    rows.assign(truth=np.round(np.sin(number), 6), family=[f"f{i % 5}" for i in number]).to_csv(path, index=False)
+    return path
+
+
+def found(*arguments: object) -> dict:
+    result = call("subset", "search", *arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_json_has_what_was_searched_for(table: Path, scores: np.ndarray) -> None:
+    printed = found(table, *SEARCH)
+    assert set(printed) >= {"best", "next", "counts", "settings"}
+    assert set(printed["best"]) >= KEYS and all(set(fit) >= KEYS for fit in printed["next"])
+    x, names = scores[:, np.argsort(NAMES)], sorted(NAMES)
+    losses = twin.search(x, np.nanmean(x, 1), 2, "kfold", (4, 1982, 1, None, False), min_rows=6)
+    best = min(losses, key=losses.__getitem__)
+    assert printed["best"]["subset"] == [names[c] for c in best]
+    assert printed["best"]["cv_mse"] == pytest.approx(losses[best], rel=1e-9)
+    assert printed["best"]["intercept"] == 0
+    assert printed["counts"]["total"] == 10 and len(printed["next"]) == 9
+    assert printed["settings"]["seed"] == 1982 and printed["settings"]["criterion"] == "kfold"
+    assert printed["best"]["n"] + len(printed["best"]["excluded"]) == 16
+
+
+def test_the_table_says_the_same_and_a_model_predicts(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    shown = call("subset", "search", table, *SEARCH, "--save", model, "--ask", "C,D")
+    assert shown.exit_code == 0, shown.output
+    best = found(table, *SEARCH)["best"]
+    assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
+    assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout
+    new = pd.DataFrame([("mine", name, 5.0) for name in best["subset"]], columns=["algorithm", "environment", "score"])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    predicted = json.loads(call("subset", "predict", model, tmp_path / "new.csv", "--format", "json").stdout)
+    assert predicted[0]["estimate"] == pytest.approx(5 * sum(best["coefficients"]), rel=1e-9)
+    assert predicted[0]["lower"] < predicted[0]["estimate"] < predicted[0]["upper"]
+
+
+def test_targets_groups_and_names_with_commas(table: Path) -> None:
+    options = ("--size", 2, "--folds", 4, "--min-rows", 6, "--quiet")
+    by_column = found(table, *options, "--target", "truth", "--groups", "family", "--force-in", "grid(2,3)", "--pool", "C")
+    assert set(by_column["best"]["subset"]) == {"grid(2,3)", "C"}
+    assert by_column["settings"]["target"] == "custom" and by_column["settings"]["grouped"] is True
+
+
+def test_a_plan_builds_upon_its_steps(table: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[[steps]]\nname = "two"\nsize = 2\n[[steps]]\nname = "one"\nsize = 1\npool = ["two"]\n')
+    steps = found(table, *SEARCH, "--plan", plan)["steps"]
+    assert [step["name"] for step in steps] == ["two", "one"]
+    assert set(steps[1]["best"]["subset"]) < set(steps[0]["best"]["subset"])
+    assert steps[1]["counts"]["total"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps = 3", "expected one table"),
+        ("[[steps]]\nsize = 2", "1: name = None: expected a text"),
+        ('[[steps]]\nname = "a"\nsise = 2', "unknown field 'sise'; did you mean 'size'"),
+        ('[[steps]]\nname = "a"\nsize = true', "size = True: expected int"),
+        ('[[steps]]\nname = "a"\npool = "b"', "pool = 'b': expected a list of names"),
+        ("[[steps", "not valid TOML"),
+    ],
+)
+def test_plans_that_are_not_accepted(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(JbrlError, match=message):
+        read_plan(tmp_path / "plan.toml")
+
+
+# (what is changed in the table, what the message names)
+IN_THE_TABLE: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], list[str]]] = {
+    "text": (lambda t: t.replace({"score": {t["score"][3]: "n/a?"}}), ["row 4", "score = 'n/a?'", "finite number"]),
+    "infinity": (lambda t: t.replace({"score": {t["score"][3]: "inf"}}), ["row 4", "'inf'"]),
+    "different duplicates": (lambda t: pd.concat([t, t.head(1).assign(score=99)]), ["algorithm 'a15'", "2 rows with different scores"]),
+    "no score at all": (lambda t: pd.concat([t, t.head(1).assign(algorithm="none", score="")]), ["algorithm 'none' has no score at all"]),
+    "constant target": (lambda t: t.assign(score=1), ["the target is 1 for all algorithms"]),
+    "no column": (lambda t: t.drop(columns="score"), ["no column 'score'"]),
+    "few algorithms": (lambda t: t[t["algorithm"] < "a03"], ["algorithms for 2 environments", "at least 4"]),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_TABLE)
+def test_tables_that_are_not_accepted(table: Path, case: str) -> None:
+    change, texts = IN_THE_TABLE[case]
+    change(pd.read_csv(table, dtype={"score": object})).to_csv(table, index=False)
+    refused(call("subset", "search", table, *SEARCH, "--folds", 2), *texts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (["--size", 0], ["size = 0", "from 1 to 5"]),
+        (["--size", 6], ["size = 6", "from 1 to 5"]),
+        (["--force-in", "C", "--force-out", "C"], ["'C' is both forced in and forced out"]),
+        (["--force-in", "C,D,E"], ["3 environments are forced in", "at most size = 2"]),
+        (["--force-in", "Z"], ["unknown environment 'Z'", "known: C, D"]),
+        (["--force-in", "C", "--min-algorithms", 16], ["'C' is forced in", "fewer than 16 algorithms"]),
+        (["--min-algorithms", 17], ["no environment has scores of at least 17"]),
+        (["--min-environments", 6], ["0 algorithms are left"]),
+        (["--folds", 17], ["folds = 17", "at most 16"]),
+        (["--folds", 1], ["folds = 1", "from 2"]),
+        (["--groups", "family", "--folds", 6], ["folds = 6", "at most 5, the number of groups"]),
+        (["--min-rows", 17], ["none of 10 subsets can be fitted", "fewer than 17 algorithms"]),
+        (["--limit", 5], ["10 subsets", "at most 5"]),
+        (["--criterion", "loo", "--non-negative"], ["no closed form"]),
+        (["--columns", "environment"], ["--columns 'environment'", "NAME=COLUMN"]),
+        (["--target", "truht"], ["no column 'truht'", "truth"]),
+        (["--groups", "score"], ["column 'score'", "expected one value"]),
+        (["--force-out", "C,,D"], ["C,,D", "none of them empty"]),
+    ],
+)
+def test_options_that_are_not_accepted(table: Path, arguments: list, texts: list[str]) -> None:
+    refused(call("subset", "search", table, *SEARCH, *arguments), *texts)
+
+
+def test_models_and_scores_that_are_not_accepted(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    assert call("subset", "search", table, *SEARCH, "--save", model).exit_code == 0
+    subset = json.loads(model.read_text())["environments"]
+    pd.DataFrame([("mine", subset[0], 1.0)], columns=["algorithm", "environment", "score"]).to_csv(tmp_path / "few.csv", index=False)
+    refused(call("subset", "predict", model, tmp_path / "few.csv"), "algorithm 'mine' has no score in", subset[1])
+    refused(call("subset", "predict", table, tmp_path / "few.csv"), "scores.csv", "not valid JSON")
+    model.write_text(json.dumps({**json.loads(model.read_text()), "coefficients": [1.0]}))
+    refused(call("subset", "predict", model, tmp_path / "few.csv"), "model.json", "one number for each environment")
+    refused(call("subset", "search", table, *SEARCH, "--save", tmp_path / "no" / "where.json"), "where.json", "cannot be written")
+
+
+def test_folds_of_groups_need_as_many_groups() -> None:
+    with pytest.raises(JbrlError, match="at most 2, the number of groups"):
+        Folds(3, groups=("a", "b", "a"))
