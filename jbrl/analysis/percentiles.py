@@ -116,8 +116,8 @@ def percentile(samples: Samples, environment: str, score: float, weights: Mappin
             w[_index(name, samples.algorithms, "algorithm")] = weight
         if (w < 0).any() or not abs(w.sum() - 1) <= 1e-9:
             raise JbrlError(f"weights = {dict(weights)}: expected numbers from 0 that sum to 1")
-    place = int(np.searchsorted(samples.supports[environment_index := j], score, side="right"))
-    return float(w @ samples.cdf(environment_index)[:, place - 1]) if place else 0.0
+    place = int(np.searchsorted(samples.supports[j], score, side="right"))
+    return float(w @ samples.cdf(j)[:, place - 1]) if place else 0.0
 
 
 def payoffs(samples: Samples) -> np.ndarray:

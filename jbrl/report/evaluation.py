@@ -58,9 +58,9 @@ def page(found: Evaluation, extras: Extras) -> str:
     looks = styles(found.samples.algorithms)
     return template("evaluation.html").render(
         facts=_facts(found),
-        methods=[_method(found, method, looks) for method in dict.fromkeys(found.aggregate["method"])],
+        methods=[_method(found, method) for method in dict.fromkeys(found.aggregate["method"])],
         aggregate=_svg(figures.aggregate(found, looks), "aggregate", "Aggregate scores"),
-        weights=_svg(figures.weights(found, looks), "weights", "Weights of environments and opponents"),
+        weights=_svg(figures.weights(found), "weights", "Weights of environments and opponents"),
         sections=[_section(found, j, looks) for j in range(len(found.samples.environments))],
         metrics=_metrics(extras),
         profiles=_svg(figures.profiles(extras["profiles"], looks), "profiles", "Performance profiles") if "profiles" in extras else None,
@@ -136,8 +136,7 @@ def _facts(found: Evaluation) -> list[str]:
     return [f"{n} algorithms", f"{m} environment{'s' * (m > 1)}", f"{sizes} scores each", f"δ = {found.settings['delta']:g}"]
 
 
-def _method(found: Evaluation, method: str, looks: dict[str, Style]) -> dict[str, Any]:
-    del looks
+def _method(found: Evaluation, method: str) -> dict[str, Any]:
     table = found.aggregate[found.aggregate["method"] == method]
     lower, upper = table["lower"].to_numpy(), table["upper"].to_numpy()
     apart = int(np.sum(lower[:, None] > upper[None, :]))

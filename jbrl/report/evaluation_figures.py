@@ -62,9 +62,8 @@ def aggregate(found: Evaluation, styles: Styles) -> Drawing:
 
 
 @_drawn
-def weights(found: Evaluation, styles: Styles) -> Drawing:
+def weights(found: Evaluation) -> Drawing:
     """What player q plays: environments in rows, opponents in columns, per cent; the last column is the sum of a row."""
-    del styles
     table = found.weights.pivot(index="environment", columns="algorithm", values="weight")
     table = table.loc[list(found.samples.environments), list(found.samples.algorithms)]
     table = table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
