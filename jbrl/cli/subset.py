@@ -171,6 +171,7 @@ def report_command(
     bootstrap: Annotated[int, typer.Option(help="Resamples of the algorithms, for intervals of the weights.", min=100)] = 2000,
     seeds: Annotated[int, typer.Option(help="Other fold seeds to choose by.", min=1)] = 50,
     parts: Annotated[int, typer.Option(help="Parts of the algorithms left out in turn, each with a search of its own.", min=2)] = 10,
+    resamples: Annotated[int, typer.Option(help="Resamples of the algorithms, each with a search of its own.", min=1)] = 10,
     quiet: Quiet = False,
 ) -> None:
     """Write an HTML page about the best subset, and how firmly the data choose it.
@@ -187,7 +188,7 @@ def report_command(
     prepared = prepared_of(table, options)
     settings = search_of(table, options, prepared)
     with bar("searches", quiet=quiet) as progress:
-        found = study(prepared, settings, bootstrap=bootstrap, seeds=seeds, parts=parts, progress=progress)
+        found = study(prepared, settings, bootstrap=bootstrap, seeds=seeds, parts=parts, resamples=resamples, progress=progress)
     typer.echo(write_report(found, title or table.stem, out))
     for warning in () if quiet else found.outcome.warnings:
         complain(warning, "warning")

@@ -96,6 +96,7 @@ def render(study: Study, name: str) -> str:
         is_log=prepared.target_transform.name == "log10",
         seeds=_choice(study.seeds, best.subset),
         parts=_choice(study.parts, best.subset),
+        resamples=_choice(study.resamples, best.subset),
         honest=study.parts,
         pooled={kind: pooled_r2(study.environments, intercept=kind == "intercept") for kind in ("intercept", "no_intercept")},
         mean_cv_r2=float(study.environments["cv_r2_intercept"].mean()),

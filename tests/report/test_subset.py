@@ -23,13 +23,14 @@ def made():
     names = ["<b>A", "B & C", "C", "D", "E"]
     prepared = prepare(table_of(matrix(30, m=16, n=5), names), Preparation(target="mean"))
     told = []
-    found = study(prepared, Search(1, "kfold", Folds(4), min_rows=6), bootstrap=200, seeds=3, parts=2, progress=lambda *n: told.append(n))
+    numbers = {"bootstrap": 200, "seeds": 3, "parts": 2, "resamples": 4}
+    found = study(prepared, Search(1, "kfold", Folds(4), min_rows=6), **numbers, progress=lambda *n: told.append(n))
     return found, told
 
 
 def test_progress_ends_with_all_done(made):
     _, told = made
-    assert told[-1] == (5, 5) and [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (9, 9) and [done for done, _ in told] == sorted(done for done, _ in told)
 
 
 def test_page_stands_alone(made):
@@ -51,7 +52,9 @@ def test_page_says_what_was_found(made):
     assert f"{best.coefficients[0]:.6f}" in text
     assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text
     assert f"{100 * found.outcome.margin:.2f}% larger" in text
-    assert f"wins {found.parts.winners[best.subset]} times" in text
+    assert f"parts of the algorithms, it wins {found.parts.winners[best.subset]} times" in text
+    assert f"in sample, it wins {found.resamples.winners[best.subset]} times" in text
+    assert found.resamples.repeats == 4
 
 
 def test_files(made, tmp_path):

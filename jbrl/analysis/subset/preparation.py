@@ -74,8 +74,15 @@ class Prepared:
     def without(self, algorithms: tuple[str, ...] | list[str]) -> "Prepared":
         """The same with some algorithms left out; scales and transforms stay."""
         kept = np.array([name not in set(algorithms) for name in self.algorithms])
-        rows = {name: getattr(self, name)[kept] for name in ("normalised", "features", "summary", "target")}
-        return dataclasses.replace(self, algorithms=tuple(np.array(self.algorithms, object)[kept]), **rows)
+        return self._of(np.flatnonzero(kept), tuple(np.array(self.algorithms, object)[kept]))
+
+    def drawn(self, rows: np.ndarray) -> "Prepared":
+        """The same with the algorithms numbered `rows`, [m] int, one that is there twice being two; scales and transforms stay."""
+        return self._of(rows, tuple(f"{self.algorithms[row]} ({place})" for place, row in enumerate(rows)))
+
+    def _of(self, rows: np.ndarray, algorithms: tuple[str, ...]) -> "Prepared":
+        arrays = {name: getattr(self, name)[rows] for name in ("normalised", "features", "summary", "target")}
+        return dataclasses.replace(self, algorithms=algorithms, **arrays)
 
 
 def prepare(table: pd.DataFrame, preparation: Preparation, references: pd.DataFrame | None = None) -> Prepared:

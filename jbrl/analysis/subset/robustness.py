@@ -92,12 +92,44 @@ def over_algorithms(found: Outcome, *, parts: int = 10, seed: int = 0, progress:
         out = [name for name, p in zip(prepared.algorithms, part, strict=True) if p == number]
         best = search(prepared.without(out), settings).best
         winners[tuple(sorted(best.subset, key=prepared.column))] += 1
-        a = prepared.features[part == number][:, best.columns]
-        errors += list((prepared.target[part == number] - a @ best.coefficients - best.intercept)[~np.isnan(a).any(1)])
+        errors += _errors(prepared, best, part == number)
         if progress:
             progress(number + 1, parts)
+    return _choice(winners, parts, errors)
+
+
+def over_resamples(found: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None) -> Choice:
+    """Winners of searches on algorithms drawn with replacement, the bootstrap of the choice, and their error on those not drawn.
+
+    Searches are by the error in sample: with folds, copies of an algorithm would stand on both sides. Subsets whose environments have holes
+    are left with few different algorithms and fit them too well, so winners differ more than the data warrant: `over_algorithms` is the
+    sounder question.
+    """
+    prepared, m = found.prepared, len(found.prepared.algorithms)
+    folds = dataclasses.replace(found.settings.folds, groups=None)
+    settings = dataclasses.replace(found.settings, criterion="in-sample", shortlist=0, top=0, folds=folds)
+    generator = np.random.default_rng(seed)
+    winners: collections.Counter[tuple[str, ...]] = collections.Counter()
+    errors: list[float] = []
+    for number in range(resamples):
+        rows = np.sort(generator.integers(0, m, m))
+        best = search(prepared.drawn(rows), settings).best
+        winners[tuple(sorted(best.subset, key=prepared.column))] += 1
+        errors += _errors(prepared, best, ~np.isin(np.arange(m), rows))
+        if progress:
+            progress(number + 1, resamples)
+    return _choice(winners, resamples, errors)
+
+
+def _errors(prepared: Prepared, fit: Fit, rows: np.ndarray) -> list[float]:
+    """Errors of a fit on the algorithms in `rows` ([m] bool) that have all its scores."""
+    a = prepared.features[rows][:, fit.columns]
+    return list((prepared.target[rows] - a @ fit.coefficients - fit.intercept)[~np.isnan(a).any(1)])
+
+
+def _choice(winners: collections.Counter[tuple[str, ...]], repeats: int, errors: list[float]) -> Choice:
     mse = float(np.mean(np.square(errors))) if errors else math.nan
-    return Choice(winners, _members(winners), parts, (), mse, len(errors))
+    return Choice(winners, _members(winners), repeats, (), mse, len(errors))
 
 
 def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> pd.DataFrame:

@@ -22,6 +22,7 @@ class Study:
     weights: Weights  # bootstrap over algorithms
     seeds: Choice | None  # winners with other folds; None where there are fewer algorithms than folds
     parts: Choice  # winners without a part of the algorithms
+    resamples: Choice  # winners with algorithms drawn with replacement
     sizes: pd.DataFrame
     singles: pd.DataFrame
     environments: pd.DataFrame  # each predicted from the subset
@@ -29,7 +30,14 @@ class Study:
 
 
 def study(
-    prepared: Prepared, settings: Search, *, bootstrap: int = 2000, seeds: int = 50, parts: int = 10, progress: Progress | None = None
+    prepared: Prepared,
+    settings: Search,
+    *,
+    bootstrap: int = 2000,
+    seeds: int = 50,
+    parts: int = 10,
+    resamples: int = 10,
+    progress: Progress | None = None,
 ) -> Study:
     """Search, then ask how firmly the data choose.
 
@@ -37,12 +45,13 @@ def study(
       bootstrap: resamples for the intervals of the weights.
       seeds: other fold seeds to choose by.
       parts: parts of the algorithms left out in turn, each with a search of its own.
+      resamples: resamples of the algorithms, each with a search of its own.
       progress: is told how many of the searches are done.
 
     Raises:
       JbrlError: see `search`.
     """
-    total = parts + 3
+    total = parts + resamples + 3
     tell = progress or (lambda *_: None)
     outcome = search(prepared, settings)
     tell(1, total)
@@ -52,6 +61,8 @@ def study(
     sizes = robustness.over_sizes(prepared, settings)
     tell(3, total)
     by_part = robustness.over_algorithms(outcome, parts=parts, progress=lambda done, _: tell(3 + done, total))
+    done_by_part = 3 + by_part.repeats
+    by_resample = robustness.over_resamples(outcome, resamples=resamples, progress=lambda done, _: tell(done_by_part + done, total))
     folds, best = dataclasses.replace(settings.folds, groups=None), outcome.best
     return Study(
         outcome=outcome,
@@ -59,6 +70,7 @@ def study(
         weights=robustness.bootstrap_weights(outcome.prepared, best, intercept=settings.intercept, n=bootstrap),
         seeds=by_seed,
         parts=by_part,
+        resamples=by_resample,
         sizes=sizes,
         singles=beside.single_environments(prepared, folds),
         environments=beside.per_environment(outcome.prepared, best.columns, folds),

@@ -14,6 +14,7 @@ from jbrl.analysis.subset.fit import coefficients
 from jbrl.analysis.subset.folds import Folds
 from jbrl.analysis.subset.preparation import Preparation, Prepared, prepare
 from jbrl.analysis.subset.problem import Search
+from jbrl.analysis.subset.robustness import over_resamples
 from jbrl.analysis.subset.search import search
 from jbrl.errors import JbrlError
 from tests.analysis.subset.tables import matrix, prepared_of, table_of
@@ -208,3 +209,27 @@ def test_non_negative_weights_with_intercept_are_optimal(seed: int, intercept: b
     gradient = a.T @ (a @ b + b0 - t)
     assert (b >= 0).all() and (gradient > -1e-9).all() and abs(gradient @ b) < 1e-9
     assert not intercept or abs((t - a @ b - b0).sum()) < 1e-9
+
+
+def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
+    prepared = prepared_of(matrix(3, holes=0.05))
+    found = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
+    told: list[tuple[int, int]] = []
+    choice = over_resamples(found, resamples=5, seed=1, progress=lambda *n: told.append(n))
+    rng, m, expected, squares = np.random.default_rng(1), len(prepared.algorithms), [], []
+    for _ in range(5):
+        rows = np.sort(rng.integers(0, m, m))
+        options = {"intercept": False, "non_negative": False, "min_rows": 6}
+        losses = twin.search(prepared.features[rows], prepared.target[rows], 2, "in-sample", (K, 1982, 1, None, False), **options)
+        best = min((c for c, loss in losses.items() if np.isfinite(loss)), key=lambda c: (losses[c], c))
+        expected.append(tuple(prepared.environments[c] for c in best))
+        a, t = prepared.features[:, best], prepared.target
+        whole = ~np.isnan(a).any(1)
+        drawn = rows[whole[rows]]
+        weights = np.linalg.lstsq(a[drawn], t[drawn], rcond=None)[0]
+        out = whole & ~np.isin(np.arange(m), rows)
+        squares += list((t - a @ weights)[out] ** 2)
+    assert sorted(choice.winners.elements()) == sorted(expected)
+    assert choice.repeats == 5 and choice.honest_n == len(squares)
+    assert choice.honest_mse == pytest.approx(np.mean(squares), rel=1e-9)
+    assert told[-1] == (5, 5)
