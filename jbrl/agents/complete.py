@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, check_parameters
+from jbrl.agents.searcher import Searcher
 from jbrl.errors import JbrlError, nearest
 from jbrl.mdp.dirichlet import Prior
 from jbrl.pytree import record, static
@@ -95,6 +96,11 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     if not tables:
         parameters = check_parameters(cls, values, where)
         return cls(**parameters), parameters
+    if issubclass(cls, Searcher) or cls.player is not Agent.player:
+        name, table = next(iter(tables.items()))
+        raise JbrlError(
+            f"{where}: {name} = {table!r}: expected one value, or a list: what plays is made from it before the first MDP is drawn"
+        )
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     found = {}
     for name, table in tables.items():

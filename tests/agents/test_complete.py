@@ -140,3 +140,9 @@ def test_bad_distributions_of_other_parameters():
         build(BEB, {"bonus": {"choice": ["pair"]}}, "here")
     with pytest.raises(JbrlError, match=r"here: period = 2\.5: expected an integer"):
         build(PSRL, {"period": {"uniform": [1, 2.5]}}, "here")
+
+
+@pytest.mark.parametrize(("name", "values"), [("OPPS-DS", {"budget": {"uniform": [5, 10]}}), ("Linear", {"w0": {"uniform": [0, 1]}})])
+def test_what_is_made_before_the_first_mdp_has_no_distributions(name, values):
+    with pytest.raises(JbrlError, match="expected one value, or a list"):
+        build(AGENTS[name].agent, values, "here")
