@@ -42,6 +42,11 @@ class Agent(Generic[Knowledge, State]):
     thinks: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
+    def simulated_steps(self, n_actions: int) -> float:
+        """About how many steps one decision simulates, for estimates of time. On the host. Default: none."""
+        del n_actions
+        return 0.0
+
     def player(self) -> "Agent":
         """The agent that is compiled and plays in place of this one, whose methods are then not used. On the host. Default: itself."""
         return self

@@ -66,6 +66,9 @@ class BAMCP(Agent[Prior, BAMCPState]):
                 room = max(getattr(self, f"max_{name}"), least, 1 << max(0, needed - 1).bit_length())
                 object.__setattr__(self, f"max_{name}", room)
 
+    def simulated_steps(self, n_actions: int) -> float:
+        return float(self.simulations * self.depth)
+
     def reset(self, knowledge: Prior) -> BAMCPState:
         mdps = knowledge.mdps
         self._check_memory(mdps.n_states, mdps.n_actions)

@@ -61,6 +61,10 @@ class BFS3(Agent[Prior, BFS3State]):
         for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
             object.__setattr__(self, name, max(getattr(self, name), needed))
 
+    def simulated_steps(self, n_actions: int) -> float:
+        trees = 1 if self.root == "single" else n_actions * self.samples
+        return float(trees * max(1, self.trajectories // (1 if self.root == "single" else self.samples)) * self.depth)
+
     def reset(self, knowledge: Prior) -> BFS3State:
         mdps, discount = knowledge.mdps, knowledge.discount
         low, high = (extreme(mdps.rewards) / (1 - discount) for extreme in (jnp.min, jnp.max))

@@ -76,6 +76,9 @@ class Complete(Agent):
         """See `Agent`."""
         return self.base.oracle
 
+    def simulated_steps(self, n_actions: int) -> float:
+        return self.base.simulated_steps(n_actions)
+
     def drawn(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
         """The agent that plays one trajectory, and what it knows at its start."""
         values = {name: found.draw(key) for name, found in self.distributions.items()}

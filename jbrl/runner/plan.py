@@ -12,8 +12,9 @@ from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
 
 # A rough rule for what no earlier result tells: fitted to the agents of quick.toml on two CPU cores (docs/studies.md).
-SECONDS_PER_ENTRY = 4e-9  # of the transition tensor, for one decision
-SECONDS_TO_COMPILE = 4.0  # each algorithm at each size
+SECONDS_PER_ENTRY = 1e-9  # of the transition tensor, for one decision
+SECONDS_PER_STEP = 3e-8  # simulated by a tree search
+SECONDS_TO_COMPILE = 1.5  # each algorithm at each size
 SECONDS_PER_UNIT = 0.2  # files, tables, the first call
 
 
@@ -45,7 +46,7 @@ class Plan:
 
         As long per decision as the unit of the same algorithm, experiment and parameters took, or else as those of the same algorithm
         and experiment took on average, when this directory holds such results. Without any, a rough rule: it grows with the
-        number of transitions of the MDP, and each algorithm is compiled once for each size.
+        number of transitions of the MDP and of the steps that a tree search simulates; each algorithm is compiled once for each size.
         """
         known = [(unit, found) for unit in self.study.units if (found := self._result(unit))]
         compiled: set[tuple] = set()
@@ -69,7 +70,8 @@ def _seconds(unit: Unit, earlier: Sequence[Result], first: bool) -> float:
     compiling = first * SECONDS_TO_COMPILE * (2 if unit.latency else 1)
     if not earlier:
         searching = getattr(unit.agent, "budget", 0) * unit.protocol.horizon
-        return (unit.decisions + searching) * entries * SECONDS_PER_ENTRY + compiling + SECONDS_PER_UNIT
+        steps = unit.decisions * unit.agent.simulated_steps(unit.protocol.test.mdps.n_actions)
+        return (unit.decisions + searching) * entries * SECONDS_PER_ENTRY + steps * SECONDS_PER_STEP + compiling + SECONDS_PER_UNIT
     headers: list[dict[str, Any]] = [found.header for found in earlier]
     online = sum(header["online_seconds"] for header in headers) / len(headers)
     offline = sum(header["offline_seconds"] for header in headers) / len(headers)
