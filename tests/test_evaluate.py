@@ -80,7 +80,9 @@ def test_page_and_latex(table, tmp_path):
     done = call(table, "--html", "--latex", "--out", tmp_path / "out", "--method", "pbp-t", "--table", "environments")
     assert done.exit_code == 0, done.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert files == {"index.html", "tables.tex", "evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
+    tables = {"evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
+    assert files == {"index.html", "aggregate.svg", "weights.svg", "tables.tex"} | tables
+    assert "<svg" in (tmp_path / "out" / "aggregate.svg").read_text()
     page = (tmp_path / "out" / "index.html").read_text()
     elements = Page(page).elements  # tags match
     ids = [attributes["id"] for _, attributes in elements if "id" in attributes]

@@ -15,7 +15,7 @@ from jbrl.report import evaluation_figures as figures
 from jbrl.report.figures import Drawing
 from jbrl.report.html import template
 from jbrl.report.style import Style, styles
-from jbrl.report.svg import inline
+from jbrl.report.svg import alone, inline
 from jbrl.report.text import decimals_for, slug
 
 AGGREGATE_DIGITS = 4  # as the paper prints them
@@ -27,7 +27,7 @@ def write_evaluation(found: Evaluation, out: Path, *, extras: Extras | None = No
 
     Args:
       extras: further tables, by name: "metrics", "profiles" and "improvement", as `jbrl.analysis.metrics` makes them.
-      html: the page `index.html`.
+      html: the page `index.html`, and two of its figures as files, `aggregate.svg` and `weights.svg`.
       latex: the tables as `tables.tex`.
 
     Returns:
@@ -44,6 +44,8 @@ def write_evaluation(found: Evaluation, out: Path, *, extras: Extras | None = No
         contents["tables.tex"] = latex_tables(found)
     if html:
         contents["index.html"] = page(found, extras)
+        contents["aggregate.svg"] = alone(figures.aggregate(found, styles(found.samples.algorithms)).figure)
+        contents["weights.svg"] = alone(figures.weights(found).figure)
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():

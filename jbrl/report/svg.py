@@ -23,10 +23,20 @@ def inline(figure: Figure, id: str, label: str, titles: Mapping[str, str] | None
       label: what a screen reader says.
       titles: for artists with a gid, the text shown while the pointer rests on them.
     """
+    return _titled(_small(_drawn(figure, transparent=True), id, label), id, titles or {})
+
+
+def alone(figure: Figure) -> str:
+    """The figure as an SVG file, on white paper."""
+    return _drawn(figure, transparent=False)
+
+
+def _drawn(figure: Figure, *, transparent: bool) -> str:
     buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # same figure, same bytes
     with mpl.rc_context(LOOK):
-        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return _titled(_small(buffer.getvalue(), id, label), id, titles or {})
+        figure.savefig(buffer, format="svg", transparent=transparent, metadata=nothing)
+    return buffer.getvalue()
 
 
 def _small(text: str, id: str, label: str) -> str:
