@@ -65,6 +65,20 @@ IN_THE_STUDY = {
     "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
     "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
     "no MDPs": ("n_mdps = 6", "n_mdps = 0", ["study.toml", "[study]", "n_mdps = 0", "expected an integer from 1"]),
+    "no simulations": ('"Random"', '"BAMCP"\nsimulations = 0', ["study.toml", "[[agents]] 1 (BAMCP)", "simulations = 0", "from 1"]),
+    "half a simulation": ('"Random"', '"BAMCP"\nsimulations = 2.5', ["[[agents]] 1 (BAMCP)", "simulations = 2.5", "an integer"]),
+    "no depth": ('"Random"', '"BFS3"\ndepth = 0', ["[[agents]] 1 (BFS3)", "depth = 0", "from 1"]),
+    "no samples": ('"Random"', '"BFS3"\nsamples = 0', ["[[agents]] 1 (BFS3)", "samples = 0", "from 1"]),
+    "too many simulations": (
+        '"Random"',
+        '"BAMCP"\nsimulations = 16000000\ndepth = 500',
+        ["BAMCP in experiment 'GC'", "expected at most 4 GiB"],
+    ),
+    "too many trajectories": (
+        '"Random"',
+        '"BFS3"\ntrajectories = 1000000\nsamples = 1',
+        ["BFS3 in experiment 'GC'", "MiB for one tree"],
+    ),
     "formula": (
         'algorithm = "Random"',
         'algorithm = "Formula"\nformula = "Q0+Q3"',

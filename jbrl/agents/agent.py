@@ -42,6 +42,9 @@ class Agent(Generic[Knowledge, State]):
     thinks: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        """Raise `JbrlError` if an MDP of that size takes more memory than is allowed. On the host, before compiling. Default: never."""
+
     def simulated_steps(self, n_actions: int) -> float:
         """About how many steps one decision simulates, for estimates of time. On the host. Default: none."""
         del n_actions

@@ -66,12 +66,20 @@ class BAMCP(Agent[Prior, BAMCPState]):
                 room = max(getattr(self, f"max_{name}"), least, 1 << max(0, needed - 1).bit_length())
                 object.__setattr__(self, f"max_{name}", room)
 
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        needed = uct.bytes_needed(n_states, n_actions, self._room, self.max_depth)
+        if needed > MOST_BYTES or self.max_simulations * self.max_depth >= 2**31:
+            raise JbrlError(
+                f"BAMCP: simulations up to {self.max_simulations} and depth up to {self.max_depth} with {n_states} states and {n_actions} "
+                f"actions take {needed / 2**30:.1f} GiB: expected at most {MOST_BYTES >> 30} GiB and a product below 2^31"
+            )
+
     def simulated_steps(self, n_actions: int) -> float:
         return float(self.simulations * self.depth)
 
     def reset(self, knowledge: Prior) -> BAMCPState:
         mdps = knowledge.mdps
-        self._check_memory(mdps.n_states, mdps.n_actions)
+        self.check_size(mdps.n_states, mdps.n_actions)
         counts = mdps.concentrations.reshape(-1, mdps.n_states)
         possible = mdps.concentrations > 0
         spread = jnp.where(possible, mdps.rewards, -jnp.inf).max() - jnp.where(possible, mdps.rewards, jnp.inf).min()
@@ -129,14 +137,6 @@ class BAMCP(Agent[Prior, BAMCPState]):
             room=self._room,
             longest=self.max_depth,
         )
-
-    def _check_memory(self, n_states: int, n_actions: int) -> None:
-        needed = uct.bytes_needed(n_states, n_actions, self._room, self.max_depth)
-        if needed > MOST_BYTES or self.max_simulations * self.max_depth >= 2**31:
-            raise JbrlError(
-                f"BAMCP: simulations up to {self.max_simulations} and depth up to {self.max_depth} with {n_states} states and {n_actions} "
-                f"actions take {needed / 2**30:.1f} GiB: expected at most {MOST_BYTES >> 30} GiB and a product below 2^31"
-            )
 
 
 def _with_kept(state: BAMCPState, kept: Kept | None) -> BAMCPState:

@@ -61,6 +61,13 @@ class BFS3(Agent[Prior, BFS3State]):
         for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
             object.__setattr__(self, name, max(getattr(self, name), needed))
 
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        forward_search.trees_in_memory(self._capacity, n_states, n_actions)
+
+    @property
+    def _capacity(self) -> Capacity:
+        return Capacity(self.max_trajectories, self.max_samples, self.max_depth)
+
     def simulated_steps(self, n_actions: int) -> float:
         trees = 1 if self.root == "single" else n_actions * self.samples
         return float(trees * max(1, self.trajectories // (1 if self.root == "single" else self.samples)) * self.depth)
@@ -84,12 +91,11 @@ class BFS3(Agent[Prior, BFS3State]):
 
     def _values(self, words: chex.Array, state: BFS3State, x: chex.Array) -> chex.Array:
         """Q(x, u) of each action: [A]."""
-        capacity = Capacity(self.max_trajectories, self.max_samples, self.max_depth)
         samples, depth, total = (jnp.asarray(v, jnp.int32) for v in (self.samples, self.depth, self.trajectories))
         in_one_tree = total if self.root == "single" else jnp.maximum(1, total // samples)
         limits = Limits(state.discount, state.low, state.high, in_one_tree, samples, depth)
         search = forward_search.single if self.root == "single" else forward_search.resampled
-        return search(forward_search.Decision(words, x, state.counts, state.rewards, limits), capacity)
+        return search(forward_search.Decision(words, x, state.counts, state.rewards, limits), self._capacity)
 
 
 def _round_up(number: int) -> int:

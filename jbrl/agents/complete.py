@@ -76,6 +76,9 @@ class Complete(Agent):
         """See `Agent`."""
         return self.base.oracle
 
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        self.base.check_size(n_states, n_actions)
+
     def simulated_steps(self, n_actions: int) -> float:
         return self.base.simulated_steps(n_actions)
 

@@ -50,10 +50,13 @@ class SampledSet(Agent[Prior, SampledSetState]):
         """Concentrations and rewards of the rows to draw, [S * A, S] each. Default: the posterior counts and the known rewards."""
         return counts, rewards
 
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        merged.check_memory(type(self).__name__, n_states, n_actions, self.room)
+
     def reset(self, knowledge: Prior) -> SampledSetState:
         mdps = knowledge.mdps
         n_states, n_actions = mdps.n_states, mdps.n_actions
-        merged.check_memory(type(self).__name__, n_states, n_actions, self.room)
+        self.check_size(n_states, n_actions)
         counts, rewards = mdps.concentrations.reshape(-1, n_states), mdps.rewards.reshape(-1, n_states)
         return SampledSetState(counts, counts, rewards, knowledge.discount, jnp.zeros((n_states, n_actions)), jnp.bool_(True))
 

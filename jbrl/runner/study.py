@@ -160,7 +160,11 @@ class Study:
 
     def _unit(self, experiment: ExperimentTable, algorithm: str, protocol: Protocol, agent: tuple) -> Unit:
         player, source, parameters = agent
-        settings = self.settings
+        settings, mdps = self.settings, protocol.prior.mdps
+        try:
+            player.check_size(mdps.n_states, mdps.n_actions)
+        except JbrlError as error:
+            raise JbrlError(f"{self.place}: [[agents]] {algorithm} in experiment '{experiment.name}': {error}") from None
         return Unit(
             experiment=experiment.name,
             prior=experiment.prior,

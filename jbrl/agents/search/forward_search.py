@@ -62,7 +62,7 @@ def _mapped(capacity: Capacity, run: Callable[[Decision, Capacity, int], chex.Ar
     @custom_vmap
     def search(decisions: Decision) -> chex.Array:
         n_lanes, n_states, n_actions, _ = decisions.counts.shape
-        room = _trees_in_memory(capacity, n_states, n_actions)
+        room = trees_in_memory(capacity, n_states, n_actions)
         decisions = _cut(decisions, capacity)
         parts = next(p for p in range(1, n_lanes + 1) if n_lanes % p == 0 and n_lanes // p <= room)
         if parts == 1:
@@ -89,8 +89,8 @@ def _cut(decisions: Decision, capacity: Capacity) -> Decision:
     return replace(decisions, limits=replace(limits, **budget))
 
 
-def _trees_in_memory(capacity: Capacity, n_states: int, n_actions: int) -> int:
-    """Trees that may be searched at once."""
+def trees_in_memory(capacity: Capacity, n_states: int, n_actions: int) -> int:
+    """Trees that may be searched at once. Raises `JbrlError` when one is too large."""
     nodes = capacity.trajectories * capacity.depth
     path = capacity.depth * (2 * n_actions + 5) + 2 * n_states * n_actions * n_states
     bytes_per_tree = 4 * (path + (nodes * (n_actions * (n_states + 2) + 1) if capacity.trajectories > 1 else 0))
