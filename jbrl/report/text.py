@@ -45,15 +45,24 @@ def score_text(mean: float, ci95: float, decimals: int) -> str:
 
 
 def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
-    """JSON text of parameters as `ε = 0.1, K = 500`; only the names in `shown`, if given. Text that is no JSON object stays as it is."""
+    """JSON text of parameters as `ε = 0.1, K = 500`; text that is no JSON object stays as it is.
+
+    Args:
+      shown: names to tell; default: all but capacities that are left open.
+    """
     try:
         values = json.loads(parameters)
     except ValueError:
         return str(parameters)
     if not isinstance(values, dict):
         return str(parameters)
-    parts = [(symbol(name), "~" if isinstance(value, dict) else "=", _value(value)) for name, value in values.items()]
-    return ", ".join(" ".join(part) for name, part in zip(values, parts, strict=True) if shown is None or name in shown)
+    told = {name: v for name, v in values.items() if (not _left_open(name, v) if shown is None else name in shown)}
+    return ", ".join(f"{symbol(name)} {'~' if isinstance(v, dict) else '='} {_value(v)}" for name, v in told.items())
+
+
+def _left_open(name: str, value: object) -> bool:
+    """Whether a parameter is a capacity that is left to the agent: it says nothing about the agent."""
+    return name.startswith("max_") and value == 0
 
 
 def varied(parameters: Iterable[str]) -> list[str] | None:

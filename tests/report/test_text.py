@@ -95,3 +95,9 @@ def test_slugs_are_fit_for_ids_and_differ(names):
 def test_listing():
     assert text.listing(["a"]) == "a"
     assert text.listing(["a", "b", "c"]) == "a, b and c"
+
+
+def test_capacities_left_to_the_agent_are_not_told_unless_they_differ():
+    parameters = '{"depth": 15, "max_depth": 0, "max_samples": 8}'
+    assert text.parameters_text(parameters) == "depth = 15, max_samples = 8"
+    assert text.parameters_text(parameters, ["max_depth"]) == "max_depth = 0"
