@@ -12,6 +12,8 @@ from jbrl.runner import queue
 from jbrl.runner.pulse import SILENT, read, recall
 from jbrl.runner.store import Store
 
+UNBEGUN = ("PENDING", "CONFIGURING", "RUNNING")  # states of tasks that have units still to begin, when no process speaks for them
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -35,7 +37,7 @@ class Worker:
 class Waiting:
     """Tasks of a cluster that have not begun."""
 
-    why: str  # as SLURM says it: Priority, Resources, Dependency
+    why: str  # as SLURM says it: Priority, Resources, Dependency; "starting" when SLURM has started them and they have not spoken yet
     tasks: tuple[str, ...]
     units: tuple[str, ...]  # ids of those that have no result
 
@@ -94,8 +96,9 @@ class Observer:
         workers = self._workers(labels, manifest["study"]["n_mdps"], expected, states)
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
-        pending = [task for task in tasks if task.task in states and states[task.task].name == "PENDING"]
-        waiting = _waiting(pending, states, set(open_) - held)
+        at_work = {worker.task for worker in workers if worker.alive}
+        queued = [task for task in tasks if task.task not in at_work and task.task in states and states[task.task].name in UNBEGUN]
+        waiting = _waiting(queued, states, set(open_) - held)
         held |= {id for group in waiting for id in group.units}
         left = [id for id in open_ if id not in reasons or id in held]
         last = {id: task.task for task in tasks for id in task.units if id in left and id not in held}
@@ -112,7 +115,7 @@ class Observer:
             waiting=waiting,
             ended={task: states[task].name for task in sorted(set(last.values())) if task in states and not states[task].active},
             work_left=work,
-            seconds_left=_until_done(workers, waiting, expected, pending) if work is not None and held >= set(left) else None,
+            seconds_left=_until_done(workers, waiting, expected, queued) if work is not None and held >= set(left) else None,
         )
 
     def _reason(self, id: str) -> str | None:
@@ -171,21 +174,22 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, queue.State]) -> 
 def _waiting(tasks: Sequence[queue.Submitted], states: dict[str, queue.State], open_: set[str]) -> list[Waiting]:
     groups: dict[str, list[queue.Submitted]] = {}
     for task in tasks:
-        groups.setdefault(states[task.task].reason, []).append(task)
+        state = states[task.task]
+        groups.setdefault(state.reason if state.name == "PENDING" else "starting", []).append(task)
     return [
         Waiting(why, tuple(task.task for task in group), tuple(id for task in group for id in task.units if id in open_))
         for why, group in groups.items()
     ]
 
 
-def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[str, float], pending: list[queue.Submitted]) -> float | None:
+def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[str, float], queued: list[queue.Submitted]) -> float | None:
     """At least as long as the longest process, and as all together take when the rest is shared among as many as may run at once."""
     at_work = [worker.seconds_left for worker in workers if worker.alive]
     if any(seconds is None for seconds in at_work):
         return None
     seconds = [value for value in at_work if value is not None]
-    queued = sum(expected[id] for group in waiting for id in group.units)
+    seconds_queued = sum(expected[id] for group in waiting for id in group.units)
     at_once = len(seconds)
     if waiting:
-        at_once = max(at_once, min(max(task.parallelism for task in pending), at_once + sum(len(group.tasks) for group in waiting)))
-    return max([*seconds, (sum(seconds) + queued) / at_once]) if at_once else None
+        at_once = max(at_once, min(max(task.parallelism for task in queued), at_once + sum(len(group.tasks) for group in waiting)))
+    return max([*seconds, (sum(seconds) + seconds_queued) / at_once]) if at_once else None
