@@ -12,9 +12,11 @@ from typer.core import TyperGroup
 from jbrl.cli import catalogue, doctor, evaluate, formulas, run, status, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
+from jbrl.runner.stopping import Stopped
 
 USER_ERROR = 2
-INTERRUPTED = 130
+BY_SIGNAL = 128  # added to the number of the signal
+INTERRUPTED = BY_SIGNAL + 2
 
 
 class _Commands(TyperGroup):
@@ -26,6 +28,8 @@ class _Commands(TyperGroup):
         except JbrlError as error:
             complain(str(error))
             raise typer.Exit(USER_ERROR) from None
+        except Stopped as stopped:
+            raise typer.Exit(BY_SIGNAL + stopped.number) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 

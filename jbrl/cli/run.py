@@ -1,5 +1,6 @@
 """`jbrl run`."""
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,8 +56,9 @@ def run(
 
     A unit of work is one agent with its parameters in one experiment with one
     seed. Interrupt at any time: the same command continues where it was, with the
-    same numbers. Exit code 0: all done; 1: some units failed; 2: something in the
-    input is not accepted; 130: interrupted.
+    same numbers. SIGTERM, which a batch system sends at its time limit, lets the
+    chunk at work be finished. Exit code 0: all done; 1: some units failed; 2:
+    something in the input is not accepted; 130: interrupted; 143: ended by SIGTERM.
 
     [bold]Examples[/bold]
 
@@ -70,6 +72,7 @@ def run(
     from jbrl.cli.progress import Display
     from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.stopping import Stopped, stopping_on
 
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
@@ -82,10 +85,11 @@ def run(
     if dry_run or wanted:
         return
     try:
-        with Display(planned, quiet=quiet) as progress:
+        with stopping_on(signal.SIGTERM), Display(planned, quiet=quiet) as progress:
             failed = planned.execute(progress)
-    except KeyboardInterrupt:
-        complain(f"what is done is kept in {out}; the same command continues from there", "interrupted")
+    except KeyboardInterrupt as interrupt:
+        how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
+        complain(f"what is done is kept in {out}; the same command continues from there", how)
         raise
     if failed:
         raise typer.Exit(FAILED_UNITS)
