@@ -66,7 +66,7 @@ class Results:
         Args:
           oracles: keep algorithms that see the true MDP.
         """
-        from jbrl.report.html import oracles_of
+        from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
 
         returns = self.returns
