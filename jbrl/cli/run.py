@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.cli.compiled import CompileCache, keep_compiled
 from jbrl.cli.text import complain, duration, show_warnings
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def run(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the units and how long they may take; write nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
+    compile_cache: CompileCache = None,
 ) -> None:
     """Run a study, or what is left of it.
 
@@ -58,6 +60,7 @@ def run(
     if dry_run:
         _list(planned)
         return
+    keep_compiled(compile_cache)
     try:
         with Display(planned, quiet=quiet) as progress:
             failed = planned.execute(progress)
