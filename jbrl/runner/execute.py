@@ -6,18 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.searcher import Findings
 from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
+from jbrl.runner.room import Room, out_of_memory
 from jbrl.runner.stopping import stop_if_asked
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
 
 CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
 CHECKPOINT_SHARE = 0.1  # of the time may go into writing them, at most
+LONGEST_SECONDS = 600.0  # between two checkpoints, whatever writing them takes: a clock may have jumped meanwhile
 
 
 class Progress:
@@ -56,9 +60,9 @@ def _has_latency(found: Result, unit: Unit) -> bool:
 def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress) -> int:
     """Run `todo`, those of `units` that have no result in `store`, which must be open.
 
-    A unit that fails is recorded and the others go on. An interrupt (KeyboardInterrupt) writes a checkpoint first; so does a signal
-    that `stopping_on` listens to, which lets the chunk at work, or the round of a search, be finished. Run again, everything continues
-    where it was, with the same numbers.
+    A unit that fails is recorded and the others go on; if memory does not suffice, it is tried with less at once before that. An
+    interrupt (KeyboardInterrupt) writes a checkpoint first; so does a signal that `stopping_on` listens to, which lets the chunk at
+    work, or the round of a search, be finished. Run again, everything continues where it was, with the same numbers.
 
     Returns: how many units failed.
 
@@ -101,10 +105,10 @@ class _Pace:
     def keep(self, save: Callable[[], Any]) -> None:
         """Call `save`, unless it is too early."""
         now = time.monotonic()
-        if now - self._saved > self._interval:
+        if not 0 <= now - self._saved <= self._interval:  # a clock that was set back says nothing: better now than never
             save()
             self._saved = time.monotonic()
-            self._interval = max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE)
+            self._interval = min(max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE), LONGEST_SECONDS)
 
 
 class _StoredFindings(Notebook):
@@ -165,9 +169,25 @@ class _Played:
 
 
 def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
-    run = Run(unit.agent, unit.protocol, record=unit.record)
+    """Run a unit, with less at once as long as memory does not suffice."""
+    room = Room.of(unit)
+    while True:
+        try:
+            return _run_within(room, unit, store, progress)
+        except Exception as error:
+            smaller = room.smaller()
+            if not out_of_memory(error):
+                raise
+            if not smaller:
+                raise MemoryError(f"not even {room} fit into memory ({error or type(error).__name__})") from error
+        room = smaller  # out here the error is forgotten, and with it the memory that its frames have held
+
+
+def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
+    run = Run(unit.agent, unit.protocol, record=unit.record, devices=room.devices, lanes=None if room.on_cpu else room.lanes)
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
+    _check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
@@ -175,7 +195,7 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
     pace = _Pace()
     try:
         stop_if_asked()
-        for chunk in run.chunks(played.n, unit.chunk):
+        for chunk in run.chunks(played.n, room.chunk):
             if not np.isfinite(chunk.returns).all():
                 raise FloatingPointError(
                     f"the return on MDP {chunk.start + int(np.argmin(np.isfinite(chunk.returns)))} is not a finite number"
@@ -189,10 +209,17 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
         latency = run.latency() if unit.latency else None
         times = {"latency_seconds": latency, "compile_seconds": run.compile_seconds}
         return played.save(unit, store, {**facts, **times, "status": "done"})
-    except KeyboardInterrupt:
-        if played.n:
+    except BaseException as error:
+        if played.n and (isinstance(error, KeyboardInterrupt) or out_of_memory(error)):
             played.save(unit, store, {**facts, "status": "partial"})
         raise
+
+
+def _check_knowledge(run: Run) -> None:
+    """Refuse what an agent has learned on the prior if it is not a number: it would choose by it without an error."""
+    for path, values in jax.tree.leaves_with_path(run.knowledge):
+        if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
+            raise FloatingPointError(f"{type(run.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}")
 
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:

@@ -96,7 +96,16 @@ class Played:
 class Run:
     """One agent in one experiment: `prepare()`, then `chunks()`, and `latency()` if wanted."""
 
-    def __init__(self, agent: Agent, protocol: Protocol, *, record: bool = False, devices: list[jax.Device] | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        protocol: Protocol,
+        *,
+        record: bool = False,
+        devices: list[jax.Device] | None = None,
+        lanes: int | None = None,
+    ) -> None:
+        self._lanes = lanes
         self.given = agent
         self.protocol = protocol
         self.devices = devices or jax.devices()
@@ -127,7 +136,7 @@ class Run:
         idle = type(self.agent).train is Agent.train  # nothing to learn, no time to measure
         known = prior if idle else jax.eval_shape(train, *learner)
         self._test = (Prior(protocol.test.mdps, prior.discount, protocol.horizon), self._key)
-        width = batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
+        width = self._lanes or batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
         (training, self._drawing, self._playing), compile_seconds = batching.compile_together(
             None if idle else lambda: batching.compile_once(train, *learner),
             lambda: self._draw_program(width, self.devices),

@@ -1,0 +1,54 @@
+"""How much is played at once, and what is tried when memory does not suffice for it."""
+
+from dataclasses import dataclass, replace
+
+import jax
+
+from jbrl.runner import batching
+from jbrl.runner.unit import Unit
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a unit of work takes up."""
+
+    devices: list[jax.Device]
+    lanes: int  # MDPs at once on each device
+    chunk: int | None  # MDPs between two checkpoints; None: as many as one compiled call plays
+
+    @classmethod
+    def of(cls, unit: Unit) -> "Room":
+        """As much as there is."""
+        devices = jax.devices()
+        return cls(devices, batching.lanes_per_device(unit.agent, unit.protocol.n_mdps, devices), unit.chunk)
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.devices[0].platform == "cpu"
+
+    @property
+    def call(self) -> int:
+        """MDPs that one compiled call plays."""
+        return self.lanes * len(self.devices)
+
+    def smaller(self) -> "Room | None":
+        """The next to try: chunks of one call, then half as much in a call, and half of that; None when that is all.
+
+        On CPUs a call is made smaller by using fewer devices, never by fewer lanes, which might round differently.
+        """
+        if self.chunk is not None and self.chunk > self.call:
+            return replace(self, chunk=self.call)
+        if self.on_cpu:
+            fewer = self.devices[: len(self.devices) // 2]
+            return replace(self, devices=fewer) if fewer else None
+        return replace(self, lanes=self.lanes // 2) if self.lanes > 1 else None
+
+    def __str__(self) -> str:
+        """In words, for messages."""
+        count = len(self.devices)
+        return f"{self.call} MDPs at once on {count} device{'s' if count > 1 else ''}"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory does not suffice: Python's own, or that of a device."""
+    return isinstance(error, MemoryError) or (isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
