@@ -31,6 +31,17 @@ def run(
         str | None, typer.Option(metavar="I/N", help="Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged later.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the units and how long they may take; write nothing.")] = False,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="N|LIST", help="How many CPU cores or accelerators to use, or which accelerators: 0,2. Default: all."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default: 80 %.")
+    ] = None,
+    stack: Annotated[
+        bool | None,
+        typer.Option("--stack/--no-stack", help="Play several units at once, or not. Default: where it helps.", show_default=False),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
 ) -> None:
     """Run a study, or what is left of it.
@@ -49,18 +60,18 @@ def run(
     jbrl run experiments/quick.toml --out out/quick --shard 2/3
     """
     from jbrl.cli.progress import Display
-    from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.resources import choose
 
     show_warnings()
-    use_all_cores()
+    resources = choose(devices, memory, stack)
     planned = plan(study, out, overrides=set_ or [], only=only, shard=shard)
     if dry_run:
         _list(planned)
         return
     try:
         with Display(planned, quiet=quiet) as progress:
-            failed = planned.execute(progress)
+            failed = planned.execute(progress, resources)
     except KeyboardInterrupt:
         complain(f"what is done is kept in {out}; the same command continues from there", "interrupted")
         raise
