@@ -8,6 +8,7 @@ from typing import Any
 
 from jbrl.runner.execute import Progress, is_done, run_units
 from jbrl.runner.pulse import Pulse
+from jbrl.runner.resources import Resources
 from jbrl.runner.store import Result, Store
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
@@ -32,15 +33,18 @@ class Plan:
         """Those of `units` that have no result yet."""
         return [unit for unit in self.units if not is_done(unit, self.store)]
 
-    def execute(self, progress: Progress | None = None) -> int:
+    def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run what is left; how many units failed.
+
+        Args:
+          resources: devices and memory that may be used; None: all devices and most of the memory.
 
         Raises:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
         with Pulse(self.store.folder, self.estimate, progress or Progress()) as told:
-            return run_units(self.units, self.todo, self.store, told)
+            return run_units(self.units, self.todo, self.store, told, resources)
 
     @cached_property
     def estimate(self) -> dict[str, float]:

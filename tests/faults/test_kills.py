@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.faults.cases import files, outcome
-from tests.faults.kills import Ordeal, wrongs
-from tests.faults.warm import Warm
 
 import jbrl
 from jbrl.runner import execute
 from jbrl.runner.plan import plan
+from tests.faults.cases import files, outcome
+from tests.faults.kills import Ordeal, wrongs
+from tests.faults.warm import Warm
 
 
 def test_six_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
