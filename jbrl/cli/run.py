@@ -1,14 +1,11 @@
 """`jbrl run`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from jbrl.cli.text import complain, duration, show_warnings
-
-if TYPE_CHECKING:
-    from jbrl.runner.plan import Plan
+from jbrl.cli.text import complain, show_warnings
 
 FAILED_UNITS = 1
 
@@ -30,7 +27,17 @@ def run(
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged later.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the units and how long they may take; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be run, how long it may take, in how much memory.")] = False,
+    units: Annotated[bool, typer.Option("--units/--no-units", help="With --dry-run: list the units, not only the algorithms.")] = True,
+    calibrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure first how long units take, by short runs, two minutes at most. They are remembered: without this option, "
+            "those made before are used; with --no-calibrate, none.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
 ) -> None:
     """Run a study, or what is left of it.
@@ -47,16 +54,20 @@ def run(
     jbrl run experiments/quick.toml --out out/try --set study.n_mdps=50
     jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
     jbrl run experiments/quick.toml --out out/quick --shard 2/3
+    jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units
     """
+    from jbrl.cli.foretelling import foretell, measure
     from jbrl.cli.progress import Display
     from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
 
     show_warnings()
     use_all_cores()
-    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard)
+    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False)
+    if calibrate:
+        measure(planned, quiet=quiet)
     if dry_run:
-        _list(planned)
+        foretell(planned, units=units)
         return
     try:
         with Display(planned, quiet=quiet) as progress:
@@ -66,12 +77,3 @@ def run(
         raise
     if failed:
         raise typer.Exit(FAILED_UNITS)
-
-
-def _list(planned: "Plan") -> None:
-    """What would be run; the last line says how much and about how long."""
-    seconds = planned.estimate
-    for unit in planned.units:
-        typer.echo(f"{unit.label}: {'about ' + duration(seconds[unit.id]) if unit.id in seconds else 'done'}")
-    done = len(planned.units) - len(planned.todo)
-    typer.echo(f"{len(planned.units)} units, about {duration(sum(seconds.values()))}{f' ({done} done already)' if done else ''}")

@@ -27,6 +27,7 @@ class Program(NamedTuple):
     call: Callable[..., Any]
     capacity: int  # MDPs per call
     fresh: bool  # compiled just now, not before
+    bytes: int = 0  # of memory that a call takes on each device
 
 
 _compiled: dict[tuple, Program] = {}
@@ -101,8 +102,15 @@ def _compile(fn: Callable, jitted: Any, args: tuple, place: tuple) -> Program:
     identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), place)
     if identity in _compiled:
         return _compiled[identity]._replace(fresh=False)
-    _compiled[identity] = Program(jitted.lower(*args).compile(), place[0], True)
+    compiled = jitted.lower(*args).compile()
+    _compiled[identity] = Program(compiled, place[0], True, _bytes(compiled))
     return _compiled[identity]
+
+
+def _bytes(compiled: Any) -> int:
+    """Memory that a call takes on each device, 0 where the compiler does not say."""
+    found = compiled.memory_analysis()
+    return found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes if found else 0
 
 
 def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:

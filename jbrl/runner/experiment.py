@@ -22,8 +22,7 @@ from jbrl.runner import batching
 from jbrl.runner.offline import Learned, Notebook, Trials, learn, train
 from jbrl.runner.simulation import Trajectory, World, discounted, simulate, stream, world
 from jbrl.runner.timing import device_name, timed
-
-LATENCY_TRAJECTORIES = 3
+from jbrl.runner.unit import LATENCY_TRAJECTORIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +95,17 @@ class Played:
 class Run:
     """One agent in one experiment: `prepare()`, then `chunks()`, and `latency()` if wanted."""
 
-    def __init__(self, agent: Agent, protocol: Protocol, *, record: bool = False, devices: list[jax.Device] | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        protocol: Protocol,
+        *,
+        record: bool = False,
+        devices: list[jax.Device] | None = None,
+        lanes: int | None = None,
+    ) -> None:
         self.given = agent
+        self._lanes = lanes  # MDPs that each device plays at once; None: as many as always
         self.protocol = protocol
         self.devices = devices or jax.devices()
         self.device = device_name(self.devices)
@@ -127,7 +135,7 @@ class Run:
         idle = type(self.agent).train is Agent.train  # nothing to learn, no time to measure
         known = prior if idle else jax.eval_shape(train, *learner)
         self._test = (Prior(protocol.test.mdps, prior.discount, protocol.horizon), self._key)
-        width = batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
+        width = self._lanes or batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
         (training, self._drawing, self._playing), compile_seconds = batching.compile_together(
             None if idle else lambda: batching.compile_once(train, *learner),
             lambda: self._draw_program(width, self.devices),
@@ -138,6 +146,11 @@ class Run:
         self.compile_seconds += compile_seconds
         self.offline_seconds += seconds
         self._shared = (self.agent, self.knowledge)
+
+    @property
+    def bytes_per_device(self) -> int:
+        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler does not say."""
+        return self._playing.bytes
 
     def _draw_program(self, width: int, devices: list[jax.Device]) -> batching.Program:
         draw = _draw_unit if has_unit_concentrations(self.protocol.test.mdps) else _draw
