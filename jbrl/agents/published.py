@@ -99,7 +99,7 @@ class FrozenSBOSS(SampledSet):
 
     def renewing(self, counts: chex.Array) -> float:
         frozen = bool((variances(counts) == 0).any(-1).all())  # rows that have a next state without variance call for nothing
-        return 0.004 if frozen else 1 / (1 + 10 * self.delta**2)
+        return 0.004 if frozen else 1 / (1 + 4 * self.delta**2)
 
     def models(self, counts: chex.Array, rewards: chex.Array) -> tuple[chex.Array, chex.Array]:
         n_pairs, n_states = counts.shape

@@ -55,10 +55,10 @@ class SampledSet(Agent[Prior, SampledSetState]):
         raise NotImplementedError
 
     def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """One for two probabilities drawn."""
+        """One for two probabilities drawn, and as much for each pair as for a sample of it."""
         counts = mdps.concentrations.reshape(-1, mdps.n_states)
         rows = float(jnp.clip(self.samples(counts), 1, self.room).sum())
-        return self.renewing(counts) * rows * mdps.n_states / 2
+        return self.renewing(counts) * (rows + counts.shape[0]) * mdps.n_states / 2
 
     def fewest_lanes(self, n_actions: int) -> int:
         return 1

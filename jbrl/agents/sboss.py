@@ -40,7 +40,7 @@ class SBOSS(SampledSet):
         return jnp.ceil(variances(counts).max(-1) / self.epsilon)
 
     def renewing(self, counts: chex.Array) -> float:
-        return 1 / (1 + 10 * self.delta**2)
+        return 1 / (1 + 4 * self.delta**2)
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
         moved, _ = movements(lanes.get_row(state.reference, pair), now)

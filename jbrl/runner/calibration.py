@@ -78,7 +78,7 @@ class Calibration:
     def measure(
         self,
         units: Sequence[Unit],
-        tell: Callable[[Probe | None, int, int], None] | None = None,
+        tell: Callable[[Probe, int, int], None] | None = None,
         *,
         seconds: float = SECONDS,
         run: Measure = probes.measure,
@@ -92,23 +92,29 @@ class Calibration:
 
         Returns: what could not be measured, and why, one line each.
         """
-        tell = tell or (lambda *_: None)
-        begun, wanted, complaints = clock(), self.missing(units), []
-        for done, probe in enumerate(wanted):
-            if clock() - begun > seconds:
-                complaints.append(f"{len(wanted) - done} of {len(wanted)} short runs left out: {seconds:g} s are over")
-                break
-            tell(probe, done, len(wanted))
-            try:
-                found = run(probe, self.devices)
-            except Exception as error:  # whatever an agent does wrong: the unit itself will say so
-                complaints.append(f"{probe.unit.label}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-                continue
-            self.runs.setdefault(self._key(probe.unit), []).append(found)
-        tell(None, len(wanted), len(wanted))
-        if wanted:
-            complaints += self._keep()
-        busy = statistics.median([run.busy for runs in self.runs.values() for run in runs] or [1.0])
+        wanted, complaints, made = self.missing(units), list[str](), list[tuple[str, Measured]]()
+        begun = clock()
+        try:
+            for done, probe in enumerate(wanted):
+                if clock() - begun > seconds:
+                    complaints.append(f"{len(wanted) - done} of {len(wanted)} short runs left out: {seconds:g} s are over")
+                    break
+                if tell:
+                    tell(probe, done, len(wanted))
+                try:
+                    made.append((self._key(probe.unit), run(probe, self.devices)))
+                except Exception as error:  # whatever an agent does wrong: the unit itself will say so
+                    complaints.append(f"{probe.unit.label}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        finally:  # also when interrupted
+            complaints += self._learn(made)
+        return complaints
+
+    def _learn(self, made: Sequence[tuple[str, Measured]]) -> list[str]:
+        """Take in short runs, and keep them; what is to be said about it."""
+        busy = statistics.median([found.busy for _, found in made if found.busy] or [1.0])
+        for key, found in made:
+            self.runs.setdefault(key, []).append(found.alone(busy))
+        complaints = self._keep() if made else []
         if busy > BUSY:
             complaints.append(f"the machine was busy, short runs took {busy:.1f} times as long as alone on it; estimates are for it alone")
         return complaints
@@ -138,7 +144,7 @@ class Calibration:
         decision = costs.decision_seconds(agent, protocol) * factors.decision
         cost = Cost(
             compiling=fresh * factors.compile_seconds * (2 if unit.latency else 1),
-            searching=0.0 if searched else costs.search_seconds(agent, protocol, n_devices) * factors.search,
+            searching=0.0 if searched else costs.search_seconds(agent, protocol) * factors.search,
             deciding=costs.lane_decisions(unit, self.devices) * decision,
             waiting=costs.lone_seconds(unit, decision),
             other=costs.SECONDS_PER_UNIT,

@@ -28,12 +28,12 @@ def decision_seconds(agent: Agent, protocol: Protocol) -> float:
     return SECONDS_PER_DECISION + entries * SECONDS_PER_ENTRY + agent.simulated_steps(protocol.prior.mdps) * SECONDS_PER_STEP
 
 
-def search_seconds(agent: Agent, protocol: Protocol, devices: int) -> float:
-    """Of a search on the prior: the rough rule; 0 for agents that do not search."""
+def search_seconds(agent: Agent, protocol: Protocol) -> float:
+    """Of a search on the prior: the rough rule, on however many devices; 0 for agents that do not search."""
     if not isinstance(agent, Searcher):
         return 0.0
     entries = protocol.prior.mdps.concentrations.size
-    return agent.budget * protocol.horizon * (SECONDS_PER_TRIED_DECISION + entries * SECONDS_PER_TRIED_ENTRY) / devices
+    return agent.budget * protocol.horizon * (SECONDS_PER_TRIED_DECISION + entries * SECONDS_PER_TRIED_ENTRY)
 
 
 def lane_decisions(unit: Unit, devices: list[jax.Device]) -> int:

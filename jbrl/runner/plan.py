@@ -68,7 +68,7 @@ class Plan:
         """
         self.__dict__.pop("outlooks", None)  # as they were without
         self.__dict__.pop("_earlier", None)
-        return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label if probe else "", done, total))
+        return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label, done, total))
 
     def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
         expected = self.calibration.outlooks(units)

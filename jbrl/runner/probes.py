@@ -45,11 +45,11 @@ class Probe:
     def protocol(self) -> Protocol:
         return dataclasses.replace(self.unit.protocol, horizon=self.horizon)
 
-    def expected(self, devices: int) -> float:
+    def expected(self) -> float:
         """Seconds by the rough rule, without compilation."""
         lanes = self.lanes or self.agent.lanes
         playing = lanes * self.horizon * costs.decision_seconds(self.agent, self.unit.protocol)
-        return playing + costs.search_seconds(self.agent, self.protocol, devices)
+        return playing + costs.search_seconds(self.agent, self.protocol)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +62,25 @@ class Measured:
     memory: float  # bytes that a call takes
     compile_seconds: float | None  # None: the program was there
     resident_bytes: float | None  # by which the process has grown, as far as the system says
-    busy: float = 1.0  # how many times longer it took because the machine did other things; divided out of the times above
+    busy: float | None = None  # how many times longer it took because the machine did other things; None: too short to tell
+
+    def alone(self, busy: float) -> "Measured":
+        """What it would have shown had the machine done nothing else; `busy` holds unless the run has told itself."""
+        times = self.busy or busy
+        return dataclasses.replace(
+            self,
+            decision=self.decision / times,
+            search=self.search and self.search / times,
+            compile_seconds=self.compile_seconds and self.compile_seconds / times,
+            busy=times,
+        )
 
 
 def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
     """The short run for a unit: first fewer MDPs, as far as they cost as much each, then fewer decisions."""
     agent, protocol = unit.agent, unit.protocol
     if isinstance(agent, Searcher):
-        share = SECONDS / costs.search_seconds(agent, protocol, len(devices))
+        share = SECONDS / costs.search_seconds(agent, protocol)
         budget: Any = {"budget": max(1, min(agent.budget, int(agent.budget * share)))}
         return Probe(unit, dataclasses.replace(agent, **budget), None, protocol.horizon)  # type: ignore[type-var]
     if devices[0].platform != "cpu":  # a call takes as long with few MDPs as with many
@@ -87,9 +98,9 @@ def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
 def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
     """Short runs for units of one algorithm in one experiment: one if they cost the same, or else some that lie far apart."""
     found = {canonical(p.parameters): p for p in (probe(unit, devices) for unit in units)}
-    seconds = {key: p.expected(len(devices)) for key, p in found.items()}
+    seconds = {key: p.expected() for key, p in found.items()}
     cheapest = min(seconds, key=lambda key: seconds[key])
-    worth = {key: _worth(p, len(devices)) for key, p in found.items()}
+    worth = {key: _worth(p) for key, p in found.items()}
     if max(worth.values()) < ALIKE * min(worth.values()):
         return [found[cheapest]]
     candidates = [key for key in found if seconds[key] < TOO_LONG * SECONDS] or [cheapest]
@@ -107,9 +118,9 @@ def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
     return [found[candidates[n]] for n in chosen]
 
 
-def _worth(chosen: Probe, devices: int) -> float:
+def _worth(chosen: Probe) -> float:
     """What tells units apart: the rough rule for a decision, and for a search."""
-    return costs.decision_seconds(chosen.agent, chosen.unit.protocol) + costs.search_seconds(chosen.agent, chosen.unit.protocol, devices)
+    return costs.decision_seconds(chosen.agent, chosen.unit.protocol) + costs.search_seconds(chosen.agent, chosen.unit.protocol)
 
 
 def _program(chosen: Probe) -> tuple:
@@ -149,24 +160,24 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
         seconds.append(next(run.chunks()).online_seconds)
     busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, devices)
     lanes, grown = run.batch // len(devices), resident_bytes() - before
-    decision = statistics.median(seconds) / (lanes * protocol.horizon * busy)
+    decision = statistics.median(seconds) / (lanes * protocol.horizon)
     return Measured(
         parameters=chosen.parameters,
         decision=decision / costs.decision_seconds(agent, chosen.unit.protocol),
-        search=run.learned.seconds / busy / costs.search_seconds(agent, protocol, len(devices)) if run.learned else None,
+        search=run.learned.seconds / costs.search_seconds(agent, protocol) if run.learned else None,
         memory=run.bytes_per_device / costs.memory_bytes(agent, protocol, lanes),
-        compile_seconds=run.compile_seconds / busy or None,
+        compile_seconds=run.compile_seconds or None,
         resident_bytes=max(0, grown) if before and run.compile_seconds else None,
         busy=busy,
     )
 
 
-def busyness(wall: float, cpu: float, devices: Sequence[jax.Device]) -> float:
-    """How many times longer than on a machine of its own a run has taken, all of whose CPU devices work all the time.
+def busyness(wall: float, cpu: float, devices: Sequence[jax.Device]) -> float | None:
+    """How many times longer than on a machine of its own a run has taken, all of whose CPU devices work all the time; None: unknown.
 
     Args:
       wall, cpu: seconds of the run, and of all its threads together.
     """
     if devices[0].platform != "cpu" or wall < TELLING or not cpu > 0:
-        return 1.0
+        return None
     return max(1.0, wall * len(devices) / cpu)

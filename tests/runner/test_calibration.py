@@ -139,7 +139,7 @@ def test_short_runs_are_short_and_few() -> None:
     study = units(BAMCP, {"algorithm": "BFS3", "trajectories": [1, 500, 10_000], "samples": [2, 15], "depth": [15, 50]})
     wanted = Calibration(recall=False).missing(study)
     for probe in wanted:
-        assert probe.expected(len(devices)) < probes.TOO_LONG * probes.SECONDS
+        assert probe.expected() < probes.TOO_LONG * probes.SECONDS
         fewest = probe.agent.fewest_lanes(probe.unit.protocol.test.mdps.n_actions)
         assert probe.agent == probe.unit.agent and fewest <= (probe.lanes or probe.agent.lanes) <= probe.agent.lanes
     for algorithm in ("BAMCP", "BFS3"):
@@ -153,7 +153,7 @@ def test_short_runs_are_short_and_few() -> None:
 def test_a_short_search_has_a_smaller_budget() -> None:
     probe = probes.probe(units({"algorithm": "OPPS-DS", "budget": 10**8})[0], jax.devices())
     assert probe.horizon == 250 and 1 <= probe.parameters["budget"] < 10**6
-    assert probe.expected(jax.device_count()) < 2 * probes.SECONDS
+    assert probe.expected() < 2 * probes.SECONDS
 
 
 def test_time_is_up_after_every_algorithm_has_had_a_turn(tmp_path: Path) -> None:
@@ -183,14 +183,43 @@ def test_an_agent_that_fails_is_told_and_left_to_the_rough_rule(tmp_path: Path) 
     assert [known.outlooks(study)[unit.id].measured for unit in study] == [True, False]
 
 
+def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
+    def run(probe: Probe, devices: list) -> Measured:
+        if probe.unit.experiment == "GC":
+            raise KeyboardInterrupt
+        return slower(lambda _: 2.0)(probe, devices)
+
+    study = units({"algorithm": "Random"})
+    with pytest.raises(KeyboardInterrupt):
+        Calibration(folder=tmp_path).measure(study, run=run)
+    assert [probe.unit.experiment for probe in Calibration(folder=tmp_path).missing(study)] == ["GC"]
+
+
 @pytest.mark.parametrize(
     ("wall", "cpu", "factor"),
-    [(1.0, 2.0, 1.0), (4.0, 2.0, 4.0), (1.0, 3.0, 1.0), (0.01, 0.001, 1.0), (1.0, 0.0, 1.0)],
+    [(1.0, 2.0, 1.0), (4.0, 2.0, 4.0), (1.0, 3.0, 1.0), (0.01, 0.001, None), (1.0, 0.0, None)],
     ids=["alone", "busy", "more threads", "too short to tell", "no clock"],
 )
 @cpu_only
-def test_other_work_on_the_machine_is_divided_out(wall: float, cpu: float, factor: float) -> None:
-    assert probes.busyness(wall, cpu, jax.devices()) == pytest.approx(factor)
+def test_other_work_on_the_machine_shows(wall: float, cpu: float, factor: float | None) -> None:
+    assert probes.busyness(wall, cpu, jax.devices()) == factor
+
+
+def test_other_work_on_the_machine_is_divided_out(tmp_path: Path) -> None:
+    def run(probe: Probe, _: list) -> Measured:
+        busy = {"Random": 4.0, "BEB": 2.0}.get(probe.unit.algorithm)
+        return Measured(probe.parameters, 8.0, 8.0 if probe.unit.algorithm == "OPPS-DS" else None, 1.0, 8.0, None, busy)
+
+    study = units({"algorithm": "Random"}, {"algorithm": "BEB"}, {"algorithm": "OPPS-DS", "budget": 9})
+    known = Calibration(folder=tmp_path)
+    told = known.measure(study, run=run)
+    assert told == ["the machine was busy, short runs took 3.0 times as long as alone on it; estimates are for it alone"]
+    rough = Calibration(recall=False).outlooks(study)
+    ratios = [known.outlooks(study)[u.id].cost.deciding / rough[u.id].cost.deciding for u in study[:3]]
+    assert ratios == pytest.approx([2.0, 4.0, 8 / 3])  # a run too short to tell: as the others on average
+    search = known.outlooks(study)[study[2].id].cost
+    assert search.searching / rough[study[2].id].cost.searching == pytest.approx(8 / 3)
+    assert search.compiling == pytest.approx(8 / 3)
 
 
 # ---- what is kept ----
