@@ -1,4 +1,4 @@
-"""What a study was expected to cost, and what it has cost, by algorithm. Read from its results, without JAX."""
+"""What a study was expected to cost, and what it has cost, by algorithm. Read from its results."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from jbrl.runner.pulse import recall
 from jbrl.runner.store import Store
 from jbrl.runner.unit import LATENCY_TRAJECTORIES
 
@@ -45,8 +46,8 @@ def actual(header: dict[str, Any], *, searched: bool) -> Cost:
 def accounts(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
     """One row per algorithm, in the order of the study: columns `COLUMNS`.
 
-    Wall seconds: `estimated_seconds` when the units that are `done` were last begun (NaN for results of a version that did not record
-    it), `actual_seconds` their compilation, search and decisions, `left_seconds` the estimate for those that are not done.
+    Wall seconds: `estimated_seconds` those that the units that are `done` were expected to take when they were begun (NaN if no one has
+    noted it), `actual_seconds` their compilation, search and decisions, `left_seconds` the estimate for those that are not done.
 
     Args:
       ids: of the units that count; None: all of them.
@@ -55,7 +56,7 @@ def accounts(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
       StoreError: no results of a study here.
     """
     manifest = store.manifest()
-    estimates, searched, rows = manifest.get("estimates", {}), set(), []
+    estimates, searched, rows = recall(store.folder), set(), []
     for listed in manifest["units"]:
         if ids is not None and listed["id"] not in ids:
             continue

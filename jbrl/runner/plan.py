@@ -10,6 +10,7 @@ from typing import Any
 from jbrl.runner.accounts import Cost, actual
 from jbrl.runner.calibration import Calibration, Outlook
 from jbrl.runner.execute import Progress, is_done, run_units
+from jbrl.runner.pulse import Pulse
 from jbrl.runner.store import Result, Store
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
@@ -40,10 +41,11 @@ class Plan:
         Raises:
           JbrlError: results cannot be written.
         """
-        self.store.open({**self.study.facts(), "estimates": self._estimates()}, self.study.units)
-        return run_units(self.units, self.todo, self.store, progress or Progress())
+        self.store.open(self.study.facts(), self.study.units)
+        with Pulse(self.store.folder, self.estimate, progress or Progress()) as told:
+            return run_units(self.units, self.todo, self.store, told)
 
-    @property
+    @cached_property
     def estimate(self) -> dict[str, float]:
         """About how many seconds each unit of `todo` will take, by its id."""
         return {id: outlook.cost.seconds for id, outlook in self.outlooks.items()}
@@ -66,8 +68,8 @@ class Plan:
 
         Returns: what could not be measured, and why, one line each.
         """
-        self.__dict__.pop("outlooks", None)  # as they were without
-        self.__dict__.pop("_earlier", None)
+        for name in ("estimate", "outlooks", "_earlier"):  # as they were without
+            self.__dict__.pop(name, None)
         return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label, done, total))
 
     def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
@@ -100,15 +102,6 @@ class Plan:
     def _result(self, unit: Unit) -> Result | None:
         found = self.store.result(unit.id)
         return found if found and found.status == "done" else None
-
-    def _estimates(self) -> dict[str, float]:
-        """What is recorded beside the results: about how many seconds each unit of the study takes, also those run before or elsewhere."""
-        before: dict[str, float] = {}
-        if (self.store.folder / "study.json").exists():
-            before = self.store.manifest().get("estimates", {})
-        left = [unit for unit in self.study.units if not is_done(unit, self.store)]
-        now = {id: outlook.cost.seconds for id, outlook in self._outlooks(left).items()} | self.estimate
-        return {unit.id: float(f"{found:.3g}") for unit in self.study.units if (found := now.get(unit.id, before.get(unit.id)))}
 
 
 def plan(
