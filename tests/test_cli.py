@@ -74,8 +74,10 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = result.stderr.splitlines()
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
-    assert re.fullmatch(r"7 units done in .* \(1 more units belong to this study\)", lines[8])
-    assert lines[9] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
+    assert lines[8].split() == ["algorithm", "units", "estimated", "actual"]
+    assert [line.split()[:2] for line in lines[9:12]] == [["Random", "3"], ["e-Greedy", "4"], ["all", "7"]]
+    assert re.fullmatch(r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)", lines[12])
+    assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
     return folder
 
 
@@ -131,14 +133,20 @@ def test_other_formats_hold_the_same(out: Path) -> None:
 def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
     result = call("run", study, "--out", tmp_path / "none", "--dry-run")
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and len(lines) == 9
+    assert result.exit_code == 0
+    assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * (len(lines) - 8)
     assert lines[0].startswith("GC/Random seed 0: about ")
-    assert re.fullmatch(r"8 units, about \d.*s", lines[-1])
+    assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
+    assert [line.split()[:2] for line in lines[10:13]] == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
+    assert re.fullmatch(r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13])
+    assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
+    assert len(lines) == 15
+    assert call("run", study, "--out", tmp_path / "none", "--dry-run", "--no-units").stdout.splitlines() == lines[9:]
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
-    assert [line.endswith(": done") for line in lines[:-1]] == [True] * 7 + [False]
-    assert re.fullmatch(r"8 units, about .* \(7 done already\)", lines[-1])
+    assert [line.endswith(": done") for line in lines[:8]] == [True] * 7 + [False]
+    assert re.fullmatch(r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1])
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
     lines = call("run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random").stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")

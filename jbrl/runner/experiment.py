@@ -23,8 +23,7 @@ from jbrl.runner.offline import Learned, Notebook, Trials, learn, train
 from jbrl.runner.resources import Resources
 from jbrl.runner.simulation import Trajectory, World, discounted, simulate, stream, world
 from jbrl.runner.timing import device_name, timed
-
-LATENCY_TRAJECTORIES = 3
+from jbrl.runner.unit import LATENCY_TRAJECTORIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +104,8 @@ class Run:
     def __init__(
         self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
     ) -> None:
-        self._lanes = lanes
         self.given = agent
+        self._lanes = lanes  # MDPs that each device plays at once; None: as many as always
         self.protocol = protocol
         self.record = record
         self.resources = resources or Resources()
@@ -151,6 +150,11 @@ class Run:
         """Train the agent: sets `knowledge` and adds to `offline_seconds`."""
         self.knowledge, seconds = timed(program.call, *self._learner) if program else (self._learner[-1], 0.0)
         self.offline_seconds += seconds
+
+    @property
+    def bytes_per_device(self) -> int:
+        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler does not say."""
+        return self._playing.bytes
 
     def programs(self, width: int, devices: Sequence[jax.Device], groups: int = 1) -> tuple[Callable[[], batching.Program], ...]:
         """What compiles the drawing of MDPs and the playing."""
