@@ -153,7 +153,7 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     """
     agent, protocol = chosen.agent, chosen.protocol
     before = resident_bytes()
-    run = Run(agent, protocol, devices=devices, lanes=chosen.lanes)
+    run = Run(agent, protocol, resources=Resources(devices), lanes=chosen.lanes)
     run.prepare()
     wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
     while len(seconds) < REPETITIONS and sum(seconds) < SECONDS:
