@@ -85,7 +85,7 @@ def run(
     if dry_run or wanted:
         return
     try:
-        with stopping_on(signal.SIGTERM), Display(planned, quiet=quiet) as progress:
+        with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
             failed = planned.execute(progress)
     except KeyboardInterrupt as interrupt:
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
