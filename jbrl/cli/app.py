@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, doctor, evaluate, formulas, run, status, subset, tables
+from jbrl.cli import catalogue, compare, doctor, evaluate, formulas, run, status, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 from jbrl.runner.stopping import Stopped
@@ -50,6 +50,8 @@ app.command("scores")(tables.scores)
 app.command("returns")(tables.returns)
 app.command("strategies")(tables.strategies)
 app.command("report")(tables.report)
+app.command("compare")(compare.compare)
+app.command("archive")(compare.archive)
 app.command("evaluate")(evaluate.evaluate)
 app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)

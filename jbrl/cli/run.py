@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.cli.compiled import CompileCache, keep_compiled
 from jbrl.cli.slurm import asked, send
 from jbrl.cli.text import complain, duration, show_warnings
 
@@ -51,6 +52,7 @@ def run(
             metavar="NAME=VALUE", help="SLURM: another option of sbatch, for example mem=8G. May be repeated.", rich_help_panel=SLURM
         ),
     ] = None,
+    compile_cache: CompileCache = None,
 ) -> None:
     """Run a study, or what is left of it.
 
@@ -84,6 +86,7 @@ def run(
         send(planned, wanted, dry_run=dry_run)
     if dry_run or wanted:
         return
+    keep_compiled(compile_cache)
     try:
         with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
             failed = planned.execute(progress)
