@@ -110,7 +110,7 @@ def run(
         return
     keep_compiled(compile_cache)
     try:
-        with stopping_on(signal.SIGTERM), Display(planned, quiet=quiet) as progress:
+        with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
             failed = planned.execute(progress, resources)
     except KeyboardInterrupt as interrupt:
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"

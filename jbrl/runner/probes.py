@@ -15,6 +15,7 @@ from jbrl.agents.searcher import Searcher
 from jbrl.runner import costs
 from jbrl.runner.experiment import Protocol, Run
 from jbrl.runner.machine import resident_bytes
+from jbrl.runner.resources import Resources
 from jbrl.runner.unit import Unit, canonical
 
 SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
