@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, doctor, evaluate, formulas, run, subset, tables
+from jbrl.cli import catalogue, doctor, evaluate, formulas, rank, run, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("scores")(tables.scores)
 app.command("returns")(tables.returns)
+app.command("rank")(rank.rank)
 app.command("strategies")(tables.strategies)
 app.command("report")(tables.report)
 app.command("evaluate")(evaluate.evaluate)
