@@ -48,7 +48,7 @@ class BFS3(Agent[Prior, BFS3State]):
     max_depth: int = parameter(0, "room for the depth, raised to what is needed", low=0, static=True)
 
     # Each MDP has many trees: a few MDPs fill the cache, and more would only be padding where fewer are played.
-    lanes = 128
+    lanes = 8
 
     def __post_init__(self) -> None:
         """Make room for the budget where it is known: not for traced values, which are cut to the room there is."""

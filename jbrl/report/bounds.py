@@ -48,7 +48,7 @@ def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing 
     winning = [name for name in styles if name in ranks]
     lines = math.ceil(len(winning) / COLUMNS)
     height = 0.55 + 1.45 * lines
-    drawing = Drawing(Figure(figsize=(WIDTH, height)))
+    drawing = Drawing(Figure(figsize=(WIDTH, height)), _data(found))
     panels = drawing.figure.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
     x, y = np.log10(found["x"].unique()), np.log10(found["y"].unique())
     for number, axes in enumerate(panels.flat):
@@ -65,6 +65,12 @@ def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing 
     nowhere = [name for name in dict.fromkeys(timed["algorithm"]) if name not in ranks]
     drawing.note = f"Among the best nowhere: {listing(nowhere)}." if nowhere else ""
     return drawing
+
+
+def _data(found: pd.DataFrame) -> pd.DataFrame:
+    """Bounds in seconds and the winners within them, the best first."""
+    winners = found["algorithms"].map("; ".join)
+    return pd.DataFrame({"online_seconds": found["x"], "offline_seconds": found["y"], "winners": winners})
 
 
 def _ranks(found: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ the SVG under that id; a title makes it say its numbers when pointed at.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import matplotlib as mpl
 import numpy as np
@@ -20,14 +20,16 @@ from jbrl.report.tables import Section
 from jbrl.report.text import listing, seconds_text
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
+WHO = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
 Styles = Mapping[str, Style]
 
 
 @dataclasses.dataclass
 class Drawing:
-    """A figure, what its marks say when pointed at (by gid), and what its caption must add."""
+    """A figure, what its marks say when pointed at (by gid), what its caption must add, and the numbers that it shows."""
 
     figure: Figure
+    data: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # one row per mark or area
     titles: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
 
@@ -94,7 +96,7 @@ def difference_from_the_best(section: Section, styles: Styles) -> Drawing | None
     if len(rows) < 2 or rows["difference"].isna().any():
         return None
     drawn, axes = rows_figure(rows)
-    drawing = Drawing(drawn)
+    drawing = Drawing(drawn, rows[[*WHO, "difference", "standard_error", "z", "p_value", "best", "tied"]])
     axes.axvline(0, color=INK, linewidth=0.8, gid="zero")
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
@@ -122,7 +124,7 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | None:
     if rows.empty:
         return None
     drawn, axes = rows_figure(rows, step=0.5)
-    drawing = Drawing(drawn)
+    drawing = Drawing(drawn, _distributions(rows, samples))
     everything = np.concatenate([samples[index] for index in rows.index])
     low, high = float(everything.min()), float(everything.max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
@@ -140,13 +142,20 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | None:
     return drawing
 
 
+def _distributions(rows: pd.DataFrame, samples: Mapping[Hashable, np.ndarray]) -> pd.DataFrame:
+    """Percentiles of the returns of each agent: 0, 5, …, 100."""
+    points = range(0, 101, 5)
+    found = np.array([np.percentile(samples[index], points) for index in rows.index])
+    return pd.concat([rows[[*WHO, "n", "mean", "std"]], pd.DataFrame(found, rows.index, [f"p{p}" for p in points])], axis=1)
+
+
 def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | None:
     """Scatter of means against a time on a logarithmic axis, with a place for 0."""
     rows = section.competitors
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
     if timed.empty:
         return None
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)))
+    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)), timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
     axes = drawing.figure.subplots()
     shown = [name for name in styles if name in set(timed["algorithm"])]
     crowded = len(timed) > CROWD

@@ -36,6 +36,11 @@ class Section:
     note: str  # why no test was made; "" when it was
 
     @property
+    def accurate(self) -> bool:
+        """Whether agents were given the distribution that they were tested on."""
+        return self.prior == self.test
+
+    @property
     def done(self) -> pd.DataFrame:
         """Rows of the table that have a score."""
         return self.table[self.table["status"] == "done"]

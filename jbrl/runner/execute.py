@@ -1,6 +1,5 @@
 """The loop over units of work: run what is missing, keep what is there, say how far it has come."""
 
-import contextlib
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from jbrl.agents.searcher import Findings
 from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
+from jbrl.runner.stopping import stop_if_asked
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
 
@@ -56,19 +56,22 @@ def _has_latency(found: Result, unit: Unit) -> bool:
 def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress) -> int:
     """Run `todo`, those of `units` that have no result in `store`, which must be open.
 
-    A unit that fails is recorded and the others go on. An interrupt (KeyboardInterrupt) writes a checkpoint first. Run again,
-    everything continues where it was, with the same numbers.
+    A unit that fails is recorded and the others go on. An interrupt (KeyboardInterrupt) writes a checkpoint first; so does a signal
+    that `stopping_on` listens to, which lets the chunk at work, or the round of a search, be finished. Run again, everything continues
+    where it was, with the same numbers.
 
     Returns: how many units failed.
 
     Raises:
       StoreError: results cannot be written.
+      Stopped: a signal came, and something is left to do.
     """
     progress.begin(units, todo)
     failed = 0
     for unit in todo:
         if is_done(unit, store):  # another process has been faster
             continue
+        stop_if_asked()
         progress.started(unit)
         header, returns = _run_guarded(unit, store, progress)
         failed += header["status"] == "failed"
@@ -129,6 +132,7 @@ class _StoredFindings(Notebook):
     def advanced(self, findings: Findings, seconds: float) -> None:
         self.progress.searching(self.unit, findings.consumed, findings.budget, seconds)
         self._pace.keep(lambda: self.interrupted(findings, seconds))
+        stop_if_asked()
 
     def interrupted(self, findings: Findings, seconds: float) -> None:
         counts = {name: getattr(findings, name) for name in ("consumed", "simulated", "budget")}
@@ -170,6 +174,7 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
         facts |= {"learned": run.learned.describe()}
     pace = _Pace()
     try:
+        stop_if_asked()
         for chunk in run.chunks(played.n, unit.chunk):
             if not np.isfinite(chunk.returns).all():
                 raise FloatingPointError(
@@ -179,6 +184,8 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
             progress.advanced(unit, played.n, played.seconds)
             if played.n < unit.protocol.n_mdps:
                 pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
+            if played.n < unit.protocol.n_mdps or unit.latency:
+                stop_if_asked()
         latency = run.latency() if unit.latency else None
         times = {"latency_seconds": latency, "compile_seconds": run.compile_seconds}
         return played.save(unit, store, {**facts, **times, "status": "done"})
@@ -190,14 +197,12 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:
     """What an earlier run has left of a unit: a checkpoint, or a result that lacks its latency."""
-    for found, partial in ((store.result(unit.id), False), (store.checkpoint(unit.id), True)):
+    for found, partial in ((store.result(unit.id, arrays=unit.record), False), (store.checkpoint(unit.id, arrays=unit.record), True)):
         # On another kind of device the times would mean nothing, and the last digits might differ.
         if not (found and found.n and _answers(found, unit) and found.header["platform"] == platform):
             continue
         if partial and found.header["versions"] != versions():  # half of a unit from one program, half from another
             continue
         seconds = found.header["online_seconds"] * found.n * unit.protocol.horizon
-        with contextlib.suppress(StoreError):  # trajectories that cannot be read: as if nothing were there
-            trajectories = store.trajectories(unit.id, partial=partial) if unit.record else None
-            return _Played([Chunk(0, found.returns, trajectories, seconds)])
+        return _Played([Chunk(0, found.returns, found.arrays if unit.record else None, seconds)])
     return _Played()

@@ -26,7 +26,7 @@ def machine() -> dict[str, str | int | float]:
     """Operating system, processor, cores and memory."""
     found: dict[str, str | int | float] = {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor(),
         "cores": available_cores(),
     }
     memory = memory_bytes()
@@ -46,13 +46,26 @@ def memory_bytes() -> int:
         return 0
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Model of the processor."""
+    names = _cpuinfo("model name")
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def processor_features() -> tuple[str, ...]:
+    """The instruction sets and other features of the processor, sorted; none where the system does not say."""
+    lines = _cpuinfo("flags") or _cpuinfo("Features")
+    return tuple(sorted(set(lines[0].split()))) if lines else ()
+
+
+def _cpuinfo(field: str) -> list[str]:
+    """Values of a field of /proc/cpuinfo, one for each core."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        return []
+    pairs = (line.partition(":") for line in lines)
+    return [value.strip() for name, _, value in pairs if name.strip() == field]
 
 
 def _commit() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.runner.execute import Progress, is_done, run_units
+from jbrl.runner.pulse import Pulse
 from jbrl.runner.store import Result, Store
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
@@ -38,7 +39,8 @@ class Plan:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
-        return run_units(self.units, self.todo, self.store, progress or Progress())
+        with Pulse(self.store.folder, self.estimate, progress or Progress()) as told:
+            return run_units(self.units, self.todo, self.store, told)
 
     @cached_property
     def estimate(self) -> dict[str, float]:
