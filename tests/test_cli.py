@@ -131,6 +131,37 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
+def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
+    result = call("rank", out, "--resamples", 50, "--all", "--format", "csv")
+    assert result.exit_code == 0
+    assert "note: 1 units of the study have no scores" in result.stderr
+    assert "note: experiment GC-inaccurate is left out: Random {} stands alone" in result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [(r["experiment"], r["n"]) for r in rows] == [("GC", "12")] * 3
+    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(rows[2]["mean"])
+    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout  # same seed, same bytes
+    words = call("rank", out, "--resamples", 50, "--all").stdout
+    assert "ε = 0.5" in words and "{" not in words
+    pairs = call("rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv").stdout
+    assert len(pairs.splitlines()) == 2
+    orders = json.loads(call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout)
+    assert [(row["agents"], row["n"], row["resamples"]) for row in orders] == [(2, 12, 50)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--experiment", "GD"], "--experiment: unknown experiment 'GD'; did you mean 'GC'?"),
+        (["--experiment", "GC-inaccurate"], "stands alone: expected two agents or more; '--all'"),
+        (["--level", "2"], "level = 2.0: expected a number between 0 and 1"),
+    ],
+)
+def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: str) -> None:
+    result = call("rank", out, *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
 def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
     result = call("run", study, "--out", tmp_path / "none", "--dry-run")
     lines = result.stdout.splitlines()
