@@ -90,7 +90,7 @@ class Pulse(Progress):
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         self._done += self.expected.get(unit.id, 0.0)
-        self._left = self._left[self._left.index(unit.id) + 1 :]
+        self._left = [id for id in self._left if id != unit.id]  # units that are played together end in any order
         pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
         self._say(write=not self._left, unit=None, left=self._left, pace=pace)
         self._told.finished(unit, header, returns)
