@@ -83,7 +83,7 @@ def run(
     if dry_run:
         _list(planned)
     if wanted:
-        send(planned, wanted, dry_run=dry_run)
+        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache)
     if dry_run or wanted:
         return
     keep_compiled(compile_cache)

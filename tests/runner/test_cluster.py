@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from jbrl.runner import queue
-from jbrl.runner.cluster import Job, Resources, minutes, prepare
+from jbrl.runner.cluster import Job, Request, minutes, prepare, requeue
 from jbrl.runner.plan import plan
 
 STUDY = """
@@ -120,8 +120,8 @@ def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) ->
     id = str(planned.units[1].knowledge_id)
     planned.store.open(planned.study.facts(), planned.study.units)
     planned.store.save_knowledge(id, {"status": "done", "platform": "cpu"}, {})
-    assert not prepare(planned, Resources()).packing.after
-    assert len(prepare(planned, Resources(gpus=1)).packing.after) == 1  # it took another time there
+    assert not prepare(planned, Request()).packing.after
+    assert len(prepare(planned, Request(gpus=1)).packing.after) == 1  # it took another time there
 
 
 def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
@@ -181,9 +181,10 @@ def test_sbatch_refuses(study: Path, programs: Path) -> None:
     assert "SLURM has not accepted the study: sbatch: error: invalid partition specified: long" in result.output
 
 
-def test_requeue_is_for_tasks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jbrl.runner.cluster import requeue
-
+def test_a_process_that_is_no_task_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    assert not requeue()
+    requeue()
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("PATH", "")
+    requeue()
