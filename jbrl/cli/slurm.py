@@ -55,17 +55,18 @@ def send(plan: "Plan", request: "Request", *, dry_run: bool, **options: Any) -> 
     if found.queued:
         typer.echo(f"{count(found.queued, 'unit')} left out: in tasks that SLURM has already")
     packing = found.packing
-    for what, tasks in (("searches", packing.searches), ("units", packing.free), ("units, after the searches", packing.after)):
+    for what, tasks in (("searches", packing.searches), ("at once", packing.free), ("after the searches", packing.after)):
         if tasks:
-            typer.echo(f"{count(len(tasks), 'task')}: {_described(what, tasks)}")
+            typer.echo(f"{what}: {_described(tasks)}")
     if not packing.tasks:
         typer.echo("nothing to submit")
     elif not dry_run:
         typer.echo(_submitted(plan, found))
 
 
-def _described(what: str, tasks: Sequence["Task"]) -> str:
-    return f"{sum(len(task.units) for task in tasks)} {what}, the longest about {duration(max(task.seconds for task in tasks))}"
+def _described(tasks: Sequence["Task"]) -> str:
+    units = count(sum(len(task.units) for task in tasks), "unit")
+    return f"{units} in {count(len(tasks), 'task')}, the longest about {duration(max(task.seconds for task in tasks))}"
 
 
 def _submitted(plan: "Plan", found: "Submission") -> str:

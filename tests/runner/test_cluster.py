@@ -75,9 +75,9 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
     result = run(study, "--executor", "slurm", *options)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[:3] == [
-        "1 task: 1 searches, the longest about 1.7 s",
-        "2 tasks: 2 units, the longest about 1.7 s",
-        "1 task: 1 units, after the searches, the longest about 0.2 s",
+        "searches: 1 unit in 1 task, the longest about 1.7 s",
+        "at once: 2 units in 2 tasks, the longest about 1.7 s",
+        "after the searches: 1 unit in 1 task, the longest about 0.2 s",
     ]
     first, second = ((programs / f"{n}.sh").read_text().splitlines() for n in (41, 42))
     asked = ("partition=long", "gpus-per-node=2", "cpus-per-task=4", "time=240", "array=0-2%3", "mem=8G", "requeue", "signal=USR2@120")
@@ -108,9 +108,9 @@ def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path
     told = run(study, "--executor", "slurm", "--dry-run").output.splitlines()
     assert told[-4:] == [
         "1 unit left out: in tasks that SLURM has already",
-        "1 task: 1 searches, the longest about 1.7 s",
-        "1 task: 1 units, the longest about 0.2 s",
-        "1 task: 1 units, after the searches, the longest about 0.2 s",
+        "searches: 1 unit in 1 task, the longest about 1.7 s",
+        "at once: 1 unit in 1 task, the longest about 0.2 s",
+        "after the searches: 1 unit in 1 task, the longest about 0.2 s",
     ]
     assert not (programs / "42.sh").exists()
 
