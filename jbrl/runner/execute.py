@@ -96,7 +96,7 @@ def _run_guarded(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str
     return header, np.zeros(0)
 
 
-class _Pace:
+class Pace:
     """When to write the next checkpoint."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _StoredFindings(Notebook):
         self.unit, self.store, self.progress = unit, store, progress
         self.id = str(unit.knowledge_id)
         self.facts = {"platform": platform, "algorithm": unit.algorithm, "parameters": unit.parameters, "prior": unit.prior}
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
@@ -192,7 +192,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> tup
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
         facts |= {"learned": run.learned.describe()}
-    pace = _Pace()
+    pace = Pace()
     try:
         stop_if_asked()
         for chunk in run.chunks(played.n, room.chunk):

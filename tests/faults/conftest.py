@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.cases import outcome, write_study
-from tests.faults.warm import Warm
 
 import jbrl
+from tests.faults.cases import outcome, write_study
+from tests.faults.warm import Warm
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.faults.cases import files, outcome
-from tests.faults.kills import Ordeal, wrongs
-from tests.faults.warm import Warm
 
 import jbrl
 from jbrl.runner import execute
 from jbrl.runner.plan import plan
+from tests.faults.cases import files, outcome
+from tests.faults.kills import Ordeal, wrongs
+from tests.faults.warm import Warm
 
 
 def test_six_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
@@ -24,7 +24,7 @@ def test_six_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
 
 @pytest.mark.slow
 def test_two_hundred_kills(tmp_path: Path, warm: Warm) -> None:
-    figures = Ordeal(warm, tmp_path, seed=1).run(200)
+    figures = Ordeal(warm, tmp_path, seed=1, search=True).run(200)
     assert figures.losses == []
     assert figures.tries == 200 and figures.completed and figures.checkpoints
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.cases import SEARCH, STUDY, differences, outcome
-from tests.faults.warm import Warm
 
 from jbrl.runner import execute
 from jbrl.runner.plan import plan
 from jbrl.runner.stopping import Stopped, stopping_on
 from jbrl.runner.store import Store
+from tests.faults.cases import SEARCH, STUDY, differences, outcome
+from tests.faults.warm import Warm
 
 
 class Signal(execute.Progress):
