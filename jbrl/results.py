@@ -12,6 +12,7 @@ import pandas as pd
 from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
+from jbrl.runner.archive import Archive, write_archive
 from jbrl.runner.store import Store
 
 if TYPE_CHECKING:
@@ -25,14 +26,14 @@ SCORES = (
 
 
 class Results:
-    """The results of a study in one directory, read once and kept.
+    """The results of a study in one directory, or in an archive of it, read once and kept.
 
     Raises:
       JbrlError: `folder` holds no results of a study.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.store = Store(folder)
+        self.store: Store | Archive = Archive(folder) if Archive.is_one(folder) else Store(folder)
         self.manifest = self.store.manifest()
 
     @cached_property
@@ -66,7 +67,7 @@ class Results:
         Args:
           oracles: keep algorithms that see the true MDP.
         """
-        from jbrl.report.html import oracles_of
+        from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
 
         returns = self.returns
@@ -120,6 +121,19 @@ class Results:
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+
+    def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
+        """Write the scores as three small files to `folder`, which `Results` reads like this directory; the paths written.
+
+        Args:
+          decimals: digits after the point of each return; default: all.
+
+        Raises:
+          JbrlError: this is an archive, `decimals` is negative, or `folder` cannot be used.
+        """
+        if isinstance(self.store, Archive):
+            raise JbrlError(f"{self.store.folder}: is an archive already: copy it")
+        return write_archive(self.store, folder, decimals=decimals)
 
     def __repr__(self) -> str:
         """Name, place and how much is done."""

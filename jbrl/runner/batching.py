@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.agents.agent import Agent
 from jbrl.runner.machine import available_cores
+from jbrl.runner.timing import since
 
 AXIS = "lanes"
 WIDEST_ON_ACCELERATOR = 16_384
@@ -113,7 +114,7 @@ def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], f
         futures = [pool.submit(task) if task else None for task in tasks]
         programs = [future.result() if future else None for future in futures]
     fresh = any(program.fresh for program in programs if program)
-    return programs, time.perf_counter() - started if fresh else 0.0
+    return programs, since(started) if fresh else 0.0
 
 
 def _compile(fn: Callable, jitted: Any, args: tuple, place: tuple) -> Program:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.searcher import Findings
@@ -15,12 +17,15 @@ from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
 from jbrl.runner.resources import Resources
+from jbrl.runner.room import Room, out_of_memory
 from jbrl.runner.stacking import Stack, stacks, times
+from jbrl.runner.stopping import stop_if_asked
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
 
 CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
 CHECKPOINT_SHARE = 0.1  # of the time may go into writing them, at most
+LONGEST_SECONDS = 600.0  # between two checkpoints, whatever writing them takes: a clock may have jumped meanwhile
 
 
 class Progress:
@@ -59,13 +64,15 @@ def _has_latency(found: Result, unit: Unit) -> bool:
 def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress, resources: Resources | None = None) -> int:
     """Run `todo`, those of `units` that have no result in `store`, which must be open.
 
-    A unit that fails is recorded and the others go on. An interrupt (KeyboardInterrupt) writes a checkpoint first. Run again,
-    everything continues where it was, with the same numbers.
+    A unit that fails is recorded and the others go on; if memory does not suffice, it is tried with less at once before that. An
+    interrupt (KeyboardInterrupt) writes a checkpoint first; so does a signal that `stopping_on` listens to, which lets the chunk at
+    work, or the round of a search, be finished. Run again, everything continues where it was, with the same numbers.
 
     Returns: how many units failed.
 
     Raises:
       StoreError: results cannot be written.
+      Stopped: a signal came, and something is left to do.
     """
     resources = resources or Resources()
     together = stacks(todo, resources)
@@ -73,6 +80,7 @@ def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progres
     failed = 0
     for stack in together:
         left = [unit for unit in stack if not is_done(unit, store)]  # for the others another process has been faster
+        stop_if_asked()
         for unit, header, returns in _run_together(left, store, progress, resources):
             failed += header["status"] == "failed"
             progress.finished(unit, header, returns)
@@ -93,6 +101,7 @@ def _run_together(
                 del left[unit.id]
                 yield unit, *outcome
     for unit in left.values():
+        stop_if_asked()
         progress.started(unit)
         yield unit, *_guarded(unit, store, functools.partial(_run, unit, store, progress, resources))
 
@@ -120,10 +129,10 @@ class _Pace:
     def keep(self, save: Callable[[], Any]) -> None:
         """Call `save`, unless it is too early."""
         now = time.monotonic()
-        if now - self._saved > self._interval:
+        if not 0 <= now - self._saved <= self._interval:  # a clock that was set back says nothing: better now than never
             save()
             self._saved = time.monotonic()
-            self._interval = max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE)
+            self._interval = min(max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE), LONGEST_SECONDS)
 
 
 class _StoredFindings(Notebook):
@@ -151,6 +160,7 @@ class _StoredFindings(Notebook):
     def advanced(self, findings: Findings, seconds: float) -> None:
         self.progress.searching(self.unit, findings.consumed, findings.budget, seconds)
         self._pace.keep(lambda: self.interrupted(findings, seconds))
+        stop_if_asked()
 
     def interrupted(self, findings: Findings, seconds: float) -> None:
         counts = {name: getattr(findings, name) for name in ("consumed", "simulated", "budget")}
@@ -185,25 +195,51 @@ class _Played:
 
 
 def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> _Outcome:
-    run = Run(unit.agent, unit.protocol, record=unit.record, resources=resources)
+    """Run a unit, with less at once as long as memory does not suffice."""
+    room = Room.of(unit, resources)
+    while True:
+        try:
+            return _run_within(room, unit, store, progress)
+        except Exception as error:
+            smaller = room.smaller()
+            if not out_of_memory(error):
+                raise
+            if not smaller:
+                raise MemoryError(f"not even {room} fit into memory ({error or type(error).__name__})") from error
+        room = smaller  # out here the error is forgotten, and with it the memory that its frames have held
+
+
+def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Outcome:
+    run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
+    _check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
         facts |= {"learned": run.learned.describe()}
     pace = _Pace()
     try:
-        for chunk in run.chunks(played.n, unit.chunk):
+        stop_if_asked()
+        for chunk in run.chunks(played.n, room.chunk):
             played.chunks.append(_finite(chunk))
             progress.advanced(unit, played.n, played.seconds)
             if played.n < unit.protocol.n_mdps:
                 pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
+            if played.n < unit.protocol.n_mdps or unit.latency:
+                stop_if_asked()
         return _conclude(unit, store, run, played, facts)
-    except KeyboardInterrupt:
-        if played.n:
+    except BaseException as error:
+        if played.n and (isinstance(error, KeyboardInterrupt) or out_of_memory(error)):
             played.save(unit, store, {**facts, "status": "partial"})
         raise
+
+
+def _check_knowledge(run: Run) -> None:
+    """Refuse what an agent has learned on the prior if it is not a number: it would choose by it without an error."""
+    for path, values in jax.tree.leaves_with_path(run.knowledge):
+        if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
+            raise FloatingPointError(f"{type(run.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}")
 
 
 def _finite(chunk: Chunk) -> Chunk:
@@ -253,6 +289,8 @@ class _Together:
                     self.closed.add(number)
                     yield unit, outcome
                 pace.keep(self._keep)
+                if len(self.closed) < len(self.units):
+                    stop_if_asked()
         except StoreError:
             raise
         except Exception as error:
@@ -287,14 +325,13 @@ class _Together:
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:
     """What an earlier run has left of a unit: a checkpoint, or a result that lacks its latency."""
-    for found, partial in ((store.result(unit.id), False), (store.checkpoint(unit.id), True)):
+    for found, partial in ((store.result(unit.id, arrays=unit.record), False), (store.checkpoint(unit.id, arrays=unit.record), True)):
         # On another kind of device the times would mean nothing, and the last digits might differ.
         if not (found and found.n and _answers(found, unit) and found.header["platform"] == platform):
             continue
         if partial and found.header["versions"] != versions():  # half of a unit from one program, half from another
             continue
         seconds = found.header["online_seconds"] * found.n * unit.protocol.horizon
-        with contextlib.suppress(StoreError):  # trajectories that cannot be read: as if nothing were there
-            trajectories = store.trajectories(unit.id, partial=partial) if unit.record else None
-            return _Played([Chunk(0, found.returns, trajectories, seconds)], found.header.get("stacked", 0))
+        arrays = found.arrays if unit.record else None
+        return _Played([Chunk(0, found.returns, arrays, seconds)], found.header.get("stacked", 0))
     return _Played()

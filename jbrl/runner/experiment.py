@@ -23,8 +23,7 @@ from jbrl.runner.offline import Learned, Notebook, Trials, learn, train
 from jbrl.runner.resources import Resources
 from jbrl.runner.simulation import Trajectory, World, discounted, simulate, stream, world
 from jbrl.runner.timing import device_name, timed
-
-LATENCY_TRAJECTORIES = 3
+from jbrl.runner.unit import LATENCY_TRAJECTORIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,10 +98,14 @@ class Run:
 
     Args:
       resources: what it may use; devices and memory limit how many MDPs are played at once.
+      lanes: MDPs on each device at once; None: as many as suit the device.
     """
 
-    def __init__(self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None) -> None:
+    def __init__(
+        self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
+    ) -> None:
         self.given = agent
+        self._lanes = lanes  # MDPs that each device plays at once; None: as many as always
         self.protocol = protocol
         self.record = record
         self.resources = resources or Resources()
@@ -148,6 +151,11 @@ class Run:
         self.knowledge, seconds = timed(program.call, *self._learner) if program else (self._learner[-1], 0.0)
         self.offline_seconds += seconds
 
+    @property
+    def bytes_per_device(self) -> int:
+        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler does not say."""
+        return self._playing.bytes
+
     def programs(self, width: int, devices: Sequence[jax.Device], groups: int = 1) -> tuple[Callable[[], batching.Program], ...]:
         """What compiles the drawing of MDPs and the playing."""
         number = jax.ShapeDtypeStruct((), jnp.int32)
@@ -162,7 +170,7 @@ class Run:
 
     def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
         """Compile all that is needed at the greatest width that the memory allows; the program that trains."""
-        width = batching.lanes_per_device(self.agent, self.protocol.n_mdps, self.devices)
+        width = self._lanes or batching.lanes_per_device(self.agent, self.protocol.n_mdps, self.devices)
         while True:
             (trained, self._drawing, self._playing), seconds = batching.compile_together(training, *self.programs(width, self.devices))
             self.compile_seconds += seconds

@@ -15,6 +15,7 @@ from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import Prior, draw_mdp, has_unit_concentrations
 from jbrl.runner import batching
 from jbrl.runner.simulation import discounted, simulate, stream, world
+from jbrl.runner.timing import since
 
 LANES = 64  # on each CPU device: fewer than where MDPs are played, since a round of a search rarely asks for more
 
@@ -137,12 +138,12 @@ def learn(agent: Searcher, seed: int, prior: Prior, trials: Trials, notebook: No
     before, seconds = notebook.unfinished() or (None, 0.0)
     steps, began = agent.search(seed, prior, trials, before), time.perf_counter()
     findings = next(steps)  # compiles
-    preparing = time.perf_counter() - began
+    preparing = since(began)
     try:
         while True:
             started = time.perf_counter()
             step = next(steps, None)
-            seconds += time.perf_counter() - started
+            seconds += since(started)
             if step is None:
                 break
             findings = step
