@@ -18,7 +18,7 @@ from jbrl.runner.machine import resident_bytes
 from jbrl.runner.unit import Unit, canonical
 
 SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
-TOO_LONG = 4.0  # times as long: only when nothing shorter is left
+TOO_LONG = 10.0  # times as long: only when nothing shorter is left
 MOST_PROBES = 6  # of an algorithm in an experiment
 MOST_PROGRAMS = 3  # to compile for them
 ALIKE = 2.0  # the rough rule tells units apart when one takes so many times as long as another
