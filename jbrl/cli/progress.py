@@ -93,14 +93,14 @@ class Display(Progress):
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
-        note = f"search {consumed:,}/{budget:,}, {consumed / seconds:,.0f}/s"
+        note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
         """Show the rate."""
-        rate = n * unit.protocol.horizon / seconds
+        rate = _rate(n * unit.protocol.horizon, seconds)
         self._bars.update(
-            self._current, completed=n, total=unit.protocol.n_mdps, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate:,.0f} decisions/s"
+            self._current, completed=n, total=unit.protocol.n_mdps, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate} decisions/s"
         )
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
@@ -126,8 +126,11 @@ class Display(Progress):
         """Time left at a position of the list, supposing that the rest is as much slower or faster than expected as what is done."""
         seconds = [self._expected[id] for id in self._todo]
         done, left = sum(seconds[:position]), sum(seconds[position:])
-        elapsed = time.monotonic() - self._started
-        return f"about {duration(left * (elapsed / done if done else 1.0))} left"
+        pace = self._elapsed() / done if done else 1.0
+        return f"about {duration(left * pace)} left"
+
+    def _elapsed(self) -> float:
+        return max(0.0, time.monotonic() - self._started)
 
     def _conclude(self) -> None:
         folder = self.plan.store.folder
@@ -139,9 +142,12 @@ class Display(Progress):
                 self.console.print(escape(line))
             peak = peak_resident_bytes()
             memory = f", {size_text(peak)} of memory at most" if peak else ""
-            elapsed = duration(time.monotonic() - self._started)
-            self.console.print(f"{self._ran - self._failed} units done{failed} in {elapsed}{memory}{rest}")
+            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(self._elapsed())}{memory}{rest}")
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
+
+
+def _rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:,.0f}" if seconds else "?"
 
 
 def _strategy(learned: dict[str, Any]) -> str:

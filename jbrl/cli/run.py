@@ -42,6 +42,17 @@ def run(
             show_default=False,
         ),
     ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="N|LIST", help="How many CPU cores or accelerators to use, or which accelerators: 0,2. Default: all."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default: 80 %.")
+    ] = None,
+    stack: Annotated[
+        bool | None,
+        typer.Option("--stack/--no-stack", help="Play several units at once, or not. Default: where it helps.", show_default=False),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
     executor: Annotated[str, typer.Option(metavar="local|slurm", help="Run here, or submit to SLURM and return.")] = "local",
     partition: Annotated[str | None, typer.Option(metavar="NAME", help="SLURM: the partition.", rich_help_panel=SLURM)] = None,
@@ -81,13 +92,13 @@ def run(
     """
     from jbrl.cli.foretelling import foretell, measure
     from jbrl.cli.progress import Display
-    from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.resources import choose
     from jbrl.runner.stopping import Stopped, stopping_on
 
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
-    use_all_cores()
+    resources = choose(devices, memory, stack)
     planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False)
     if calibrate:
         measure(planned, quiet=quiet)
@@ -99,8 +110,8 @@ def run(
         return
     keep_compiled(compile_cache)
     try:
-        with stopping_on(signal.SIGTERM), Display(planned, quiet=quiet) as progress:
-            failed = planned.execute(progress)
+        with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
+            failed = planned.execute(progress, resources)
     except KeyboardInterrupt as interrupt:
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
         complain(f"what is done is kept in {out}; the same command continues from there", how)

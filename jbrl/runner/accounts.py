@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from jbrl.runner.pulse import recall
+from jbrl.runner.notes import recall
 from jbrl.runner.store import Store
 from jbrl.runner.unit import LATENCY_TRAJECTORIES
 

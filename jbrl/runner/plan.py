@@ -11,6 +11,7 @@ from jbrl.runner.accounts import Cost, actual
 from jbrl.runner.calibration import Calibration, Outlook
 from jbrl.runner.execute import Progress, is_done, run_units
 from jbrl.runner.pulse import Pulse
+from jbrl.runner.resources import Resources
 from jbrl.runner.store import Result, Store
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
@@ -35,15 +36,18 @@ class Plan:
         """Short runs on this machine, which tell how long units take."""
         return Calibration(recall=self.recall)
 
-    def execute(self, progress: Progress | None = None) -> int:
+    def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run what is left; how many units failed.
+
+        Args:
+          resources: devices and memory that may be used; None: all devices and most of the memory.
 
         Raises:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
         with Pulse(self.store.folder, self.estimate, progress or Progress()) as told:
-            return run_units(self.units, self.todo, self.store, told)
+            return run_units(self.units, self.todo, self.store, told, resources)
 
     @cached_property
     def estimate(self) -> dict[str, float]:

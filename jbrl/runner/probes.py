@@ -15,6 +15,7 @@ from jbrl.agents.searcher import Searcher
 from jbrl.runner import costs
 from jbrl.runner.experiment import Protocol, Run
 from jbrl.runner.machine import resident_bytes
+from jbrl.runner.resources import Resources
 from jbrl.runner.unit import Unit, canonical
 
 SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
@@ -153,7 +154,7 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     """
     agent, protocol = chosen.agent, chosen.protocol
     before = resident_bytes()
-    run = Run(agent, protocol, devices=devices, lanes=chosen.lanes)
+    run = Run(agent, protocol, resources=Resources(devices), lanes=chosen.lanes)
     run.prepare()
     wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
     while len(seconds) < REPETITIONS and sum(seconds) < SECONDS:

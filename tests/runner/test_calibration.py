@@ -13,9 +13,9 @@ import jbrl
 from jbrl.agents.agent import AGENTS
 from jbrl.runner import accounts, calibration, costs, probes
 from jbrl.runner.calibration import Calibration
+from jbrl.runner.notes import recall
 from jbrl.runner.plan import plan
 from jbrl.runner.probes import Measured, Probe
-from jbrl.runner.pulse import recall
 from jbrl.runner.store import Store
 from jbrl.runner.study import load_study
 from jbrl.runner.unit import Unit
