@@ -159,8 +159,8 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
     while len(seconds) < REPETITIONS and sum(seconds) < SECONDS:
         seconds.append(next(run.chunks()).online_seconds)
-    busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, devices)
-    lanes, grown = run.batch // len(devices), resident_bytes() - before
+    busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, run.devices)
+    lanes, grown = run.batch // len(run.devices), resident_bytes() - before
     decision = statistics.median(seconds) / (lanes * protocol.horizon)
     return Measured(
         parameters=chosen.parameters,
