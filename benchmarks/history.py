@@ -1,6 +1,7 @@
 """How many times faster than NumPy each kernel was, each time it was measured: `benchmarks/results/history.jsonl`."""
 
 import json
+import os
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ WORSE = 1.5  # a ratio that has worsened by half
 def entry(ratios: Mapping[str, float], main_job: Mapping[str, float] | None = None) -> dict[str, Any]:
     """A line of the history: when, what, where, how fast. `kind` stands for the model and the features of the processor."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    place = {name: machine()[name] for name in ("processor", "cores")}
+    place = {"processor": machine()["processor"], "cores": os.cpu_count()}  # of the machine: this process may be kept to one
     return {"date": when, "kind": fingerprint(), "versions": versions(), "machine": place, "ratios": dict(ratios), "main_job": main_job}
 
 
