@@ -42,6 +42,7 @@ from jbrl.runner.batching import use_all_cores  # noqa: E402
 from jbrl.runner.experiment import Protocol, Run  # noqa: E402
 from jbrl.runner.machine import machine, versions  # noqa: E402
 from jbrl.runner.offline import Notebook, Trials, learn  # noqa: E402
+from jbrl.runner.resources import Resources  # noqa: E402
 from tests.reference.planner import policy_iteration  # noqa: E402
 
 Row = dict[str, Any]
@@ -250,7 +251,8 @@ def search(name: str, budget: int, devices: list[jax.Device], horizon: int) -> R
 
 def play(name: str, parameters: Row, on: str, n_mdps: int, horizon: int, devices: list[jax.Device]) -> tuple[Row, np.ndarray]:
     """Figures of three runs of one compiled program, and the returns of the last."""
-    run = Run(AGENTS[name].agent(**parameters), Protocol(problem(on), problem(on), n_mdps=n_mdps, horizon=horizon), devices=devices)
+    protocol = Protocol(problem(on), problem(on), n_mdps=n_mdps, horizon=horizon)
+    run = Run(AGENTS[name].agent(**parameters), protocol, resources=Resources(devices))
     run.prepare()
     seconds, returns = [], []
     for _ in range(3):

@@ -39,6 +39,7 @@ from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
 from jbrl.runner.experiment import Protocol, Run, play  # noqa: E402
 from jbrl.runner.offline import Trials  # noqa: E402
+from jbrl.runner.resources import Resources  # noqa: E402
 from tests.reference import agents as agent_twins  # noqa: E402
 from tests.reference import bamcp, bandits, evaluation, formulas, forward_search, merged, opps, planner, subset  # noqa: E402
 
@@ -97,7 +98,8 @@ def value_iteration(n_states: int, n_actions: int) -> Pair:
 
 def playing(agent: str, parameters: dict[str, Any], prior: str, test: str, n_mdps: int, horizon: int) -> Callable[[], Any]:
     """A call that plays all of it on one device."""
-    run = Run(AGENTS[agent].agent(**parameters), Protocol(problem(prior), problem(test), n_mdps=n_mdps, horizon=horizon), devices=one())
+    protocol = Protocol(problem(prior), problem(test), n_mdps=n_mdps, horizon=horizon)
+    run = Run(AGENTS[agent].agent(**parameters), protocol, resources=Resources(one()))
     run.prepare()
     return lambda: list(run.chunks())
 

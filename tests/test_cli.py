@@ -75,8 +75,10 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = result.stderr.splitlines()
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
-    assert re.fullmatch(r"7 units done in .* \(1 more units belong to this study\)", lines[8])
-    assert lines[9] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
+    assert lines[8].split() == ["algorithm", "units", "estimated", "actual"]
+    assert [line.split()[:2] for line in lines[9:12]] == [["Random", "3"], ["e-Greedy", "4"], ["all", "7"]]
+    assert re.fullmatch(r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)", lines[12])
+    assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
     return folder
 
 
@@ -129,17 +131,54 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
+def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
+    result = call("rank", out, "--resamples", 50, "--all", "--format", "csv")
+    assert result.exit_code == 0
+    assert "note: 1 units of the study have no scores" in result.stderr
+    assert "note: experiment GC-inaccurate is left out: Random {} stands alone" in result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [(r["experiment"], r["n"]) for r in rows] == [("GC", "12")] * 3
+    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(rows[2]["mean"])
+    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout  # same seed, same bytes
+    words = call("rank", out, "--resamples", 50, "--all").stdout
+    assert "ε = 0.5" in words and "{" not in words
+    pairs = call("rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv").stdout
+    assert len(pairs.splitlines()) == 2
+    orders = json.loads(call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout)
+    assert [(row["agents"], row["n"], row["resamples"]) for row in orders] == [(2, 12, 50)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--experiment", "GD"], "--experiment: unknown experiment 'GD'; did you mean 'GC'?"),
+        (["--experiment", "GC-inaccurate"], "stands alone: expected two agents or more; '--all'"),
+        (["--level", "2"], "level = 2.0: expected a number between 0 and 1"),
+    ],
+)
+def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: str) -> None:
+    result = call("rank", out, *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
 def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
     result = call("run", study, "--out", tmp_path / "none", "--dry-run")
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and len(lines) == 9
+    assert result.exit_code == 0
+    assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * (len(lines) - 8)
     assert lines[0].startswith("GC/Random seed 0: about ")
-    assert re.fullmatch(r"8 units, about \d.*s", lines[-1])
+    assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
+    assert [line.split()[:2] for line in lines[10:13]] == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
+    assert re.fullmatch(r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13])
+    assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
+    assert len(lines) == 15
+    assert call("run", study, "--out", tmp_path / "none", "--dry-run", "--no-units").stdout.splitlines() == lines[9:]
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
-    assert [line.endswith(": done") for line in lines[:-1]] == [True] * 7 + [False]
-    assert re.fullmatch(r"8 units, about .* \(7 done already\)", lines[-1])
+    assert [line.endswith(": done") for line in lines[:8]] == [True] * 7 + [False]
+    assert re.fullmatch(r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1])
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
     lines = call("run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random").stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")

@@ -47,6 +47,23 @@ def memory_bytes() -> int:
         return 0
 
 
+def resident_bytes() -> int:
+    """Memory that this process holds; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0
+
+
+def peak_resident_bytes() -> int:
+    """The most memory that this process has held; 0 where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, ValueError, StopIteration):
+        return 0
+
+
 def available_memory() -> int:
     """Memory that programs may still take: what the system has free, or what this process's control group leaves; 0 where unknown."""
     free = [int(value.split()[0]) * 1024 for value in _fields("/proc/meminfo", "MemAvailable")]
