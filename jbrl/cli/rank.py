@@ -70,7 +70,7 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
     """The agents of the experiments asked for, or of all."""
     from jbrl.analysis.pairing import pair
     from jbrl.errors import JbrlError, nearest
-    from jbrl.report.html import oracles_of
+    from jbrl.report.chapters import oracles_of
 
     returns, known = results.returns, list(results.units["experiment"].unique())
     for name in names:
