@@ -1,7 +1,7 @@
 """Scores beside the published ones, cell by cell: a cell is an algorithm in an experiment.
 
 A cell may be played in several ways: by the algorithm with the parameters that are printed; by what the published program computes
-under its name, where that is something else; with other parameters, where those printed cost too much. Each is laid beside the
+under its name, where that is something else; with a smaller budget, where that printed was not played. Each is laid beside the
 published interval, and the first that agrees with it decides.
 
 Two means agree when they differ by no more than the sum of the half-widths of their 95% intervals. For equal half-widths that is 2.77
@@ -29,6 +29,7 @@ SAME, DEFECT, OTHER, BEST = "same parameters", "defect", "other parameters", "ou
 VERDICTS = {SAME: "agrees", DEFECT: "known defect", OTHER: "agrees, other parameters"}
 DIFFERS, ABSENT = "differs", "not played"
 EXPLANATION = "explanation"  # kind of a note on a cell that differs
+BUDGETS = {"BAMCP": "simulations", "BFS3": "trajectories"}  # what a decision may cost: less of it is the same algorithm, played worse
 CANDIDATES = (*CELL, "way", "agent", "parameters", "n", "mean", "ci95", "difference", "combined", "apart", "agrees")
 _SLACK = 1e-9  # 0 ± 0 agrees with 0 ± 0, and numbers of two decimals are not exact
 
@@ -133,22 +134,34 @@ def counts(found: pd.DataFrame) -> dict[str, int]:
 def _ways(cell: dict[str, Any], scores: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The rows of a cell."""
     here = scores[(scores["case"] == cell["case"]) & (scores["test"] == cell["experiment"])]
-    asked = [(SAME, cell["agent"], cell["parameters"])]
-    asked += [(n["kind"], n["played"], n["parameters"] or cell["parameters"]) for n in _notes(cell) if n["kind"] in VERDICTS]
-    for way, agent, parameters in sorted(asked, key=lambda ask: list(VERDICTS).index(ask[0])):
-        settings = here[here["algorithm"] == agent]
-        fits = settings[np.array([_holds(text, parameters) for text in settings["parameters"]], bool)]
+    defects = [(n["played"], n["parameters"] or cell["parameters"]) for n in _notes(cell) if n["kind"] == DEFECT]
+    same = _settings(here, cell["agent"], json.loads(cell["parameters"]))
+    for way, fits in ((SAME, same), *((DEFECT, _settings(here, agent, json.loads(p))) for agent, p in defects)):
         if len(fits):
             yield _row(cell, way, fits.iloc[0])
+    smaller = here.iloc[:0] if len(same) else _smaller(here, cell)
+    if len(smaller):
+        yield _row(cell, OTHER, smaller.iloc[-1])
     settings = here[here["algorithm"] == cell["algorithm"]]
     if len(settings):
         yield _row(cell, BEST, settings.loc[settings["mean"].idxmax()])
 
 
-def _holds(text: str, wanted: str) -> bool:
-    """Whether parameters are those wanted, whatever the others are (capacities, options)."""
-    values = json.loads(text)
-    return bool(values | json.loads(wanted) == values)
+def _settings(here: pd.DataFrame, agent: str, wanted: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of an agent whose parameters are those wanted, whatever the others are (capacities, options)."""
+    mine = here[here["algorithm"] == agent]
+    values = [json.loads(text) for text in mine["parameters"]]
+    return mine[np.array([v | wanted == v for v in values], bool)]
+
+
+def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows with the printed parameters but for a budget that is smaller, by increasing budget."""
+    name = BUDGETS.get(cell["algorithm"], "")
+    wanted = json.loads(cell["parameters"])
+    most = wanted.pop(name, 0)
+    mine = _settings(here, cell["agent"], wanted)
+    mine = mine.assign(budget=[json.loads(text).get(name, most) for text in mine["parameters"]])
+    return mine[mine["budget"] < most].sort_values("budget", kind="stable")
 
 
 def _row(cell: Mapping[str, Any], way: str, ours: pd.Series) -> dict[str, Any]:
@@ -166,8 +179,11 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
     agreeing = ways[ways["agrees"].astype(bool)]
     decides = agreeing.iloc[0] if len(agreeing) else ways.loc[ways["apart"].abs().idxmin()] if len(ways) else None
     verdict = ABSENT if decides is None else VERDICTS[decides["way"]] if decides["agrees"] else DIFFERS
-    kind = {**{told: way for way, told in VERDICTS.items()}, DIFFERS: EXPLANATION}.get(verdict)
+    kind = {VERDICTS[DEFECT]: DEFECT, DIFFERS: EXPLANATION}.get(verdict)
     note = next((n for n in _notes(cell) if n["kind"] == kind), {"explanation": "", "reference": ""})
+    told = [note["explanation"]] if note["explanation"] else []
+    if decides is not None and decides["way"] == OTHER:
+        told.insert(0, _instead(cell, decides["parameters"]))
     numbers = {c: np.nan if decides is None else decides[c] for c in ("mean", "ci95", "difference", "combined", "apart")}
     return {
         **{c: cell[c] for c in (*CELL, "printed")},
@@ -179,9 +195,15 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
         **{f"best{c}": best.iloc[0][f"{source}"] if len(best) else np.nan for c, source in (("", "mean"), ("_ci95", "ci95"))},
         "best_parameters": best.iloc[0]["parameters"] if len(best) else "",
         "verdict": verdict,
-        "explanation": note["explanation"],
+        "explanation": "; ".join(told),
         "reference": note["reference"],
     }
+
+
+def _instead(cell: Mapping[str, Any], parameters: str) -> str:
+    """The budget that was played, in words."""
+    name = BUDGETS[cell["algorithm"]]
+    return f"{json.loads(parameters)[name]:,} {name} instead of {json.loads(cell['parameters'])[name]:,}"
 
 
 def _notes(cell: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ def asked(
     Raises:
       JbrlError: an option is not accepted, or makes no sense without SLURM.
     """
-    options = {"--time": time, "--array-parallelism": array_parallelism, "--slurm": slurm or None}
+    options = {"--time": time, "--array-parallelism": array_parallelism, "--slurm": " ".join(slurm or ()) or None}
     options |= {f"--{name}": value for name, value in given.items()}
     if executor not in ("local", "slurm"):
         raise JbrlError(f"--executor '{executor}': expected local or slurm")

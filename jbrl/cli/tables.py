@@ -13,6 +13,8 @@ from jbrl.cli.text import complain, show_warnings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from jbrl.report.forms import Form
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")]
 
 
@@ -110,9 +112,10 @@ def report(
 
     show_warnings()
     results = Results(folder)
-    wanted = {"html": html, "latex": latex, "markdown": markdown}
-    for form in [form for form, asked in wanted.items() if asked] or ["html"]:
-        typer.echo(results.report(out, form))
+    wanted: dict[Form, bool] = {"html": html, "latex": latex, "markdown": markdown}
+    for form in wanted:
+        if wanted[form] or (form == "html" and not any(wanted.values())):
+            typer.echo(results.report(out, form))
 
 
 def print_table(table: "pd.DataFrame", format: Format) -> None:

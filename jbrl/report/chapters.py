@@ -23,15 +23,17 @@ from jbrl.report.content import (
     Table,
     Words,
 )
-from jbrl.report.figures import FIGURES
-from jbrl.report.scores_table import all_agents
+from jbrl.report.figures import FIGURES, Drawing
+from jbrl.report.scores_table import all_agents, best_agents
 from jbrl.report.style import Style
+from jbrl.report.succession import winners
 from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, count, listing, parameters_text
 
 WORDS = {"n_mdps": "MDPs", "memory_gib": "memory, GiB", "horizon_epsilon": "horizon, precision"}  # names that underscores would spoil
 SETTINGS = ("study", "machine", "versions")  # tables of the manifest that are shown
 SUMMARY = "Mean discounted return of the best agent of each algorithm, ± 95% interval. Algorithms stand in order of their average place."
+ALONE = "it is the best agent of the only algorithm with a score, so that there is nothing to compare it with"
 READING: tuple[Words, ...] = (
     (Span("Score.", "strong"), " Mean over N MDPs of the discounted return of one trajectory on each, ± 1.96 s/√N."),
     (
@@ -155,10 +157,18 @@ def _experiment(section: Section, styles: Mapping[str, Style]) -> Chapter:
     blocks: list[Block] = [_setup(section), *_verdict(section)]
     if section.note:
         blocks.append(Paragraph((section.note,), "notice"))
+    absent: list[Words] = []
     for kind in FIGURES:
         drawing = kind.draw(section, styles)
-        if drawing is not None:
+        if isinstance(drawing, Drawing):
             blocks.append(Plot(f"{section.id}--{kind.id}", kind.title, kind.caption, drawing.note, drawing))
+        elif drawing:
+            absent.append((Span(kind.title, "strong"), f" is not drawn: {drawing}."))
+    if absent:
+        blocks.append(Items(tuple(absent)))
+    blocks += winners(section)
+    if len(section.done):
+        blocks.append(best_agents(section))
     return Chapter(section.id, section.name, (*blocks, all_agents(section)), "experiment")
 
 
@@ -185,7 +195,8 @@ def _verdict(section: Section) -> list[Paragraph]:
         end = f"; {listing(tied)} {'is' if len(tied) == 1 else 'are'} statistically tied with it."
     elif not section.note and len(champions) > 1:
         end = ", significantly better than every other algorithm."
-    return [Paragraph((Span(best["label"], "strong", best["algorithm"]), f" is best with {section.score(best)}{end}"), "verdict")]
+    told = f" is best with {section.score(best)}{end}" if len(champions) > 1 else f" has {section.score(best)}; {ALONE}."
+    return [Paragraph((Span(best["label"], "strong", best["algorithm"]), told), "verdict")]
 
 
 def _settings(everything: pd.DataFrame, manifest: Mapping[str, Any]) -> Chapter:

@@ -84,31 +84,30 @@ def _published_section(found: Comparison, case: str) -> dict[str, Any]:
     svg = Markup(inline(drawing.figure, f"{case}--means", f"Published means and ours, {case} prior", drawing.titles))
     ways = dict(list(found.candidates.groupby(list(CELL), sort=False)))
     rows = [_cell(row, ways.get(tuple(row[c] for c in CELL))) for row in found.table[found.table["case"] == case].to_dict("records")]
-    return {"name": f"{case.capitalize()} prior", "id": slug(case), "figure": svg, "rows": rows}
+    explained = [row for row in rows if row["explanation"]]
+    return {"name": f"{case.capitalize()} prior", "id": slug(case), "figure": svg, "rows": rows, "explained": explained}
 
 
 def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
     """A row of the table of cells in words; `ways` says how it was played."""
-    lines = [] if ways is None else [_way(way) for way in ways.to_dict("records") if way["way"] != BEST]
+    played = {} if ways is None else {way["way"]: _way(way, row) for way in ways.to_dict("records")}
     return {
         **row,
         "score": score_text(row["published"], row["published_ci95"], DIGITS),
-        "ours": score_text(row["mean"], row["ci95"], DIGITS),
-        "who": _agent_text(row) if row["agent"] else "",
-        "ways": lines,
-        "best_text": score_text(row["best"], row["best_ci95"], DIGITS),
-        "best_setting": parameters_text(row["best_parameters"]) if row["best_parameters"] else "",
+        "described": played.get(SAME) or played.get(OTHER),
+        "as_published": played.get(DEFECT),
+        "best_way": played.get(BEST),
         "difference_text": _signed(row["difference"]),
         "combined_text": _signed(row["combined"]).lstrip("+"),
         "apart_text": _signed(row["apart"], 1),
     }
 
 
-def _way(way: dict[str, Any]) -> str:
-    """A way in which a cell was played, and what came of it."""
-    verdict = "agrees" if way["agrees"] else "does not agree"
-    score = score_text(way["mean"], way["ci95"], DIGITS)
-    return f"{compare_figures.WORDS[way['way']]}: {_agent_text(way)} {score}, {verdict} ({_signed(way['difference'])})"
+def _way(way: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """A way in which a cell was played, in words; bold where it decides."""
+    decides = way["way"] != BEST and all(way[c] == row[c] for c in ("agent", "parameters"))
+    who = f"{compare_figures.WORDS[way['way']]}: {_agent_text(way)}, {'agrees' if way['agrees'] else 'does not agree'}"
+    return {"score": score_text(way["mean"], way["ci95"], DIGITS), "mean": way["mean"], "title": who, "decides": decides}
 
 
 def _agent_text(row: dict[str, Any]) -> str:

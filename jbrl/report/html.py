@@ -72,7 +72,8 @@ def render(report: Document, pages: Mapping[str, str]) -> str:
     Args:
       pages: other pages beside it, title and file name, for the list of contents.
     """
-    return template("report.html").render(report=report, pages=pages, styles=report.styles)
+    numbers = {name: number for number, name in enumerate(report.styles, 1)}
+    return template("report.html").render(report=report, pages=pages, styles=report.styles, numbers=numbers)
 
 
 def template(name: str) -> Template:

@@ -1,4 +1,4 @@
-"""The table of all agents of an experiment."""
+"""The tables of the agents of an experiment: the best of each algorithm, and all."""
 
 import math
 from collections.abc import Iterator
@@ -9,6 +9,31 @@ import pandas as pd
 from jbrl.report.content import Cell, Column, Row, Table
 from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, seconds_text
+
+
+def best_agents(section: Section) -> Table:
+    """The best agent of each algorithm with its score: Figs 9 and 13 of Castronovo et al. 2016."""
+    columns = (
+        Column("Algorithm"),
+        Column("Parameters"),
+        Column("Score", "number", "mean discounted return ± 95% interval"),
+        Column("Standing", "chip", "against the best agent of the experiment"),
+        Column("Offline", "number", "computation before the first decision"),
+        Column("Online", "number", "per decision, amortised over the MDPs played at once"),
+    )
+    rows = []
+    for _, row in pd.concat([section.champions, section.oracles]).iterrows():
+        best = bool(row["best"])
+        cells = (
+            Cell(row["algorithm"], strong=best, algorithm=row["algorithm"]),
+            Cell(row["setting"], strong=best),
+            Cell(section.score(row), row["mean"], strong=best),
+            _standing(row),
+            _duration(row["offline_seconds"]),
+            _duration(row["online_seconds"]),
+        )
+        rows.append(Row(cells, "oracle" if row["oracle"] else ""))
+    return Table(f"{section.id}--best", "Best agent of each algorithm", columns, tuple(rows), sortable=True)
 
 
 def all_agents(section: Section) -> Table:

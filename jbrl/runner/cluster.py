@@ -14,9 +14,10 @@ from typing import Any
 
 from jbrl.errors import JbrlError
 from jbrl.runner import queue
+from jbrl.runner.notes import remember
 from jbrl.runner.packing import Packing, Piece, Task, pack
 from jbrl.runner.plan import Plan
-from jbrl.runner.pulse import remember, task_id
+from jbrl.runner.pulse import task_id
 from jbrl.runner.store import Store
 from jbrl.runner.study import Study
 

@@ -1,14 +1,12 @@
 """What a process that runs units tells others of itself: one small file, renewed every few seconds.
 
     DIR/running/NAME.json   who it is, what it is at, what it still has to do; removed when it ends
-    DIR/running/expected    how long each unit was expected to take, as JSON, by whoever planned it
 
 A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These files are for reading only
 (`jbrl.runner.status`): no result depends on them, and a run goes on when they cannot be written.
 """
 
 import contextlib
-import json
 import os
 import socket
 import threading
@@ -21,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from jbrl.runner.execute import Progress
+from jbrl.runner.files import pack_json, write_whole
+from jbrl.runner.notes import FORGOTTEN, exists, read, remember
 from jbrl.runner.unit import Unit
 
 SECONDS = 5.0  # between two signs of life
-SILENT = 120.0  # seconds without one: the process is taken for dead. Shared file systems may show a file as it was a minute ago
 
 
 def task_id() -> str | None:
@@ -43,7 +42,6 @@ class Pulse(Progress):
 
     def __init__(self, folder: Path, expected: Mapping[str, float], told: Progress) -> None:
         self.folder, self.expected, self._told = folder / "running", expected, told
-        self.moved = False  # whether anything has been done
         host, job = socket.gethostname(), task_id()
         self._path = self.folder / f"{f'task-{job}' if job else f'{host}-{os.getpid()}'}.json"
         self._facts: dict[str, Any] = {
@@ -61,6 +59,7 @@ class Pulse(Progress):
     def __enter__(self) -> "Pulse":
         with contextlib.suppress(OSError):
             self.folder.mkdir(exist_ok=True)
+            self._tidy()
         remember(self.folder.parent, self.expected)
         self._thread.start()
         return self
@@ -82,19 +81,16 @@ class Pulse(Progress):
         self._told.started(unit)
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
-        self.moved = True
         self._say(write=False, search=[consumed, budget])
         self._told.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
-        self.moved = True
         self._say(write=False, n=n, search=None)
         self._told.advanced(unit, n, seconds)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
-        self.moved = True
         self._done += self.expected.get(unit.id, 0.0)
-        self._left = self._left[self._left.index(unit.id) + 1 :]
+        self._left = [id for id in self._left if id != unit.id]  # units that are played together end in any order
         pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
         self._say(write=not self._left, unit=None, left=self._left, pace=pace)
         self._told.finished(unit, header, returns)
@@ -111,32 +107,15 @@ class Pulse(Progress):
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):
-            write(self._path, {**self._facts, **self._state, "updated": time.time()})
+            write_whole(self._path, pack_json({**self._facts, **self._state, "updated": time.time()}))
 
-
-def remember(folder: Path, expected: Mapping[str, float]) -> None:
-    """Note how long units are expected to take, beside what others have noted."""
-    with contextlib.suppress(OSError):
-        write(folder / "running" / "expected", {**recall(folder), **expected})
-
-
-def recall(folder: Path) -> dict[str, float]:
-    """Seconds that units were expected to take, by id, as far as anyone has noted it."""
-    found = read(folder / "running" / "expected") or {}
-    return {str(id): float(seconds) for id, seconds in found.items()}
-
-
-def write(path: Path, content: Any) -> None:
-    """JSON, put in place as a whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(content), encoding="utf-8")
-    temporary.replace(path)
-
-
-def read(path: Path) -> Any:
-    """JSON; None when there is none, or none that makes sense."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    def _tidy(self) -> None:
+        """Remove what processes that were killed have left: those of this machine, and all that have been silent for a day."""
+        for path in self.folder.glob("*.json"):
+            note = read(path)
+            if (
+                not note
+                or time.time() - note["updated"] > FORGOTTEN
+                or (note["machine"] == socket.gethostname() and not exists(note["pid"]))
+            ):
+                path.unlink(missing_ok=True)

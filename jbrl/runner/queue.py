@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jbrl.runner.pulse import read, write
+from jbrl.runner.files import pack_json, write_whole
+from jbrl.runner.notes import read
 
 ACTIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING", "SIGNALING", "STOPPED"}
@@ -44,13 +45,16 @@ def record(folder: Path, tasks: Mapping[str, Sequence[str]], parallelism: int) -
       OSError: it cannot be written.
     """
     job = min(tasks, key=_number).partition("_")[0]
-    write(folder / "slurm" / f"{job}.json", {"parallelism": parallelism, "tasks": {task: list(units) for task, units in tasks.items()}})
+    content = {"parallelism": parallelism, "tasks": {task: list(units) for task, units in tasks.items()}}
+    path = folder / "slurm" / f"{job}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, pack_json(content))
 
 
 def submitted(folder: Path) -> list[Submitted]:
     """All tasks ever submitted for the directory `folder`, in the order of submission."""
-    found = [read(path) or {} for path in (folder / "slurm").glob("*.json")]
-    tasks = [Submitted(task, tuple(units), one["parallelism"]) for one in found for task, units in one.get("tasks", {}).items()]
+    found = [record for path in (folder / "slurm").glob("*.json") if (record := read(path))]
+    tasks = [Submitted(task, tuple(units), one["parallelism"]) for one in found for task, units in one["tasks"].items()]
     return sorted(tasks, key=lambda task: _number(task.task))
 
 

@@ -1,6 +1,5 @@
 """How far a study has come, read from its directory: while it runs or later, from any machine that sees the files."""
 
-import os
 import socket
 import time
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.runner import queue
-from jbrl.runner.pulse import SILENT, read, recall
+from jbrl.runner.notes import SILENT, exists, read, recall
 from jbrl.runner.store import Store
 
 UNBEGUN = ("PENDING", "CONFIGURING", "RUNNING")  # states of tasks that have units still to begin, when no process speaks for them
@@ -127,7 +126,7 @@ class Observer:
 
     def _workers(self, labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, queue.State]) -> list[Worker]:
         notes = [read(path) for path in sorted((self.folder / "running").glob("*.json"))]
-        return [self._worker(note, labels, n_mdps, expected, states) for note in notes if isinstance(note, dict)]
+        return [self._worker(note, labels, n_mdps, expected, states) for note in notes if note]
 
     def _worker(
         self, note: dict[str, Any], labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, queue.State]
@@ -160,15 +159,7 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, queue.State]) -> 
         return False
     if now - note["updated"] > SILENT:
         return False
-    if note["machine"] != socket.gethostname():
-        return True
-    try:
-        os.kill(note["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it belongs to someone else
-        return True
-    return True
+    return note["machine"] != socket.gethostname() or exists(note["pid"])
 
 
 def _waiting(tasks: Sequence[queue.Submitted], states: dict[str, queue.State], open_: set[str]) -> list[Waiting]:

@@ -101,3 +101,50 @@ def test_undone_units_are_announced_and_listed():
         '{"beta": 2.5, "bonus": "visits"}',
         "failed",
     ]
+
+
+def test_best_agent_of_each_algorithm_as_in_figs_9_and_13(report):
+    table = next(t for t in blocks(report, Table) if t.id == "gc--best")
+    assert [(row.cells[0].text, row.cells[1].text, row.cells[2].text, row.cells[3].standing) for row in table.rows] == [
+        ("BEB", "β = 2.5, bonus = visits", "40.00 ± 3.72", "best"),
+        ("e-Greedy", "ε = 0.1", "39.80 ± 3.74", "tied"),
+        ("Random", "", "30.00 ± 3.72", "quiet"),
+        ("Optimal", "", "80.00 ± 5.57", "oracle"),
+    ]
+    assert [row.cells[2].strong for row in table.rows] == [True, False, False, False]
+    assert table.sortable
+
+
+def test_what_is_not_drawn_is_said_with_the_reason(report):
+    chapter = next(c for c in report.chapters if c.id == "gc")
+    (absent,) = (b for b in chapter.blocks if isinstance(b, Items))
+    assert [text(words) for words in absent.items] == [
+        "Score against latency is not drawn: it was not measured (`latency = true` in the study measures it).",
+        "Best algorithms under time bounds is not drawn: no agent computes anything offline, so that winners depend on the bound on online "
+        "time alone: see the table of winners.",
+    ]
+
+
+def test_other_mdps_are_refused_with_the_reason_and_the_rest_is_there():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    scores["offline_seconds"] = [0.0, 0.0, 1.0, 2.0, 0.0]
+    report = report_of(scores, returns[(returns["algorithm"] != "Random") | (returns["unit"] < 30)])
+    chapter = next(c for c in report.chapters if c.id == "gc")
+    (notice,) = (text(b.words) for b in chapter.blocks if isinstance(b, Paragraph) and b.role == "notice")
+    assert notice.startswith("No test was made: paired test: BEB")
+    assert "Random {} (30 MDPs) were not played on the same MDPs" in notice
+    assert [b.id for b in chapter.blocks if isinstance(b, Plot)] == ["gc--online", "gc--offline", "gc--distribution"]
+    reasons = " ".join(text(words) for b in chapter.blocks if isinstance(b, Items) for words in b.items)
+    assert "Best algorithms under time bounds is not drawn: time bounds:" in reasons
+    assert "Difference from the best is not drawn: no test was made." in reasons
+    assert len(next(b for b in chapter.blocks if isinstance(b, Table) and b.title == "All agents").rows) == 5
+
+
+def test_no_times_at_all():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    seconds = dict.fromkeys(("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"), float("nan"))
+    report = report_of(scores.assign(**seconds), returns)
+    assert [b.id for b in blocks(report, Plot)] == ["gc--difference", "gc--fraction", "gc--distribution"]
+    reasons = [text(words) for b in next(c for c in report.chapters if c.id == "gc").blocks if isinstance(b, Items) for words in b.items]
+    assert reasons[0] == "Score against online time is not drawn: no agent has a known online time per decision."
+    assert len(reasons) == 4

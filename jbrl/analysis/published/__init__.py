@@ -20,7 +20,7 @@ def cells() -> pd.DataFrame:
       Columns `CELL`; `printed`, the parameters as they are printed; `agent` and `parameters` (JSON), who plays it here; `mean` and `ci95`,
       as printed. OPPS-DS is printed with the formula that it has found, which is played by the agent Formula.
     """
-    found = _table("castronovo2016.csv").rename(columns={"agent": "algorithm", "parameters": "printed", "score": "mean"})
+    found = paper().rename(columns={"agent": "algorithm", "parameters": "printed", "score": "mean"})
     agents = ["Formula" if name == "OPPS-DS" else name for name in found["algorithm"]]
     settings = [json.dumps(parameters(a, p), sort_keys=True) for a, p in zip(found["algorithm"], found["printed"], strict=True)]
     numbers = {name: found[source].astype(float) for name, source in (("mean", "mean"), ("ci95", "half_width"))}
@@ -36,8 +36,13 @@ def parameters(algorithm: str, printed: str) -> dict[str, float | str]:
     return {name: int(value) if algorithm in _SEARCHES else value for name, value in values.items()}
 
 
+def paper() -> pd.DataFrame:
+    """The same 48 cells as they are printed, all text: case, experiment, agent, parameters, score, half_width."""
+    return _table("castronovo2016.csv")
+
+
 def program() -> pd.DataFrame:
-    """Means obtained with the authors' program: case, experiment, agent, parameters, score, half_width (empty)."""
+    """Means obtained with the authors' program: the columns of `paper`, half_width empty."""
     return _table("bbrl-cpp.csv")
 
 
