@@ -12,7 +12,7 @@ import pandas as pd
 from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
-from jbrl.runner.archive import Archive
+from jbrl.runner.archive import Archive, write_archive
 from jbrl.runner.store import Store
 
 if TYPE_CHECKING:
@@ -129,6 +129,19 @@ class Results:
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         return forms.write(form, scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+
+    def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
+        """Write the scores as three small files to `folder`, which `Results` reads like this directory; the paths written.
+
+        Args:
+          decimals: digits after the point of each return; default: all.
+
+        Raises:
+          JbrlError: this is an archive, `decimals` is negative, or `folder` cannot be used.
+        """
+        if isinstance(self.store, Archive):
+            raise JbrlError(f"{self.store.folder}: is an archive already: copy it")
+        return write_archive(self.store, folder, decimals=decimals)
 
     def __repr__(self) -> str:
         """Name, place and how much is done."""

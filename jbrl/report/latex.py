@@ -68,8 +68,8 @@ def sentence(words: Words, role: str = "text") -> Tex:
     """A sentence; in a key, each mark after some space."""
     found = [_span(w) if isinstance(w, Span) else escape(w) for w in words]
     if role == "key":
-        found = [rf"\qquad {tex}:" if isinstance(w, Span) else tex for w, tex in zip(words, found, strict=True)]
-        return Tex("".join(found).removeprefix(r"\qquad "))
+        spaced = [rf"\qquad {tex}:" if isinstance(w, Span) else tex for w, tex in zip(words, found, strict=True)]
+        return Tex("".join(spaced).removeprefix(r"\qquad "))
     return Tex("".join(found))
 
 
