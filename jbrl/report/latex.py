@@ -100,7 +100,7 @@ def _span(span: Span) -> Tex:
     if span.target.startswith("#"):
         return Tex(rf"\hyperref[{span.target[1:]}]{{{text}}}")
     if span.look == "chip":
-        return Tex(rf"\fbox{{\footnotesize {text}}}")
+        return Tex(rf"\emph{{{text}}}\enspace")
     return Tex(rf"\textbf{{{text}}}") if span.look else text
 
 
@@ -127,16 +127,22 @@ def _part(columns: Sequence[Column], lines: Iterator[Row]) -> Part:
 
 
 def _columns(columns: Sequence[Column], lengths: Sequence[int]) -> Tex:
-    """Numbers and marks take the width they need, and texts share what is left by their lengths."""
-    fixed = {k for k, column in enumerate(columns) if column.kind != "text"}
-    left = LINE - sum(lengths[k] + GAP for k in fixed)
-    wanted = {k: min(lengths[k] + 2.0, 70.0) + GAP for k in range(len(columns)) if k not in fixed}
-    shrink = min(1.0, left / max(sum(wanted.values()), 1.0))
+    """Numbers and marks take the width they need; texts share what is left."""
     kinds = {"number": "r", "chip": "l"}
-    spec = [
-        kinds[column.kind] if k in fixed else rf"L{{{(wanted[k] * shrink - GAP) / LINE:.3f}\linewidth}}" for k, column in enumerate(columns)
-    ]
+    texts = {k: lengths[k] + 2.0 for k, column in enumerate(columns) if column.kind == "text"}
+    others = sum(length for k, length in enumerate(lengths) if k not in texts)
+    widths = _shared(texts, LINE - others - GAP * len(columns))
+    spec = [rf"L{{{widths[k] / LINE:.3f}\linewidth}}" if k in widths else kinds[column.kind] for k, column in enumerate(columns)]
     return Tex("@{}" + "".join(spec) + "@{}")
+
+
+def _shared(wanted: dict[int, float], room: float) -> dict[int, float]:
+    """Each what it wants, or an equal part of what those that want less leave over."""
+    found = {}
+    for place, k in enumerate(sorted(wanted, key=lambda k: wanted[k])):
+        found[k] = max(4.0, min(wanted[k], room / (len(wanted) - place)))
+        room -= found[k]
+    return found
 
 
 def _heading(column: Column, wrap: bool) -> Tex:
