@@ -10,7 +10,7 @@ EXTRAS_core :=
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
-.PHONY: help study test slurm lint docs bench bench-check clean
+.PHONY: help study paper test slurm lint docs bench bench-check clean
 .NOTPARALLEL:
 
 help: ## say what can be made
@@ -19,6 +19,13 @@ help: ## say what can be made
 study: $(VENV)/.has-core ## compare the agents on the three distributions of the paper; a report in out/quick
 	$(BIN)/jbrl run experiments/quick.toml --out $(OUT)
 	$(BIN)/jbrl report $(OUT)
+
+paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaTeX
+	$(BIN)/jbrl report $(OUT) --latex
+	@command -v latexmk > /dev/null \
+	  || { echo "latexmk is not here: $(OUT)/report/latex/report.tex is written, but there is no PDF of it yet" >&2; exit 1; }
+	cd $(OUT)/report/latex && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent report.tex
+	@echo "$(OUT)/report/latex/report.pdf"
 
 test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
