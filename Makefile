@@ -10,7 +10,7 @@ EXTRAS_core :=
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
-.PHONY: help study test lint docs bench clean
+.PHONY: help study test slurm lint docs bench clean
 .NOTPARALLEL:
 
 help: ## say what can be made
@@ -22,6 +22,9 @@ study: $(VENV)/.has-core ## compare the agents on the three distributions of the
 
 test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+slurm: $(VENV)/.has-dev ## run the tests on a SLURM that they start themselves; needs its packages, and root
+	$(BIN)/python -m pytest -m slurm tests/slurm
 
 lint: $(VENV)/.has-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check

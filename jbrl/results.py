@@ -67,7 +67,7 @@ class Results:
         Args:
           oracles: keep algorithms that see the true MDP.
         """
-        from jbrl.report.html import oracles_of
+        from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
 
         returns = self.returns
@@ -167,8 +167,11 @@ def run(
     overrides: Sequence[str] = (),
     only: str | None = None,
     shard: str | None = None,
+    devices: str | int | Sequence[int] | None = None,
+    memory: str | int | None = None,
+    stack: bool | None = None,
 ) -> Results:
-    """Run a study, or what is left of it: what `jbrl run` does, silently. All CPU cores are used unless JAX has started already.
+    """Run a study, or what is left of it: what `jbrl run` does, silently. All devices are used; JAX that has started keeps those it has.
 
     Args:
       study: a TOML file, or the same tables as a dict: `{"study": {...}, "experiments": [{...}], "agents": [{...}]}`.
@@ -176,15 +179,18 @@ def run(
       overrides: fields of `[study]` to replace, each `"study.field=value"`.
       only: regular expression that the labels of units must match.
       shard: `"I/N"`, the I-th of N parts.
+      devices: how many CPU cores or accelerators to use, or which accelerators (`[0, 2]` or `"0,2"`).
+      memory: how much of it to use, `"8GiB"` or a number of bytes: of each accelerator, or of the machine when it plays on CPUs.
+      stack: play several units at once; None: where it helps.
 
     Returns: the results in `out`. Units that failed are listed as such in `.scores`.
 
     Raises:
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
-    from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.resources import choose
 
-    use_all_cores()
-    plan(study, out, overrides=overrides, only=only, shard=shard).execute()
+    resources = choose(devices, memory, stack)
+    plan(study, out, overrides=overrides, only=only, shard=shard).execute(resources=resources)
     return Results(out)

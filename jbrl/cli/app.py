@@ -9,12 +9,14 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, compare, doctor, evaluate, formulas, run, subset, tables
+from jbrl.cli import catalogue, compare, doctor, evaluate, formulas, rank, run, status, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
+from jbrl.runner.stopping import Stopped
 
 USER_ERROR = 2
-INTERRUPTED = 130
+BY_SIGNAL = 128  # added to the number of the signal
+INTERRUPTED = BY_SIGNAL + 2
 
 
 class _Commands(TyperGroup):
@@ -26,6 +28,8 @@ class _Commands(TyperGroup):
         except JbrlError as error:
             complain(str(error))
             raise typer.Exit(USER_ERROR) from None
+        except Stopped as stopped:
+            raise typer.Exit(BY_SIGNAL + stopped.number) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -41,8 +45,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("status")(status.status)
 app.command("scores")(tables.scores)
 app.command("returns")(tables.returns)
+app.command("rank")(rank.rank)
 app.command("strategies")(tables.strategies)
 app.command("report")(tables.report)
 app.command("compare")(compare.compare)

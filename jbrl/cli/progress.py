@@ -10,9 +10,11 @@ from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
 
+from jbrl.cli.foretelling import aligned, compared, size_text
 from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
 from jbrl.runner.execute import Progress
+from jbrl.runner.machine import peak_resident_bytes
 from jbrl.runner.plan import Plan
 from jbrl.runner.unit import Unit
 
@@ -91,14 +93,14 @@ class Display(Progress):
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
-        note = f"search {consumed:,}/{budget:,}, {consumed / seconds:,.0f}/s"
+        note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
         """Show the rate."""
-        rate = n * unit.protocol.horizon / seconds
+        rate = _rate(n * unit.protocol.horizon, seconds)
         self._bars.update(
-            self._current, completed=n, total=unit.protocol.n_mdps, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate:,.0f} decisions/s"
+            self._current, completed=n, total=unit.protocol.n_mdps, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate} decisions/s"
         )
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
@@ -124,8 +126,11 @@ class Display(Progress):
         """Time left at a position of the list, supposing that the rest is as much slower or faster than expected as what is done."""
         seconds = [self._expected[id] for id in self._todo]
         done, left = sum(seconds[:position]), sum(seconds[position:])
-        elapsed = time.monotonic() - self._started
-        return f"about {duration(left * (elapsed / done if done else 1.0))} left"
+        pace = self._elapsed() / done if done else 1.0
+        return f"about {duration(left * pace)} left"
+
+    def _elapsed(self) -> float:
+        return max(0.0, time.monotonic() - self._started)
 
     def _conclude(self) -> None:
         folder = self.plan.store.folder
@@ -133,8 +138,16 @@ class Display(Progress):
         others = len(self.plan.study.units) - self._units
         rest = f" ({others} more units belong to this study)" if others else ""
         if self._todo:
-            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(time.monotonic() - self._started)}{rest}")
+            for line in aligned(compared(self.plan.store, set(self._todo))):
+                self.console.print(escape(line))
+            peak = peak_resident_bytes()
+            memory = f", {size_text(peak)} of memory at most" if peak else ""
+            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(self._elapsed())}{memory}{rest}")
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
+
+
+def _rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:,.0f}" if seconds else "?"
 
 
 def _strategy(learned: dict[str, Any]) -> str:

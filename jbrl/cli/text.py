@@ -36,3 +36,8 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def count(n: int, what: str) -> str:
+    """`1 unit`, `2 units`."""
+    return f"{n} {what}{'s' if n != 1 else ''}"

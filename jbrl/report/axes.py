@@ -135,11 +135,11 @@ def _columns(names: Sequence[str]) -> int:
 
 
 def rows_figure(rows: pd.DataFrame, step: float = 0.36) -> tuple[Figure, Axes]:
-    """Axes with one line per agent, the first on top, named on the left in the order of `rows`."""
-    height = 0.75 + step * len(rows)
+    """Axes with one line per agent, the first on top, named on the left in the order of `rows`; higher where names take many lines."""
+    names = [textwrap.fill(label, 24) for label in rows["label"]]
+    height = 0.75 + max(step, 0.04 + 0.165 * max(name.count("\n") + 1 for name in names)) * len(rows)
     figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots()
-    names = [textwrap.fill(label, 24) for label in rows["label"]]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.45, -0.62)
     axes.tick_params(axis="y", length=0)

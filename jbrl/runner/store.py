@@ -5,21 +5,15 @@
     DIR/units/ID.partial.npz  checkpoint of a unit that is not finished
     DIR/knowledge/ID.npz      what an agent has found by searching on a prior; ID.partial.npz as above
 
-Files are written beside their place and renamed into it, so that a reader, or a run that comes after a crash, sees a whole
-file or none. Several processes may write into one directory. Directories of one study are merged by copying `units/*` and
+A reader, or a run that comes after a crash, sees a whole file or none, and a checksum tells whether it is what was written
+(`runner.files`). Several processes may write into one directory. Directories of one study are merged by copying `units/*` and
 `knowledge/*`.
 """
 
+import contextlib
 import dataclasses
-import hashlib
-import io
-import json
-import os
-import time
 import warnings
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,8 +23,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.errors import JbrlError
+from jbrl.runner import files
 from jbrl.runner.machine import machine, versions
-from jbrl.runner.unit import FORMAT, Unit, canonical
+from jbrl.runner.unit import FORMAT, Unit
 
 TRAJECTORY = ("states", "actions", "rewards")
 IDENTITY = ("name", "seed", "n_mdps", "horizon", "horizon_epsilon", "discount")  # settings that make it another study
@@ -42,7 +37,7 @@ STRATEGIES = (
     *("prior", "algorithm", "parameters", "seed", "strategy", "pulls", "mean", "std", "discarded", "chosen"),
     *("consumed", "simulated", "offline_seconds"),
 )
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+MANIFEST = ("format", "study", "experiments", "agents", "units", "versions", "machine")
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
 
@@ -61,7 +56,7 @@ class Result:
     header: dict[str, Any]
     returns: np.ndarray  # [n] float64, discounted
     recorded: bool  # whether trajectories are kept beside it
-    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # of knowledge: all that is kept
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # the others of the file, where they were asked for
 
     @property
     def status(self) -> str:
@@ -79,6 +74,7 @@ class Store:
         self.folder = Path(folder)
         self.units_folder = self.folder / "units"
         self.knowledge_folder = self.folder / "knowledge"
+        self._manifest_path = self.folder / "study.json"
         self._damaged: set[Path] = set()  # files that have been warned of
 
     # ---- the study ----
@@ -89,30 +85,44 @@ class Store:
         Raises:
           StoreError: there is none, or it cannot be read.
         """
-        path = self.folder / "study.json"
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found["format"] != FORMAT:
-                raise StoreError(f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}")
-            return found
+            return self._manifest()
         except FileNotFoundError:
             raise StoreError(f"{self.folder}: no results of a study here ('jbrl run STUDY.toml --out {self.folder}' makes them)") from None
+        except files.DamagedError as error:
+            raise StoreError(
+                f"{self._manifest_path}: damaged ({error}): run the study again, which writes it anew; results are kept"
+            ) from None
+
+    def _manifest(self) -> dict[str, Any]:
+        path = self._manifest_path
+        try:
+            found = files.unpack_json(path.read_bytes(), unsealed=MANIFEST)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{path}: damaged ({error}): remove it and run the study again; results are kept") from None
+        if found.get("format", FORMAT) != FORMAT:
+            raise StoreError(f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}")
+        if not set(MANIFEST) <= set(found):
+            raise files.DamagedError("it is not complete")
+        return found
 
     def check(self, settings: dict[str, Any]) -> None:
-        """Refuse a directory that holds another study.
+        """Refuse a directory that holds another study. A manifest that is damaged counts as missing, with a warning.
 
         Raises:
           StoreError: names the first setting that differs, and both values.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{self.folder} is not a directory; choose another --out")
-        if not (self.folder / "study.json").exists():
+        try:
+            before = self._manifest()["study"]
+        except FileNotFoundError:
             return
-        before = self.manifest()["study"]
+        except files.DamagedError as error:
+            self._warn(self._manifest_path, error)
+            return
         for field in IDENTITY:
             if before.get(field) != settings.get(field):
                 raise StoreError(
@@ -130,40 +140,50 @@ class Store:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
-        listed = [{"id": unit.id, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id} for unit in units]
+        listed = [
+            {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id}
+            for unit in units
+        ]
         content = {"format": FORMAT, **tables, "units": listed, "versions": versions(), "machine": machine()}
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob("*/.*.tmp"):
-                if time.time() - left.stat().st_mtime > _STALE_SECONDS:
-                    left.unlink(missing_ok=True)
+            files.write_whole(self._manifest_path, files.pack_json(content))
+            self._sweep(self._manifest_path.stat().st_mtime)
         except OSError as error:
             raise self._unwritable(error) from None
-        self._write(self.folder / "study.json", json.dumps(content, indent=1).encode())
+
+    def _sweep(self, now: float) -> None:
+        """Remove what killed runs have left. `now` is of the file system's clock, which is not that of this machine everywhere."""
+        for left in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
+            with contextlib.suppress(FileNotFoundError):  # another process was about to rename it
+                if now - left.stat().st_mtime > _STALE_SECONDS:
+                    left.unlink()
 
     # ---- results ----
 
-    def result(self, id: str) -> Result | None:
-        """A unit's result, done or failed; None when there is none, or when it is damaged (with a warning)."""
-        return self._load(self._path(id), id)
+    def result(self, id: str, *, arrays: bool = False) -> Result | None:
+        """A unit's result, done or failed; None when there is none, or when it is damaged (with a warning).
 
-    def checkpoint(self, id: str) -> Result | None:
+        Args:
+          arrays: with its trajectories, if they were recorded.
+        """
+        return self._load(self._path(id), id, TRAJECTORY if arrays else ())
+
+    def checkpoint(self, id: str, *, arrays: bool = False) -> Result | None:
         """What is known of a unit that is not finished; None when nothing is."""
-        return self._load(self._path(id, partial=True), id)
+        return self._load(self._path(id, partial=True), id, TRAJECTORY if arrays else ())
 
-    def trajectories(self, id: str, *, partial: bool = False) -> dict[str, np.ndarray]:
+    def trajectories(self, id: str) -> dict[str, np.ndarray]:
         """Recorded trajectories: states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32.
 
         Raises:
           StoreError: there are none.
         """
-        path = self._path(id, partial=partial)
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                return {name: file[name] for name in TRAJECTORY}
-        except _DAMAGE as error:
-            raise StoreError(f"{path}: no trajectories to be read ({error}); they are kept when [study] says record = true") from None
+        found = self.result(id, arrays=True)
+        if not (found and found.recorded):
+            raise StoreError(f"{self._path(id)}: no trajectories to be read; they are kept when [study] says record = true")
+        return found.arrays
 
     def _path(self, id: str, *, partial: bool = False) -> Path:
         return self.units_folder / f"{id}{'.partial' if partial else ''}.npz"
@@ -176,7 +196,7 @@ class Store:
         """
         header = {**header, "id": unit.id, "configuration": unit.configuration, "seed": unit.protocol.seed, "n": len(returns)}
         partial = header["status"] == "partial"
-        self._write(self._path(unit.id, partial=partial), _packed(header, np.asarray(returns, np.float64), trajectories or {}))
+        self._write(self._path(unit.id, partial=partial), header, {"returns": np.asarray(returns, np.float64), **(trajectories or {})})
         if header["status"] == "done":
             self._path(unit.id, partial=True).unlink(missing_ok=True)
 
@@ -184,7 +204,7 @@ class Store:
 
     def knowledge(self, id: str, *, partial: bool = False) -> Result | None:
         """What a search has found, or how far it has come when `partial`; None when there is nothing, or it is damaged (with a warning)."""
-        return self._load(self._knowledge_path(id, partial=partial), id, everything=True)
+        return self._load(self._knowledge_path(id, partial=partial), id)
 
     def save_knowledge(self, id: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write what a search has found, or how far it has come when `header["status"]` is "partial".
@@ -193,7 +213,7 @@ class Store:
           StoreError: it cannot be written.
         """
         partial = header["status"] == "partial"
-        self._write(self._knowledge_path(id, partial=partial), _packed({**header, "id": id}, np.zeros(0), arrays))
+        self._write(self._knowledge_path(id, partial=partial), {**header, "id": id}, {"returns": np.zeros(0), **arrays})
         if not partial:
             self._knowledge_path(id, partial=True).unlink(missing_ok=True)
 
@@ -202,35 +222,32 @@ class Store:
 
     # ---- files ----
 
-    def _load(self, path: Path, id: str, *, everything: bool = False) -> Result | None:
+    def _load(self, path: Path, id: str, names: Collection[str] | None = None) -> Result | None:
+        """Header, returns and the arrays called `names`, None for all."""
         try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                header, returns = json.loads(file["header"].tobytes()), file["returns"]
-                recorded = set(TRAJECTORY) <= set(file.files)
-                arrays = {name: file[name] for name in file.files if name not in ("header", "returns")} if everything else {}
-            checksum = header.pop("checksum")
-            if header["format"] != FORMAT or header["id"] != id or checksum != _checksum(header, returns):
-                raise ValueError("its content does not match its checksum")
+            header, arrays, kept = files.unpack(path.read_bytes(), None if names is None else ("returns", *names))
+            if header["format"] != FORMAT or header["id"] != id:
+                raise files.DamagedError("it is the result of another unit, or of another version of jbrl")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
-        except _DAMAGE as error:
-            if path not in self._damaged:
-                text = f"{path} is damaged ({error}) and counts as missing: running the study again redoes it"
-                warnings.warn(text, ResultWarning, stacklevel=3)
-            self._damaged.add(path)
+        except (OSError, files.DamagedError) as error:
+            self._warn(path, error)
             return None
-        return Result(header, returns, recorded, arrays)
+        return Result(header, arrays.pop("returns"), set(TRAJECTORY) <= kept, arrays)
 
-    def _write(self, path: Path, content: bytes) -> None:
-        temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    def _warn(self, path: Path, error: Exception) -> None:
+        if path not in self._damaged:
+            text = f"{path} is damaged ({error}) and counts as missing: running the study again redoes it"
+            warnings.warn(text, ResultWarning, stacklevel=4)
+        self._damaged.add(path)
+
+    def _write(self, path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Write a file whose header says what made it, and when."""
+        made = {"format": FORMAT, "versions": versions(), "machine": machine(), "written": datetime.now(UTC).isoformat(timespec="seconds")}
         try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            files.write_whole(path, files.pack({**header, **made}, arrays))
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -286,19 +303,3 @@ class Store:
                 rows = pd.DataFrame({**named, **found.arrays, **cost})
                 parts.append(rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable"))
         return pd.concat(parts, ignore_index=True)[list(STRATEGIES)] if parts else pd.DataFrame(columns=list(STRATEGIES))
-
-
-def _packed(header: dict[str, Any], returns: np.ndarray, arrays: dict[str, np.ndarray]) -> bytes:
-    """The content of a file. Its header says what made it, and when."""
-    header = {**header, "format": FORMAT, "versions": versions(), "machine": machine()}
-    header |= {"written": datetime.now(UTC).isoformat(timespec="seconds")}
-    header["checksum"] = _checksum(header, returns)
-    buffer = io.BytesIO()
-    text = np.frombuffer(canonical(header).encode(), np.uint8)
-    np.savez_compressed(buffer, allow_pickle=False, header=text, returns=returns, **arrays)
-    return buffer.getvalue()
-
-
-def _checksum(header: dict[str, Any], returns: np.ndarray) -> str:
-    """SHA-256 of header and returns; other arrays are guarded by the checksums of the zip format."""
-    return hashlib.sha256(canonical(header).encode() + np.ascontiguousarray(returns).tobytes()).hexdigest()

@@ -7,12 +7,17 @@ from typing import Any
 import jax
 
 
+def since(started: float) -> float:
+    """Wall seconds since `time.perf_counter()` was `started`; never less than none, whatever has become of the clock."""
+    return max(0.0, time.perf_counter() - started)
+
+
 def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
     """Result of `call(*args)`, ready, and the wall seconds it took."""
     jax.block_until_ready(args)
     started = time.perf_counter()
     result = jax.block_until_ready(call(*args))
-    return result, time.perf_counter() - started
+    return result, since(started)
 
 
 def device_name(devices: list[jax.Device]) -> str:

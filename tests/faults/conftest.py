@@ -1,0 +1,30 @@
+"""One warm process and one study without faults, for all tests of faults."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jbrl
+from tests.faults.cases import outcome, write_study
+from tests.faults.warm import Warm
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """What the study comes to when nothing happens, in this process."""
+    folder = tmp_path_factory.mktemp("whole")
+    results = jbrl.run(write_study(folder), folder / "out")
+    assert list(results.scores["status"]) == ["done"] * 3
+    return outcome(folder / "out")
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    with Warm(tmp_path_factory.mktemp("cache")) as process:
+        yield process
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return write_study(tmp_path)

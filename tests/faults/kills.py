@@ -1,0 +1,138 @@
+"""`kill -9` at random moments, again and again, of a study that is always taken up where it was.
+
+    python -m tests.faults.kills [TRIES] [SEED]
+
+After each kill the directory is looked through: every file sealed and readable, every result and every checkpoint the same bits as without
+kills, nothing gone that was done before. When a study gets to its end, the whole of it is compared and another one begun.
+"""
+
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.faults.cases import differences, files, outcome, sealed, write_study
+from tests.faults.warm import Warm
+
+SECONDS = 120.0  # for a run that nobody kills
+
+
+@dataclass
+class Figures:
+    """What came of it."""
+
+    tries: int = 0  # processes killed
+    losses: list[str] = field(default_factory=list)
+    completed: int = 0  # studies that got to their end after being killed at least once
+    early: int = 0  # kills before the process had written anything but the manifest
+    checkpoints: int = 0  # kills that left a unit half done
+    temporary: int = 0  # kills that left a file half written
+    most: int = 0  # kills of one study
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        return {"fault": "kill -9", "tries": self.tries, "losses": len(self.losses)} | {
+            name: getattr(self, name) for name in ("completed", "early", "checkpoints", "temporary", "most")
+        }
+
+
+class Ordeal:
+    """One study at a time, killed until it is done.
+
+    Args:
+      folder: empty; studies and their results go there.
+    """
+
+    def __init__(self, warm: Warm, folder: Path, seed: int, *, search: bool = True) -> None:
+        self.warm, self.folder, self.random = warm, folder, random.Random(seed)
+        self.study = write_study(folder, search=search)
+        self.expected, _ = self._whole("first")  # fills the cache of compiled programs
+        again, self.seconds = self._whole("second")
+        self.figures = Figures(losses=[f"without any fault: {text}" for text in differences(again, self.expected)])
+
+    def _whole(self, name: str) -> tuple[dict, float]:
+        began = time.monotonic()
+        code = self._start(self.folder / name).wait()
+        assert code == 0, (self.folder / "log").read_text()
+        return outcome(self.folder / name), time.monotonic() - began
+
+    def _start(self, out: Path) -> Any:
+        return self.warm.start("run", self.study, "--out", out, log=self.folder / "log", often=True)
+
+    def run(self, tries: int) -> Figures:
+        """Kill that many processes."""
+        began = time.monotonic()
+        while self.figures.tries < tries:
+            self._study(self.folder / f"killed{self.figures.completed}", tries)
+        self.figures.seconds = time.monotonic() - began
+        return self.figures
+
+    def _study(self, out: Path, tries: int) -> None:
+        kills, done = 0, set[str]()
+        while True:
+            before = snapshot(out)
+            process = self._start(out)
+            left = self.random.uniform(0, self.seconds) if self.figures.tries < tries else SECONDS
+            code = process.wait(left)
+            if code is None:
+                process.send(signal.SIGKILL)
+                code = process.wait()
+            if code != -signal.SIGKILL:
+                break
+            kills += 1
+            self._count(out, before)
+            done = self._inspect(out, done, f"kill {self.figures.tries}")
+        if code != 0:
+            self.figures.losses.append(f"{out.name}: ended with {code}")
+        self._inspect(out, done | set(self.expected), f"{out.name}, at its end")
+        self.figures.completed += kills > 0
+        self.figures.most = max(self.figures.most, kills)
+
+    def _count(self, out: Path, before: dict[str, int]) -> None:
+        after = snapshot(out)
+        self.figures.tries += 1
+        self.figures.early += after == before
+        self.figures.checkpoints += any(".partial.npz" in name and not name.endswith(".tmp") for name in after)
+        self.figures.temporary += any(name.endswith(".tmp") for name in set(after) - set(before))
+
+    def _inspect(self, out: Path, done: set[str], when: str) -> set[str]:
+        """Look through the directory; the results that are there."""
+        self.figures.losses += [f"{when}: {text}" for text in wrongs(out, self.expected, done)]
+        return {name for name in outcome(out) if ".partial." not in name}
+
+
+def wrongs(out: Path, expected: dict, done: set[str]) -> Iterator[str]:
+    """All that is wrong with a directory in which `done` must be there."""
+    yield from (f"{path} has no seal" for path in files(out) if not sealed(path))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = outcome(out)
+    yield from (str(warning.message) for warning in caught)
+    yield from differences(found, expected)
+    yield from (f"{name} is gone" for name in sorted(done - set(found)))
+
+
+def snapshot(folder: Path) -> dict[str, int]:
+    """All files but the manifest, temporary ones too, and when they were written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*/*") if path.is_file()}
+
+
+def main(tries: int, seed: int = 1) -> Figures:
+    """Kill, tell the figures as a line of JSON."""
+    with tempfile.TemporaryDirectory() as name, Warm(Path(name) / "cache") as warm:
+        ordeal = Ordeal(warm, Path(name), seed)
+        figures = ordeal.run(tries)
+    lines = [json.dumps(figures.row() | {"minutes": round(figures.seconds / 60, 1)}), *figures.losses]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(*map(int, sys.argv[1:])).losses))

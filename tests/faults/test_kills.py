@@ -1,0 +1,74 @@
+"""`kill -9` loses nothing."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import jbrl
+from jbrl.runner import execute
+from jbrl.runner.plan import plan
+from tests.faults.cases import files, outcome
+from tests.faults.kills import Ordeal, wrongs
+from tests.faults.warm import Warm
+
+
+def test_six_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
+    ordeal = Ordeal(warm, tmp_path, seed=0, search=False)
+    assert {name: list(arrays) for name, arrays in ordeal.expected.items()} == {name: list(arrays) for name, arrays in whole.items()}
+    figures = ordeal.run(6)
+    assert figures.losses == []
+    assert figures.tries == 6
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(tmp_path: Path, warm: Warm) -> None:
+    figures = Ordeal(warm, tmp_path, seed=1).run(200)
+    assert figures.losses == []
+    assert figures.tries == 200 and figures.completed and figures.checkpoints
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def swap(path: Path) -> None:
+    """Another unit's result, whole, under this name."""
+    other = next(other for other in files(path.parent) if other != path)
+    shutil.copy(other, path)
+
+
+@pytest.mark.parametrize(("harm", "text"), [(flip, "damaged"), (swap, "another unit"), (Path.unlink, "is gone")])
+def test_what_is_looked_for_would_be_found(study: Path, whole: dict, harm: Callable[[Path], None], text: str) -> None:
+    out = study.parent / "out"
+    jbrl.run(study, out)
+    assert list(wrongs(out, whole, set(whole))) == []
+    harm(files(out / "units")[0])
+    assert any(text in wrong for wrong in wrongs(out, whole, set(whole)))
+
+
+def test_other_numbers_would_be_found(study: Path, whole: dict) -> None:
+    out = study.parent / "out"
+    jbrl.run(study, out)
+    for name, arrays in whole.items():
+        for key in arrays:
+            expected = {**whole, name: {**arrays, key: arrays[key] + arrays[key].dtype.type(1)}}
+            assert list(wrongs(out, expected, set())) == [f"{name}: {key} differs"]
+
+
+class Interrupt(execute.Progress):
+    def advanced(self, unit: object, n: int, seconds: float) -> None:
+        if n == 8:
+            raise KeyboardInterrupt
+
+
+def test_a_checkpoint_is_the_beginning_of_the_result(study: Path, whole: dict) -> None:
+    out = study.parent / "out"
+    with pytest.raises(KeyboardInterrupt):
+        plan(study, out, only="Random").execute(Interrupt())
+    ((name, arrays),) = outcome(out).items()
+    assert ".partial." in name and {key: len(values) for key, values in arrays.items()} == dict.fromkeys(arrays, 8)
+    assert list(wrongs(out, whole, set())) == []
