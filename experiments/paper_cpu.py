@@ -47,7 +47,7 @@ def main() -> None:
     found = jbrl.compare(KEPT)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), blocks(results, found)), encoding="utf-8")
     for name, image in drawn(results, found).items():
-        image.quantize(64).save(STATIC / name, optimize=True)
+        image.save(STATIC / name, optimize=True)
     print(found.note)
 
 
@@ -229,7 +229,9 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     }
     for name, draw in kinds.items():
         drawings = [(part.name, draw(part, look)) for part in parts]
-        images[f"paper-cpu-{name}.png"] = _tiled([_image(drawing, title) for title, drawing in drawings if drawing])
+        images[f"paper-cpu-{name}.png"] = _tiled(
+            [_image(drawing, title) for title, drawing in drawings if isinstance(drawing, figures.Drawing)]
+        )
     return images
 
 
