@@ -276,7 +276,7 @@ class _Together:
         Raises:
           _StackError: it does not work; what has been played is kept.
         """
-        pace = _Pace()
+        pace = Pace()
         self.progress.started(self.units[0])
         try:
             self.stack.prepare()
