@@ -163,14 +163,13 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, queue.State]) -> 
 
 
 def _waiting(tasks: Sequence[queue.Submitted], states: dict[str, queue.State], open_: set[str]) -> list[Waiting]:
-    groups: dict[str, list[queue.Submitted]] = {}
+    groups: dict[str, dict[str, list[str]]] = {}
     for task in tasks:
-        state = states[task.task]
-        groups.setdefault(state.reason if state.name == "PENDING" else "starting", []).append(task)
-    return [
-        Waiting(why, tuple(task.task for task in group), tuple(id for task in group for id in task.units if id in open_))
-        for why, group in groups.items()
-    ]
+        left = [id for id in task.units if id in open_]
+        if left:  # the others have nothing to do any more
+            state = states[task.task]
+            groups.setdefault(state.reason if state.name == "PENDING" else "starting", {})[task.task] = left
+    return [Waiting(why, tuple(group), tuple(id for units in group.values() for id in units)) for why, group in groups.items()]
 
 
 def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[str, float], queued: list[queue.Submitted]) -> float | None:
