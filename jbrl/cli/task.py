@@ -37,6 +37,9 @@ def work(job: "Job") -> None:
     except Stopped as stopped:
         _leave(stopped.number, told.moved)
         sys.exit(BY_SIGNAL + stopped.number)
+    finally:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # a warning that comes now has nothing to say, but would end the process
+            signal.signal(number, signal.SIG_IGN)
     if failed:
         sys.exit(FAILED_UNITS)
 
