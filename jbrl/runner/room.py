@@ -39,9 +39,10 @@ class Room:
         if self.chunk is not None and self.chunk > self.call:
             return replace(self, chunk=self.call)
         if self.on_cpu:
-            fewer = self.devices[: len(self.devices) // 2]
-            return replace(self, devices=fewer) if fewer else None
-        return replace(self, lanes=self.lanes // 2) if self.lanes > 1 else None
+            half = replace(self, devices=self.devices[: len(self.devices) // 2])
+        else:
+            half = replace(self, lanes=self.lanes // 2)
+        return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
 
     def __str__(self) -> str:
         """In words, for messages."""
