@@ -118,7 +118,7 @@ def _guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
     return header, np.zeros(0)
 
 
-class _Pace:
+class Pace:
     """When to write the next checkpoint."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _StoredFindings(Notebook):
         self.unit, self.store, self.progress = unit, store, progress
         self.id = str(unit.knowledge_id)
         self.facts = {"platform": platform, "algorithm": unit.algorithm, "parameters": unit.parameters, "prior": unit.prior}
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
@@ -215,7 +215,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
         facts |= {"learned": run.learned.describe()}
-    pace = _Pace()
+    pace = Pace()
     try:
         stop_if_asked()
         for chunk in run.chunks(played.n, room.chunk):
@@ -259,7 +259,7 @@ class _Together:
         self.played = [_before(unit, store, self.platform) for unit in units]
         self.stack = Stack(self.runs, [found.n for found in self.played])
         self.closed: set[int] = set()  # units that are complete or have failed
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def run(self) -> Iterator[tuple[Unit, _Outcome]]:
         """Units that are complete or have failed. Those that nothing was left to play of are none of them.
