@@ -105,7 +105,7 @@ def run(
     if dry_run:
         foretell(planned, units=units)
     if wanted:
-        send(planned, wanted, dry_run=dry_run)
+        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache)
     if dry_run or wanted:
         return
     keep_compiled(compile_cache)
