@@ -1,4 +1,4 @@
-"""What a GPU makes of jbrl, in one run of under nine minutes.
+"""What a GPU makes of jbrl, in one run that is made to end within nine minutes.
 
 python benchmarks/gpu.py [--device gpu|cpu] [--budget SECONDS] [--out FILE] [--tiny]
 python benchmarks/gpu.py --draw FILE … --figure docs/_static/gpu.svg

@@ -4,8 +4,8 @@ python benchmarks/kernels.py [--quick] [--rounds N] [NAME …]
 
 A line holds microseconds for each unit of work of the kernel and of its twin (`tests/reference`), both after compilation, their ratio
 (how many times faster than NumPy the kernel is), and where it was measured what one thread of the published C++ program needs
-(`benchmarks/cpp.csv`). Times are processor time on one core; kernel and twin take turns and the least time of each counts, so that what
-else the machine does changes little. A ratio is comparable between machines of one kind, a time is not.
+(`benchmarks/cpp.csv`). Times are processor time on one core, in which waiting for other programs does not count; kernel and twin
+take turns and the least time of each counts. A ratio is comparable between machines of one kind, a time is not.
 """
 
 import argparse
@@ -285,7 +285,7 @@ KERNELS = (
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Seconds of processor time, of all threads: unlike wall time, it hardly depends on what else the machine does."""
+    """Seconds of processor time, of all threads: unlike wall time, it does not count waiting for other programs."""
     started = time.process_time()
     jax.block_until_ready(call())
     return time.process_time() - started

@@ -41,7 +41,7 @@ def doctor(
 
     Prints versions, machine, devices, memory, compiled programs that are kept, and
     what is known to be slow or wrong; then plays and computes some things whose
-    outcome is known, which takes about 20 seconds. Exit code 1 when one of them
+    outcome is known, compiling for most of the time. Exit code 1 when one of them
     fails.
     """
     if clear_cache:
