@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -19,7 +20,7 @@ from PIL import Image
 
 import jbrl
 from jbrl.analysis import published
-from jbrl.analysis.compare import BEST, DEFECT, OTHER, SAME, Comparison
+from jbrl.analysis.compare import DEFECT, OTHER, SAME, Comparison
 from jbrl.comparison import read
 from jbrl.report import bounds, compare_figures, figures
 from jbrl.report.style import LOOK, styles
@@ -34,7 +35,6 @@ DECIMALS = 3  # of the returns that are kept
 ALGORITHMS = tuple(dict.fromkeys(published.cells()["algorithm"]))
 PROGRAM = ("Soft-max-published", "SBOSS-published", "BEB-published")
 DOTS = 110  # per inch
-WAYS = {SAME: "", OTHER: " ¹", DEFECT: "", BEST: ""}
 
 
 def main() -> None:
@@ -78,28 +78,38 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
 
 
 def cells(found: Comparison) -> str:
-    """The 48 cells in the ways they were played; bold, the way that decides."""
+    """The 48 cells in the ways they were played, a table for each pair of distributions; bold, the way that decides."""
     ways = {key: rows.set_index("way") for key, rows in found.candidates.groupby(list(published.CELL), sort=False)}
-    rows = []
-    for cell in found.table.to_dict("records"):
-        mine = ways.get(tuple(cell[c] for c in published.CELL))
-        texts = {way: _way(mine, way, cell) for way in WAYS}
-        who = f"{cell['algorithm']} `{cell['printed']}`" if cell["printed"] else cell["algorithm"]
-        same = texts[SAME] or texts[OTHER]
-        scores = [score_text(cell["published"], cell["published_ci95"], 2), same, texts[DEFECT], texts[BEST]]
-        numbers = [f"{cell['difference']:+.2f}", f"{cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", "", ""]
-        rows.append([f"{cell['experiment']}, {cell['case']}", who.replace("|", "\\|"), *scores, *numbers, cell["verdict"]])
-    header = ["pair", "algorithm", "paper", "as described", "as published", "our best", "difference", "allowed", "apart", "verdict"]
-    return table(header, rows, numbers=range(2, 9))
+    header = ["algorithm", "paper", "as described", "as published", "difference", "allowed", "apart", "verdict"]
+    texts = []
+    for (case, experiment), mine in found.table.groupby(["case", "experiment"], sort=False):
+        rows = [_cell(cell, ways.get((case, experiment, cell["algorithm"]))) for cell in mine.to_dict("records")]
+        texts.append(f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(1, 7)))
+    return "\n".join(texts)
 
 
-def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, object]) -> str:
+def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
+    who = f"{cell['algorithm']}<br>`{cell['printed']}`".replace("|", "\\|") if cell["printed"] else cell["algorithm"]
+    texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT)}
+    smaller = " ¹" if texts[OTHER] else ""
+    scores = [score(cell["published"], cell["published_ci95"]), texts[SAME] or texts[OTHER] + smaller, texts[DEFECT]]
+    numbers = [f"{cell['difference']:+.2f}", f"{cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", "", ""]
+    verdict = cell["verdict"].removesuffix(f", {OTHER}") + smaller
+    return [who, *scores, *(n.replace("-", "−") for n in numbers), verdict]
+
+
+def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, Any]) -> str:
     if mine is None or way not in mine.index:
         return ""
     row = mine.loc[way]
-    text = score_text(row["mean"], row["ci95"], 2)
-    decides = way != BEST and (row["agent"], row["parameters"]) == (cell["agent"], cell["parameters"])
-    return (f"**{text}**" if decides else text) + WAYS[way]
+    decides = (row["agent"], row["parameters"]) == (cell["agent"], cell["parameters"])
+    text = score(row["mean"], row["ci95"])
+    return f"**{text}**" if decides else text
+
+
+def score(mean: float, ci95: float) -> str:
+    """Mean and interval, not to be broken between lines."""
+    return score_text(mean, ci95, 2).replace(" ", "\u00a0")
 
 
 def why(found: pd.DataFrame) -> str:
@@ -136,9 +146,9 @@ def best(results: jbrl.Results) -> str:
 
 def _best(row: pd.Series, shown: list[str] | None) -> str:
     """Score and setting; bold for the best of the experiment, ≈ for those tied with it."""
-    score, setting = score_text(row["mean"], row["ci95"], 2), parameters_text(row["parameters"], shown)
-    score = f"**{score}**" if row.get("best") else f"≈ {score}" if row.get("tied") else score
-    return score + (f"<br>{setting}" if setting else "")
+    text, setting = score(row["mean"], row["ci95"]), parameters_text(row["parameters"], shown).replace(" = ", "\u00a0=\u00a0")
+    text = f"**{text}**" if row.get("best") else f"≈\u00a0{text}" if row.get("tied") else text
+    return text + (f"<br>{setting}" if setting else "")
 
 
 def described(results: jbrl.Results) -> list[Section]:
@@ -182,9 +192,9 @@ def formulas(scores: pd.DataFrame) -> str:
         top = tops.loc[tops["mean"].idxmax()] if len(tops) else None
         for row in here[here["algorithm"] == "Formula"].to_dict("records"):
             text = json.loads(row["parameters"])["formula"]
-            said = score_text(paper["mean"], paper["ci95"], 2) if row["parameters"] == paper["parameters"] else ""
-            found = score_text(top["mean"], top["ci95"], 2) if top is not None else ""
-            rows.append([f"{experiment}, {case}", f"`{text}`".replace("|", "\\|"), said, score_text(row["mean"], row["ci95"], 2), found])
+            said = score(paper["mean"], paper["ci95"]) if row["parameters"] == paper["parameters"] else ""
+            found = score(top["mean"], top["ci95"]) if top is not None else ""
+            rows.append([f"{experiment}, {case}", f"`{text}`".replace("|", "\\|"), said, score(row["mean"], row["ci95"]), found])
     return table(["pair", "formula", "paper", "jbrl", "best OPPS-DS of jbrl"], rows)
 
 
@@ -201,8 +211,8 @@ def budgets(scores: pd.DataFrame, units: pd.DataFrame) -> str:
             for experiment in dict.fromkeys(scores["experiment"]):
                 if experiment in played.index:
                     one = played.loc[experiment]
-                    cost = seconds_text(float(costs[experiment, name, parameters]))
-                    row.append(f"{score_text(one['mean'], one['ci95'], 2)}<br>{cost}")
+                    cost = seconds_text(float(costs[experiment, name, parameters])).replace(" ", "\u00a0")
+                    row.append(f"{score(one['mean'], one['ci95'])}<br>{cost}")
                 else:
                     row.append("")
             rows.append(row)
