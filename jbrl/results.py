@@ -16,6 +16,7 @@ from jbrl.runner.archive import Archive, write_archive
 from jbrl.runner.store import Store
 
 if TYPE_CHECKING:
+    from jbrl.report.forms import Form
     from jbrl.runner.offline import Learned
 
 UNIT = (*AGENT, "seed")
@@ -115,12 +116,19 @@ class Results:
             )
         return fits[0]
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the HTML report to `out` (default: `report` beside the results); the path of its page."""
-        from jbrl.report.html import write_report
+    def report(self, out: str | Path | None = None, form: "Form" = "html") -> Path:
+        """Write the report to `out` (default: `report` beside the results); the path of its page, its LaTeX source or its Markdown.
+
+        Args:
+          form: "html"; "latex" and "markdown" get a folder of that name in `out`.
+
+        Raises:
+          JbrlError: no such form, or `out` cannot be written.
+        """
+        from jbrl.report import forms
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+        return forms.write(form, scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
 
     def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
         """Write the scores as three small files to `folder`, which `Results` reads like this directory; the paths written.

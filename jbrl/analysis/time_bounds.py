@@ -207,11 +207,12 @@ def least_offline(contest: Contest) -> tuple[str, float] | None:
 def _samples(scores: pd.DataFrame, returns: pd.DataFrame) -> list[pd.Series]:
     """Returns of each agent, indexed by MDP, in the order of `scores`; all of the same MDPs."""
     keys = list(zip(*(scores[c] for c in AGENT), strict=True))
-    groups = {key: rows.set_index(list(MDP))["score"] for key, rows in returns.groupby(list(AGENT), sort=False)}
+    groups = dict(iter(returns.set_index(list(MDP)).groupby(list(AGENT), sort=False)["score"]))
     for key in keys:
         if key not in groups:
             raise JbrlError(f"time bounds: no returns of {key[1]} {key[2]} in experiment {key[0]}: expected one for each MDP")
-        if not groups[key].index.sort_values().equals(groups[keys[0]].index.sort_values()):
+        mdps, first = groups[key].index, groups[keys[0]].index
+        if not (mdps.equals(first) or mdps.sort_values().equals(first.sort_values())):
             one, other = (f"{k[1]} {k[2]} ({len(groups[k])} MDPs)" for k in (key, keys[0]))
             raise JbrlError(f"time bounds: {one} and {other} were not played on the same MDPs: play both with the same seed and n_mdps")
     return [groups[key].rename(f"{key[1]} {key[2]}") for key in keys]

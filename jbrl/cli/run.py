@@ -99,7 +99,7 @@ def run(
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
     resources = choose() if wanted else choose(devices, memory, stack)
-    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False)
+    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False, devices=resources.devices)
     if calibrate:
         measure(planned, quiet=quiet)
     if dry_run:

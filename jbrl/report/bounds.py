@@ -94,7 +94,7 @@ def _panel(axes: Axes, name: str, ranks: np.ndarray, x: np.ndarray, y: np.ndarra
     tied, best = (_rectangles(ranks == rank, _edges(x), _edges(y)) for rank in (1, 2))
     axes.add_collection(PolyCollection(tied, facecolors=PAPER, edgecolors=style.colour, hatch=HATCH, linewidths=0))
     axes.add_collection(PolyCollection(best, facecolors=style.colour, edgecolors="none", linewidths=0))
-    axes.set_title(name, fontsize=9.6, loc="left", pad=3, x=0.11)
+    axes.set_title(name, fontsize=min(9.6, 160 / len(name)), loc="left", pad=3, x=0.11)
     look: Any = {"color": style.colour, "markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 6.5 * style.size}
     axes.plot([0.045], [1.075], transform=axes.transAxes, clip_on=False, linestyle="none", marker=style.marker, **look)
     for side in ("top", "right"):

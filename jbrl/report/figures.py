@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from jbrl.analysis.fraction import fractions
 from jbrl.analysis.paired_test import critical_value
 from jbrl.errors import JbrlError
-from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, mark, reference_lines, rows_figure, time_axis
+from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, legend_height, mark, reference_lines, rows_figure, time_axis
 from jbrl.report.style import INK, LOOK, ORACLE, PAPER, Style
 from jbrl.report.tables import Section
 from jbrl.report.text import listing, score_text, seconds_text
@@ -217,9 +217,10 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
     if timed.empty:
         return f"no agent has a known {name}" if len(rows) else ""
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)), timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
-    axes = drawing.figure.subplots()
     shown = [name for name in styles if name in set(timed["algorithm"])]
+    drawn = Figure(figsize=(WIDTH, 3.27 + legend_height(shown)))
+    drawing = Drawing(drawn, timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
+    axes = drawn.subplots()
     crowded = len(timed) > CROWD
     positions = time_axis(axes, timed[column], timed["algorithm"], shown)
     axes.grid(axis="y")
@@ -234,7 +235,7 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
     axes.set_ylabel("mean discounted return")
     top = legend(drawing.figure, shown, styles)
     beyond = reference_lines(axes, section)
-    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.13, top=top / (1 + STRIP * beyond))
+    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.48 / drawn.get_figheight(), top=top / (1 + STRIP * beyond))
     lost = rows[~rows.index.isin(timed.index)]["label"]
     notes = ["There being so many agents, only the best ones have bars."] if crowded else []
     notes += [f"Not drawn, having no {name}: {listing(list(lost))}."] if len(lost) else []

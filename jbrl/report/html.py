@@ -11,12 +11,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-import jbrl.report.bounds  # noqa: F401 (lists its figure)
-from jbrl.errors import JbrlError
 from jbrl.report import strategies as searches
 from jbrl.report import tables
 from jbrl.report.chapters import document, name_of, oracles_of
 from jbrl.report.content import Cell, Chapter, Document, Plot, Span, Words
+from jbrl.report.files import writing
 from jbrl.report.style import styles
 from jbrl.report.svg import inline
 from jbrl.report.text import listing, seconds_text
@@ -58,13 +57,11 @@ def write_report(
     pages = {"index.html": render(report, {"Strategies found offline": "strategies.html"} if searched else {})}
     if strategies is not None and searched:
         pages["strategies.html"] = searches.render(strategies, name_of(manifest), template("strategies.html"), report.version)
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         tables.write_tables(parts, out)
         for name, page in pages.items():
             (out / name).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise JbrlError(f"{out}: the report cannot be written here: {error.strerror}; choose another folder, or make room") from None
     return out / "index.html"
 
 

@@ -83,7 +83,7 @@ def test_the_time_of_a_search_grows_with_what_it_simulates(tmp_path: Path) -> No
     decisions = costs.lane_decisions(units(*agents)[0], jax.devices())
     assert cost[1].deciding - cost[0].deciding == pytest.approx(9990 * 15 * costs.SECONDS_PER_STEP * decisions)
     assert cost[3].deciding > 1.9 * cost[2].deciding
-    assert cost[5].searching == pytest.approx(10 * cost[4].searching)
+    assert cost[5].searching == pytest.approx(cost[4].searching * 1400 / 500)
 
 
 def test_programs_and_searches_are_counted_once(tmp_path: Path) -> None:
@@ -147,6 +147,8 @@ def test_short_runs_are_short_and_few() -> None:
         mine = [p for p in wanted if p.unit.algorithm == algorithm and p.unit.experiment == "GC"]
         assert 2 <= len(mine) <= probes.MOST_PROBES
         assert len({(costs.program(p.unit), p.lanes, p.horizon) for p in mine}) <= probes.MOST_PROGRAMS
+        first, *others = [costs.decision_seconds(p.agent, p.unit.protocol) for p in mine]
+        assert mine[0].expected() < 2 * probes.SECONDS and first > 0.1 * max(others)  # the one that tells most
     alone = probes.probe(units({"algorithm": "BAMCP", "simulations": 25_000, "depth": 50})[0], devices)
     assert (alone.lanes, alone.horizon) == (1, 10)
 
@@ -284,8 +286,8 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def check_measured(names: list[str], folder: Path) -> None:
     """Short runs of a tiny study give finite positive numbers."""
-    small = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
-    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=5, n_mdps=10) if u.experiment == "GC"]
+    small: dict[str, Any] = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
+    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_mdps=2) if u.experiment == "GC"]
     known = Calibration(folder=folder)
     assert [text for text in known.measure(study, seconds=math.inf) if "busy" not in text] == []
     for unit, outlook in zip(study, known.outlooks(study).values(), strict=True):
@@ -337,7 +339,7 @@ def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) ->
     data["experiments"] = [{"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))]
     jbrl.run(data, tmp_path)
     headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
-    assert headers[0]["offline_seconds"] == pytest.approx(headers[1]["offline_seconds"], rel=0.5)
+    assert headers[0]["learned"] == headers[1]["learned"]
     parts = [accounts.actual(header, searched=n == 0) for n, header in enumerate(headers)]
     assert parts[0].searching > 0 == parts[1].searching
     assert accounts.accounts(Store(tmp_path)).actual_seconds[0] == pytest.approx(sum(part.seconds for part in parts))
