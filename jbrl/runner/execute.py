@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.searcher import Findings
@@ -18,7 +16,7 @@ from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
 from jbrl.runner.resources import Resources
 from jbrl.runner.room import Room, out_of_memory
-from jbrl.runner.stacking import Stack, stacks, times
+from jbrl.runner.stacking import Results, Stack, stacks, times
 from jbrl.runner.stopping import stop_if_asked
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
@@ -213,7 +211,6 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
-    _check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
@@ -233,13 +230,6 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
         if played.n and (isinstance(error, KeyboardInterrupt) or out_of_memory(error)):
             played.save(unit, store, {**facts, "status": "partial"})
         raise
-
-
-def _check_knowledge(run: Run) -> None:
-    """Refuse what an agent has learned on the prior if it is not a number: it would choose by it without an error."""
-    for path, values in jax.tree.leaves_with_path(run.knowledge):
-        if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
-            raise FloatingPointError(f"{type(run.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}")
 
 
 def _finite(chunk: Chunk) -> Chunk:
@@ -269,6 +259,7 @@ class _Together:
         self.played = [_before(unit, store, self.platform) for unit in units]
         self.stack = Stack(self.runs, [found.n for found in self.played])
         self.closed: set[int] = set()  # units that are complete or have failed
+        self._pace = Pace()
 
     def run(self) -> Iterator[tuple[Unit, _Outcome]]:
         """Units that are complete or have failed. Those that nothing was left to play of are none of them.
@@ -276,21 +267,11 @@ class _Together:
         Raises:
           _StackError: it does not work; what has been played is kept.
         """
-        pace = Pace()
         self.progress.started(self.units[0])
         try:
             self.stack.prepare()
-            for number, result in self.stack.chunks():
-                if number in self.closed:
-                    continue
-                unit = self.units[number]
-                outcome = _guarded(unit, self.store, functools.partial(self._take, number, result))
-                if outcome:
-                    self.closed.add(number)
-                    yield unit, outcome
-                pace.keep(self._keep)
-                if len(self.closed) < len(self.units):
-                    stop_if_asked()
+            for results in self.stack.calls():
+                yield from self._taken(results)
         except StoreError:
             raise
         except Exception as error:
@@ -300,17 +281,32 @@ class _Together:
             self._keep()
             raise
 
-    def _take(self, number: int, result: Chunk | Exception) -> _Outcome | None:
-        """Add a result; what becomes of the unit once it is complete."""
-        unit, played = self.units[number], self.played[number]
+    def _taken(self, results: Results) -> Iterator[tuple[Unit, _Outcome]]:
+        """Add what a call has brought; the units that it completes."""
+        for add in (self._add, self._conclude):
+            for number, result in results:
+                if number in self.closed:
+                    continue
+                outcome = _guarded(self.units[number], self.store, functools.partial(add, number, result))
+                if outcome:
+                    self.closed.add(number)
+                    yield self.units[number], outcome
+                if add == self._conclude and len(self.closed) < len(self.units):
+                    stop_if_asked()
+            self._pace.keep(self._keep)
+
+    def _add(self, number: int, result: Chunk | Exception) -> None:
         if isinstance(result, Exception):
             raise result
+        played = self.played[number]
         played.chunks.append(_finite(result))
         played.stacked = self.stack.at_once
-        self.progress.advanced(unit, played.n, played.seconds)
-        if played.n < unit.protocol.n_mdps:
-            return None
-        return _conclude(unit, self.store, self.runs[number], played, self._facts(number))
+        self.progress.advanced(self.units[number], played.n, played.seconds)
+
+    def _conclude(self, number: int, _: Any) -> _Outcome | None:
+        unit, played = self.units[number], self.played[number]
+        complete = played.n == unit.protocol.n_mdps
+        return _conclude(unit, self.store, self.runs[number], played, self._facts(number)) if complete else None
 
     def _facts(self, number: int) -> dict[str, Any]:
         run, stack = self.runs[number], self.stack
@@ -319,7 +315,7 @@ class _Together:
     def _keep(self) -> None:
         """Write checkpoints of what has been played."""
         for number, (unit, played) in enumerate(zip(self.units, self.played, strict=True)):
-            if played.n and number not in self.closed:
+            if played.n > self.stack.starts[number] and number not in self.closed:
                 played.save(unit, self.store, {**self._facts(number), "status": "partial"})
 
 

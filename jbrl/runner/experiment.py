@@ -105,7 +105,7 @@ class Run:
         self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
     ) -> None:
         self.given = agent
-        self._lanes = lanes  # MDPs that each device plays at once; None: as many as always
+        self._lanes = lanes
         self.protocol = protocol
         self.record = record
         self.resources = resources or Resources()
@@ -147,9 +147,18 @@ class Run:
         return None if type(self.agent).train is Agent.train else lambda: batching.compile_once(train, *self._learner)
 
     def train(self, program: batching.Program | None) -> None:
-        """Train the agent: sets `knowledge` and adds to `offline_seconds`."""
+        """Train the agent: sets `knowledge` and adds to `offline_seconds`.
+
+        Raises:
+          FloatingPointError: what it has learned is not a number: it would choose by it without an error.
+        """
         self.knowledge, seconds = timed(program.call, *self._learner) if program else (self._learner[-1], 0.0)
         self.offline_seconds += seconds
+        for path, values in jax.tree.leaves_with_path(self.knowledge):
+            if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
+                raise FloatingPointError(
+                    f"{type(self.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}"
+                )
 
     @property
     def bytes_per_device(self) -> int:
@@ -221,7 +230,8 @@ class Run:
 
     def shortened(self, n_mdps: int, horizon: int) -> "Run":
         """The same agent, with the same knowledge, in fewer and shorter trajectories, ready to be played."""
-        short = Run(self.given, dataclasses.replace(self.protocol, n_mdps=n_mdps, horizon=horizon), resources=self.resources)
+        protocol = dataclasses.replace(self.protocol, n_mdps=n_mdps, horizon=horizon)
+        short = Run(self.given, protocol, resources=self.resources, lanes=self._lanes)
         short.agent, short.knowledge = self.agent, self.knowledge
         short._compile(None)
         return short

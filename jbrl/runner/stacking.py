@@ -23,6 +23,8 @@ from jbrl.runner.resources import Resources
 from jbrl.runner.timing import device_name, timed
 from jbrl.runner.unit import Unit
 
+Results = list[tuple[int, Chunk | Exception]]  # (number of a unit, its next MDPs or why it has failed)
+
 TIMED_DECISIONS = 25  # of each trajectory that is played for its time
 IDLE = 4  # on CPUs units are stacked where only one core in so many would have work
 
@@ -52,7 +54,7 @@ def _program_of(unit: Unit) -> tuple:
 
 
 class Stack:
-    """Units that are played together: `prepare()`, then `chunks()`.
+    """Units that are played together: `prepare()`, then `calls()`.
 
     Args:
       runs: those of units of the same program, not yet prepared.
@@ -98,28 +100,28 @@ class Stack:
         in_all = -(-len(self.runs) * groups_of_unit // len(self.devices))
         return max(1, min(in_all, batching.WIDEST_ON_ACCELERATOR // self.width))
 
-    def chunks(self) -> Iterator[tuple[int, Chunk | Exception]]:
+    def calls(self) -> Iterator[Results]:
         """Train each unit and play what is left of it, several units at once.
 
-        Yields: number of a unit among `runs`, and its next MDPs, or why it has failed. `online_seconds` of a chunk are those of the whole
-          call, shared out by number of MDPs.
+        Yields: for each call, number of a unit among `runs` and its next MDPs, or why it has failed. `online_seconds` of a chunk are those
+          of the whole call, shared out by number of MDPs.
         """
         call: list[tuple[int, np.ndarray, int]] = []
         for number, run in enumerate(self.runs):
             try:
                 run.train(self._training)
             except Exception as error:  # of one agent's making: the others go on
-                yield number, error
+                yield [(number, error)]
                 continue
             for mdps, count in batching.groups(self.starts[number], run.protocol.n_mdps, self.width):
                 call.append((number, mdps, count))
                 if len(call) * self.width == self.batch:
-                    yield from self._played(call)
+                    yield self._played(call)
                     call = []
         if call:
-            yield from self._played(call)
+            yield self._played(call)
 
-    def _played(self, call: list[tuple[int, np.ndarray, int]]) -> Iterator[tuple[int, Chunk | Exception]]:
+    def _played(self, call: list[tuple[int, np.ndarray, int]]) -> Results:
         """Play some groups at once, the last one repeated where fewer are left."""
         full = list(itertools.islice(itertools.chain(call, itertools.repeat(call[-1])), self.batch // self.width))
         runs = [self.runs[number] for number, _, _ in full]
@@ -129,13 +131,15 @@ class Stack:
         played, seconds = timed(self._playing.call, shared, worlds)
         found = jax.tree.map(lambda v: np.asarray(v).reshape(-1, self.width, *v.shape[1:]), played)
         each = seconds / sum(count for _, _, count in call)
-        for place, (number, mdps, count) in enumerate(call):
-            run = self.runs[number]
-            try:
-                part = run.legal(jax.tree.map(lambda v, place=place: v[place], found), mdps, count)
-                yield number, run.chunk(int(mdps[0]), [part], each * count)
-            except Exception as error:
-                yield number, error
+        parts = (jax.tree.map(lambda v, place=place: v[place], found) for place in range(len(call)))
+        return [(number, self._chunk(number, part, mdps, count, each)) for part, (number, mdps, count) in zip(parts, call, strict=True)]
+
+    def _chunk(self, number: int, played: tuple, mdps: np.ndarray, count: int, seconds: float) -> Chunk | Exception:
+        run = self.runs[number]
+        try:
+            return run.chunk(int(mdps[0]), [run.legal(played, mdps, count)], seconds * count)
+        except Exception as error:
+            return error
 
 
 def times(run: Run, latency: bool) -> dict[str, Any]:
