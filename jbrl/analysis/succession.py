@@ -63,7 +63,8 @@ def _winners(scores: pd.DataFrame, returns: pd.DataFrame, cast: dict[str, str]) 
         return pd.DataFrame(columns=["bound", "algorithms"])
     least = scores.loc[searches, "offline_seconds"].min()
     bounds = {"offline": float(np.nextafter(least, 0))} if np.isfinite(least) else {}
-    found = succession(Contest(known, returns), bounds=bounds)
+    mine = returns[returns["experiment"].isin(known["experiment"]) & returns["algorithm"].isin(known["algorithm"])]
+    found = succession(Contest(known, mine), bounds=bounds)
     return found.assign(algorithms=[tuple(cast[name] for name in names) for names in found["algorithms"]])
 
 

@@ -51,7 +51,7 @@ class Display(Progress):
     """Units done, the unit at work, its rate, the time left. Written to standard error."""
 
     def __init__(self, plan: Plan, *, quiet: bool) -> None:
-        self.plan = plan
+        self.plan, self._quiet = plan, quiet
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self._bars = bars.Progress(
             bars.SpinnerColumn(),
@@ -109,6 +109,7 @@ class Display(Progress):
         self._failed += header["status"] == "failed"
         number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
         if header["status"] == "failed":
+            self.console.quiet = False  # silence is for what goes well
             what = f"[red]failed[/red]: {escape(header['reason'].splitlines()[0])}"
         else:
             compiled = f", compiled in {duration(header['compile_seconds'])}" if header["compile_seconds"] > 0.05 else ""
@@ -117,6 +118,7 @@ class Display(Progress):
         after = self._todo.index(unit.id) + 1
         left = f" ({self._left(after)})" if after < len(self._todo) else ""
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
+        self.console.quiet = self._quiet
 
     def _number(self, unit: Unit) -> int:
         """Of a unit, counting those that were done before."""

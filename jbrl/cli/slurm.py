@@ -9,14 +9,12 @@ from jbrl.cli.text import count, duration
 from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.runner.cluster import Resources, Submission
+    from jbrl.runner.cluster import Request, Submission
     from jbrl.runner.packing import Task
     from jbrl.runner.plan import Plan
 
 
-def asked(
-    executor: str, *, time: str | None, array_parallelism: int | None, slurm: Sequence[str] | None, **given: Any
-) -> "Resources | None":
+def asked(executor: str, *, time: str | None, array_parallelism: int | None, slurm: Sequence[str] | None, **given: Any) -> "Request | None":
     """What each task asks for; None when the study is run here.
 
     Raises:
@@ -31,9 +29,9 @@ def asked(
             if value is not None:
                 raise JbrlError(f"{name} {value}: is for --executor slurm only")
         return None
-    from jbrl.runner.cluster import PARALLELISM, Resources, minutes
+    from jbrl.runner.cluster import PARALLELISM, Request, minutes
 
-    return Resources(
+    return Request(
         **given,
         minutes=None if time is None else minutes(time),
         parallelism=array_parallelism or PARALLELISM,
@@ -48,26 +46,27 @@ def _option(text: str) -> tuple[str, str]:
     return name, value
 
 
-def send(plan: "Plan", resources: "Resources", *, dry_run: bool) -> None:
-    """Submit what is left, or say what would be submitted."""
+def send(plan: "Plan", request: "Request", *, dry_run: bool, **options: Any) -> None:
+    """Submit what is left, or say what would be submitted. `options` are for where the tasks run."""
     from jbrl.cli.task import work
     from jbrl.runner.cluster import prepare, submit
 
-    found = prepare(plan, resources) if dry_run else submit(plan, resources, work)
+    found = prepare(plan, request) if dry_run else submit(plan, request, work, options)
     if found.queued:
         typer.echo(f"{count(found.queued, 'unit')} left out: in tasks that SLURM has already")
     packing = found.packing
-    for what, tasks in (("searches", packing.searches), ("units", packing.free), ("units, after the searches", packing.after)):
+    for what, tasks in (("searches", packing.searches), ("at once", packing.free), ("after the searches", packing.after)):
         if tasks:
-            typer.echo(f"{count(len(tasks), 'task')}: {_described(what, tasks)}")
+            typer.echo(f"{what}: {_described(tasks)}")
     if not packing.tasks:
         typer.echo("nothing to submit")
     elif not dry_run:
         typer.echo(_submitted(plan, found))
 
 
-def _described(what: str, tasks: Sequence["Task"]) -> str:
-    return f"{sum(len(task.units) for task in tasks)} {what}, the longest about {duration(max(task.seconds for task in tasks))}"
+def _described(tasks: Sequence["Task"]) -> str:
+    units = count(sum(len(task.units) for task in tasks), "unit")
+    return f"{units} in {count(len(tasks), 'task')}, the longest about {duration(max(task.seconds for task in tasks))}"
 
 
 def _submitted(plan: "Plan", found: "Submission") -> str:

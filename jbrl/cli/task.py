@@ -5,6 +5,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jbrl.cli.compiled import keep_compiled
 from jbrl.cli.progress import Display
 from jbrl.cli.text import complain, show_warnings
 
@@ -28,6 +29,7 @@ def work(job: "Job") -> None:
     given = os.environ.get("SLURM_CPUS_PER_TASK")
     use_all_cores(int(given) if given else None)
     planned = job.plan()
+    keep_compiled(job.options.get("compile_cache"))
     told = _Moving(planned, quiet=False)
     try:
         with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), told:
@@ -67,5 +69,5 @@ def _leave(number: int, moved: bool) -> None:
         complain("the time limit was too short for anything to be done: give more --time, or a smaller study.chunk", "stopped")
     else:
         complain("the time limit is near: back into the queue", "stopped")
-        if not requeue():
-            complain("SLURM does not take this task back: 'jbrl run' again submits the rest", "warning")
+        requeue()
+        complain("SLURM does not take this task back: 'jbrl run' again submits the rest", "warning")

@@ -6,7 +6,9 @@ units to run, of which study, and where to. Results go through the ordinary stor
 
 import math
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +25,12 @@ from jbrl.runner.study import Study
 
 PARALLELISM = 40  # tasks at once
 WARNING_SECONDS = 120  # before the time limit, at most, a task is told to end
+ENDED_SECONDS = 60  # by SLURM, after a task has been put back into the queue
 WARNING_SHARE = 0.2  # of the time limit, at most
 
 
 @dataclass(frozen=True)
-class Resources:
+class Request:
     """What each task asks SLURM for. None leaves it to the partition."""
 
     partition: str | None = None
@@ -47,6 +50,7 @@ class Job:
     folder: str  # that paths in the study are relative to
     out: str
     units: tuple[str, ...]  # ids
+    options: dict[str, Any] = field(default_factory=dict)  # of `jbrl run`, for where the task runs
 
     def plan(self) -> Plan:
         """The units of this task.
@@ -75,31 +79,32 @@ class Submission:
     jobs: tuple[str, ...] = ()  # numbers, once submitted
 
 
-def prepare(plan: Plan, resources: Resources) -> Submission:
+def prepare(plan: Plan, request: Request) -> Submission:
     """Pack what is left of a plan. Writes nothing."""
     tasks = queue.submitted(plan.store.folder)
     states = queue.states(task.task for task in tasks)
     queued = {id for task in tasks if task.task in states and states[task.task].active for id in task.units}
     pieces = [Piece(unit.id, plan.estimate[unit.id], unit.knowledge_id) for unit in plan.todo if unit.id not in queued]
-    platform = "gpu" if resources.gpus else "cpu"
+    platform = "gpu" if request.gpus else "cpu"
     wanted = {piece.needs for piece in pieces if piece.needs}
     found = {id: plan.store.knowledge(id) for id in sorted(wanted)}
     known = {id for id, result in found.items() if result and result.header["platform"] == platform}
-    limit = resources.minutes * 60.0 - _warning(resources) if resources.minutes else None
-    return Submission(pack(pieces, resources.parallelism, limit, known), len(plan.todo) - len(pieces))
+    limit = request.minutes * 60.0 - _warning(request) if request.minutes else None
+    return Submission(pack(pieces, request.parallelism, limit, known), len(plan.todo) - len(pieces))
 
 
-def submit(plan: Plan, resources: Resources, work: Callable[[Job], None]) -> Submission:
+def submit(plan: Plan, request: Request, work: Callable[[Job], None], options: dict[str, Any] | None = None) -> Submission:
     """Hand what is left of a plan to SLURM.
 
     Args:
       work: what a task does; a function of a module, which is found by its name where the task runs.
+      options: plain data for it.
 
     Raises:
       JbrlError: no submitit or no SLURM here, SLURM refuses, or results cannot be written.
     """
-    executor = _executor(plan.store.folder, resources)
-    prepared = prepare(plan, resources)
+    executor = _executor(plan.store.folder, request)
+    prepared = prepare(plan, request)
     if not prepared.packing.tasks:
         return prepared
     plan.store.open(plan.study.facts(), plan.study.units)
@@ -109,14 +114,14 @@ def submit(plan: Plan, resources: Resources, work: Callable[[Job], None]) -> Sub
     searching = len(prepared.packing.searches)
 
     def send(tasks: list[Task], after: list[str]) -> list[str]:
-        executor.update_parameters(additional_parameters=_additional(resources, after))
+        executor.update_parameters(additional_parameters=_additional(request, after))
         try:
             with executor.batch():
-                jobs = [executor.submit(work, Job(*facts, task.units)) for task in tasks]
+                jobs = [executor.submit(work, Job(*facts, task.units, options or {})) for task in tasks]
         except RuntimeError as error:
             raise JbrlError(f"SLURM has not accepted the study: {str(error).strip() or 'sbatch does not say why'}") from None
         ids = [job.job_id for job in jobs]
-        queue.record(plan.store.folder, dict(zip(ids, (task.units for task in tasks), strict=True)), resources.parallelism)
+        queue.record(plan.store.folder, dict(zip(ids, (task.units for task in tasks), strict=True)), request.parallelism)
         return ids
 
     sent = send(at_once, [])
@@ -126,14 +131,19 @@ def submit(plan: Plan, resources: Resources, work: Callable[[Job], None]) -> Sub
     return Submission(prepared.packing, prepared.queued, tuple(numbers))
 
 
-def requeue() -> bool:
-    """Put the task that this process is back into the queue; whether SLURM agreed. The process should end now."""
+def requeue() -> None:
+    """Put the task that this process is back into the queue. Returns only if SLURM does not agree: otherwise it ends the process."""
     id = task_id()
-    done = subprocess.run(["scontrol", "requeue", str(id)], capture_output=True, timeout=60, check=False) if id else None
-    return done is not None and done.returncode == 0
+    try:
+        taken = bool(id) and not subprocess.run(["scontrol", "requeue", str(id)], capture_output=True, timeout=60, check=False).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if taken:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(ENDED_SECONDS)  # a task that ends by itself in the meantime is taken for failed, and stays out of the queue
 
 
-def _executor(folder: Path, resources: Resources) -> Any:
+def _executor(folder: Path, request: Request) -> Any:
     try:
         import submitit
     except ImportError:
@@ -142,27 +152,27 @@ def _executor(folder: Path, resources: Resources) -> Any:
         executor = submitit.SlurmExecutor(folder=(folder / "slurm").resolve())
     except RuntimeError:
         raise JbrlError("--executor slurm: no SLURM here ('srun' is not found): expected a machine that may submit jobs") from None
-    asked = {"partition": resources.partition, "gpus_per_node": resources.gpus, "cpus_per_task": resources.cpus}
+    asked = {"partition": request.partition, "gpus_per_node": request.gpus, "cpus_per_task": request.cpus}
     executor.update_parameters(
         job_name="jbrl",
-        time=resources.minutes,  # None leaves out the five minutes that submitit would ask for
-        array_parallelism=resources.parallelism,
-        signal_delay_s=_warning(resources),
+        time=request.minutes,  # None leaves out the five minutes that submitit would ask for
+        array_parallelism=request.parallelism,
+        signal_delay_s=_warning(request),
         # Since SLURM 22.05, srun does not take the number of CPUs over from sbatch.
-        srun_args=[f"--cpus-per-task={resources.cpus}"] if resources.cpus else [],
+        srun_args=[f"--cpus-per-task={request.cpus}"] if request.cpus else [],
         **{name: value for name, value in asked.items() if value is not None},
     )
     return executor
 
 
-def _additional(resources: Resources, after: list[str]) -> dict[str, Any]:
+def _additional(request: Request, after: list[str]) -> dict[str, Any]:
     """Options of sbatch that submitit has no names for."""
-    return {"requeue": True, **resources.more, **({"dependency": ":".join(["afterany", *after])} if after else {})}
+    return {"requeue": True, **request.more, **({"dependency": ":".join(["afterany", *after])} if after else {})}
 
 
-def _warning(resources: Resources) -> int:
+def _warning(request: Request) -> int:
     """Seconds before the time limit at which a task is told to end."""
-    return WARNING_SECONDS if resources.minutes is None else math.ceil(min(WARNING_SECONDS, WARNING_SHARE * 60 * resources.minutes))
+    return WARNING_SECONDS if request.minutes is None else math.ceil(min(WARNING_SECONDS, WARNING_SHARE * 60 * request.minutes))
 
 
 def minutes(text: str) -> int:

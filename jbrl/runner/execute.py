@@ -120,7 +120,7 @@ def _guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
     return header, np.zeros(0)
 
 
-class _Pace:
+class Pace:
     """When to write the next checkpoint."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _StoredFindings(Notebook):
         self.unit, self.store, self.progress = unit, store, progress
         self.id = str(unit.knowledge_id)
         self.facts = {"platform": platform, "algorithm": unit.algorithm, "parameters": unit.parameters, "prior": unit.prior}
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
@@ -218,7 +218,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
         facts |= {"learned": run.learned.describe()}
-    pace = _Pace()
+    pace = Pace()
     try:
         stop_if_asked()
         for chunk in run.chunks(played.n, room.chunk):
@@ -276,7 +276,7 @@ class _Together:
         Raises:
           _StackError: it does not work; what has been played is kept.
         """
-        pace = _Pace()
+        pace = Pace()
         self.progress.started(self.units[0])
         try:
             self.stack.prepare()

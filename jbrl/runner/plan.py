@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from jbrl.runner.accounts import Cost, actual
 from jbrl.runner.calibration import Calibration, Outlook
 from jbrl.runner.execute import Progress, is_done, run_units
@@ -25,6 +27,7 @@ class Plan:
     units: list[Unit]
     store: Store
     recall: bool = True  # short runs made on this machine before
+    devices: list[jax.Device] | None = None  # that estimates are for; None: all
 
     @cached_property
     def todo(self) -> list[Unit]:
@@ -34,7 +37,7 @@ class Plan:
     @cached_property
     def calibration(self) -> Calibration:
         """Short runs on this machine, which tell how long units take."""
-        return Calibration(recall=self.recall)
+        return Calibration(self.devices, recall=self.recall)
 
     def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run what is left; how many units failed.
@@ -116,6 +119,7 @@ def plan(
     only: str | None = None,
     shard: str | None = None,
     recall: bool = True,
+    devices: list[jax.Device] | None = None,
 ) -> Plan:
     """Check a study and the directory for its results, and choose the units to run. Writes nothing.
 
@@ -125,6 +129,7 @@ def plan(
       only: regular expression that the labels of units must match.
       shard: `I/N`, the I-th of N parts.
       recall: let short runs made on this machine before tell how long units take, not only a rough rule.
+      devices: that estimates of time are for; None: all.
 
     Raises:
       JbrlError: something is not accepted, or `out` holds another study.
@@ -132,4 +137,4 @@ def plan(
     loaded = load_study(study, overrides)
     store = Store(out)
     store.check(loaded.settings.facts())
-    return Plan(loaded, select(loaded.units, only, shard), store, recall)
+    return Plan(loaded, select(loaded.units, only, shard), store, recall, devices)

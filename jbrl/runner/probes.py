@@ -19,7 +19,7 @@ from jbrl.runner.resources import Resources
 from jbrl.runner.unit import Unit, canonical
 
 SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
-TOO_LONG = 4.0  # times as long: only when nothing shorter is left
+TOO_LONG = 10.0  # times as long: only when nothing shorter is left
 MOST_PROBES = 6  # of an algorithm in an experiment
 MOST_PROGRAMS = 3  # to compile for them
 ALIKE = 2.0  # the rough rule tells units apart when one takes so many times as long as another
@@ -159,8 +159,8 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
     while len(seconds) < REPETITIONS and sum(seconds) < SECONDS:
         seconds.append(next(run.chunks()).online_seconds)
-    busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, devices)
-    lanes, grown = run.batch // len(devices), resident_bytes() - before
+    busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, run.devices)
+    lanes, grown = run.batch // len(run.devices), resident_bytes() - before
     decision = statistics.median(seconds) / (lanes * protocol.horizon)
     return Measured(
         parameters=chosen.parameters,

@@ -51,7 +51,9 @@ class Pulse(Progress):
             "task": job,
             "started": time.time(),
         }
-        self._state: dict[str, Any] = {}
+        self._state: dict[str, Any] = {"unit": None, "search": None, "left": [], "played": {}, "pace": 1.0}
+        self._left: list[str] = []
+        self._played: dict[str, int] = {}  # MDPs of units that are at work
         self._began, self._done = time.monotonic(), 0.0  # seconds that units which are done were expected to take
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -76,23 +78,25 @@ class Pulse(Progress):
         self._told.begin(units, todo)
 
     def started(self, unit: Unit) -> None:
-        self._left = self._left[self._left.index(unit.id) :]
-        self._say(unit=unit.id, n=0, search=None, left=self._left)
+        self._left = self._left[self._left.index(unit.id) :]  # whatever stood before has been done by another process
+        self._say(unit=unit.id, left=self._left)
         self._told.started(unit)
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
-        self._say(write=False, search=[consumed, budget])
+        self._say(write=False, unit=unit.id, search=[consumed, budget])
         self._told.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
-        self._say(write=False, n=n, search=None)
+        self._played[unit.id] = n
+        self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
         self._told.advanced(unit, n, seconds)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         self._done += self.expected.get(unit.id, 0.0)
-        self._left = [id for id in self._left if id != unit.id]  # units that are played together end in any order
+        self._left = [id for id in self._left if id != unit.id]
+        self._played.pop(unit.id, None)
         pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
-        self._say(write=not self._left, unit=None, left=self._left, pace=pace)
+        self._say(write=not self._left, unit=None, search=None, left=self._left, played=dict(self._played), pace=pace)
         self._told.finished(unit, header, returns)
 
     def _say(self, *, write: bool = True, **state: Any) -> None:

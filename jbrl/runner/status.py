@@ -131,11 +131,11 @@ class Observer:
     def _worker(
         self, note: dict[str, Any], labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, queue.State]
     ) -> Worker:
-        now, left = time.time(), tuple(id for id in note.get("left", []) if id in labels)
-        search = note.get("search")
-        share = search[0] / search[1] if search else note.get("n", 0) / n_mdps
-        seconds = [expected.get(id) for id in left]
-        known = [value for value in seconds if value is not None]
+        now, left = time.time(), tuple(id for id in note["left"] if id in labels and id not in self._done)
+        shares = {id: n / n_mdps for id, n in note["played"].items()}
+        if note["search"]:
+            shares[note["unit"]] = note["search"][0] / note["search"][1]
+        known = all(id in expected for id in left)
         return Worker(
             host=note["host"],
             pid=note["pid"],
@@ -143,12 +143,12 @@ class Observer:
             seconds=now - note["started"],
             silent=max(0.0, now - note["updated"]),
             alive=_alive(note, now, states),
-            unit=labels.get(note.get("unit") or ""),
-            n=note.get("n", 0),
+            unit=labels.get(note["unit"]),
+            n=note["played"].get(note["unit"], 0),
             of=n_mdps,
-            search=tuple(search) if search else None,
+            search=tuple(note["search"]) if note["search"] else None,
             left=left,
-            seconds_left=note.get("pace", 1.0) * (sum(known) - share * (known[0] if known else 0)) if len(known) == len(left) else None,
+            seconds_left=note["pace"] * sum(expected[id] * (1 - shares.get(id, 0.0)) for id in left) if known else None,
         )
 
 

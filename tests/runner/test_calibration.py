@@ -284,8 +284,8 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def check_measured(names: list[str], folder: Path) -> None:
     """Short runs of a tiny study give finite positive numbers."""
-    small = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
-    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=5, n_mdps=10) if u.experiment == "GC"]
+    small: dict[str, Any] = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
+    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_mdps=2) if u.experiment == "GC"]
     known = Calibration(folder=folder)
     assert [text for text in known.measure(study, seconds=math.inf) if "busy" not in text] == []
     for unit, outlook in zip(study, known.outlooks(study).values(), strict=True):
@@ -337,7 +337,7 @@ def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) ->
     data["experiments"] = [{"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))]
     jbrl.run(data, tmp_path)
     headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
-    assert headers[0]["offline_seconds"] == pytest.approx(headers[1]["offline_seconds"], rel=0.5)
+    assert headers[0]["learned"] == headers[1]["learned"]
     parts = [accounts.actual(header, searched=n == 0) for n, header in enumerate(headers)]
     assert parts[0].searching > 0 == parts[1].searching
     assert accounts.accounts(Store(tmp_path)).actual_seconds[0] == pytest.approx(sum(part.seconds for part in parts))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from jbrl.runner import queue
-from jbrl.runner.cluster import Job, Resources, minutes, prepare
+from jbrl.runner.cluster import Job, Request, minutes, prepare, requeue
 from jbrl.runner.plan import plan
 
 STUDY = """
@@ -75,9 +75,9 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
     result = run(study, "--executor", "slurm", *options)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[:3] == [
-        "1 task: 1 searches, the longest about 1.7 s",
-        "2 tasks: 2 units, the longest about 1.7 s",
-        "1 task: 1 units, after the searches, the longest about 0.2 s",
+        "searches: 1 unit in 1 task, the longest about 1.7 s",
+        "at once: 2 units in 2 tasks, the longest about 1.7 s",
+        "after the searches: 1 unit in 1 task, the longest about 0.2 s",
     ]
     first, second = ((programs / f"{n}.sh").read_text().splitlines() for n in (41, 42))
     asked = ("partition=long", "gpus-per-node=2", "cpus-per-task=4", "time=240", "array=0-2%3", "mem=8G", "requeue", "signal=USR2@120")
@@ -108,9 +108,9 @@ def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path
     told = run(study, "--executor", "slurm", "--dry-run").output.splitlines()
     assert told[-4:] == [
         "1 unit left out: in tasks that SLURM has already",
-        "1 task: 1 searches, the longest about 1.7 s",
-        "1 task: 1 units, the longest about 0.2 s",
-        "1 task: 1 units, after the searches, the longest about 0.2 s",
+        "searches: 1 unit in 1 task, the longest about 1.7 s",
+        "at once: 1 unit in 1 task, the longest about 0.2 s",
+        "after the searches: 1 unit in 1 task, the longest about 0.2 s",
     ]
     assert not (programs / "42.sh").exists()
 
@@ -120,8 +120,8 @@ def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) ->
     id = str(planned.units[1].knowledge_id)
     planned.store.open(planned.study.facts(), planned.study.units)
     planned.store.save_knowledge(id, {"status": "done", "platform": "cpu"}, {})
-    assert not prepare(planned, Resources()).packing.after
-    assert len(prepare(planned, Resources(gpus=1)).packing.after) == 1  # it took another time there
+    assert not prepare(planned, Request()).packing.after
+    assert len(prepare(planned, Request(gpus=1)).packing.after) == 1  # it took another time there
 
 
 def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
@@ -181,9 +181,10 @@ def test_sbatch_refuses(study: Path, programs: Path) -> None:
     assert "SLURM has not accepted the study: sbatch: error: invalid partition specified: long" in result.output
 
 
-def test_requeue_is_for_tasks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jbrl.runner.cluster import requeue
-
+def test_a_process_that_is_no_task_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    assert not requeue()
+    requeue()
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.setenv("PATH", "")
+    requeue()

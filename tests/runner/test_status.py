@@ -62,7 +62,8 @@ def left(folder: Path) -> list[str]:
 def note(folder: Path, name: str = "other", **fields: Any) -> None:
     """A process of another machine, half through the first of the two units that it has left."""
     facts = {"host": "n1", "machine": "elsewhere", "pid": 7, "task": None, "started": time.time() - 100, "updated": time.time() - 3}
-    state = {"unit": left(folder)[0], "n": 4, "search": None, "left": left(folder)[:2], "pace": 2.0}
+    first, second, _ = left(folder)
+    state = {"unit": first, "played": {first: 4}, "search": None, "left": [first, second], "pace": 2.0}
     (folder / "running").mkdir(exist_ok=True)
     write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
 

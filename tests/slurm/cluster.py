@@ -180,6 +180,8 @@ def main() -> None:
     given = parser.parse_args()
     if reason := missing():
         raise SystemExit(reason)
+    for number in (signal.SIGINT, signal.SIGTERM):  # shells start what runs in the background deaf to the first
+        signal.signal(number, signal.default_int_handler)
     with Cluster(given.folder, given.nodes) as running:
         print(*(f"export {name}={value}" for name, value in running.environment.items()), sep="\n", flush=True)  # noqa: T201
         with contextlib.suppress(KeyboardInterrupt):

@@ -1,0 +1,74 @@
+"""Agents that do wrong: their units fail, with their parameters in the message, and the study goes on."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jbrl.cli.app import app
+from jbrl.runner.store import Store
+from tests.faults.cases import differences, outcome
+
+WRONG = '''
+"""Agents that do wrong."""
+
+import jax.numpy as jnp
+
+import jbrl
+
+
+@jbrl.register_agent("Raises")
+class Raises(jbrl.Agent):
+    """Raises an error for one of its modes."""
+
+    mode: str = jbrl.parameter("good", "what it does")
+    size: float = jbrl.parameter(1.0, "some number")
+
+    def train(self, key, prior):
+        rewards = prior.mdps.rewards
+        return rewards * jnp.nan if self.mode == "learns NaN" else rewards
+
+    def reset(self, knowledge):
+        return knowledge
+
+    def act(self, key, state, x):
+        if self.mode == "raises":
+            raise ValueError("no idea what to do")
+        if self.mode == "returns NaN":
+            return jnp.float32(jnp.nan), state
+        if self.mode == "leaves":
+            raise SystemExit(3)
+        return jnp.argmax(state[x].sum(-1) + 0 * self.size).astype(jnp.int32), state
+'''
+
+
+@pytest.fixture
+def wrong(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study with agents that do wrong before those that do not."""
+    name = f"wrong_{study.parent.name}"
+    (study.parent / f"{name}.py").write_text(WRONG.replace('"Raises"', f'"Raises {name}"'))
+    table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = ["raises", "returns NaN", "learns NaN", "good"]\nsize = 2.5\n\n'
+    study.write_text(study.read_text().replace("[[agents]]", table + "[[agents]]", 1))
+    return study
+
+
+def test_they_fail_and_the_others_go_on(wrong: Path, whole: dict) -> None:
+    out = wrong.parent / "out"
+    done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out)])
+    assert done.exit_code == 1
+    units = Store(out).units()
+    assert list(units["status"]) == ["failed"] * 3 + ["done"] * 4
+    assert units["reason"][0] == "ValueError: no idea what to do"
+    assert "act returned float32[]: expected one action as a scalar int32" in units["reason"][1]
+    assert units["reason"][2].endswith("Raises.train returned NaN in its knowledge")
+    for mode, reason in zip(("raises", "returns NaN", "learns NaN"), units["reason"], strict=False):
+        assert f'Raises(mode="{mode}", size=2.5) seed 0: failed: {reason}' in done.stderr
+    assert list(differences({name: found for name, found in outcome(out).items() if name in whole}, whole)) == []
+    again = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out), "--only", "Random|e-Greedy|good"])
+    assert again.exit_code == 0
+
+
+def test_what_fails_is_told_even_when_nothing_else_is(wrong: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(wrong.parent / "out"), "--quiet", "--only", '"raises"'])
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1 and 'Raises(mode="raises", size=2.5) seed 0: failed: ValueError' in done.stderr

@@ -1,0 +1,233 @@
+"""Damaged files: every flipped bit is noticed, what was damaged is done again with the same outcome, and nothing is executed."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jbrl
+from jbrl.runner import execute
+from jbrl.runner.files import DamagedError, pack, pack_json, unpack, unpack_json
+from jbrl.runner.plan import plan
+from jbrl.runner.store import ResultWarning, Store
+from jbrl.runner.unit import canonical
+from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
+
+HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}
+ARRAYS = {"returns": np.sqrt(np.arange(3.0)), "states": np.arange(12, dtype=np.int32).reshape(3, 4)}
+
+
+def unsealed(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """A file as the first studies have them: a checksum of header and returns, within the header."""
+    digest = hashlib.sha256(canonical(header).encode() + arrays["returns"].tobytes()).hexdigest()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, header=np.frombuffer(canonical({**header, "checksum": digest}).encode(), np.uint8), **arrays)
+    return buffer.getvalue()
+
+
+def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
+    return found.keys() == expected.keys() and all(found[name].tobytes() == values.tobytes() for name, values in expected.items())
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+Record = Callable[[str, object], None]  # of how many faults a test has gone through
+
+
+def test_every_bit_of_a_result_file_counts(record_property: Record) -> None:
+    content = pack(HEADER, ARRAYS)
+    record_property("tries", 8 * len(content))
+    assert unpack(content)[0] == HEADER and same(unpack(content)[1], ARRAYS)
+    for bit in range(8 * len(content)):
+        with pytest.raises(DamagedError):
+            unpack(flipped(content, bit))
+
+
+def test_every_bit_of_a_manifest_counts(record_property: Record) -> None:
+    manifest = {"format": 1, "study": {"name": "tiny"}, "units": [1, 2]}
+    content = pack_json(manifest)
+    record_property("tries", 8 * len(content))
+    assert unpack_json(content) == manifest == {k: v for k, v in json.loads(content).items() if k != "sha256"}
+    for bit in range(8 * len(content)):
+        with pytest.raises(DamagedError):
+            unpack_json(flipped(content, bit), unsealed=manifest)
+
+
+def test_every_truncation_is_noticed(record_property: Record) -> None:
+    record_property("tries", len(pack(HEADER, ARRAYS)) + len(pack_json(HEADER)) + 2)
+    for content, read in ((pack(HEADER, ARRAYS), unpack), (pack_json(HEADER), unpack_json)):
+        for length in range(len(content)):
+            with pytest.raises(DamagedError):
+                read(content[:length])
+        with pytest.raises(DamagedError):
+            read(content + b"\0")
+
+
+def test_files_without_a_seal_are_read_by_the_checksum_that_they_have(record_property: Record) -> None:
+    """Or not at all: no bit that is flipped changes a number."""
+    content = unsealed(HEADER, ARRAYS)
+    record_property("tries", 8 * len(content))
+    assert unpack(content)[0] == HEADER and same(unpack(content)[1], ARRAYS)
+    noticed = 0
+    for bit in range(8 * len(content)):
+        try:
+            header, arrays, _ = unpack(flipped(content, bit))
+        except DamagedError:
+            noticed += 1
+        else:
+            assert header == HEADER and same({**ARRAYS, **arrays}, ARRAYS)
+    assert noticed > 0.8 * 8 * len(content)
+
+
+def test_a_manifest_without_a_seal_is_read_if_nothing_else_is_in_it() -> None:
+    text = json.dumps(HEADER).encode()
+    assert unpack_json(text, unsealed=HEADER) == HEADER
+    for accepted in ((), ("format", "id")):
+        with pytest.raises(DamagedError, match="it has no checksum"):
+            unpack_json(text, unsealed=accepted)
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.mark),)
+
+
+def in_header(bomb: Bomb) -> bytes:
+    return archive(header=np.array([bomb], dtype=object), returns=np.zeros(3))
+
+
+def in_returns(bomb: Bomb) -> bytes:
+    return archive(header=np.frombuffer(canonical(HEADER).encode(), np.uint8), returns=np.array([bomb], dtype=object))
+
+
+def as_file(bomb: Bomb) -> bytes:
+    return pickle.dumps(bomb)
+
+
+def as_array(bomb: Bomb) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([bomb], dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+def archive(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=True, **arrays)
+    return buffer.getvalue()
+
+
+def resealed(content: bytes) -> bytes:
+    """With a right seal, as somebody would set it who knows how."""
+    seal = b"sha256:" + bytes(64)
+    changed = bytearray(content + seal)
+    changed[len(content) - 2 : len(content)] = len(seal).to_bytes(2, "little")  # length of the comment of a zip archive
+    body = bytes(changed[:-64])
+    return body + hashlib.sha256(body).hexdigest().encode()
+
+
+@pytest.mark.parametrize("dress", [bytes, resealed])
+@pytest.mark.parametrize("make", [in_header, in_returns, as_file, as_array])
+def test_nothing_is_executed(tmp_path: Path, make: Callable[[Bomb], bytes], dress: Callable[[bytes], bytes]) -> None:
+    mark = tmp_path / "mark"
+    content = dress(make(Bomb(mark)))
+    with pytest.raises(DamagedError):
+        unpack(content)
+    for folder in ("units", "knowledge"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.npz").write_bytes(content)
+    store = Store(tmp_path)
+    with pytest.warns(ResultWarning, match="damaged"):
+        assert store.result("a") is None and store.knowledge("a") is None
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Bomb(mark)))
+    assert mark.exists()  # it would have gone off
+
+
+class Interrupt(execute.Progress):
+    """Leaves checkpoints of a search and of a unit."""
+
+    def searching(self, unit: Any, consumed: int, budget: int, seconds: float) -> None:
+        if consumed > 100:
+            raise KeyboardInterrupt
+
+    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+        if n == 8:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose directory has every kind of file, and, beside it, what it comes to."""
+    folder = tmp_path_factory.mktemp("kinds")
+    study = folder / "study.toml"
+    study.write_text(STUDY + SEARCH)
+    jbrl.run(study, folder / "whole")
+    for only in ("Random", "OPPS"):
+        with pytest.raises(KeyboardInterrupt):
+            plan(study, folder / "part", only=only).execute(Interrupt())
+    jbrl.run(study, folder / "part", only="epsilon=0.1")
+    return folder
+
+
+KINDS = {
+    "result": "whole/units/*.npz",
+    "knowledge": "whole/knowledge/*.npz",
+    "manifest": "whole/study.json",
+    "checkpoint": "part/units/*.partial.npz",
+    "search": "part/knowledge/*.partial.npz",
+}
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    path.write_bytes(flipped(path.read_bytes(), 4 * path.stat().st_size))
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def test_every_file_is_sealed(complete: Path) -> None:
+    found = files(complete / "whole") + files(complete / "part")
+    assert len(found) == (1 + 4 + 1) + (1 + 1 + 1 + 1) and all(sealed(path) for path in found)
+
+
+@pytest.mark.parametrize("harm", [halve, flip, empty])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_damaged_is_done_again(complete: Path, kind: str, harm: Callable[[Path], None], tmp_path: Path) -> None:
+    expected = outcome(complete / "whole")
+    source = complete / KINDS[kind].split("/")[0]
+    for path in files(source):
+        copied = tmp_path / path.relative_to(source)
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_bytes(path.read_bytes())
+    path = next(iter(tmp_path.glob(KINDS[kind].split("/", 1)[1])))
+    harm(path)
+    if kind == "knowledge":  # so that somebody needs it
+        next(unit for unit in (tmp_path / "units").iterdir() if "learned" in Store(tmp_path).result(unit.stem).header).unlink()  # type: ignore[union-attr]
+    only = {"checkpoint": "Random", "search": "OPPS"}.get(kind)
+    with pytest.warns(ResultWarning, match=f"{path.name} is damaged .* counts as missing"):
+        jbrl.run(complete / "study.toml", tmp_path, only=only)
+    assert all(sealed(path) for path in files(tmp_path))
+    found = outcome(tmp_path)
+    assert list(differences(found, expected)) == []
+    assert only or found.keys() == expected.keys()

@@ -1,0 +1,126 @@
+"""Memory that does not suffice: less at once is tried first, then the unit fails alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import jbrl
+from jbrl.runner import execute, room
+from jbrl.runner.room import Room
+from jbrl.runner.store import Store
+from tests.faults.cases import differences, outcome
+from tests.faults.warm import Warm
+
+FULL = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.")
+
+
+class Cramped(execute.Run):
+    """Runs out of memory after a few MDPs when it plays on several devices."""
+
+    error: Exception = FULL
+    devices_that_fit = 1
+    starts: list[int]
+
+    def chunks(self, start: int = 0, size: int | None = None) -> Iterator[Any]:
+        self.starts.append(start)
+        for chunk in super().chunks(start, size):
+            if chunk.start >= 10 and len(self.devices) > self.devices_that_fit and "Random" in type(self.agent).__name__:
+                raise self.error
+            yield chunk
+
+
+@pytest.fixture
+def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
+    fresh = type("Fresh", (Cramped,), {"starts": []})
+    monkeypatch.setattr(execute, "Run", fresh)
+    return fresh
+
+
+@pytest.mark.parametrize("error", [FULL, MemoryError("Unable to allocate 12 GiB")])
+def test_less_at_once_gives_the_same_bits(study: Path, whole: dict, cramped: type[Cramped], error: Exception) -> None:
+    cramped.error = error
+    jbrl.run(study, study.parent / "out")
+    found = outcome(study.parent / "out")
+    assert found.keys() == whole.keys() and list(differences(found, whole)) == []
+    assert cramped.starts == [0, 10, 0, 0]  # what had been played is not played again
+    assert list(Store(study.parent / "out").units()["device"]) == ["cpu", "cpu x 2", "cpu x 2"]
+
+
+def test_one_that_never_fits_fails_alone_with_a_message(study: Path, whole: dict, cramped: type[Cramped]) -> None:
+    out, cramped.devices_that_fit = study.parent / "out", 0
+    jbrl.run(study, out)
+    units = Store(out).units()
+    assert list(units["status"]) == ["failed", "done", "done"]
+    assert units["reason"][0] == f"MemoryError: not even 256 MDPs at once on 1 device fit into memory ({FULL})"
+    cramped.devices_that_fit = 2
+    jbrl.run(study, out)
+    assert cramped.starts[-1] == 10
+    assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
+
+
+def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -> None:
+    cramped.error = ValueError("no")
+    jbrl.run(study, study.parent / "out")
+    assert list(Store(study.parent / "out").units()["status"]) == ["failed", "done", "done"]
+    assert cramped.starts == [0, 0, 0]
+    assert not room.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
+
+
+def test_on_cpus_devices_are_given_up_and_never_lanes() -> None:
+    devices = jax.devices("cpu") * 2
+    tried: list[Room] = []
+    now: Room | None = Room(devices, 256, 5000)
+    while now:
+        tried.append(now)
+        now = now.smaller()
+    assert [(len(one.devices), one.lanes, one.chunk) for one in tried] == [(4, 256, 5000), (4, 256, 1024), (2, 256, 512), (1, 256, 256)]
+
+
+class Accelerator:
+    platform = "gpu"
+
+
+def test_on_accelerators_lanes_are_halved() -> None:
+    tried: list[Room] = []
+    now: Room | None = Room([Accelerator(), Accelerator()], 8, None)  # type: ignore[list-item]
+    while now:
+        tried.append(now)
+        now = now.smaller()
+    assert [(len(one.devices), one.lanes, one.chunk) for one in tried] == [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
+
+
+GREEDY = '''
+"""Wants more memory than there is."""
+
+import jax.numpy as jnp
+
+import jbrl
+
+
+@jbrl.register_agent("Greedy")
+class Greedy(jbrl.Agent):
+    """Keeps a large table for each MDP."""
+
+    def reset(self, knowledge):
+        return jnp.zeros(2**22), knowledge.mdps.rewards
+
+    def act(self, key, state, x):
+        table, rewards = state
+        return jnp.argmax(table[: rewards.shape[1]]).astype(jnp.int32), (table.at[x].add(1.0), rewards)
+'''
+
+
+def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dict) -> None:
+    """4 GiB of tables for each device, in a process that may have 4 in all."""
+    (study.parent / "memory_hungry.py").write_text(GREEDY)
+    study.write_text(study.read_text().replace('algorithm = "Random"', 'algorithm = "memory_hungry:Greedy"'))
+    out, log = study.parent / "out", study.parent / "log"
+    assert warm.start("run", study, "--out", out, log=log, limits={"address_space": 4 * 2**30}).wait() == 1
+    units = Store(out).units()
+    assert list(units["status"]) == ["failed", "done", "done"]
+    assert "not even 256 MDPs at once on 1 device fit into memory (RESOURCE_EXHAUSTED" in units["reason"][0]
+    assert "GC/memory_hungry:Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()
+    assert list(differences(outcome(out), whole)) == []
