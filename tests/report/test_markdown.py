@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -10,7 +9,7 @@ from markdown_it import MarkdownIt
 from jbrl.report.content import Cell, Column, Row, Span, Table
 from jbrl.report.markdown import escape, render, sentence, table, write_markdown
 from tests.report.synthetic import study, undo
-from tests.report.test_chapters import report_of
+from tests.report.test_chapters import blocks, report_of
 
 PARSER = MarkdownIt("commonmark").enable("table")
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]) | st.sampled_from("\\`*_[]<>#|-+1.)")
@@ -45,21 +44,12 @@ def test_marks_of_cells():
     assert found == ["| A<br>prior | B | C |", "| --- | ---: | --- |", "| **1** (ε = 0) | ≈ 2 | a; b\\| |", "| *o* |  | *p* |"]
 
 
-@pytest.fixture(scope="module")
-def report():
-    return report_of(*undo(*study(), "BEB", "failed"))
-
-
-@pytest.fixture(scope="module")
-def page(report):
-    return render(report)
-
-
-def test_the_page_is_whole(report, page):
+def test_the_page_is_whole():
+    report = report_of(*undo(*study(), "BEB", "failed"))
+    page = render(report)
     tokens = PARSER.parse(page)
-    assert [t.tag for t in tokens if t.type == "heading_open"].count("h2") == 6
-    tables = [block for chapter in report.chapters for block in chapter.blocks if isinstance(block, Table)]
-    assert sum(t.type == "table_open" for t in tokens) == len(tables) >= 9
+    assert [t.tag for t in tokens if t.type == "heading_open"].count("h2") == len(report.chapters) == 6
+    assert sum(t.type == "table_open" for t in tokens) == len(blocks(report, Table)) > 4
     links = {dict(c.attrs).get("href") for t in tokens if t.type == "inline" for c in t.children if c.type == "link_open"}
     anchors = set(re.findall(r'<a id="([^"]+)">', page))
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
