@@ -131,6 +131,12 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
+def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
+    result = call("report", out, "--out", tmp_path, "--latex", "--markdown")
+    assert result.stdout.split() == [str(tmp_path / "latex/report.tex"), str(tmp_path / "markdown/report.md")]
+    assert not (tmp_path / "index.html").exists()
+
+
 def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
     result = call("rank", out, "--resamples", 50, "--all", "--format", "csv")
     assert result.exit_code == 0

@@ -29,7 +29,7 @@ SAME, DEFECT, OTHER, BEST = "same parameters", "defect", "other parameters", "ou
 VERDICTS = {SAME: "agrees", DEFECT: "known defect", OTHER: "agrees, other parameters"}
 DIFFERS, ABSENT = "differs", "not played"
 EXPLANATION = "explanation"  # kind of a note on a cell that differs
-BUDGETS = {"BAMCP": "simulations", "BFS3": "trajectories"}  # what a decision may cost: less of it is the same algorithm, played worse
+SEARCHES = ("BAMCP", "BFS3")  # all their parameters are budgets: with less of one it is the same algorithm, played worse
 CANDIDATES = (*CELL, "way", "agent", "parameters", "n", "mean", "ci95", "difference", "combined", "apart", "agrees")
 _SLACK = 1e-9  # 0 ± 0 agrees with 0 ± 0, and numbers of two decimals are not exact
 
@@ -155,13 +155,14 @@ def _settings(here: pd.DataFrame, agent: str, wanted: Mapping[str, Any]) -> pd.D
 
 
 def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows with the printed parameters but for a budget that is smaller, by increasing budget."""
-    name = BUDGETS.get(cell["algorithm"], "")
+    """The rows of a search with no parameter above the printed one, by increasing budget: the product of them all."""
+    if cell["algorithm"] not in SEARCHES:
+        return here.iloc[:0]
     wanted = json.loads(cell["parameters"])
-    most = wanted.pop(name, 0)
-    mine = _settings(here, cell["agent"], wanted)
-    mine = mine.assign(budget=[json.loads(text).get(name, most) for text in mine["parameters"]])
-    return mine[mine["budget"] < most].sort_values("budget", kind="stable")
+    mine = here[here["algorithm"] == cell["agent"]]
+    budgets = np.array([[json.loads(text).get(name, np.inf) for name in wanted] for text in mine["parameters"]]).reshape(-1, len(wanted))
+    within = (budgets <= np.array(list(wanted.values()))).all(axis=1)
+    return mine[within].assign(budget=budgets[within].prod(axis=1)).sort_values("budget", kind="stable")
 
 
 def _row(cell: Mapping[str, Any], way: str, ours: pd.Series) -> dict[str, Any]:
@@ -201,9 +202,11 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
 
 
 def _instead(cell: Mapping[str, Any], parameters: str) -> str:
-    """The budget that was played, in words."""
-    name = BUDGETS[cell["algorithm"]]
-    return f"{json.loads(parameters)[name]:,} {name} instead of {json.loads(cell['parameters'])[name]:,}"
+    """What was played with less, in words: `5,000 simulations instead of 10,000`, `depth 15 instead of 50`."""
+    values = json.loads(parameters)
+    changed = [(name, values[name], v) for name, v in json.loads(cell["parameters"]).items() if values[name] != v]
+    texts = [(name, f"{ours:,}", f"{printed:,}") for name, ours, printed in sorted(changed, reverse=True)]
+    return ", ".join(f"depth {a} instead of {b}" if name == "depth" else f"{a} {name} instead of {b}" for name, a, b in texts)
 
 
 def _notes(cell: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -98,14 +98,14 @@ def run(
 
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
-    resources = choose(devices, memory, stack)
+    resources = choose() if wanted else choose(devices, memory, stack)
     planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False, devices=resources.devices)
     if calibrate:
         measure(planned, quiet=quiet)
     if dry_run:
         foretell(planned, units=units)
     if wanted:
-        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache)
+        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache, devices=devices, memory=memory, stack=stack)
     if dry_run or wanted:
         return
     keep_compiled(compile_cache)

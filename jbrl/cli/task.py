@@ -22,23 +22,36 @@ def work(job: "Job") -> None:
     Told by SLURM that the time limit is near (SIGUSR1, SIGUSR2), it finishes the chunk at work and goes back into the queue. So it may
     take any number of turns; only a turn that got nowhere is the last one. SIGTERM (`scancel`) ends it in the same way for good.
     """
-    from jbrl.runner.batching import use_all_cores
+    from jbrl.runner.resources import choose
     from jbrl.runner.stopping import Stopped, stopping_on
 
     show_warnings()
-    given = os.environ.get("SLURM_CPUS_PER_TASK")
-    use_all_cores(int(given) if given else None)
+    _use_cores()
+    resources = choose(*(job.options.get(name) for name in ("devices", "memory", "stack")))
     planned = job.plan()
     keep_compiled(job.options.get("compile_cache"))
     told = _Moving(planned, quiet=False)
     try:
         with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), told:
-            failed = planned.execute(told)
+            failed = planned.execute(told, resources)
     except Stopped as stopped:
         _leave(stopped.number, told.moved)
         sys.exit(BY_SIGNAL + stopped.number)
+    finally:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # a warning that comes now has nothing to say, but would end the process
+            signal.signal(number, signal.SIG_IGN)
     if failed:
         sys.exit(FAILED_UNITS)
+
+
+def _use_cores() -> None:
+    """As many as the task was given: not every cluster keeps a task from the others."""
+    from jbrl.runner.batching import use_all_cores
+
+    given = os.environ.get("SLURM_CPUS_PER_TASK")
+    if given and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        use_all_cores(int(given))
+        os.environ["JAX_NUM_CPU_DEVICES"] = given
 
 
 class _Moving(Display):

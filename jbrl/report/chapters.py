@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+import jbrl.report.bounds
+import jbrl.report.ranks  # noqa: F401 (these list their figures)
 from jbrl.report import tables
 from jbrl.report.content import (
     Block,

@@ -18,7 +18,7 @@ _OTHERS = {"latex": write_latex, "markdown": write_markdown}
 
 
 def write(
-    form: Form, scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[str, Any], out: Path, strategies: pd.DataFrame
+    form: Form, scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[str, Any], out: Path, strategies: pd.DataFrame | None = None
 ) -> Path:
     """Write the report in one form: HTML to the folder `out`, others to a folder within it that has the form's name.
 

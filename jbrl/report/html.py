@@ -11,7 +11,6 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-import jbrl.report.bounds  # noqa: F401 (lists its figure)
 from jbrl.report import strategies as searches
 from jbrl.report import tables
 from jbrl.report.chapters import document, name_of, oracles_of

@@ -39,7 +39,7 @@ def escape(text: str) -> str:
     """Markdown that is read as `text`, also within a table; line breaks become spaces."""
     found = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", re.sub(r"[\s\x00]+", " ", str(text)))
     found = re.sub(r"^( *)([-+=])", r"\1\\\2", found)  # what would begin a list, or underline a heading
-    return re.sub(r"^( *\d+)([.)])", r"\1\\\2", found)
+    return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", found)
 
 
 def sentence(words: Words) -> str:

@@ -17,6 +17,7 @@ SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
 SECONDS_PER_STEP = 4e-8  # of `Agent.simulated_steps`
 SECONDS_PER_TRIED_DECISION = 1e-7  # of a strategy that a search tries
 SECONDS_PER_TRIED_ENTRY = 5e-10
+FIRST_PULLS = 400  # trajectories that take as long as getting a search going
 SECONDS_TO_COMPILE = 2.0  # one program
 SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
 SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
@@ -33,7 +34,7 @@ def search_seconds(agent: Agent, protocol: Protocol) -> float:
     if not isinstance(agent, Searcher):
         return 0.0
     entries = protocol.prior.mdps.concentrations.size
-    return agent.budget * protocol.horizon * (SECONDS_PER_TRIED_DECISION + entries * SECONDS_PER_TRIED_ENTRY)
+    return (agent.budget + FIRST_PULLS) * protocol.horizon * (SECONDS_PER_TRIED_DECISION + entries * SECONDS_PER_TRIED_ENTRY)
 
 
 def lane_decisions(unit: Unit, devices: list[jax.Device]) -> int:

@@ -81,8 +81,8 @@ def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
     """The short run for a unit: first fewer MDPs, as far as they cost as much each, then fewer decisions."""
     agent, protocol = unit.agent, unit.protocol
     if isinstance(agent, Searcher):
-        share = SECONDS / costs.search_seconds(agent, protocol)
-        budget: Any = {"budget": max(1, min(agent.budget, int(agent.budget * share)))}
+        each = costs.search_seconds(agent, protocol) / (agent.budget + costs.FIRST_PULLS)
+        budget: Any = {"budget": max(1, min(agent.budget, int(SECONDS / each) - costs.FIRST_PULLS))}
         return Probe(unit, dataclasses.replace(agent, **budget), None, protocol.horizon)  # type: ignore[type-var]
     if devices[0].platform != "cpu":  # a call takes as long with few MDPs as with many
         return Probe(unit, agent, None, protocol.horizon)
@@ -106,7 +106,9 @@ def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
         return [found[cheapest]]
     candidates = [key for key in found if seconds[key] < TOO_LONG * SECONDS] or [cheapest]
     place = coordinates([found[key].parameters for key in candidates], [worth[key] for key in candidates])
-    chosen, programs = [candidates.index(cheapest)], {_program(found[cheapest])}
+    short = [key for key in candidates if seconds[key] < 2 * SECONDS] or candidates
+    first = max(short, key=lambda key: worth[key])  # if it remains the only one, better to know what takes long
+    chosen, programs = [candidates.index(first)], {_program(found[first])}
     while len(chosen) < MOST_PROBES:
         far = np.linalg.norm(place[:, None] - place[chosen][None], axis=-1).min(1)
         for n, key in enumerate(candidates):

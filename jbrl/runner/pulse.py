@@ -51,9 +51,9 @@ class Pulse(Progress):
             "task": job,
             "started": time.time(),
         }
-        self._state: dict[str, Any] = {"unit": None, "search": None, "left": [], "played": {}, "pace": 1.0}
+        self._state: dict[str, Any] = {"unit": None, "search": None, "left": [], "played": {}, "pace": None}
         self._left: list[str] = []
-        self._played: dict[str, int] = {}  # MDPs of units that are at work
+        self._played: dict[str, tuple[int, float]] = {}  # MDPs, and the seconds they took, of units that are at work
         self._began, self._done = time.monotonic(), 0.0  # seconds that units which are done were expected to take
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -87,7 +87,7 @@ class Pulse(Progress):
         self._told.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
-        self._played[unit.id] = n
+        self._played[unit.id] = (n, seconds)
         self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
         self._told.advanced(unit, n, seconds)
 
@@ -95,7 +95,7 @@ class Pulse(Progress):
         self._done += self.expected.get(unit.id, 0.0)
         self._left = [id for id in self._left if id != unit.id]
         self._played.pop(unit.id, None)
-        pace = (time.monotonic() - self._began) / self._done if self._done else 1.0
+        pace = (time.monotonic() - self._began) / self._done if self._done else None
         self._say(write=not self._left, unit=None, search=None, left=self._left, played=dict(self._played), pace=pace)
         self._told.finished(unit, header, returns)
 

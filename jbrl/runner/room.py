@@ -40,9 +40,11 @@ class Room:
         if self.chunk is not None and self.chunk > self.call:
             return replace(self, chunk=self.call)
         if self.resources.on_cpu:
-            fewer = self.resources.devices[: len(self.resources.devices) // 2]
-            return replace(self, resources=replace(self.resources, devices=fewer)) if fewer else None
-        return replace(self, lanes=self.lanes // 2) if self.lanes > 1 else None
+            devices = self.resources.devices
+            half = replace(self, resources=replace(self.resources, devices=devices[: len(devices) // 2]))
+        else:
+            half = replace(self, lanes=self.lanes // 2)
+        return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
 
     def __str__(self) -> str:
         """In words, for messages."""

@@ -132,10 +132,7 @@ class Observer:
         self, note: dict[str, Any], labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, queue.State]
     ) -> Worker:
         now, left = time.time(), tuple(id for id in note["left"] if id in labels and id not in self._done)
-        shares = {id: n / n_mdps for id, n in note["played"].items()}
-        if note["search"]:
-            shares[note["unit"]] = note["search"][0] / note["search"][1]
-        known = all(id in expected for id in left)
+        n, _ = note["played"].get(note["unit"], (0, 0.0))
         return Worker(
             host=note["host"],
             pid=note["pid"],
@@ -144,12 +141,24 @@ class Observer:
             silent=max(0.0, now - note["updated"]),
             alive=_alive(note, now, states),
             unit=labels.get(note["unit"]),
-            n=note["played"].get(note["unit"], 0),
+            n=n,
             of=n_mdps,
             search=tuple(note["search"]) if note["search"] else None,
             left=left,
-            seconds_left=note["pace"] * sum(expected[id] * (1 - shares.get(id, 0.0)) for id in left) if known else None,
+            seconds_left=_seconds_left(note, left, n_mdps, expected) if all(id in expected for id in left) else None,
         )
+
+
+def _seconds_left(note: dict[str, Any], left: Sequence[str], n_mdps: int, expected: dict[str, float]) -> float:
+    """Units that are at work go on as fast as they are; the others take as much longer or shorter than expected as those before them."""
+    played = {id: (n, seconds * n_mdps / n) for id, (n, seconds) in note["played"].items() if n and id in expected}
+    pace = note["pace"]
+    if pace is None:  # nothing is done yet
+        told = sum(expected[id] for id in played)
+        pace = sum(whole for _, whole in played.values()) / told if told else 1.0
+    share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
+    rest = {id: whole * (1 - n / n_mdps) for id, (n, whole) in played.items()}
+    return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 
 def _alive(note: dict[str, Any], now: float, states: dict[str, queue.State]) -> bool:
@@ -163,14 +172,13 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, queue.State]) -> 
 
 
 def _waiting(tasks: Sequence[queue.Submitted], states: dict[str, queue.State], open_: set[str]) -> list[Waiting]:
-    groups: dict[str, list[queue.Submitted]] = {}
+    groups: dict[str, dict[str, list[str]]] = {}
     for task in tasks:
-        state = states[task.task]
-        groups.setdefault(state.reason if state.name == "PENDING" else "starting", []).append(task)
-    return [
-        Waiting(why, tuple(task.task for task in group), tuple(id for task in group for id in task.units if id in open_))
-        for why, group in groups.items()
-    ]
+        left = [id for id in task.units if id in open_]
+        if left:  # the others have nothing to do any more
+            state = states[task.task]
+            groups.setdefault(state.reason if state.name == "PENDING" else "starting", {})[task.task] = left
+    return [Waiting(why, tuple(group), tuple(id for units in group.values() for id in units)) for why, group in groups.items()]
 
 
 def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[str, float], queued: list[queue.Submitted]) -> float | None:

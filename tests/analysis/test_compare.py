@@ -106,6 +106,15 @@ def test_a_smaller_budget_is_asked_last_and_told():
     assert (found["verdict"], found["explanation"]) == ("differs", "1 simulations instead of 25,000")
 
 
+def test_every_parameter_of_a_search_is_a_budget_and_the_greatest_product_is_taken():
+    settings = [dict(zip(("trajectories", "samples", "depth"), v, strict=True)) for v in ((50, 15, 15), (500, 2, 15), (500, 15, 100))]
+    parts = [rows("accurate", "Grid", "BFS3", setting, sample(3.4, 0.2)) for setting in settings]
+    found = verdict(pd.concat(parts), experiment="Grid", algorithm="BFS3")
+    assert found["explanation"] == "2 samples instead of 15, depth 15 instead of 50"
+    only = verdict(parts[0], experiment="Grid", algorithm="BFS3")
+    assert only["explanation"] == "50 trajectories instead of 500, depth 15 instead of 50"
+
+
 def test_a_greater_budget_does_not_stand_in():
     more = rows("accurate", "GC", "BAMCP", {"simulations": 5000, "depth": 15}, sample(35.6, 1.3))
     assert verdict(more, algorithm="BAMCP")["verdict"] == "not played"

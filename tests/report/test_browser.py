@@ -66,13 +66,13 @@ def test_nothing_goes_wrong(found):
 
 
 def test_every_figure_is_drawn(found):
-    kinds = ("online", "offline", "latency", "difference", "fraction", "distribution", "bounds")
+    kinds = ("online", "offline", "latency", "difference", "fraction", "distribution", "bounds", "ranks")
     assert list(found["figures"]) == [f"{experiment}--{kind}" for experiment in ("gc", "gc-inaccurate") for kind in kinds]
     for id, figure in found["figures"].items():
         assert figure["size"] > 100, id
         assert figure["shapes"] >= 3, id
         assert all(mark > 2 for mark in figure["marks"]), id
-    assert [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in kinds] == [4, 4, 4, 3, 3, 4, 0]
+    assert [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in kinds] == [4, 4, 4, 3, 3, 4, 0, 3]
 
 
 def test_symbols_in_tables_are_drawn(found):

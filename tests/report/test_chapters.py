@@ -144,7 +144,7 @@ def test_no_times_at_all():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
     seconds = dict.fromkeys(("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"), float("nan"))
     report = report_of(scores.assign(**seconds), returns)
-    assert [b.id for b in blocks(report, Plot)] == ["gc--difference", "gc--fraction", "gc--distribution"]
+    assert [b.id for b in blocks(report, Plot)] == ["gc--difference", "gc--fraction", "gc--distribution", "gc--ranks"]
     reasons = [text(words) for b in next(c for c in report.chapters if c.id == "gc").blocks if isinstance(b, Items) for words in b.items]
     assert reasons[0] == "Score against online time is not drawn: no agent has a known online time per decision."
     assert len(reasons) == 4

@@ -5,7 +5,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+import jbrl.report.chapters  # noqa: F401 (lists all figures)
 from jbrl.report import axes, bounds, tables
 from jbrl.report.figures import FIGURES, Drawing
 from jbrl.report.style import COLOURS, SYMBOLS, styles
@@ -35,7 +37,7 @@ def marks(text):
 
 
 def test_register():
-    assert list(KINDS) == ["online", "offline", "latency", "difference", "fraction", "distribution", "bounds"]
+    assert list(KINDS) == ["online", "offline", "latency", "difference", "fraction", "distribution", "bounds", "ranks"]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -310,6 +312,26 @@ def test_data_of_the_map_covers_every_bound_once():
     for _, rows in data.groupby("offline_bound"):
         assert (rows["online_bound_from"].to_numpy()[1:] > rows["online_bound_to"].to_numpy()[:-1]).all()
         assert (rows["winners"] != rows["winners"].shift()).all()
+
+
+def test_ranks_under_resampling_are_shares_with_squares_of_their_area():
+    # BEB - e-Greedy(0.1) is 1.2 on 20 of 40 MDPs and -0.8 on the others: BEB is first where 17 of 40 draws, or 16 and a tie, are of the
+    # former. Random is worse on each MDP.
+    text, drawing = draw("ranks", section_of())
+    assert marks(text) == [0, 1, 2]
+    shares = drawing.data.pivot(index="algorithm", columns="rank", values="share").fillna(0)
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(1)
+    assert binom.sf(16, 40, 0.5) - 0.02 < shares.loc["BEB", 1] < binom.sf(15, 40, 0.5) + 0.02  # 0.02 are 6 standard errors
+    assert shares.loc["Random", 3] == 1
+    [random] = drawing.figure.axes[0].collections[4].get_paths()
+    assert area(random) == pytest.approx(0.86**2)
+    assert "first in 0%" in drawing.titles["mark-2"]
+
+
+def test_ranks_of_other_mdps_are_not_drawn():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    section = tables.sections(scores, returns.iloc[1:], ("Optimal",))[0]
+    assert "were not played on the same MDPs" in KINDS["ranks"].draw(section, STYLES)
 
 
 def test_long_names_do_not_overlap():

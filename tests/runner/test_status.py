@@ -63,7 +63,7 @@ def note(folder: Path, name: str = "other", **fields: Any) -> None:
     """A process of another machine, half through the first of the two units that it has left."""
     facts = {"host": "n1", "machine": "elsewhere", "pid": 7, "task": None, "started": time.time() - 100, "updated": time.time() - 3}
     first, second, _ = left(folder)
-    state = {"unit": first, "played": {first: 4}, "search": None, "left": [first, second], "pace": 2.0}
+    state = {"unit": first, "played": {first: (4, 40.0)}, "search": None, "left": [first, second], "pace": 2.0}
     (folder / "running").mkdir(exist_ok=True)
     write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
 
@@ -125,8 +125,12 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     note(folder)
     found = Observer(folder).look()
     assert [worker.alive for worker in found.workers] == [True]
-    assert found.workers[0].seconds_left == pytest.approx(2 * (30 + 60))  # half of the first, all of the second, at its pace
+    assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)  # half of the first, all of the second, at its pace
     assert found.seconds_left is None  # nobody has the third
+    note(folder, pace=None)  # nothing is done yet: the first one tells
+    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(40 + 60 * 80 / 60)
+    note(folder, pace=None, played={}, search=[1, 4])
+    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(60 * 3 / 4 + 60)
     note(folder, updated=time.time() - 2 * notes.SILENT)
     found = Observer(folder).look()
     assert not found.active
@@ -152,8 +156,8 @@ def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     note(folder, task="12_0", unit=a, left=[a], pace=1.0)
     found = Observer(folder).look()
     assert {group.why: group.tasks for group in found.waiting} == {"Priority": ("12_1",), "Dependency": ("13",)}
-    assert found.seconds_left == pytest.approx((30 + 60 + 60) / 2)  # half of the first, and the others: two at once
-    assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 1 min 15 s to go"
+    assert found.seconds_left == pytest.approx((40 + 60 + 60) / 2)  # half of the first, and the others: two at once
+    assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 1 min 20 s to go"
     assert "  waiting  1 task, 1 unit (Priority)" in text(folder)
 
 

@@ -1,0 +1,28 @@
+"""Every form of a report is written where it should be."""
+
+import pytest
+
+from jbrl.errors import JbrlError
+from jbrl.report.forms import write
+from tests.report.synthetic import MANIFEST, study
+
+SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
+
+
+@pytest.mark.parametrize(("form", "path"), [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")])
+def test_forms(form, path, tmp_path):
+    found = write(form, *SMALL, MANIFEST, tmp_path)
+    assert found == tmp_path / path
+    assert "BEB" in found.read_text(encoding="utf-8")
+
+
+def test_unknown_forms_are_refused(tmp_path):
+    with pytest.raises(JbrlError, match="unknown form of a report 'latx'; did you mean 'latex'"):
+        write("latx", *SMALL, MANIFEST, tmp_path)
+
+
+@pytest.mark.parametrize("form", ["latex", "markdown"])
+def test_where_nothing_can_be_written_it_says_so(form, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JbrlError, match="the report cannot be written here"):
+        write(form, *SMALL, MANIFEST, tmp_path / "file")
