@@ -74,10 +74,11 @@ class BFS3(Agent[Prior, BFS3State]):
         return each * min(forward_search.MEMORY // each, max(self.lanes, forward_search.TREES), self.lanes * self._trees(n_actions))
 
     def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """Two for each node visited, more where the trees outgrow the cache."""
+        """Some for each node visited, more where states and actions are many or the trees outgrow the cache."""
         in_each = max(1, self.trajectories // (1 if self.root == "single" else self.samples))
         nodes = self._trees(mdps.n_actions) * in_each * self.depth
-        return 2.0 * nodes * (1 + self.bytes_needed(mdps.n_states, mdps.n_actions) / CACHED)
+        each = 2.5 + mdps.n_states * mdps.n_actions / 20
+        return nodes * each * (1 + self.bytes_needed(mdps.n_states, mdps.n_actions) / CACHED)
 
     def fewest_lanes(self, n_actions: int) -> int:
         return min(self.lanes, -(-forward_search.TREES // self._trees(n_actions)))
