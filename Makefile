@@ -10,18 +10,28 @@ EXTRAS_core :=
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
-.PHONY: help study test lint docs bench clean
+.PHONY: help study paper test slurm lint docs bench bench-check clean
 .NOTPARALLEL:
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 study: $(VENV)/.has-core ## compare the agents on the three distributions of the paper; a report in out/quick
 	$(BIN)/jbrl run experiments/quick.toml --out $(OUT)
 	$(BIN)/jbrl report $(OUT)
 
+paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaTeX
+	$(BIN)/jbrl report $(OUT) --latex
+	@command -v latexmk > /dev/null \
+	  || { echo "latexmk is not here: $(OUT)/report/latex/report.tex is written, but there is no PDF of it yet" >&2; exit 1; }
+	cd $(OUT)/report/latex && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent report.tex
+	@echo "$(OUT)/report/latex/report.pdf"
+
 test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+slurm: $(VENV)/.has-dev ## run the tests on a SLURM that they start themselves; needs its packages, and root
+	$(BIN)/python -m pytest -m slurm tests/slurm
 
 lint: $(VENV)/.has-dev ## check style, types and the direction of imports
 	$(BIN)/ruff check
@@ -33,8 +43,11 @@ docs: $(VENV)/.has-dev ## write the documentation to docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
-bench: $(VENV)/.has-core ## time the kernels and the main job, as JSON lines
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/.has-core ## time all kernels and the main job; a table in benchmarks/results
+	$(BIN)/python benchmarks/all.py
+
+bench-check: $(VENV)/.has-dev ## fail if a kernel has become slower by half, beside NumPy
+	$(BIN)/python benchmarks/check.py
 
 clean: ## remove what was built, except .venv and out
 	rm -rf docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -9,19 +9,17 @@ cores with 500 MDPs.
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import jbrl.runner.experiment as experiment
 from jbrl.agents.agent import AGENTS
+from jbrl.analysis import published as numbers
 
-HERE = Path(__file__).parent / "published"
 SEARCHES = ("BAMCP", "BFS3")
 # Where the published program computes something else than the algorithm that it names, what it computes is played.
 PLAYED = {"BEB": "BEB-published", "SBOSS": "SBOSS-published", "Soft-max": "Soft-max-published"}
-NAMES = {("BAMCP", "K"): "simulations", ("BFS3", "K"): "trajectories", ("BFS3", "C"): "samples"}
 MOST_SAMPLES = 1024  # of SBOSS; the program has no cap and draws 27 times as many in one cell
 MDPS = {("C++", "BAMCP", "K=500;depth=15"): 100, ("C++", "BAMCP", "K=10;depth=15"): 100}  # played by the program, where not 500
 
@@ -32,19 +30,10 @@ def cells(*, long: bool = False) -> pd.DataFrame:
     Args:
       long: those that take long, instead of all others.
     """
-    paper = pd.read_csv(HERE / "castronovo2016.csv", keep_default_na=False)
-    program = pd.read_csv(HERE / "bbrl-cpp.csv", keep_default_na=False)
-    both = pd.concat([paper.assign(source="paper"), program.assign(source="C++")])
+    both = pd.concat([numbers.paper().assign(source="paper"), numbers.program().assign(source="C++")])
     both = both[both.agent.isin(AGENTS) & (both.agent != "OPPS-DS")]
     slow = (both.source == "paper") & (both.agent.isin(SEARCHES) | ((both.agent == "SBOSS") & (both.case == "inaccurate")))
     return both[slow if long else ~slow].reset_index(drop=True)
-
-
-def parameters(agent: str, text: str) -> dict[str, float]:
-    """Parameters of a cell by the names that jbrl gives them."""
-    pairs = (pair.split("=") for pair in text.split(";") if pair)
-    values = {NAMES.get((agent, name), name): float(value) for name, value in pairs}
-    return {name: int(value) if agent in SEARCHES else value for name, value in values.items()}
 
 
 def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator[dict[str, str | float]]:
@@ -53,7 +42,7 @@ def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator
     printed = published[(published.source == "paper") & (published.half_width != "")].drop_duplicates(["case", "experiment", "agent"])
     widths = printed.set_index(["case", "experiment", "agent"]).half_width.astype(float)
     for cell in published.itertuples():
-        chosen = parameters(cell.agent, cell.parameters)
+        chosen = numbers.parameters(cell.agent, cell.parameters)
         room = {"max_samples": MOST_SAMPLES} if cell.agent == "SBOSS" else {}
         prior = cell.experiment if cell.case == "accurate" else "U" + cell.experiment
         count = min(n_mdps, MDPS.get((cell.source, cell.agent, cell.parameters), n_mdps))

@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 # Where each public name is defined.
 _HOME = {
     "run": "jbrl.results",
+    "compare": "jbrl.comparison",
     "play": "jbrl.runner.experiment",
     "Results": "jbrl.results",
     "Played": "jbrl.runner.experiment",

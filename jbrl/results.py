@@ -12,9 +12,11 @@ import pandas as pd
 from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
+from jbrl.runner.archive import Archive, write_archive
 from jbrl.runner.store import Store
 
 if TYPE_CHECKING:
+    from jbrl.report.forms import Form
     from jbrl.runner.offline import Learned
 
 UNIT = (*AGENT, "seed")
@@ -25,14 +27,14 @@ SCORES = (
 
 
 class Results:
-    """The results of a study in one directory, read once and kept.
+    """The results of a study in one directory, or in an archive of it, read once and kept.
 
     Raises:
       JbrlError: `folder` holds no results of a study.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.store = Store(folder)
+        self.store: Store | Archive = Archive(folder) if Archive.is_one(folder) else Store(folder)
         self.manifest = self.store.manifest()
 
     @cached_property
@@ -66,7 +68,7 @@ class Results:
         Args:
           oracles: keep algorithms that see the true MDP.
         """
-        from jbrl.report.html import oracles_of
+        from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
 
         returns = self.returns
@@ -114,12 +116,32 @@ class Results:
             )
         return fits[0]
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the HTML report to `out` (default: `report` beside the results); the path of its page."""
-        from jbrl.report.html import write_report
+    def report(self, out: str | Path | None = None, form: "Form" = "html") -> Path:
+        """Write the report to `out` (default: `report` beside the results); the path of its page, its LaTeX source or its Markdown.
+
+        Args:
+          form: "html"; "latex" and "markdown" get a folder of that name in `out`.
+
+        Raises:
+          JbrlError: no such form, or `out` cannot be written.
+        """
+        from jbrl.report import forms
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return write_report(scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+        return forms.write(form, scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+
+    def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
+        """Write the scores as three small files to `folder`, which `Results` reads like this directory; the paths written.
+
+        Args:
+          decimals: digits after the point of each return; default: all.
+
+        Raises:
+          JbrlError: this is an archive, `decimals` is negative, or `folder` cannot be used.
+        """
+        if isinstance(self.store, Archive):
+            raise JbrlError(f"{self.store.folder}: is an archive already: copy it")
+        return write_archive(self.store, folder, decimals=decimals)
 
     def __repr__(self) -> str:
         """Name, place and how much is done."""
@@ -153,8 +175,11 @@ def run(
     overrides: Sequence[str] = (),
     only: str | None = None,
     shard: str | None = None,
+    devices: str | int | Sequence[int] | None = None,
+    memory: str | int | None = None,
+    stack: bool | None = None,
 ) -> Results:
-    """Run a study, or what is left of it: what `jbrl run` does, silently. All CPU cores are used unless JAX has started already.
+    """Run a study, or what is left of it: what `jbrl run` does, silently. All devices are used; JAX that has started keeps those it has.
 
     Args:
       study: a TOML file, or the same tables as a dict: `{"study": {...}, "experiments": [{...}], "agents": [{...}]}`.
@@ -162,15 +187,18 @@ def run(
       overrides: fields of `[study]` to replace, each `"study.field=value"`.
       only: regular expression that the labels of units must match.
       shard: `"I/N"`, the I-th of N parts.
+      devices: how many CPU cores or accelerators to use, or which accelerators (`[0, 2]` or `"0,2"`).
+      memory: how much of it to use, `"8GiB"` or a number of bytes: of each accelerator, or of the machine when it plays on CPUs.
+      stack: play several units at once; None: where it helps.
 
     Returns: the results in `out`. Units that failed are listed as such in `.scores`.
 
     Raises:
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
-    from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.resources import choose
 
-    use_all_cores()
-    plan(study, out, overrides=overrides, only=only, shard=shard).execute()
+    resources = choose(devices, memory, stack)
+    plan(study, out, overrides=overrides, only=only, shard=shard).execute(resources=resources)
     return Results(out)

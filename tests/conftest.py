@@ -4,6 +4,7 @@ Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the 
 """
 
 import os
+from collections.abc import Iterator
 
 import hypothesis
 import jax
@@ -23,6 +24,15 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("jbrl")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Short runs that the user has made tell tests nothing, and those of tests tell the user nothing."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jbrl.runner.calibration.cache_folder", lambda: folder)
+        yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

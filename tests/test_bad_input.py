@@ -142,8 +142,10 @@ def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
     refused(call("run", tmp_path / "none.toml", "--out", tmp_path / "out"), "none.toml", "No such file")
     study.write_text(STUDY.replace('test = "GC"', 'test = "none.json"'))
     refused(call("run", study, "--out", tmp_path / "out"), "none.json", "No such file")
+    (tmp_path / "empty").mkdir()
     for command in ("scores", "returns", "report"):
-        refused(call(command, tmp_path / "nowhere"), "nowhere", "no results of a study")
+        for folder in ("nowhere", "empty"):
+            refused(call(command, tmp_path / folder), folder, "no results of a study")
 
 
 @pytest.mark.parametrize(

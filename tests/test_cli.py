@@ -20,6 +20,7 @@ from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.problems.problem import PROBLEMS, problem, read_json
+from jbrl.runner import compile_cache, selftest
 
 STUDY = """
 [study]
@@ -74,8 +75,10 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = result.stderr.splitlines()
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
-    assert re.fullmatch(r"7 units done in .* \(1 more units belong to this study\)", lines[8])
-    assert lines[9] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
+    assert lines[8].split() == ["algorithm", "units", "estimated", "actual"]
+    assert [line.split()[:2] for line in lines[9:12]] == [["Random", "3"], ["e-Greedy", "4"], ["all", "7"]]
+    assert re.fullmatch(r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)", lines[12])
+    assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
     return folder
 
 
@@ -128,17 +131,54 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
+def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
+    result = call("rank", out, "--resamples", 50, "--all", "--format", "csv")
+    assert result.exit_code == 0
+    assert "note: 1 units of the study have no scores" in result.stderr
+    assert "note: experiment GC-inaccurate is left out: Random {} stands alone" in result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [(r["experiment"], r["n"]) for r in rows] == [("GC", "12")] * 3
+    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(rows[2]["mean"])
+    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout  # same seed, same bytes
+    words = call("rank", out, "--resamples", 50, "--all").stdout
+    assert "ε = 0.5" in words and "{" not in words
+    pairs = call("rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv").stdout
+    assert len(pairs.splitlines()) == 2
+    orders = json.loads(call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout)
+    assert [(row["agents"], row["n"], row["resamples"]) for row in orders] == [(2, 12, 50)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--experiment", "GD"], "--experiment: unknown experiment 'GD'; did you mean 'GC'?"),
+        (["--experiment", "GC-inaccurate"], "stands alone: expected two agents or more; '--all'"),
+        (["--level", "2"], "level = 2.0: expected a number between 0 and 1"),
+    ],
+)
+def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: str) -> None:
+    result = call("rank", out, *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
 def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
     result = call("run", study, "--out", tmp_path / "none", "--dry-run")
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and len(lines) == 9
+    assert result.exit_code == 0
+    assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * (len(lines) - 8)
     assert lines[0].startswith("GC/Random seed 0: about ")
-    assert re.fullmatch(r"8 units, about \d.*s", lines[-1])
+    assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
+    assert [line.split()[:2] for line in lines[10:13]] == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
+    assert re.fullmatch(r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13])
+    assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
+    assert len(lines) == 15
+    assert call("run", study, "--out", tmp_path / "none", "--dry-run", "--no-units").stdout.splitlines() == lines[9:]
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
-    assert [line.endswith(": done") for line in lines[:-1]] == [True] * 7 + [False]
-    assert re.fullmatch(r"8 units, about .* \(7 done already\)", lines[-1])
+    assert [line.endswith(": done") for line in lines[:8]] == [True] * 7 + [False]
+    assert re.fullmatch(r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1])
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
     lines = call("run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random").stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
@@ -237,18 +277,52 @@ def test_the_bibliography_is_sound() -> None:
     assert len(keys) == len(set(keys)) == len(re.findall(r"^@", text, re.MULTILINE))
 
 
-def test_doctor() -> None:
+def test_the_doctor_says_what_there_is_and_passes_its_own_test() -> None:
     result = call("doctor")
-    assert result.exit_code == 0
-    names = [line.split()[0] for line in result.stdout.splitlines()]
+    assert result.exit_code == 0, result.output
+    facts, table = result.stdout.split("\n\n")
+    names = [line.split()[0] for line in facts.splitlines()]
     assert names[:4] == ["jbrl", "python", "jax", "jaxlib"]
-    assert {"cores", "devices"} <= set(names) and names[-1] == "check"
+    assert {"cores", "free_gib", "devices", "compiled"} <= set(names)
+    rows = table.splitlines()[1:-1]
+    assert len(rows) == len(selftest.CHECKS) and all(" pass " in row for row in rows)
+    assert table.splitlines()[-1].startswith(f"{len(rows)} of {len(rows)} checks passed in ")
 
 
-def test_the_doctor_knows_what_is_slow() -> None:
-    assert "0.11.1" in _notes("0.10.2", "gpu", 1)[0]
-    assert _notes("0.11.1", "gpu", 1) == _notes("0.10.2", "cpu", 10**6) == []
-    assert "JAX uses 0 of" in _notes("0.10.2", "cpu", 0)[0]
+def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> selftest.Found:
+        raise ArithmeticError("two and two\nare five")
+
+    wrong = selftest.score("Random", {}, 250, mean=35.0, spread=10.0)
+    monkeypatch.setattr(selftest, "CHECKS", {"sum": broken, "score": wrong, "words": selftest.words})
+    result = call("doctor")
+    assert result.exit_code == 1
+    last = result.stdout.splitlines()[-4:]
+    assert re.fullmatch(r"sum +FAIL +ArithmeticError: two and two +no error +\d.*", last[0])
+    assert re.fullmatch(r"score +FAIL +3\d\.\d+ +35 ± 2 .*", last[1])
+    assert " pass " in last[2] and last[3].startswith("1 of 3 checks passed")
+    assert "self-test: sum, score: not what is expected" in result.stderr
+
+
+def test_the_doctor_looks_after_compiled_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_cache, "use", lambda where: None)  # for the whole process: other tests compile in it
+    folder = compile_cache.folder(tmp_path)
+    folder.mkdir(mode=0o700)
+    (folder / "jit_a-1-cache").write_bytes(b"x\x9chalf")
+    shown = call("doctor", "--no-test", "--compile-cache", tmp_path)
+    assert shown.exit_code == 0 and "check" not in shown.stdout
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("compiled"))
+    assert line.startswith(f"compiled     kept: 1 programs, 0.0 MB in {tmp_path}; 1 damaged")
+    assert call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout == f"{tmp_path}: 0.0 MB removed\n"
+    assert not folder.exists() and tmp_path.exists()
+
+
+def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
+    assert [note.split()[2] for note in _notes("0.10.2", "gpu", 1)] == ["compiles", "crashes"]
+    assert [note.split()[2] for note in _notes("0.10.2", "cpu", 10**6)] == ["crashes", "hangs"]
+    assert "0.11.1" in _notes("0.11.0.dev1", "cuda", 1)[0]
+    assert _notes("0.11.1", "gpu", 1) == _notes("0.11.2", "cpu", 10**6) == []
+    assert "JAX uses 0 of" in _notes("0.11.2", "cpu", 0)[0]
 
 
 def test_the_module_is_the_command() -> None:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl.errors import JbrlError, nearest
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.mdp.mdp import MDP
 from jbrl.pytree import record
 
@@ -45,10 +45,23 @@ class Agent(Generic[Knowledge, State]):
     def check_size(self, n_states: int, n_actions: int) -> None:
         """Raise `JbrlError` if an MDP of that size takes more memory than is allowed. On the host, before compiling. Default: never."""
 
-    def simulated_steps(self, n_actions: int) -> float:
-        """About how many steps one decision simulates, for estimates of time. On the host. Default: none."""
-        del n_actions
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        """What the time of one decision grows with, for estimates: about how many steps of a simulation of BAMCP's take as long.
+
+        On the host. Default: none.
+        """
+        del mdps
         return 0.0
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        """MDPs, from 1 to `lanes`, that cost each as much as `lanes` of them do, so that a few tell the time of many. Default: `lanes`."""
+        del n_actions
+        return self.lanes
+
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        """Memory for decisions that all MDPs of a device share, where it grows with the agent's parameters. On the host. Default: none."""
+        del n_states, n_actions
+        return 0
 
     def player(self) -> "Agent":
         """The agent that is compiled and plays in place of this one, whose methods are then not used. On the host. Default: itself."""

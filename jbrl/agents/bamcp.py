@@ -10,7 +10,7 @@ from jbrl.agents.search.rollout import Policy
 from jbrl.agents.search.uct import Kept, Task
 from jbrl.errors import JbrlError
 from jbrl.mdp import lanes
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.pytree import record
 
 MOST_BYTES = 4 << 30  # of one tree
@@ -66,16 +66,22 @@ class BAMCP(Agent[Prior, BAMCPState]):
                 room = max(getattr(self, f"max_{name}"), least, 1 << max(0, needed - 1).bit_length())
                 object.__setattr__(self, f"max_{name}", room)
 
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        return uct.bytes_needed(n_states, n_actions, self._room, self.max_depth)
+
     def check_size(self, n_states: int, n_actions: int) -> None:
-        needed = uct.bytes_needed(n_states, n_actions, self._room, self.max_depth)
+        needed = self.bytes_needed(n_states, n_actions)
         if needed > MOST_BYTES or self.max_simulations * self.max_depth >= 2**31:
             raise JbrlError(
                 f"BAMCP: simulations up to {self.max_simulations} and depth up to {self.max_depth} with {n_states} states and {n_actions} "
                 f"actions take {needed / 2**30:.1f} GiB: expected at most {MOST_BYTES >> 30} GiB and a product below 2^31"
             )
 
-    def simulated_steps(self, n_actions: int) -> float:
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
         return float(self.simulations * self.depth)
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        return 1
 
     def reset(self, knowledge: Prior) -> BAMCPState:
         mdps = knowledge.mdps

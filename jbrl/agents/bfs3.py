@@ -8,10 +8,11 @@ from jbrl.agents.agent import Agent, parameter, register_agent
 from jbrl.agents.search import forward_search
 from jbrl.agents.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
 from jbrl.mdp import lanes, sampling
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.pytree import record
 
 FEW_TRAJECTORIES = 4  # in one tree: room for more would cost time where they are fewer
+CACHED = 1 << 26  # bytes of trees above which a node takes twice as long
 
 
 @record
@@ -48,7 +49,7 @@ class BFS3(Agent[Prior, BFS3State]):
     max_depth: int = parameter(0, "room for the depth, raised to what is needed", low=0, static=True)
 
     # Each MDP has many trees: a few MDPs fill the cache, and more would only be padding where fewer are played.
-    lanes = 128
+    lanes = 8
 
     def __post_init__(self) -> None:
         """Make room for the budget where it is known: not for traced values, which are cut to the room there is."""
@@ -68,9 +69,22 @@ class BFS3(Agent[Prior, BFS3State]):
     def _capacity(self) -> Capacity:
         return Capacity(self.max_trajectories, self.max_samples, self.max_depth)
 
-    def simulated_steps(self, n_actions: int) -> float:
-        trees = 1 if self.root == "single" else n_actions * self.samples
-        return float(trees * max(1, self.trajectories // (1 if self.root == "single" else self.samples)) * self.depth)
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        each = forward_search.tree_bytes(self._capacity, n_states, n_actions)
+        return each * min(forward_search.MEMORY // each, max(self.lanes, forward_search.TREES), self.lanes * self._trees(n_actions))
+
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        """Two for each node visited, more where the trees outgrow the cache."""
+        in_each = max(1, self.trajectories // (1 if self.root == "single" else self.samples))
+        nodes = self._trees(mdps.n_actions) * in_each * self.depth
+        return 2.0 * nodes * (1 + self.bytes_needed(mdps.n_states, mdps.n_actions) / CACHED)
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        return min(self.lanes, -(-forward_search.TREES // self._trees(n_actions)))
+
+    def _trees(self, n_actions: int) -> int:
+        """For one decision."""
+        return 1 if self.root == "single" else n_actions * self.samples
 
     def reset(self, knowledge: Prior) -> BFS3State:
         mdps, discount = knowledge.mdps, knowledge.discount

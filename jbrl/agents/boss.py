@@ -39,6 +39,9 @@ class BOSS(SampledSet):
         certain = (counts > 0).sum(-1, dtype=jnp.int32) == 1
         return jnp.where(certain, 1.0, jnp.asarray(self.sampled, jnp.float32))
 
+    def renewing(self, counts: chex.Array) -> float:
+        return 1 / (10 + self.known)
+
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
         tried = now.sum() - lanes.get_row(state.reference, pair).sum()
         return jnp.round(tried).astype(jnp.int32) == self.known

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jbrl.agents.agent import Agent, check_parameters
 from jbrl.agents.searcher import Searcher
 from jbrl.errors import JbrlError, nearest
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.pytree import record, static
 
 KINDS = ("uniform", "log_uniform", "choice")
@@ -79,8 +79,14 @@ class Complete(Agent):
     def check_size(self, n_states: int, n_actions: int) -> None:
         self.base.check_size(n_states, n_actions)
 
-    def simulated_steps(self, n_actions: int) -> float:
-        return self.base.simulated_steps(n_actions)
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        return self.base.simulated_steps(mdps)
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        return self.base.fewest_lanes(n_actions)
+
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        return self.base.bytes_needed(n_states, n_actions)
 
     def drawn(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
         """The agent that plays one trajectory, and what it knows at its start."""

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, parameter, register_agent
 from jbrl.mdp import lanes, planning, sampling
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.pytree import record
 
@@ -31,6 +31,10 @@ class PSRL(Agent[Prior, PSRLState]):
     """
 
     period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
+
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        """Probabilities drawn."""
+        return mdps.concentrations.size / self.period
 
     def reset(self, knowledge: Prior) -> PSRLState:
         mdps = knowledge.mdps

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jbrl.agents.agent import Agent
 from jbrl.agents.search import hashing, merged
 from jbrl.mdp import lanes, planning, sampling
-from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.pytree import record
 
 
@@ -49,6 +49,22 @@ class SampledSet(Agent[Prior, SampledSetState]):
     def models(self, counts: chex.Array, rewards: chex.Array) -> tuple[chex.Array, chex.Array]:
         """Concentrations and rewards of the rows to draw, [S * A, S] each. Default: the posterior counts and the known rewards."""
         return counts, rewards
+
+    def renewing(self, counts: chex.Array) -> float:
+        """About what share of the decisions draws anew, given the prior counts [S * A, S]: for estimates of time. On the host."""
+        raise NotImplementedError
+
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        """One for two probabilities drawn, and as much for each pair as for a sample of it."""
+        counts = mdps.concentrations.reshape(-1, mdps.n_states)
+        rows = float(jnp.clip(self.samples(counts), 1, self.room).sum())
+        return self.renewing(counts) * (rows + counts.shape[0]) * mdps.n_states / 2
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        return 1
+
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        return merged.bytes_needed(n_states, n_actions, self.room)
 
     def check_size(self, n_states: int, n_actions: int) -> None:
         merged.check_memory(type(self).__name__, n_states, n_actions, self.room)

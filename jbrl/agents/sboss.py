@@ -39,6 +39,9 @@ class SBOSS(SampledSet):
     def samples(self, counts: chex.Array) -> chex.Array:
         return jnp.ceil(variances(counts).max(-1) / self.epsilon)
 
+    def renewing(self, counts: chex.Array) -> float:
+        return 1 / (1 + 4 * self.delta**2)
+
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
         moved, _ = movements(lanes.get_row(state.reference, pair), now)
         return moved.sum() > self.delta

@@ -70,7 +70,7 @@ def paired_z(a: pd.Series | Sequence[float], b: pd.Series | Sequence[float], *, 
     critical = critical_value(sided, level)
     first, second = _series(a, "the first sample"), _series(b, "the second sample")
     _check_same_mdps(first, second)
-    d = (first - second.reindex(first.index)).to_numpy()
+    d = first.to_numpy() - (second if second.index.equals(first.index) else second.reindex(first.index)).to_numpy()
     n, difference = len(d), float(d.mean())
     error = float(d.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     if not d.any():
@@ -117,7 +117,8 @@ def best_and_tied(returns: pd.DataFrame, *, sided: Sided = "one", level: float =
     if len(experiments) > 1:
         raise JbrlError(f"paired test: {len(experiments)} experiments ({', '.join(map(str, experiments))}): expected one at a time")
     found = rank(summarise(returns))
-    samples = {key: _sample(rows, key) for key, rows in returns.groupby(["algorithm", "parameters"], sort=False)}
+    scores = returns.set_index(list(MDP)).groupby(["algorithm", "parameters"], sort=False)["score"]
+    samples = {key: sample.rename(f"{key[0]} {key[1]}") for key, sample in scores}
     keys = list(zip(found["algorithm"], found["parameters"], strict=True))
     tests = [paired_z(samples[keys[0]], samples[key], sided=sided, level=level) for key in keys]
     return found.assign(
@@ -127,10 +128,6 @@ def best_and_tied(returns: pd.DataFrame, *, sided: Sided = "one", level: float =
         z=np.array([t.z for t in tests], np.float64),
         p_value=np.array([t.p_value for t in tests], np.float64),
     )
-
-
-def _sample(rows: pd.DataFrame, key: tuple) -> pd.Series:
-    return rows.set_index(list(MDP))["score"].rename(f"{key[0]} {key[1]}")
 
 
 def _series(values: pd.Series | Sequence[float], name: str) -> pd.Series:
@@ -148,7 +145,7 @@ def _series(values: pd.Series | Sequence[float], name: str) -> pd.Series:
 
 
 def _check_same_mdps(a: pd.Series, b: pd.Series) -> None:
-    if len(a) == len(b) and a.index.isin(b.index).all():
+    if a.index.equals(b.index) or (len(a) == len(b) and a.index.isin(b.index).all()):  # the former is much faster
         return
     lone, other = (a, b) if not a.index.isin(b.index).all() else (b, a)
     only = lone.index[~lone.index.isin(other.index)]

@@ -69,6 +69,9 @@ class Contest:
         self.sided, self.level, self.correction = sided, level, correction
         self._samples = _samples(self.scores, check_returns(returns, RETURNS))
         self.means = np.array([sample.mean() for sample in self._samples])
+        self._order = np.argsort(-self.means, kind="stable")
+        self._algorithms = pd.factorize(self.scores["algorithm"])[0]
+        self._winners: dict[bytes, Winners] = {}
         self._p_values: dict[tuple[int, int], float] = {}
         self._found: dict[tuple[int, ...], Winners] = {}
 
@@ -102,18 +105,19 @@ class Contest:
 
     def _among(self, admitted: np.ndarray) -> Winners:
         """Who wins among the agents `admitted`, [agents] bool."""
-        champions = self._champions(admitted)
-        if champions not in self._found:
-            self._found[champions] = self._compare(champions)
-        return self._found[champions]
+        asked = admitted.tobytes()  # neighbouring points of a map mostly admit the same agents
+        if asked not in self._winners:
+            champions = self._champions(admitted)
+            if champions not in self._found:
+                self._found[champions] = self._compare(champions)
+            self._winners[asked] = self._found[champions]
+        return self._winners[asked]
 
     def _champions(self, admitted: np.ndarray) -> tuple[int, ...]:
         """The best agent of each algorithm, by decreasing mean; among equals the first."""
-        order = np.argsort(-self.means, kind="stable")
-        best: dict[str, int] = {}
-        for row in order[admitted[order]]:
-            best.setdefault(str(self.scores["algorithm"].iloc[row]), int(row))
-        return tuple(best.values())
+        rows = self._order[admitted[self._order]]
+        _, first = np.unique(self._algorithms[rows], return_index=True)
+        return tuple(rows[np.sort(first)].tolist())
 
     def _compare(self, champions: tuple[int, ...]) -> Winners:
         if not champions:
@@ -143,11 +147,15 @@ def rejected(p_values: Sequence[float], alpha: float, correction: Correction = "
 
 
 def bounds_grid(seconds: np.ndarray, points: int) -> np.ndarray:
-    """`points` bounds, evenly spaced on a logarithmic axis, from just below the least positive time to just above the greatest: seconds."""
+    """`points` bounds, evenly spaced on a logarithmic axis, from just below the least positive time to just above the greatest: seconds.
+
+    Where times are zero more is shown of what lies below the positive ones.
+    """
     positive = seconds[seconds > 0]
     low, high = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
     margin = max(0.05 * np.log10(high / low), 0.1)
-    return np.logspace(np.log10(low) - margin, np.log10(high) + margin, points)
+    below = max(0.25 * np.log10(high / low), 0.5) if 0 < positive.size < seconds.size else margin
+    return np.logspace(np.log10(low) - below, np.log10(high) + margin, points)
 
 
 def winners_map(contest: Contest, x: str = "online", y: str = "offline", points: int = 60) -> pd.DataFrame:
@@ -185,14 +193,26 @@ def succession(contest: Contest, along: str = "online", bounds: Mapping[str, flo
     return pd.DataFrame(rows, columns=["bound", "algorithms"])
 
 
+def least_offline(contest: Contest) -> tuple[str, float] | None:
+    """The algorithm that needs most time before its first decision, and how much at least (seconds); None where none needs any.
+
+    A bound just under this time leaves the others only. With the algorithms of the paper this is OPPS-DS.
+    """
+    least = pd.Series(contest.times("offline")).groupby(contest.scores["algorithm"].to_numpy(), sort=False).min()
+    if len(least) < 2 or least.max() <= least.min():
+        return None
+    return str(least.idxmax()), float(least.max())
+
+
 def _samples(scores: pd.DataFrame, returns: pd.DataFrame) -> list[pd.Series]:
     """Returns of each agent, indexed by MDP, in the order of `scores`; all of the same MDPs."""
     keys = list(zip(*(scores[c] for c in AGENT), strict=True))
-    groups = {key: rows.set_index(list(MDP))["score"] for key, rows in returns.groupby(list(AGENT), sort=False)}
+    groups = dict(iter(returns.set_index(list(MDP)).groupby(list(AGENT), sort=False)["score"]))
     for key in keys:
         if key not in groups:
             raise JbrlError(f"time bounds: no returns of {key[1]} {key[2]} in experiment {key[0]}: expected one for each MDP")
-        if not groups[key].index.sort_values().equals(groups[keys[0]].index.sort_values()):
+        mdps, first = groups[key].index, groups[keys[0]].index
+        if not (mdps.equals(first) or mdps.sort_values().equals(first.sort_values())):
             one, other = (f"{k[1]} {k[2]} ({len(groups[k])} MDPs)" for k in (key, keys[0]))
             raise JbrlError(f"time bounds: {one} and {other} were not played on the same MDPs: play both with the same seed and n_mdps")
     return [groups[key].rename(f"{key[1]} {key[2]}") for key in keys]

@@ -10,9 +10,11 @@ from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
 
+from jbrl.cli.foretelling import aligned, compared, size_text
 from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
 from jbrl.runner.execute import Progress
+from jbrl.runner.machine import peak_resident_bytes
 from jbrl.runner.plan import Plan
 from jbrl.runner.unit import Unit
 
@@ -138,7 +140,11 @@ class Display(Progress):
         others = len(self.plan.study.units) - self._units
         rest = f" ({others} more units belong to this study)" if others else ""
         if self._todo:
-            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(self._elapsed())}{rest}")
+            for line in aligned(compared(self.plan.store, set(self._todo))):
+                self.console.print(escape(line))
+            peak = peak_resident_bytes()
+            memory = f", {size_text(peak)} of memory at most" if peak else ""
+            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(self._elapsed())}{memory}{rest}")
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
 
 

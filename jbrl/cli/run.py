@@ -2,16 +2,16 @@
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from jbrl.cli.text import complain, duration, show_warnings
-
-if TYPE_CHECKING:
-    from jbrl.runner.plan import Plan
+from jbrl.cli.compiled import CompileCache, keep_compiled
+from jbrl.cli.slurm import asked, send
+from jbrl.cli.text import complain, show_warnings
 
 FAILED_UNITS = 1
+SLURM = "With --executor slurm"
 
 
 def run(
@@ -31,8 +31,46 @@ def run(
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged later.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the units and how long they may take; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be run, how long it may take, in how much memory.")] = False,
+    units: Annotated[bool, typer.Option("--units/--no-units", help="With --dry-run: list the units, not only the algorithms.")] = True,
+    calibrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Measure first how long units take, by short runs, two minutes at most. They are remembered: without this option, "
+            "those made before are used; with --no-calibrate, none.",
+            show_default=False,
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="N|LIST", help="How many CPU cores or accelerators to use, or which accelerators: 0,2. Default: all."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default: 80 %.")
+    ] = None,
+    stack: Annotated[
+        bool | None,
+        typer.Option("--stack/--no-stack", help="Play several units at once, or not. Default: where it helps.", show_default=False),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")] = False,
+    executor: Annotated[str, typer.Option(metavar="local|slurm", help="Run here, or submit to SLURM and return.")] = "local",
+    partition: Annotated[str | None, typer.Option(metavar="NAME", help="SLURM: the partition.", rich_help_panel=SLURM)] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", min=1, help="SLURM: GPUs of each task.", rich_help_panel=SLURM)] = None,
+    cpus: Annotated[int | None, typer.Option(metavar="N", min=1, help="SLURM: cores of each task.", rich_help_panel=SLURM)] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="H:MM:SS", help="SLURM: time limit of each task; what it cuts off goes on.", rich_help_panel=SLURM)
+    ] = None,
+    array_parallelism: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="SLURM: how many tasks run at once (40).", rich_help_panel=SLURM)
+    ] = None,
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="SLURM: another option of sbatch, for example mem=8G. May be repeated.", rich_help_panel=SLURM
+        ),
+    ] = None,
+    compile_cache: CompileCache = None,
 ) -> None:
     """Run a study, or what is left of it.
 
@@ -49,33 +87,34 @@ def run(
     jbrl run experiments/quick.toml --out out/try --set study.n_mdps=50
     jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
     jbrl run experiments/quick.toml --out out/quick --shard 2/3
+    jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units
+    jbrl run experiments/paper.toml --out out/paper --executor slurm --partition gpu --gpus 1 --time 4:00:00
     """
+    from jbrl.cli.foretelling import foretell, measure
     from jbrl.cli.progress import Display
-    from jbrl.runner.batching import use_all_cores
     from jbrl.runner.plan import plan
+    from jbrl.runner.resources import choose
     from jbrl.runner.stopping import Stopped, stopping_on
 
     show_warnings()
-    use_all_cores()
-    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard)
+    wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
+    resources = choose(devices, memory, stack)
+    planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False, devices=resources.devices)
+    if calibrate:
+        measure(planned, quiet=quiet)
     if dry_run:
-        _list(planned)
+        foretell(planned, units=units)
+    if wanted:
+        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache)
+    if dry_run or wanted:
         return
+    keep_compiled(compile_cache)
     try:
-        with stopping_on(signal.SIGTERM), Display(planned, quiet=quiet) as progress:
-            failed = planned.execute(progress)
+        with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
+            failed = planned.execute(progress, resources)
     except KeyboardInterrupt as interrupt:
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
         complain(f"what is done is kept in {out}; the same command continues from there", how)
         raise
     if failed:
         raise typer.Exit(FAILED_UNITS)
-
-
-def _list(planned: "Plan") -> None:
-    """What would be run; the last line says how much and about how long."""
-    seconds = planned.estimate
-    for unit in planned.units:
-        typer.echo(f"{unit.label}: {'about ' + duration(seconds[unit.id]) if unit.id in seconds else 'done'}")
-    done = len(planned.units) - len(planned.todo)
-    typer.echo(f"{len(planned.units)} units, about {duration(sum(seconds.values()))}{f' ({done} done already)' if done else ''}")

@@ -70,7 +70,7 @@ def references_of_results(folder: Path) -> "pd.DataFrame | None":
 
 def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """The score table of a study: mean return of each agent but oracles in each experiment; and the means of Random and Optimal."""
-    from jbrl.report.html import oracles_of
+    from jbrl.report.chapters import oracles_of
     from jbrl.report.text import parameters_text, varied
     from jbrl.results import Results
 

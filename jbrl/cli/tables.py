@@ -13,6 +13,8 @@ from jbrl.cli.text import complain, show_warnings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from jbrl.report.forms import Form
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")]
 
 
@@ -92,18 +94,28 @@ def strategies(
 def report(
     folder: Folder,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR2", help="Where to write it (default: DIR/report).")] = None,
+    html: Annotated[
+        bool, typer.Option("--html", help="One page, with tables as CSV and Markdown beside it: what is written by default.")
+    ] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="LaTeX source with figures as PDF, in DIR2/latex.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="One Markdown page with figures as SVG, in DIR2/markdown.")] = False,
 ) -> None:
-    """Write the report of a study: one HTML page, and its tables as CSV and Markdown.
+    """Write the report of a study, in one form or several, and print the path of each.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     \b
     jbrl report out/quick
+    jbrl report out/quick --html --latex
     """
     from jbrl.results import Results
 
     show_warnings()
-    typer.echo(Results(folder).report(out))
+    results = Results(folder)
+    wanted: dict[Form, bool] = {"html": html, "latex": latex, "markdown": markdown}
+    for form in wanted:
+        if wanted[form] or (form == "html" and not any(wanted.values())):
+            typer.echo(results.report(out, form))
 
 
 def print_table(table: "pd.DataFrame", format: Format) -> None:

@@ -27,7 +27,7 @@ def show_warnings() -> None:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`."""
+    """Seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -35,4 +35,11 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if whole < 172_800:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def count(n: int, what: str) -> str:
+    """`1 unit`, `2 units`."""
+    return f"{n} {what}{'s' if n != 1 else ''}"

@@ -111,6 +111,11 @@ def reference_lines(axes: Axes, section: Section) -> int:
     return beyond
 
 
+def legend_height(names: Sequence[str]) -> float:
+    """Inches that `legend` needs, with what is to be free around it."""
+    return 0.17 + 0.215 * math.ceil(len(names) / _columns(names))
+
+
 def legend(figure: Figure, names: Sequence[str], styles: Mapping[str, Style]) -> float:
     """Symbols and names above the axes; the fraction of the height that is left to the axes."""
     handles = []
@@ -118,11 +123,9 @@ def legend(figure: Figure, names: Sequence[str], styles: Mapping[str, Style]) ->
         style = styles[name]
         look: Any = {"color": style.colour, "markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 6.5 * style.size}
         handles.append(Line2D([], [], linestyle="none", marker=style.marker, label=name, **look))
-    columns = _columns(names)
-    figure.legend(
-        handles=handles, ncols=columns, loc="upper left", bbox_to_anchor=(0.08, 1.0), handletextpad=0.1, columnspacing=1.2, fontsize=9
-    )
-    return 0.955 - 0.058 * math.ceil(len(names) / columns)
+    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.08, 1.0), "handletextpad": 0.1, "columnspacing": 1.2}
+    figure.legend(handles=handles, ncols=_columns(names), fontsize=9, **place)
+    return 1 - legend_height(names) / figure.get_figheight()
 
 
 def _columns(names: Sequence[str]) -> int:
@@ -135,11 +138,13 @@ def _columns(names: Sequence[str]) -> int:
 
 
 def rows_figure(rows: pd.DataFrame, step: float = 0.36) -> tuple[Figure, Axes]:
-    """Axes with one line per agent, the first on top, named on the left in the order of `rows`."""
-    height = 0.75 + step * len(rows)
+    """Axes with one line per agent, the first on top, named on the left in the order of `rows`; higher where names take many lines."""
+    names = [textwrap.fill(label, 24) for label in rows["label"]]
+    lines = [name.count("\n") + 1 for name in names]
+    neighbours = [(one + other) / 2 for one, other in pairwise(lines)]
+    height = 0.75 + max(step, 0.03 + 0.165 * max(neighbours, default=lines[0])) * len(rows)
     figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots()
-    names = [textwrap.fill(label, 24) for label in rows["label"]]
     axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(len(rows) - 0.45, -0.62)
     axes.tick_params(axis="y", length=0)

@@ -6,25 +6,25 @@ legend, and reads in grey.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from jbrl.analysis.time_bounds import Contest, winners_map
+from jbrl.analysis.time_bounds import winners_map
 from jbrl.errors import JbrlError
 from jbrl.report.axes import WIDTH, duration_ticks
-from jbrl.report.figures import Drawing, figure
-from jbrl.report.style import FAINT, INK, Style
+from jbrl.report.figures import LONELY, Drawing, figure
+from jbrl.report.style import FAINT, INK, PAPER, Style
 from jbrl.report.tables import Section
 from jbrl.report.text import listing
 
 POINTS = 60  # bounds on each axis
 COLUMNS = 3  # panels side by side
-TINT = 0.35  # opacity where an algorithm is tied with the best
+HATCH = "////"  # where an algorithm is tied with the best: to be told from full in grey as well
 
 
 @figure(
@@ -32,39 +32,54 @@ TINT = 0.35  # opacity where an algorithm is tied with the best
     "Best algorithms under time bounds",
     "Each point is a pair of bounds: on the time per decision (to the right) and on the time before the first decision (upwards). Among "
     "the agents that keep both, the algorithm of a panel has the best one where it is full, is tied with the best (paired Z-test, "
-    "one-sided, 95%) where it is light, and is worse, or too slow, where it is blank.",
+    "one-sided, 95%) where it is hatched, and is worse, or too slow, where it is blank. Figs 8 and 12 of the paper.",
 )
-def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | None:
+def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
     """Algorithms that win nowhere are named in the note."""
-    rows = section.competitors
-    timed = rows[np.isfinite(rows["online_seconds"]) & np.isfinite(rows["offline_seconds"])]
-    if timed["algorithm"].nunique() < 2 or not (timed["offline_seconds"] > 0).any() or section.note:
-        return None
+    rows, timed = section.competitors, section.timed
+    if timed["algorithm"].nunique() < 2:
+        return "" if rows.empty else LONELY if rows["algorithm"].nunique() < 2 else "fewer than two algorithms have known times"
+    if not (timed["offline_seconds"] > 0).any():
+        return "no agent computes anything offline, so that winners depend on the bound on online time alone: see the table of winners"
     try:
-        found = winners_map(Contest(timed, section.returns), points=POINTS)
-    except JbrlError:  # the table of the section says why agents cannot be compared
-        return None
+        found = winners_map(section.contest, points=POINTS)
+    except JbrlError as error:
+        return str(error)
     ranks = _ranks(found)
-    winning = [name for name in styles if name in ranks]
+    drawing = Drawing(_panels(ranks, [name for name in styles if name in ranks], found, styles), _data(found))
+    nowhere = [name for name in dict.fromkeys(timed["algorithm"]) if name not in ranks]
+    untimed = list(rows.loc[~rows.index.isin(timed.index), "label"])
+    notes = [f"Among the best nowhere: {listing(nowhere)}."] if nowhere else []
+    notes += [f"Left out, having no known times: {listing(untimed)}."] if untimed else []
+    drawing.note = " ".join(notes)
+    return drawing
+
+
+def _panels(ranks: Mapping[str, np.ndarray], winning: list[str], found: pd.DataFrame, styles: Mapping[str, Style]) -> Figure:
+    """One panel for each winning algorithm, under its symbol and name."""
     lines = math.ceil(len(winning) / COLUMNS)
     height = 0.55 + 1.45 * lines
-    drawing = Drawing(Figure(figsize=(WIDTH, height)))
-    panels = drawing.figure.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
+    drawn = Figure(figsize=(WIDTH, height))
+    panels = drawn.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
     x, y = np.log10(found["x"].unique()), np.log10(found["y"].unique())
     for number, axes in enumerate(panels.flat):
         if number < len(winning):
             _panel(axes, winning[number], ranks[winning[number]], x, y, styles[winning[number]])
+            axes.tick_params(labelbottom=number + COLUMNS >= len(winning))
         else:
             axes.set_visible(False)
-    for number in range(len(winning)):
-        axes = panels.flat[number]
-        axes.tick_params(labelbottom=number + COLUMNS >= len(winning))
-    drawing.figure.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
-    drawing.figure.supylabel("bound on offline time", fontsize=9.6, x=0.015)
-    drawing.figure.subplots_adjust(left=0.15, right=0.985, bottom=0.62 / height, top=1 - 0.22 / height, hspace=0.42, wspace=0.1)
-    nowhere = [name for name in dict.fromkeys(timed["algorithm"]) if name not in ranks]
-    drawing.note = f"Among the best nowhere: {listing(nowhere)}." if nowhere else ""
-    return drawing
+    drawn.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
+    drawn.supylabel("bound on offline time", fontsize=9.6, x=0.015)
+    drawn.subplots_adjust(left=0.15, right=0.985, bottom=0.62 / height, top=1 - 0.22 / height, hspace=0.42, wspace=0.1)
+    return drawn
+
+
+def _data(found: pd.DataFrame) -> pd.DataFrame:
+    """For each offline bound, the stretches of online bounds with the same winners, the best first; seconds."""
+    changed = (found["algorithms"] != found["algorithms"].shift()) | (found["y"] != found["y"].shift())
+    stretches = found.assign(winners=found["algorithms"].map("; ".join)).groupby(changed.cumsum())
+    columns = {"offline_bound": ("y", "first"), "online_bound_from": ("x", "min"), "online_bound_to": ("x", "max")}
+    return stretches.agg(**columns, winners=("winners", "first"))
 
 
 def _ranks(found: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -76,10 +91,12 @@ def _ranks(found: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def _panel(axes: Axes, name: str, ranks: np.ndarray, x: np.ndarray, y: np.ndarray, style: Style) -> None:
     """One algorithm: rectangles around the points where it wins."""
-    for rank, alpha in ((1, TINT), (2, 1.0)):
-        corners = _rectangles(ranks == rank, _edges(x), _edges(y))
-        axes.add_collection(PolyCollection(corners, facecolors=[to_rgba(style.colour, alpha)], edgecolors="none", linewidths=0))
-    axes.set_title(name, fontsize=9.6, loc="left", pad=3)
+    tied, best = (_rectangles(ranks == rank, _edges(x), _edges(y)) for rank in (1, 2))
+    axes.add_collection(PolyCollection(tied, facecolors=PAPER, edgecolors=style.colour, hatch=HATCH, linewidths=0))
+    axes.add_collection(PolyCollection(best, facecolors=style.colour, edgecolors="none", linewidths=0))
+    axes.set_title(name, fontsize=min(9.6, 160 / len(name)), loc="left", pad=3, x=0.11)
+    look: Any = {"color": style.colour, "markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 6.5 * style.size}
+    axes.plot([0.045], [1.075], transform=axes.transAxes, clip_on=False, linestyle="none", marker=style.marker, **look)
     for side in ("top", "right"):
         axes.spines[side].set(visible=True, color=FAINT)
     duration_ticks(axes.xaxis, x[0], x[-1], most=3)

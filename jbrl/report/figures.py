@@ -1,4 +1,6 @@
-"""The figures of a report. Adding one is writing one function: `@figure(id, title, caption)` on `draw(section, styles) -> Drawing | None`.
+"""The figures of a report. Adding one is writing one function: `@figure(id, title, caption)` on `draw(section, styles) -> Drawing | str`.
+
+Where there is nothing to draw the function returns the reason, in words that go on "…: "; "" where nobody would miss the figure.
 
 Figures are drawn for print as for the page: symbols differ as well as colours, text is text. An artist with a gid can be found in
 the SVG under that id; a title makes it say its numbers when pointed at.
@@ -6,30 +8,39 @@ the SVG under that id; a title makes it say its numbers when pointed at.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from jbrl.analysis.fraction import fractions
 from jbrl.analysis.paired_test import critical_value
-from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, mark, reference_lines, rows_figure, time_axis
-from jbrl.report.style import INK, LOOK, PAPER, Style
+from jbrl.errors import JbrlError
+from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, legend_height, mark, reference_lines, rows_figure, time_axis
+from jbrl.report.style import INK, LOOK, ORACLE, PAPER, Style
 from jbrl.report.tables import Section
-from jbrl.report.text import listing, seconds_text
+from jbrl.report.text import listing, score_text, seconds_text
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
+BASELINE = "Random"  # the score of 0
+LONELY = "there is one algorithm only"
+WHO = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
 Styles = Mapping[str, Style]
 
 
 @dataclasses.dataclass
 class Drawing:
-    """A figure, what its marks say when pointed at (by gid), and what its caption must add."""
+    """A figure, what its marks say when pointed at (by gid), what its caption must add, and the numbers that it shows."""
 
     figure: Figure
+    data: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # one row per mark or area
     titles: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
+
+
+Draw = Callable[[Section, Styles], Drawing | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +50,17 @@ class Kind:
     id: str
     title: str
     caption: str
-    draw: Callable[[Section, Styles], Drawing | None]
+    draw: Draw
 
 
 FIGURES: list[Kind] = []
 
 
-def figure(id: str, title: str, caption: str) -> Callable:
-    """List a function as a figure that every experiment of a report gets. It returns None where there is nothing to show."""
+def figure(id: str, title: str, caption: str) -> Callable[[Draw], Draw]:
+    """List a function as a figure that every experiment of a report gets."""
 
-    def register(function: Callable[[Section, Styles], Drawing | None]) -> Callable[[Section, Styles], Drawing | None]:
-        def draw(section: Section, styles: Styles) -> Drawing | None:
+    def register(function: Draw) -> Draw:
+        def draw(section: Section, styles: Styles) -> Drawing | str:
             with mpl.rc_context(LOOK):
                 return function(section, styles)
 
@@ -63,9 +74,9 @@ def figure(id: str, title: str, caption: str) -> Callable:
     "online",
     "Score against online time",
     "Mean return of every agent against its mean computation time per decision, amortised over the MDPs played at once. "
-    "Bars are 95% intervals of the mean. The best agent of each algorithm is drawn full, the others faint.",
+    "Bars are 95% intervals of the mean. The best agent of each algorithm is drawn full, the others faint. Figs 7 and 11 of the paper.",
 )
-def score_against_online_time(section: Section, styles: Styles) -> Drawing | None:
+def score_against_online_time(section: Section, styles: Styles) -> Drawing | str:
     """Figs 7 and 11 of Castronovo et al. 2016."""
     return _score_against(section, styles, "online_seconds", "online time per decision")
 
@@ -74,11 +85,23 @@ def score_against_online_time(section: Section, styles: Styles) -> Drawing | Non
     "offline",
     "Score against offline time",
     "Mean return of every agent against what it computed before its first decision (compilation apart). "
-    "Agents that compute nothing offline stand side by side at\u00a00.",
+    "Agents that compute nothing offline stand side by side at\u00a00. Figs 6 and 10 of the paper.",
 )
-def score_against_offline_time(section: Section, styles: Styles) -> Drawing | None:
+def score_against_offline_time(section: Section, styles: Styles) -> Drawing | str:
     """Figs 6 and 10 of Castronovo et al. 2016."""
     return _score_against(section, styles, "offline_seconds", "offline time")
+
+
+@figure(
+    "latency",
+    "Score against latency",
+    "Mean return of every agent against the time that one decision takes when a single MDP is played.",
+)
+def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
+    """What a user of one agent waits for; online time is what an experiment costs."""
+    if section.table["latency_seconds"].isna().all():
+        return "it was not measured (`latency = true` in the study measures it)" if len(section.competitors) else ""
+    return _score_against(section, styles, "latency_seconds", "latency")
 
 
 @figure(
@@ -88,13 +111,15 @@ def score_against_offline_time(section: Section, styles: Styles) -> Drawing | No
     f"Bars reach {critical_value('one'):.3f} standard errors of the paired difference: an agent whose bar touches zero is tied with "
     "the best (full symbol), the others are worse (hollow).",
 )
-def difference_from_the_best(section: Section, styles: Styles) -> Drawing | None:
+def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
     """The paired test as a picture: bars end where the one-sided test at 95% rejects."""
     rows = section.champions
-    if len(rows) < 2 or rows["difference"].isna().any():
-        return None
+    if len(rows) < 2:
+        return LONELY if len(rows) else ""
+    if rows["difference"].isna().any():
+        return "no test was made"
     drawn, axes = rows_figure(rows)
-    drawing = Drawing(drawn)
+    drawing = Drawing(drawn, rows[[*WHO, "difference", "standard_error", "z", "p_value", "best", "tied"]])
     axes.axvline(0, color=INK, linewidth=0.8, gid="zero")
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
@@ -109,20 +134,59 @@ def difference_from_the_best(section: Section, styles: Styles) -> Drawing | None
 
 
 @figure(
+    "fraction",
+    "Score as a fraction of the optimum",
+    "Of the way from Random (0) to the oracle, which knows the MDP (1), how far does the best agent of each algorithm come? Bars are 95% "
+    "intervals with the error of all three means, which were played on the same MDPs.",
+)
+def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
+    """Makes experiments with different rewards comparable."""
+    rows = section.champions
+    zero, one = rows[rows["algorithm"] == BASELINE], section.oracles.head(1)
+    if rows.empty:
+        return ""
+    if zero.empty or one.empty:
+        return f"the experiment has no {'oracle' if one.empty else BASELINE}"
+    try:
+        found = fractions(section.returns_of(pd.concat([rows, one])), *(_who(r.iloc[0]) for r in (zero, one)))
+    except JbrlError as error:
+        return str(error)
+    rows = rows.reset_index().merge(found.drop(columns="n"), on=["algorithm", "parameters"], suffixes=("", "_fraction")).set_index("index")
+    drawn, axes = rows_figure(rows)
+    drawing = Drawing(drawn, rows[[*WHO, "n", "fraction", "ci95_fraction"]])
+    for x in (0, 1):
+        axes.axvline(x, color=INK if x == 0 else ORACLE, linewidth=0.8, linestyle="-" if x == 0 else (0, (5, 3)))
+    for y, (index, row) in enumerate(rows.iterrows()):
+        style, width = styles[row["algorithm"]], row["ci95_fraction"]
+        if math.isfinite(width):
+            axes.hlines(y, row["fraction"] - width, row["fraction"] + width, colors=style.colour, linewidth=1.6)
+        mark(axes, row["fraction"], y, style, f"mark-{index}")
+        drawing.titles[f"mark-{index}"] = f"{row['label']}: {score_text(row['fraction'], width, 3)}"
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, -0.03), max(high, 1.03))
+    axes.set_xlabel(f"fraction of the way from {BASELINE} to {one.iloc[0]['algorithm']}")
+    return drawing
+
+
+def _who(row: pd.Series) -> tuple[str, str]:
+    return row["algorithm"], row["parameters"]
+
+
+@figure(
     "distribution",
     "Distribution of returns",
     "Discounted returns over the MDPs, of the best agent of each algorithm. Outline: histogram, each to its own height. "
     "Box: middle half; line in it: median; whiskers: 5% to 95%; symbol: mean.",
 )
-def distribution_of_returns(section: Section, styles: Styles) -> Drawing | None:
+def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
     """Means hide that most of the spread comes from the MDPs, and that some agents never find the reward."""
     rows = pd.concat([section.oracles, section.champions])
     samples = {index: section.sample(row) for index, row in rows.iterrows()}
     rows = rows[[samples[index].size > 0 for index in rows.index]]
     if rows.empty:
-        return None
+        return "there are no returns" if len(section.done) else ""
     drawn, axes = rows_figure(rows, step=0.5)
-    drawing = Drawing(drawn)
+    drawing = Drawing(drawn, _distributions(rows, samples))
     everything = np.concatenate([samples[index] for index in rows.index])
     low, high = float(everything.min()), float(everything.max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
@@ -140,15 +204,23 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | None:
     return drawing
 
 
-def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | None:
+def _distributions(rows: pd.DataFrame, samples: Mapping[Hashable, np.ndarray]) -> pd.DataFrame:
+    """Percentiles of the returns of each agent: 0, 5, …, 100."""
+    points = range(0, 101, 5)
+    found = np.array([np.percentile(samples[index], points) for index in rows.index])
+    return pd.concat([rows[[*WHO, "n", "mean", "std"]], pd.DataFrame(found, rows.index, [f"p{p}" for p in points])], axis=1)
+
+
+def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
     """Scatter of means against a time on a logarithmic axis, with a place for 0."""
     rows = section.competitors
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
     if timed.empty:
-        return None
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)))
-    axes = drawing.figure.subplots()
+        return f"no agent has a known {name}" if len(rows) else ""
     shown = [name for name in styles if name in set(timed["algorithm"])]
+    drawn = Figure(figsize=(WIDTH, 3.27 + legend_height(shown)))
+    drawing = Drawing(drawn, timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
+    axes = drawn.subplots()
     crowded = len(timed) > CROWD
     positions = time_axis(axes, timed[column], timed["algorithm"], shown)
     axes.grid(axis="y")
@@ -163,7 +235,7 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
     axes.set_ylabel("mean discounted return")
     top = legend(drawing.figure, shown, styles)
     beyond = reference_lines(axes, section)
-    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.13, top=top / (1 + STRIP * beyond))
+    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.48 / drawn.get_figheight(), top=top / (1 + STRIP * beyond))
     lost = rows[~rows.index.isin(timed.index)]["label"]
     notes = ["There being so many agents, only the best ones have bars."] if crowded else []
     notes += [f"Not drawn, having no {name}: {listing(list(lost))}."] if len(lost) else []

@@ -42,6 +42,7 @@ LOOK: Any = {
     "grid.linewidth": 0.35,
     "grid.alpha": 0.6,
     "legend.frameon": False,
+    "hatch.linewidth": 1.3,
 }
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 
 from jbrl.analysis.paired_test import best_and_tied, rank
 from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns
+from jbrl.analysis.time_bounds import Contest
 from jbrl.errors import JbrlError
 from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, seconds_text, slug, varied
 
@@ -36,6 +38,11 @@ class Section:
     note: str  # why no test was made; "" when it was
 
     @property
+    def accurate(self) -> bool:
+        """Whether agents were given the distribution that they were tested on."""
+        return self.prior == self.test
+
+    @property
     def done(self) -> pd.DataFrame:
         """Rows of the table that have a score."""
         return self.table[self.table["status"] == "done"]
@@ -55,10 +62,33 @@ class Section:
         """The best agent of each oracle, by decreasing mean."""
         return self.done[self.done["oracle"]].drop_duplicates("algorithm")
 
+    @cached_property
+    def _samples(self) -> dict[tuple, np.ndarray]:
+        groups = self.returns.groupby(["algorithm", "parameters"], sort=False)["score"]
+        return {key: scores.to_numpy(np.float64) for key, scores in groups}
+
     def sample(self, row: pd.Series) -> np.ndarray:
         """Returns of the agent in `row`, [N] float64; empty when there are none."""
-        mine = (self.returns["algorithm"] == row["algorithm"]) & (self.returns["parameters"] == row["parameters"])
-        return self.returns.loc[mine, "score"].to_numpy(np.float64)
+        return self._samples.get((row["algorithm"], row["parameters"]), np.empty(0))
+
+    def returns_of(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Score table of the agents in `rows`."""
+        return self.returns.merge(rows[list(AGENT)], on=list(AGENT))
+
+    @cached_property
+    def timed(self) -> pd.DataFrame:
+        """Competitors whose offline and online times are known."""
+        rows = self.competitors
+        return rows[np.isfinite(rows["offline_seconds"]) & np.isfinite(rows["online_seconds"])]
+
+    @cached_property
+    def contest(self) -> Contest:
+        """Who wins within bounds on the times of `timed`.
+
+        Raises:
+          JbrlError: agents cannot be compared.
+        """
+        return Contest(self.timed, self.returns)
 
     def score(self, row: pd.Series) -> str:
         """Mean and interval of the agent in `row`, in words."""

@@ -100,6 +100,11 @@ def listing(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def count(n: int, noun: str) -> str:
+    """`1 agent`, `2,000 agents`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def _value(value: object) -> str:
     if isinstance(value, dict):  # a distribution
         return ", ".join(f"{kind}({', '.join(map(_value, values))})" for kind, values in value.items())

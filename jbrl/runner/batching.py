@@ -2,6 +2,8 @@
 
 On CPUs a compiled call always plays `lanes` MDPs per device, the last ones repeated when fewer are wanted, because compiled
 code may round differently at different widths: the results of an MDP then cannot depend on how many others are played.
+What lanes share, an agent and what it knows, is given once for each *group* of lanes, so that one program serves a unit of work alone and
+several at once. On CPUs a device plays one group, on accelerators as many as fit.
 """
 
 import os
@@ -11,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -28,6 +31,7 @@ class Program(NamedTuple):
     call: Callable[..., Any]
     capacity: int  # MDPs per call
     fresh: bool  # compiled just now, not before
+    bytes: int = 0  # of memory that a call takes on each device
 
 
 _compiled: dict[tuple, Program] = {}
@@ -55,28 +59,44 @@ def lanes_per_device(agent: Agent, n_mdps: int, devices: Sequence[jax.Device]) -
     return min(1 << (wanted - 1).bit_length(), WIDEST_ON_ACCELERATOR)
 
 
-def compile_mapped(fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device]) -> Program:
-    """Compile `fn(shared, lane)`, mapped over `width` lanes on each device.
+def compile_mapped(
+    fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device], groups: int = 1
+) -> Program:
+    """Compile `fn(shared, lane)`, mapped over `groups` groups of `width` lanes on each device.
 
     Args:
       fn: a function of the module level, written for one lane.
-      shared: pytree given whole to every lane.
+      shared: pytree given whole to every lane of a group.
       lane: pytree of `jax.ShapeDtypeStruct`: the input of one lane.
-      width: lanes per device.
+      width: lanes of a group.
+      groups: on each device.
 
-    Returns: a program that takes `shared` and lanes stacked along a leading axis of length width x devices. Compiled once for each
-      combination of function, shapes, static fields, width and devices.
+    Returns: a program that takes `shared` of all groups stacked along a leading axis (`spread`), and lanes stacked along one of length
+      width x groups x devices, group by group. Compiled once for each combination of function, shapes, static fields, width, groups and
+      devices.
     """
-    capacity = width * len(devices)
-    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((capacity, *v.shape), v.dtype), lane)
-    every, split = PartitionSpec(), PartitionSpec(AXIS)
-    mesh = Mesh(np.array(devices), (AXIS,))
-    body = jax.vmap(fn, in_axes=(None, 0))
-    mapped = jax.shard_map(body, mesh=mesh, in_specs=(every, split), out_specs=split, check_vma=False)
+    count = groups * len(devices)
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((width * count, *v.shape), v.dtype), lane)
+    mesh, split = Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, lanes: Any) -> Any:
+        if groups == 1:
+            return each(jax.tree.map(lambda v: v[0], shared), lanes)
+        grouped = jax.tree.map(lambda v: v.reshape(groups, width, *v.shape[1:]), lanes)
+        return jax.tree.map(lambda v: v.reshape(groups * width, *v.shape[2:]), jax.vmap(each)(shared, grouped))
+
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
     # Where `fn` leaves an input unused, for example an agent its key, JAX would drop it, and crash when called again (jaxlib 0.10.2).
-    shardings = (NamedSharding(mesh, every), NamedSharding(mesh, split))
-    jitted = jax.jit(mapped, in_shardings=shardings, keep_unused=True)
-    return _compile(fn, jitted, (shared, lanes), (capacity, tuple(devices)))
+    jitted = jax.jit(mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True)
+    return _compile(fn, jitted, (every, lanes), (width * count, width, tuple(devices)))
+
+
+def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
+    """What lanes share, one pytree for each group, stacked and laid on the devices."""
+    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    return jax.tree.map(lambda *v: jax.device_put(jnp.stack([jnp.asarray(one) for one in v]), sharding), *shared)
 
 
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
@@ -102,8 +122,15 @@ def _compile(fn: Callable, jitted: Any, args: tuple, place: tuple) -> Program:
     identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), place)
     if identity in _compiled:
         return _compiled[identity]._replace(fresh=False)
-    _compiled[identity] = Program(jitted.lower(*args).compile(), place[0], True)
+    compiled = jitted.lower(*args).compile()
+    _compiled[identity] = Program(compiled, place[0], True, _bytes(compiled))
     return _compiled[identity]
+
+
+def _bytes(compiled: Any) -> int:
+    """Memory that a call takes on each device, 0 where the compiler does not say."""
+    found = compiled.memory_analysis()
+    return found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes if found else 0
 
 
 def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:

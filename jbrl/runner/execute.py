@@ -1,20 +1,23 @@
 """The loop over units of work: run what is missing, keep what is there, say how far it has come."""
 
+import contextlib
+import functools
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.searcher import Findings
+from jbrl.runner.checks import check_knowledge, check_returns
 from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
+from jbrl.runner.resources import Resources
 from jbrl.runner.room import Room, out_of_memory
+from jbrl.runner.stacking import Stack, stacks, times
 from jbrl.runner.stopping import stop_if_asked
 from jbrl.runner.store import TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.unit import Unit
@@ -57,7 +60,7 @@ def _has_latency(found: Result, unit: Unit) -> bool:
     return found.header.get("latency_seconds") is not None or not unit.latency
 
 
-def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress) -> int:
+def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progress: Progress, resources: Resources | None = None) -> int:
     """Run `todo`, those of `units` that have no result in `store`, which must be open.
 
     A unit that fails is recorded and the others go on; if memory does not suffice, it is tried with less at once before that. An
@@ -70,23 +73,44 @@ def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progres
       StoreError: results cannot be written.
       Stopped: a signal came, and something is left to do.
     """
-    progress.begin(units, todo)
+    resources = resources or Resources()
+    together = stacks(todo, resources)
+    progress.begin(units, [unit for stack in together for unit in stack])
     failed = 0
-    for unit in todo:
-        if is_done(unit, store):  # another process has been faster
-            continue
-        stop_if_asked()
-        progress.started(unit)
-        header, returns = _run_guarded(unit, store, progress)
-        failed += header["status"] == "failed"
-        progress.finished(unit, header, returns)
+    for stack in together:
+        left = [unit for unit in stack if not is_done(unit, store)]  # for the others another process has been faster
+        if left:
+            stop_if_asked()
+        for unit, header, returns in _run_together(left, store, progress, resources):
+            failed += header["status"] == "failed"
+            progress.finished(unit, header, returns)
     return failed
 
 
-def _run_guarded(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
+_Outcome = tuple[dict[str, Any], np.ndarray]
+
+
+def _run_together(
+    units: Sequence[Unit], store: Store, progress: Progress, resources: Resources
+) -> Iterator[tuple[Unit, dict[str, Any], np.ndarray]]:
+    """Several units at once; one, or what is left when that fails, by itself."""
+    left = {unit.id: unit for unit in units}
+    if len(units) > 1:
+        with contextlib.suppress(_StackError):
+            for unit, outcome in _Together(units, store, progress, resources).run():
+                del left[unit.id]
+                yield unit, *outcome
+    for unit in left.values():
+        stop_if_asked()
+        progress.started(unit)
+        yield unit, *_guarded(unit, store, functools.partial(_run, unit, store, progress, resources))
+
+
+def _guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
+    """What `run` returns, or, if it fails, a record of that as its outcome."""
     try:
-        return _run(unit, store, progress)
-    except StoreError:
+        return run()
+    except (StoreError, _StackError):
         raise
     except Exception as error:  # whatever an agent does wrong must not stop the study
         header = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:2000], "traceback": traceback.format_exc()[-20_000:]}
@@ -151,6 +175,7 @@ class _Played:
     """What has been played of a unit so far."""
 
     chunks: list[Chunk] = field(default_factory=list)
+    stacked: int = 0  # units that were played at once; 0: this one alone, and the clock of its chunks is its own
 
     @property
     def n(self) -> int:
@@ -161,16 +186,17 @@ class _Played:
         return sum(chunk.online_seconds for chunk in self.chunks)
 
     def save(self, unit: Unit, store: Store, header: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
-        header = {**header, "online_seconds": self.seconds / (self.n * unit.protocol.horizon)}
+        header = {"online_seconds": self.seconds / (self.n * unit.protocol.horizon), **header}
+        header |= {"stacked": self.stacked} if self.stacked else {}
         returns = np.concatenate([chunk.returns for chunk in self.chunks])
         parts = [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
         store.save(unit, header, returns, {name: np.concatenate([p[name] for p in parts]) for name in TRAJECTORY} if parts else None)
         return header, returns
 
 
-def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
+def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> _Outcome:
     """Run a unit, with less at once as long as memory does not suffice."""
-    room = Room.of(unit)
+    room = Room.of(unit, resources)
     while True:
         try:
             return _run_within(room, unit, store, progress)
@@ -183,11 +209,11 @@ def _run(unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], 
         room = smaller  # out here the error is forgotten, and with it the memory that its frames have held
 
 
-def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> tuple[dict[str, Any], np.ndarray]:
-    run = Run(unit.agent, unit.protocol, record=unit.record, devices=room.devices, lanes=None if room.on_cpu else room.lanes)
+def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Outcome:
+    run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
-    _check_knowledge(run)
+    check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
@@ -196,30 +222,105 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> tup
     try:
         stop_if_asked()
         for chunk in run.chunks(played.n, room.chunk):
-            if not np.isfinite(chunk.returns).all():
-                raise FloatingPointError(
-                    f"the return on MDP {chunk.start + int(np.argmin(np.isfinite(chunk.returns)))} is not a finite number"
-                )
-            played.chunks.append(chunk)
+            played.chunks.append(check_returns(chunk))
             progress.advanced(unit, played.n, played.seconds)
             if played.n < unit.protocol.n_mdps:
                 pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
             if played.n < unit.protocol.n_mdps or unit.latency:
                 stop_if_asked()
-        latency = run.latency() if unit.latency else None
-        times = {"latency_seconds": latency, "compile_seconds": run.compile_seconds}
-        return played.save(unit, store, {**facts, **times, "status": "done"})
+        return _conclude(unit, store, run, played, facts)
     except BaseException as error:
         if played.n and (isinstance(error, KeyboardInterrupt) or out_of_memory(error)):
             played.save(unit, store, {**facts, "status": "partial"})
         raise
 
 
-def _check_knowledge(run: Run) -> None:
-    """Refuse what an agent has learned on the prior if it is not a number: it would choose by it without an error."""
-    for path, values in jax.tree.leaves_with_path(run.knowledge):
-        if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
-            raise FloatingPointError(f"{type(run.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}")
+def _conclude(unit: Unit, store: Store, run: Run, played: _Played, facts: dict[str, Any]) -> _Outcome:
+    """Take the times that are still missing of a unit that has been played, and save it."""
+    found = times(run, unit.latency) if played.stacked else {"latency_seconds": run.latency() if unit.latency else None}
+    return played.save(unit, store, {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"})
+
+
+class _StackError(Exception):
+    """Units cannot be played together."""
+
+
+class _Together:
+    """Plays units together; each is saved as soon as it is complete."""
+
+    def __init__(self, units: Sequence[Unit], store: Store, progress: Progress, resources: Resources) -> None:
+        self.units, self.store, self.progress = units, store, progress
+        self.platform = resources.devices[0].platform
+        self.runs = [Run(unit.agent, unit.protocol, record=unit.record, resources=resources) for unit in units]
+        self.played = [_before(unit, store, self.platform) for unit in units]
+        self.stack = Stack(self.runs, [found.n for found in self.played])
+        self.closed: set[int] = set()  # units that are complete or have failed
+
+    def run(self) -> Iterator[tuple[Unit, _Outcome]]:
+        """Units that are complete or have failed. Those that nothing was left to play of are none of them.
+
+        Raises:
+          _StackError: it does not work; what has been played is kept.
+        """
+        pace = Pace()
+        self.progress.started(self.units[0])
+        try:
+            self.stack.prepare()
+            for number, result in self.stack.chunks():
+                if number in self.closed:
+                    continue
+                unit = self.units[number]
+                outcome = _guarded(unit, self.store, functools.partial(self._take, number, result))
+                if outcome:
+                    self.closed.add(number)
+                    yield unit, outcome
+                pace.keep(self._keep)
+                if len(self.closed) < len(self.units):
+                    stop_if_asked()
+        except StoreError:
+            raise
+        except Exception as error:
+            self._keep()
+            raise _StackError from error
+        except KeyboardInterrupt:
+            self._keep()
+            raise
+
+    def _take(self, number: int, result: Chunk | Exception) -> _Outcome | None:
+        """Add a result; what becomes of the unit once it is complete.
+
+        Raises:
+          _StackError: memory does not suffice; it may when the unit is played by itself.
+        """
+        try:
+            return self._taken(number, result)
+        except Exception as error:
+            if out_of_memory(error):
+                raise _StackError from error
+            raise
+
+    def _taken(self, number: int, result: Chunk | Exception) -> _Outcome | None:
+        unit, played = self.units[number], self.played[number]
+        if isinstance(result, Exception):
+            raise result
+        if played.stacked == 0:
+            check_knowledge(self.runs[number])
+        played.chunks.append(check_returns(result))
+        played.stacked = self.stack.at_once
+        self.progress.advanced(unit, played.n, played.seconds)
+        if played.n < unit.protocol.n_mdps:
+            return None
+        return _conclude(unit, self.store, self.runs[number], played, self._facts(number))
+
+    def _facts(self, number: int) -> dict[str, Any]:
+        run, stack = self.runs[number], self.stack
+        return {"device": stack.device, "platform": self.platform, "batch": stack.batch, "offline_seconds": run.offline_seconds}
+
+    def _keep(self) -> None:
+        """Write checkpoints of what has been played."""
+        for number, (unit, played) in enumerate(zip(self.units, self.played, strict=True)):
+            if played.n and number not in self.closed:
+                played.save(unit, self.store, {**self._facts(number), "status": "partial"})
 
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:
@@ -231,5 +332,6 @@ def _before(unit: Unit, store: Store, platform: str) -> _Played:
         if partial and found.header["versions"] != versions():  # half of a unit from one program, half from another
             continue
         seconds = found.header["online_seconds"] * found.n * unit.protocol.horizon
-        return _Played([Chunk(0, found.returns, found.arrays if unit.record else None, seconds)])
+        arrays = found.arrays if unit.record else None
+        return _Played([Chunk(0, found.returns, arrays, seconds)], found.header.get("stacked", 0))
     return _Played()

@@ -5,7 +5,7 @@ Castronovo et al. 2016, section 3.
 
 import dataclasses
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from jbrl.mdp.dirichlet import Prior, draw_mdp, has_unit_concentrations
 from jbrl.problems.problem import Problem, problem
 from jbrl.runner import batching
 from jbrl.runner.offline import Learned, Notebook, Trials, learn, train
+from jbrl.runner.resources import Resources
 from jbrl.runner.simulation import Trajectory, World, discounted, simulate, stream, world
 from jbrl.runner.timing import device_name, timed
-
-LATENCY_TRAJECTORIES = 3
+from jbrl.runner.unit import LATENCY_TRAJECTORIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,28 +94,29 @@ class Played:
 
 
 class Run:
-    """One agent in one experiment: `prepare()`, then `chunks()`, and `latency()` if wanted."""
+    """One agent in one experiment: `prepare()`, then `chunks()`, and `latency()` if wanted.
+
+    Args:
+      resources: what it may use; devices and memory limit how many MDPs are played at once.
+      lanes: MDPs on each device at once; None: as many as suit the device.
+    """
 
     def __init__(
-        self,
-        agent: Agent,
-        protocol: Protocol,
-        *,
-        record: bool = False,
-        devices: list[jax.Device] | None = None,
-        lanes: int | None = None,
+        self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
     ) -> None:
-        self._lanes = lanes
         self.given = agent
+        self._lanes = lanes  # MDPs that each device plays at once; None: as many as always
         self.protocol = protocol
-        self.devices = devices or jax.devices()
+        self.record = record
+        self.resources = resources or Resources()
+        self.devices = self.resources.devices
         self.device = device_name(self.devices)
         self.offline_seconds = 0.0
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
         self._key = jax.random.key(protocol.seed)
-        self._play = _play_recorded if record else _play
+        self.test = (Prior(protocol.test.mdps, jnp.float32(protocol.discount), protocol.horizon), self._key)
 
     def prepare(self, notebook: Notebook | None = None) -> None:
         """Train the agent and compile what will be played.
@@ -124,70 +125,111 @@ class Run:
 
         Args:
           notebook: keeps what the agent finds, if it is one that searches.
+
+        Raises:
+          JbrlError: the memory that may be used does not suffice.
         """
-        protocol, prior = self.protocol, self.protocol.told()
-        key = jax.random.fold_in(self._key, 2**32 - 1)
+        self.choose(notebook)
+        self.train(self._compile(self.training()))
+
+    def choose(self, notebook: Notebook | None = None) -> None:
+        """Set `agent`, the one that plays: for an agent that searches, what it finds."""
         if isinstance(self.given, Searcher):
-            trials = Trials(prior, protocol.discount, key, self.devices)
+            prior, protocol = self.protocol.told(), self.protocol
+            trials = Trials(prior, protocol.discount, self._own, self.devices)
             self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
             self.offline_seconds = self.learned.seconds
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
-        learner = (self.agent, key, prior)
-        idle = type(self.agent).train is Agent.train  # nothing to learn, no time to measure
-        known = prior if idle else jax.eval_shape(train, *learner)
-        self._test = (Prior(protocol.test.mdps, prior.discount, protocol.horizon), self._key)
-        width = self._lanes or batching.lanes_per_device(self.agent, protocol.n_mdps, self.devices)
-        (training, self._drawing, self._playing), compile_seconds = batching.compile_together(
-            None if idle else lambda: batching.compile_once(train, *learner),
-            lambda: self._draw_program(width, self.devices),
-            lambda: self._play_program(known, width, self.devices),
-        )
-        self.batch = self._playing.capacity
-        self.knowledge, seconds = timed(training.call, *learner) if training else (prior, 0.0)
-        self.compile_seconds += compile_seconds
+        self._learner = (self.agent, self._own, self.protocol.told())
+
+    def training(self) -> Callable[[], batching.Program] | None:
+        """What compiles the training of the agent; None where there is nothing to learn, and no time to measure."""
+        return None if type(self.agent).train is Agent.train else lambda: batching.compile_once(train, *self._learner)
+
+    def train(self, program: batching.Program | None) -> None:
+        """Train the agent: sets `knowledge` and adds to `offline_seconds`."""
+        self.knowledge, seconds = timed(program.call, *self._learner) if program else (self._learner[-1], 0.0)
         self.offline_seconds += seconds
-        self._shared = (self.agent, self.knowledge)
 
-    def _draw_program(self, width: int, devices: list[jax.Device]) -> batching.Program:
+    @property
+    def bytes_per_device(self) -> int:
+        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler does not say."""
+        return self._playing.bytes
+
+    def programs(self, width: int, devices: Sequence[jax.Device], groups: int = 1) -> tuple[Callable[[], batching.Program], ...]:
+        """What compiles the drawing of MDPs and the playing."""
+        number = jax.ShapeDtypeStruct((), jnp.int32)
         draw = _draw_unit if has_unit_concentrations(self.protocol.test.mdps) else _draw
-        return batching.compile_mapped(draw, self._test, jax.ShapeDtypeStruct((), jnp.int32), width, devices)
+        shared = (self.agent, self.knowledge if self.knowledge is not None else jax.eval_shape(train, *self._learner))
+        drawn = jax.eval_shape(_draw, self.test, number)
+        play = _play_recorded if self.record else _play
+        return (
+            lambda: batching.compile_mapped(draw, self.test, number, width, devices, groups),
+            lambda: batching.compile_mapped(play, shared, drawn, width, devices, groups),
+        )
 
-    def _play_program(self, knowledge: Any, width: int, devices: list[jax.Device]) -> batching.Program:
-        drawn = jax.eval_shape(_draw, self._test, jax.ShapeDtypeStruct((), jnp.int32))
-        return batching.compile_mapped(self._play, (self.agent, knowledge), drawn, width, devices)
+    def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
+        """Compile all that is needed at the greatest width that the memory allows; the program that trains."""
+        width = self._lanes or batching.lanes_per_device(self.agent, self.protocol.n_mdps, self.devices)
+        while True:
+            (trained, self._drawing, self._playing), seconds = batching.compile_together(training, *self.programs(width, self.devices))
+            self.compile_seconds += seconds
+            smaller = self.resources.smaller(self._playing.bytes, width, self.devices, type(self.given).__name__)
+            if smaller is None:
+                self.batch, self.device = self._playing.capacity, device_name(self.devices)
+                return trained
+            width, self.devices = smaller
 
     def chunks(self, start: int = 0, size: int | None = None) -> Iterator[Chunk]:
         """Play MDPs `start`..N-1 in chunks of `size` (default: as many as one compiled call plays)."""
         size = size or self.batch
+        shared, test = (batching.spread([one] * len(self.devices), self.devices) for one in ((self.agent, self.knowledge), self.test))
         for first in range(start, self.protocol.n_mdps, size):
-            yield self._chunk(first, min(first + size, self.protocol.n_mdps))
+            stop, seconds, parts = min(first + size, self.protocol.n_mdps), 0.0, []
+            for numbers, count in batching.groups(first, stop, self.batch):
+                played, elapsed = timed(self._playing.call, shared, self._drawing.call(test, numbers))
+                seconds += elapsed
+                parts.append(self.legal(played, numbers, count))
+            yield self.chunk(first, parts, seconds)
 
-    def _chunk(self, start: int, stop: int) -> Chunk:
-        seconds, parts = 0.0, []
-        for numbers, count in batching.groups(start, stop, self.batch):
-            worlds = self._drawing.call(self._test, numbers)
-            (trajectory, legal), elapsed = timed(self._playing.call, self._shared, worlds)
-            seconds += elapsed
-            if not np.asarray(legal)[:count].all():
-                number = numbers[int(np.argmin(np.asarray(legal)))]
-                raise JbrlError(f"{type(self.given).__name__}, on MDP {number}: {self.agent.refusal(self.protocol.test.mdps.n_actions)}")
-            parts.append(jax.tree.map(lambda v, n=count: np.asarray(v)[:n], trajectory))
+    def legal(self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int) -> Trajectory:
+        """The first `count` trajectories, on the host, of what has been played on MDPs `numbers`.
+
+        Raises:
+          JbrlError: the agent has chosen an action that is none.
+        """
+        trajectory, legal = played
+        if not np.asarray(legal)[:count].all():
+            number = numbers[int(np.argmin(np.asarray(legal)))]
+            raise JbrlError(f"{type(self.given).__name__}, on MDP {number}: {self.agent.refusal(self.protocol.test.mdps.n_actions)}")
+        return jax.tree.map(lambda v: np.asarray(v)[:count], trajectory)
+
+    def chunk(self, start: int, parts: Sequence[Trajectory], seconds: float) -> Chunk:
+        """Results of consecutive trajectories."""
         played: Trajectory = jax.tree.map(lambda *v: np.concatenate(v), *parts)
         return Chunk(start, discounted(played.rewards, self.protocol.discount), _trajectories(played), seconds)
 
     def latency(self) -> float:
         """Wall seconds per decision when a single MDP is played at a time: the median over a few trajectories."""
         device = self.devices[:1]
-        (drawing, playing), compile_seconds = batching.compile_together(
-            lambda: self._draw_program(1, device), lambda: self._play_program(self.knowledge, 1, device)
-        )
-        shared = jax.device_put(self._shared, device[0])
-        seconds = []
-        for number in range(LATENCY_TRAJECTORIES):
-            drawn = drawing.call(jax.device_put(self._test, device[0]), np.array([number], np.int32))
-            seconds.append(timed(playing.call, shared, drawn)[1])
+        (drawing, playing), compile_seconds = batching.compile_together(*self.programs(1, device))
+        shared, test = (batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test))
         self.compile_seconds += compile_seconds
+        worlds = (drawing.call(test, np.array([number], np.int32)) for number in range(LATENCY_TRAJECTORIES))
+        seconds = [timed(playing.call, shared, drawn)[1] for drawn in worlds]
         return statistics.median(seconds) / self.protocol.horizon
+
+    def shortened(self, n_mdps: int, horizon: int) -> "Run":
+        """The same agent, with the same knowledge, in fewer and shorter trajectories, ready to be played."""
+        short = Run(self.given, dataclasses.replace(self.protocol, n_mdps=n_mdps, horizon=horizon), resources=self.resources)
+        short.agent, short.knowledge = self.agent, self.knowledge
+        short._compile(None)
+        return short
+
+    @property
+    def _own(self) -> jax.Array:
+        """Key of what happens before the first MDP."""
+        return jax.random.fold_in(self._key, 2**32 - 1)
 
 
 def play(

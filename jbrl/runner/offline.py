@@ -36,7 +36,7 @@ class Trials:
         self._lanes, self._fixed = lanes or LANES, lanes is not None
         self._programs: dict[Any, batching.Program] = {}
         self._learn: Any = None
-        self._knowledge: Any = None
+        self._shared: Any = None
 
     @property
     def width(self) -> int:
@@ -57,12 +57,12 @@ class Trials:
         self._programs = dict(zip(map(_structure, examples), programs, strict=True))
 
     def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        if self._knowledge is None:  # within the clock, as part of the search
-            self._knowledge = self._learn()
+        if self._shared is None:  # within the clock, as part of the search
+            self._shared = batching.spread([(self._learn(), self._prior, self._key)] * len(self._devices), self._devices)
         program, returns = self._programs[_structure(agents)], []
         for rows, count in batching.groups(0, len(arms), self.width):
             lanes = (jax.tree.map(lambda v, rows=rows: v[rows], agents), *(np.asarray(v, np.int32)[rows] for v in (arms, numbers)))
-            rewards, legal = program.call((self._knowledge, self._prior, self._key), lanes)
+            rewards, legal = program.call(self._shared, lanes)
             played = discounted(np.asarray(rewards)[:count], self._discount)
             returns.append(np.where(np.asarray(legal)[:count], played, np.nan))
         return np.concatenate(returns)

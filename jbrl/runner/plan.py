@@ -1,21 +1,22 @@
 """What running a study comes to: which units, where to, and about how long."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+
+from jbrl.runner.accounts import Cost, actual
+from jbrl.runner.calibration import Calibration, Outlook
 from jbrl.runner.execute import Progress, is_done, run_units
+from jbrl.runner.pulse import Pulse
+from jbrl.runner.resources import Resources
 from jbrl.runner.store import Result, Store
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import Unit, select
-
-# A rough rule for what no earlier result tells: fitted to the agents of quick.toml on two CPU cores (docs/studies.md).
-SECONDS_PER_ENTRY = 1e-9  # of the transition tensor, for one decision
-SECONDS_PER_STEP = 3e-8  # simulated by a tree search
-SECONDS_TO_COMPILE = 1.5  # each algorithm at each size
-SECONDS_PER_UNIT = 0.2  # files, tables, the first call
 
 
 @dataclass(frozen=True)
@@ -25,57 +26,89 @@ class Plan:
     study: Study
     units: list[Unit]
     store: Store
+    recall: bool = True  # short runs made on this machine before
+    devices: list[jax.Device] | None = None  # that estimates are for; None: all
 
     @cached_property
     def todo(self) -> list[Unit]:
         """Those of `units` that have no result yet."""
         return [unit for unit in self.units if not is_done(unit, self.store)]
 
-    def execute(self, progress: Progress | None = None) -> int:
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Short runs on this machine, which tell how long units take."""
+        return Calibration(self.devices, recall=self.recall)
+
+    def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run what is left; how many units failed.
+
+        Args:
+          resources: devices and memory that may be used; None: all devices and most of the memory.
 
         Raises:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
-        return run_units(self.units, self.todo, self.store, progress or Progress())
+        with Pulse(self.store.folder, self.estimate, progress or Progress()) as told:
+            return run_units(self.units, self.todo, self.store, told, resources)
 
     @cached_property
     def estimate(self) -> dict[str, float]:
-        """About how many seconds each unit of `todo` will take, by its id.
+        """About how many seconds each unit of `todo` will take, by its id."""
+        return {id: outlook.cost.seconds for id, outlook in self.outlooks.items()}
 
-        As long per decision as the unit of the same algorithm, experiment and parameters took, or else as those of the same algorithm
-        and experiment took on average, when this directory holds such results. Without any, a rough rule: it grows with the
-        number of transitions of the MDP and of the steps that a tree search simulates; each algorithm is compiled once for each size.
+    @cached_property
+    def outlooks(self) -> dict[str, Outlook]:
+        """What each unit of `todo` will cost, by its id.
+
+        By a rough rule, corrected by what short runs on this machine have measured (`calibration`), and by what units of the same
+        algorithm have taken, if this directory holds any: the one with the same parameters in the same experiment, or else all in the
+        same experiment, or else all.
         """
-        known = [(unit, found) for unit in self.study.units if (found := self._result(unit))]
-        compiled: set[tuple] = set()
-        seconds = {}
-        for unit in self.todo:
-            size = unit.protocol.test.mdps.concentrations.shape
-            first = (unit.algorithm, size) not in compiled
-            compiled.add((unit.algorithm, size))
-            like = [found for other, found in known if (other.algorithm, other.experiment) == (unit.algorithm, unit.experiment)]
-            alike = [found for other, found in known if other.experiment == unit.experiment and other.agent == unit.agent]
-            seconds[unit.id] = _seconds(unit, alike or like, first)
-        return seconds
+        return self._outlooks(self.todo)
+
+    def calibrate(self, tell: Callable[[str, int, int], None]) -> list[str]:
+        """Make short runs that tell how long units of `todo` take, unless they have been made before.
+
+        Args:
+          tell: called with what is run, how many short runs are done, and how many there are.
+
+        Returns: what could not be measured, and why, one line each.
+        """
+        for name in ("estimate", "outlooks", "_earlier"):  # as they were without
+            self.__dict__.pop(name, None)
+        return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label, done, total))
+
+    def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
+        expected = self.calibration.outlooks(units)
+        return {unit.id: self._corrected(unit, expected[unit.id]) for unit in units}
+
+    def _corrected(self, unit: Unit, outlook: Outlook) -> Outlook:
+        earlier = self._earlier.get((unit.algorithm, unit.experiment)) or self._earlier.get((unit.algorithm, None), [])
+        like = [row for row in earlier if row[0].agent == unit.agent] or earlier
+        cost = outlook.cost
+        for part in ("searching", "deciding", "waiting"):
+            expected, taken = (sum(getattr(row[column], part) for row in like) for column in (1, 2))
+            if expected > 0 and taken > 0:
+                cost = replace(cost, **{part: getattr(cost, part) * taken / expected})
+        return replace(outlook, cost=cost)
+
+    @cached_property
+    def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, Cost, Cost]]]:
+        """Units of the study that are done, what was expected of each and what it has cost, by algorithm and experiment; None: any."""
+        results = {unit.id: result for unit in self.study.units if (result := self._result(unit))}
+        done = [unit for unit in self.study.units if unit.id in results]
+        expected, searches, found = self.calibration.outlooks(done), set(), defaultdict(list)
+        for unit in done:
+            was = actual(results[unit.id].header, searched=unit.knowledge_id not in searches)
+            searches.add(unit.knowledge_id)
+            for experiment in (unit.experiment, None):
+                found[unit.algorithm, experiment].append((unit, expected[unit.id].cost, was))
+        return found
 
     def _result(self, unit: Unit) -> Result | None:
         found = self.store.result(unit.id)
         return found if found and found.status == "done" else None
-
-
-def _seconds(unit: Unit, earlier: Sequence[Result], first: bool) -> float:
-    entries = unit.protocol.test.mdps.concentrations.size
-    compiling = first * SECONDS_TO_COMPILE * (2 if unit.latency else 1)
-    if not earlier:
-        searching = getattr(unit.agent, "budget", 0) * unit.protocol.horizon
-        steps = unit.decisions * unit.agent.simulated_steps(unit.protocol.test.mdps.n_actions)
-        return (unit.decisions + searching) * entries * SECONDS_PER_ENTRY + steps * SECONDS_PER_STEP + compiling + SECONDS_PER_UNIT
-    headers: list[dict[str, Any]] = [found.header for found in earlier]
-    online = sum(header["online_seconds"] for header in headers) / len(headers)
-    offline = sum(header["offline_seconds"] for header in headers) / len(headers)
-    return unit.decisions * online + offline + compiling + SECONDS_PER_UNIT
 
 
 def plan(
@@ -85,6 +118,8 @@ def plan(
     overrides: Sequence[str] = (),
     only: str | None = None,
     shard: str | None = None,
+    recall: bool = True,
+    devices: list[jax.Device] | None = None,
 ) -> Plan:
     """Check a study and the directory for its results, and choose the units to run. Writes nothing.
 
@@ -93,6 +128,8 @@ def plan(
       overrides: fields of `[study]` to replace, each `study.field=value`.
       only: regular expression that the labels of units must match.
       shard: `I/N`, the I-th of N parts.
+      recall: let short runs made on this machine before tell how long units take, not only a rough rule.
+      devices: that estimates of time are for; None: all.
 
     Raises:
       JbrlError: something is not accepted, or `out` holds another study.
@@ -100,4 +137,4 @@ def plan(
     loaded = load_study(study, overrides)
     store = Store(out)
     store.check(loaded.settings.facts())
-    return Plan(loaded, select(loaded.units, only, shard), store)
+    return Plan(loaded, select(loaded.units, only, shard), store, recall, devices)

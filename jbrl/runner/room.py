@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 
 from jbrl.runner import batching
+from jbrl.runner.resources import Resources
 from jbrl.runner.unit import Unit
 
 
@@ -12,24 +13,24 @@ from jbrl.runner.unit import Unit
 class Room:
     """What a unit of work takes up."""
 
-    devices: list[jax.Device]
+    resources: Resources
     lanes: int  # MDPs at once on each device
     chunk: int | None  # MDPs between two checkpoints; None: as many as one compiled call plays
 
     @classmethod
-    def of(cls, unit: Unit) -> "Room":
-        """As much as there is."""
-        devices = jax.devices()
-        return cls(devices, batching.lanes_per_device(unit.agent, unit.protocol.n_mdps, devices), unit.chunk)
+    def of(cls, unit: Unit, resources: Resources) -> "Room":
+        """As much as it may use."""
+        return cls(resources, batching.lanes_per_device(unit.agent, unit.protocol.n_mdps, resources.devices), unit.chunk)
 
     @property
-    def on_cpu(self) -> bool:
-        return self.devices[0].platform == "cpu"
+    def most(self) -> int | None:
+        """MDPs at once on each device, where that may be chosen."""
+        return None if self.resources.on_cpu else self.lanes
 
     @property
     def call(self) -> int:
         """MDPs that one compiled call plays."""
-        return self.lanes * len(self.devices)
+        return self.lanes * len(self.resources.devices)
 
     def smaller(self) -> "Room | None":
         """The next to try: chunks of one call, then half as much in a call, and half of that; None when that is all.
@@ -38,15 +39,16 @@ class Room:
         """
         if self.chunk is not None and self.chunk > self.call:
             return replace(self, chunk=self.call)
-        if self.on_cpu:
-            half = replace(self, devices=self.devices[: len(self.devices) // 2])
+        if self.resources.on_cpu:
+            devices = self.resources.devices
+            half = replace(self, resources=replace(self.resources, devices=devices[: len(devices) // 2]))
         else:
             half = replace(self, lanes=self.lanes // 2)
         return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
 
     def __str__(self) -> str:
         """In words, for messages."""
-        count = len(self.devices)
+        count = len(self.resources.devices)
         return f"{self.call} MDPs at once on {count} device{'s' if count > 1 else ''}"
 
 

@@ -140,7 +140,10 @@ class Store:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
-        listed = [{"id": unit.id, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id} for unit in units]
+        listed = [
+            {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id}
+            for unit in units
+        ]
         content = {"format": FORMAT, **tables, "units": listed, "versions": versions(), "machine": machine()}
         try:
             for folder in (self.units_folder, self.knowledge_folder):

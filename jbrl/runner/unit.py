@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # results are read without JAX
     from jbrl.agents.agent import Agent
     from jbrl.runner.experiment import Protocol
 
+LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
 FORMAT = 1  # of identities and result files; raised when either changes its meaning
 
 

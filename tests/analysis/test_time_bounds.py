@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jbrl.analysis.paired_test import paired_z
-from jbrl.analysis.time_bounds import Contest, bounds_grid, rejected, succession, winners_map
+from jbrl.analysis.time_bounds import Contest, bounds_grid, least_offline, rejected, succession, winners_map
 from jbrl.errors import JbrlError
 from tests.analysis.tables import returns_of
 
@@ -113,6 +113,17 @@ def test_bounds_reach_below_and_above_all_positive_times():
     assert grid[0] < 1e-3 and grid[-1] > 10 and len(grid) == 30
     np.testing.assert_allclose(np.diff(np.log(grid)), np.log(grid[1] / grid[0]))
     assert bounds_grid(np.zeros(2), 3)[1] == pytest.approx(1)
+
+
+def test_the_grid_shows_what_lies_below_positive_times_where_some_are_zero():
+    positive, zeros = (bounds_grid(np.array([least, 1.0, 100.0]), 30) for least in (0.5, 0.0))
+    assert zeros[0] < 10**-0.4 and positive[0] > 0.3
+
+
+def test_the_algorithm_that_needs_most_time_offline():
+    assert least_offline(contest()) == ("D", 60.0)
+    assert least_offline(contest(offline=[0.0, 5.0, 1.0, 0.0, 0.5])) == ("B", 1.0)
+    assert least_offline(contest(offline=[0.0] * 5)) is None
 
 
 def test_what_is_refused():

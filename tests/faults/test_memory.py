@@ -9,6 +9,7 @@ import pytest
 
 import jbrl
 from jbrl.runner import execute, room
+from jbrl.runner.resources import Resources
 from jbrl.runner.room import Room
 from jbrl.runner.store import Store
 from tests.faults.cases import differences, outcome
@@ -72,11 +73,16 @@ def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -
 def test_on_cpus_devices_are_given_up_and_never_lanes() -> None:
     devices = jax.devices("cpu") * 2
     tried: list[Room] = []
-    now: Room | None = Room(devices, 256, 5000)
+    now: Room | None = Room(Resources(devices), 256, 5000)
     while now:
         tried.append(now)
         now = now.smaller()
-    assert [(len(one.devices), one.lanes, one.chunk) for one in tried] == [(4, 256, 5000), (4, 256, 1024), (2, 256, 512), (1, 256, 256)]
+    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [
+        (4, 256, 5000),
+        (4, 256, 1024),
+        (2, 256, 512),
+        (1, 256, 256),
+    ]
 
 
 class Accelerator:
@@ -85,11 +91,11 @@ class Accelerator:
 
 def test_on_accelerators_lanes_are_halved() -> None:
     tried: list[Room] = []
-    now: Room | None = Room([Accelerator(), Accelerator()], 8, None)  # type: ignore[list-item]
+    now: Room | None = Room(Resources([Accelerator(), Accelerator()], memory=0), 8, None)  # type: ignore[list-item]
     while now:
         tried.append(now)
         now = now.smaller()
-    assert [(len(one.devices), one.lanes, one.chunk) for one in tried] == [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
+    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
 
 
 GREEDY = '''

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jbrl.report import axes, bounds, tables
-from jbrl.report.figures import FIGURES
+from jbrl.report.figures import FIGURES, Drawing
 from jbrl.report.style import COLOURS, SYMBOLS, styles
 from jbrl.report.svg import inline
 from tests.report.synthetic import study
@@ -24,7 +24,7 @@ def section_of(oracles=("Optimal",), **columns):
 def draw(kind, section, style=STYLES):
     """(SVG text, Drawing)"""
     drawing = KINDS[kind].draw(section, style)
-    assert drawing is not None
+    assert isinstance(drawing, Drawing), drawing
     text = inline(drawing.figure, f"{section.id}--{kind}", "label", drawing.titles)
     ElementTree.fromstring(text)  # well formed
     return text, drawing
@@ -35,7 +35,7 @@ def marks(text):
 
 
 def test_register():
-    assert list(KINDS) == ["online", "offline", "difference", "distribution", "bounds"]
+    assert list(KINDS) == ["online", "offline", "latency", "difference", "fraction", "distribution", "bounds"]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -82,7 +82,7 @@ def test_unknown_times_are_said_not_drawn():
     text, drawing = draw("online", section_of(online_seconds=[1e-6, np.nan, np.inf, 1e-6, np.nan]))
     assert len(marks(text)) == 2
     assert drawing.note == "Not drawn, having no online time per decision: e-Greedy (ε = 0.1) and e-Greedy (ε = 0)."
-    assert KINDS["online"].draw(section_of(online_seconds=np.nan), STYLES) is None
+    assert KINDS["online"].draw(section_of(online_seconds=np.nan), STYLES) == "no agent has a known online time per decision"
 
 
 def test_a_crowd_loses_its_bars_but_not_its_symbols():
@@ -117,9 +117,9 @@ def test_difference_shows_the_test():
 
 def test_difference_needs_two_algorithms_and_a_test():
     scores, returns = study(agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
-    assert KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES) is None
+    assert KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES) == "there is one algorithm only"
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    assert KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES) is None
+    assert KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES) == "no test was made"
 
 
 def test_distribution_has_the_best_of_each_algorithm_and_the_oracle():
@@ -138,14 +138,50 @@ def test_distribution_of_constant_returns():
 
 def test_without_returns_there_is_no_distribution():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    assert KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES) is None
+    assert KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES) == "there are no returns"
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_one_mdp(kind):
     scores, returns = study(n=1, experiments=[("GC", "GC", "GC")])
-    text, _ = draw(kind, tables.sections(scores.assign(offline_seconds=0.5), returns, ["Optimal"])[0])
-    assert marks(text) or kind == "bounds"  # which has panels in place of marks
+    section = tables.sections(scores.assign(offline_seconds=0.5, latency_seconds=0.1), returns, ["Optimal"])[0]
+    if kind == "fraction":
+        assert "Optimal is not significantly better than Random (Z = nan over 1 MDPs)" in KINDS[kind].draw(section, STYLES)
+    else:
+        text, _ = draw(kind, section)
+        assert marks(text) or kind == "bounds"  # which has panels in place of marks
+
+
+def test_latency_is_drawn_where_it_was_measured():
+    text, drawing = draw("latency", section_of(latency_seconds=[1e-4, 2e-4, np.nan, 4e-4, 5e-4]))
+    assert len(marks(text)) == 3
+    assert "Not drawn, having no latency: e-Greedy (ε = 0.1)." in drawing.note
+    assert "`latency = true`" in KINDS["latency"].draw(section_of(), STYLES)
+
+
+def test_fraction_of_the_optimum_starts_at_random_and_ends_at_the_oracle():
+    section = section_of()
+    text, drawing = draw("fraction", section)
+    found = drawing.data.set_index("algorithm")
+    # Over MDPs of mean 40: Random 30, Optimal 80, BEB 40.
+    assert list(found["fraction"]) == pytest.approx([0.2, 0.196, 0.0], abs=1e-12)
+    assert found.loc["Random", "ci95_fraction"] == pytest.approx(0, abs=1e-12)
+    assert found.loc["BEB", "ci95_fraction"] > 0
+    assert marks(text) == [1, 2, 4]
+    assert "fraction of the way from Random to Optimal" in text
+
+
+def test_fraction_without_its_ends_is_refused_with_the_reason():
+    assert KINDS["fraction"].draw(section_of(oracles=()), STYLES) == "the experiment has no oracle"
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    rest = tables.sections(scores[scores["algorithm"] != "Random"], returns[returns["algorithm"] != "Random"], ["Optimal"])[0]
+    assert KINDS["fraction"].draw(rest, STYLES) == "the experiment has no Random"
+    cut = tables.sections(scores, returns.iloc[1:], ["Optimal"])[0]
+    assert "were not played on the same MDPs" in KINDS["fraction"].draw(cut, STYLES)
+    same = returns.assign(score=returns["score"].where(returns["algorithm"] != "Optimal", 0.0))
+    assert "Optimal is not significantly better than Random" in KINDS["fraction"].draw(
+        tables.sections(scores, same, ["Optimal"])[0], STYLES
+    )
 
 
 def test_names_are_text_not_markup_nor_formulas():
@@ -162,7 +198,6 @@ def test_svg_is_small_and_takes_colours_and_font_from_the_page():
     assert len(text) < 15_000
     assert "font-family" not in text
     assert "http" not in text
-    assert "<style" not in text
     assert "var(--ink,#1b1f24)" in text
     assert f"var(--s1,{COLOURS[1]})" in text
     assert "#000000" not in text
@@ -171,6 +206,19 @@ def test_svg_is_small_and_takes_colours_and_font_from_the_page():
     assert len(set(ids)) == len(ids)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]*)', text))
     assert used <= set(ids)
+
+
+def test_styles_of_many_elements_are_written_once():
+    agents = [("e-Greedy", {"epsilon": k / 100}) for k in range(40)]
+    scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
+    text, _ = draw("online", tables.sections(scores, returns)[0])
+    rules = re.search(r"<style>(.*?)</style>", text).group(1)
+    assert all(rule.startswith("#gc--online .k") for rule in rules.split("}") if rule)
+    classes = set(re.findall(r"\.(k\d+)\{", rules))
+    assert classes == set(re.findall(r'class="(k\d+)"', text))
+    left = re.findall(r'style="([^"]*)"', text)
+    assert max(map(left.count, left)) < 8
+    assert not re.search(r'<[^>]*class="[^>]*class="', text)
 
 
 def test_same_figure_same_bytes():
@@ -237,6 +285,37 @@ def test_few_rectangles_cover_exactly_the_cells():
     assert len(bounds._rectangles(np.ones((9, 7), bool), np.arange(8.0), np.arange(10.0))) == 1
 
 
-@pytest.mark.parametrize("columns", [{"offline_seconds": 0.0}, {"online_seconds": np.nan}])
-def test_without_times_to_tell_apart_there_is_no_map(columns):
-    assert KINDS["bounds"].draw(section_of(**columns), STYLES) is None
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"offline_seconds": 0.0}, "no agent computes anything offline"),
+        ({"online_seconds": np.nan}, "fewer than two algorithms have known times"),
+        ({"offline_seconds": [0.0, np.nan, np.nan, np.nan, 1.0]}, "fewer than two algorithms have known times"),
+    ],
+)
+def test_without_times_to_tell_apart_there_is_no_map(columns, reason):
+    assert KINDS["bounds"].draw(section_of(**columns), STYLES).startswith(reason)
+
+
+def test_the_map_leaves_out_whose_times_are_not_known():
+    _, drawing = draw("bounds", section_of(offline_seconds=[0.0, 1.0, np.nan, 2.0, 0.0]))
+    assert "Left out, having no known times: e-Greedy (ε = 0" in drawing.note
+
+
+def test_data_of_the_map_covers_every_bound_once():
+    _, drawing = draw("bounds", section_of(offline_seconds=[0.0, 1.0, 2.0, 3.0, 0.0]))
+    data = drawing.data
+    assert data["offline_bound"].nunique() == bounds.POINTS
+    assert (data["online_bound_from"] <= data["online_bound_to"]).all()
+    for _, rows in data.groupby("offline_bound"):
+        assert (rows["online_bound_from"].to_numpy()[1:] > rows["online_bound_to"].to_numpy()[:-1]).all()
+        assert (rows["winners"] != rows["winners"].shift()).all()
+
+
+def test_long_names_do_not_overlap():
+    agents = [(name, {f"parameter number {k}": k for k in range(5)}) for name in ("first", "second")]
+    scores, returns = study(agents=agents, experiments=[("GC", "GC", "GC")])
+    _, drawing = draw("difference", tables.sections(scores, returns)[0], styles(["first", "second"]))
+    drawing.figure.canvas.draw()
+    one, two = (label.get_window_extent() for label in drawing.figure.axes[0].get_yticklabels())
+    assert one.y0 >= two.y1

@@ -15,6 +15,7 @@ from jbrl.problems.problem import problem
 from jbrl.pytree import record
 from jbrl.runner import batching
 from jbrl.runner.experiment import Protocol, Run, play
+from jbrl.runner.resources import Resources
 
 
 def protocol(**changes) -> Protocol:
@@ -67,8 +68,8 @@ def test_chunks_of_any_size_give_the_same_bits(size):
 
 
 def test_one_device_and_two_give_the_same_bits():
-    one = all_returns(Run(Random(), protocol(), devices=jax.devices()[:1]))
-    two = all_returns(Run(Random(), protocol(), devices=jax.devices()[:2]))
+    one = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:1])))
+    two = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:2])))
     np.testing.assert_array_equal(one, two)
 
 

@@ -13,7 +13,6 @@ import pytest
 import jbrl
 from jbrl.agents import agent
 from jbrl.errors import JbrlError
-from jbrl.runner.plan import SECONDS_PER_STEP, SECONDS_TO_COMPILE, plan
 from jbrl.runner.study import Study, load_study
 from jbrl.runner.unit import select
 
@@ -307,18 +306,3 @@ def bad_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_agents_of_ones_own_that_cannot_be_used(bad_agents: Path, algorithm: str, message: str) -> None:
     with pytest.raises(JbrlError, match=message):
         custom(algorithm, bad_agents)
-
-
-def test_estimates_of_time_know_what_a_tree_search_simulates(tmp_path: Path) -> None:
-    data = tables(n_mdps=500, horizon=250)
-    data["agents"] = [
-        {"algorithm": "BAMCP", "simulations": [10, 10_000]},
-        {"algorithm": "BFS3", "trajectories": [1, 1000], "samples": 5},
-        {"algorithm": "BFS3", "trajectories": 1000, "root": "single"},
-    ]
-    planned = plan(data, tmp_path)
-    seconds = [planned.estimate[unit.id] for unit in planned.units if unit.experiment == "GC"]
-    steps = 500 * 250 * 15 * SECONDS_PER_STEP
-    assert seconds[1] - 10_000 * steps == pytest.approx(seconds[0] - 10 * steps - SECONDS_TO_COMPILE)
-    assert seconds[3] - 3 * 5 * 200 * steps == pytest.approx(seconds[2] - 3 * 5 * steps - SECONDS_TO_COMPILE)
-    assert seconds[4] - 1000 * steps == pytest.approx(seconds[3] - 3 * 5 * 200 * steps)

@@ -92,14 +92,20 @@ def _cut(decisions: Decision, capacity: Capacity) -> Decision:
 def trees_in_memory(capacity: Capacity, n_states: int, n_actions: int) -> int:
     """Trees that may be searched at once. Raises `JbrlError` when one is too large."""
     nodes = capacity.trajectories * capacity.depth
-    path = capacity.depth * (2 * n_actions + 5) + 2 * n_states * n_actions * n_states
-    bytes_per_tree = 4 * (path + (nodes * (n_actions * (n_states + 2) + 1) if capacity.trajectories > 1 else 0))
+    bytes_per_tree = tree_bytes(capacity, n_states, n_actions)
     if bytes_per_tree > MEMORY or nodes >= 1 << (31 - SAMPLES_BITS):
         raise JbrlError(
             f"forward search: {capacity.trajectories} trajectories of depth {capacity.depth}, {n_states} states and {n_actions} actions "
             f"need {bytes_per_tree / 2**20:.0f} MiB for one tree: expected at most {MEMORY / 2**20:.0f}; take fewer or shorter trajectories"
         )
     return MEMORY // bytes_per_tree
+
+
+def tree_bytes(capacity: Capacity, n_states: int, n_actions: int) -> int:
+    """Memory that one tree takes."""
+    nodes = capacity.trajectories * capacity.depth if capacity.trajectories > 1 else 0
+    path = capacity.depth * (2 * n_actions + 5) + 2 * n_states * n_actions * n_states
+    return 4 * (path + nodes * (n_actions * (n_states + 2) + 1))
 
 
 def _resampled(decisions: Decision, capacity: Capacity, room: int) -> chex.Array:

@@ -66,7 +66,10 @@ def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
 
 
 def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], most: int) -> Any:
-    """Results of all tasks, which take each step together, `most` at a time, each in memory of its own, `blank(task)`."""
+    """Results of all tasks, which take each step together, `most` at a time, each in memory of its own, `blank(task)`.
+
+    Groups are powers of two, as is the number of tasks on accelerators: a last group of another size would be a program of its own.
+    """
     leaves, structure = jax.tree.flatten(tasks)
     count = _count(tasks)
     own = [v for v in leaves if v.shape[0] == count]
@@ -76,7 +79,7 @@ def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], most: int) ->
         task = jax.tree.unflatten(structure, [next(mine) if v.shape[0] == count else v[0] for v in leaves])
         return work(task, blank(task))[0]
 
-    return lax.map(one, own, batch_size=min(count, max(1, most)))
+    return lax.map(one, own, batch_size=min(count, 1 << (max(1, most).bit_length() - 1)))
 
 
 def _count(tasks: Any) -> int:

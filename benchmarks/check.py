@@ -1,0 +1,58 @@
+"""Whether a kernel has become slower: the quick ones beside what they were on machines of this kind. `make bench-check`.
+
+python benchmarks/check.py [--record]
+
+What is compared is how many times faster than its NumPy twin a kernel is, with the median of `benchmarks/results/history.jsonl` for the
+same kind of processor. A ratio that seems to have worsened by half is measured once more, twice as long, and the better one counts. Exit
+code 1 when one has. Where the history knows nothing of such a machine, nothing is compared. `--record` adds what was measured to it.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import history
+from benchmarks.kernels import KERNELS, ROUNDS, Kernel, on_one_core, ratio_of
+
+
+def ratios_of(kernels: list[Kernel], before: dict[str, float], rounds: int = ROUNDS) -> dict[str, float]:
+    """Ratios of kernels, those that seem to have worsened measured again."""
+    found = {}
+    for kernel in kernels:
+        pair = kernel.make()
+        ratio = ratio_of(pair, rounds)["times_numpy"]
+        if history.worsened({kernel.name: ratio}, before):
+            ratio = max(ratio, ratio_of(pair, 2 * rounds)["times_numpy"])
+        found[kernel.name] = ratio
+    return found
+
+
+def told(ratios: dict[str, float], before: dict[str, float]) -> str:
+    """One line for each kernel."""
+    slow = history.worsened(ratios, before)
+    rows = [f"{'kernel':<44}{'times NumPy':>12}{'usual':>10}"]
+    for name, ratio in ratios.items():
+        known = f"{before[name]:.4g}" if name in before else "-"
+        rows.append(f"{name:<44}{ratio:>12.4g}{known:>10}{'  SLOWER' if name in slow else ''}")
+    return "\n".join(rows)
+
+
+def main(record: bool) -> int:
+    """Run from the command line."""
+    on_one_core()
+    before = history.usual(history.read(), history.fingerprint())
+    ratios = ratios_of([kernel for kernel in KERNELS if kernel.quick], before)
+    print(told(ratios, before))
+    if record:
+        history.append(history.entry({name: float(f"{ratio:.4g}") for name, ratio in ratios.items()}))
+    if not before:
+        print("nothing to compare with: the history has no machine of this kind")
+    slow = history.worsened(ratios, before)
+    if slow:
+        print(f"slower by more than half than usual, beside NumPy: {', '.join(slow)}", file=sys.stderr)
+    return bool(slow)
+
+
+if __name__ == "__main__":
+    sys.exit(main("--record" in sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""How many times faster than NumPy each kernel was, each time it was measured: `benchmarks/results/history.jsonl`."""
+
+import json
+import os
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from jbrl.runner.compile_cache import fingerprint  # noqa: E402
+from jbrl.runner.machine import machine, versions  # noqa: E402
+
+FILE = ROOT / "benchmarks" / "results" / "history.jsonl"
+WORSE = 1.5  # a ratio that has worsened by half
+
+
+def entry(ratios: Mapping[str, float], main_job: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """A line of the history: when, what, where, how fast. `kind` stands for the model and the features of the processor."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    place = {"processor": machine()["processor"], "cores": os.cpu_count()}  # of the machine: this process may be kept to one
+    return {"date": when, "kind": fingerprint(), "versions": versions(), "machine": place, "ratios": dict(ratios), "main_job": main_job}
+
+
+def append(line: Mapping[str, Any], file: Path = FILE) -> None:
+    """Add a line."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as opened:
+        opened.write(json.dumps(line) + "\n")
+
+
+def read(file: Path = FILE) -> list[dict[str, Any]]:
+    """All lines, the oldest first."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def usual(lines: Sequence[Mapping[str, Any]], kind: str) -> dict[str, float]:
+    """The median of each kernel's ratios on machines of a kind."""
+    mine = [line["ratios"] for line in lines if line["kind"] == kind]
+    names = dict.fromkeys(name for ratios in mine for name in ratios)
+    return {name: statistics.median(ratios[name] for ratios in mine if name in ratios) for name in names}
+
+
+def worsened(ratios: Mapping[str, float], before: Mapping[str, float]) -> list[str]:
+    """Kernels that are slower, beside their twins, by more than half than they were."""
+    return [name for name, ratio in ratios.items() if name in before and ratio * WORSE < before[name]]

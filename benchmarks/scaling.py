@@ -1,0 +1,138 @@
+"""Strong scaling: the same work on one CPU core and on more.
+
+python benchmarks/scaling.py [--cores 1 2] [--rounds 5] [--study experiments/quick.toml] [AGENT …]
+
+Each number of cores has a process of its own, kept to that many cores by the system (one JAX device could otherwise use the threads of
+all), which compiles once and then plays when told to; the processes take turns, so that what else the machine does meets all alike. One
+JSON line for each agent: the median over rounds of the seconds that 500 MDPs of 250 decisions take, drawing them and computing returns
+included, and how many times faster more cores are than the fewest: the median of the ratios within a round. With --study, the wall time
+of a whole study in fresh processes, compilation included, once for each number of cores. The last line says how busy the machine was.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Agent, parameters, problem, times that its 500 MDPs are played in a round.
+ROWS = (
+    ("e-Greedy", {"epsilon": 0.1}, "GC", 50),
+    ("e-Greedy", {"epsilon": 0.1}, "Grid", 5),
+    ("PSRL", {"period": 5}, "GC", 5),
+    ("BAMCP", {"simulations": 10}, "GC", 1),
+    ("SBOSS", {"epsilon": 0.1}, "GC", 1),
+    ("OPPS-DS", {"budget": 10_000, "c": 60.0}, "GC", 1),  # the search, and then the play
+)
+
+
+def work(name: str, parameters: dict, problem_name: str, times: int) -> None:
+    """Compile, then play whenever a line comes in; seconds go out."""
+    from jbrl.agents.agent import AGENTS
+    from jbrl.agents.searcher import Searcher
+    from jbrl.problems.problem import problem
+    from jbrl.runner.experiment import Protocol, Run
+    from jbrl.runner.resources import choose
+
+    resources, told = choose(), problem(problem_name)
+    agent, protocol = AGENTS[name].agent(**parameters), Protocol(problem(problem_name), told)
+
+    def play() -> None:
+        run = ready
+        if isinstance(agent, Searcher):  # its search is what takes the time
+            run = Run(agent, protocol, resources=resources)
+            run.prepare()
+        for _ in range(times):
+            list(run.chunks())
+
+    ready = Run(agent, protocol, resources=resources)
+    ready.prepare()
+    play()
+    print(len(resources.devices), flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        play()
+        print(time.perf_counter() - started, flush=True)
+
+
+def environment(cores: int) -> dict[str, str]:
+    return {**os.environ, "JAX_NUM_CPU_DEVICES": str(cores), "JAX_PLATFORMS": "cpu"}
+
+
+def command(cores: int, *arguments: str) -> list[str]:
+    """Python with these arguments, kept to so many of the cores that this process may use."""
+    listed = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
+    return ["taskset", "--cpu-list", listed, sys.executable, *arguments]
+
+
+def start(cores: int, row: tuple) -> subprocess.Popen:
+    """A process that is ready to play."""
+    started = command(cores, __file__, "--work", json.dumps(row))
+    worker = subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(cores))
+    assert worker.stdout is not None
+    if worker.stdout.readline().strip() != str(cores):
+        raise SystemExit(f"{row[0]}: no process with {cores} devices")
+    return worker
+
+
+def ask(worker: subprocess.Popen) -> float:
+    """Seconds of one round."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write("\n")
+    worker.stdin.flush()
+    return float(worker.stdout.readline())
+
+
+def measure(row: tuple, cores: list[int], rounds: int) -> dict:
+    """One row of `ROWS`."""
+    name, parameters, problem_name, times = row
+    workers = [start(count, row) for count in cores]
+    seconds = [[ask(worker) / times for worker in workers] for _ in range(rounds)]
+    for worker in workers:
+        worker.communicate()
+    return {
+        "agent": name,
+        "parameters": parameters,
+        "problem": problem_name,
+        "seconds": {count: round(statistics.median(one), 4) for count, one in zip(cores, zip(*seconds, strict=True), strict=True)},
+        "times_faster": {count: round(statistics.median(one[0] / one[i] for one in seconds), 2) for i, count in enumerate(cores) if i},
+    }
+
+
+def study(file: Path, cores: int) -> float:
+    """Wall seconds of `jbrl run` in a fresh process and an empty directory."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        subprocess.run(command(cores, "-m", "jbrl", "run", str(file), "--out", folder, "--quiet"), check=True, env=environment(cores))
+        return time.perf_counter() - started
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("agents", nargs="*", help="only these rows")
+    parser.add_argument("--cores", nargs="+", type=int, default=[1, len(os.sched_getaffinity(0))])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--study", type=Path, help="a study whose wall time is taken as well")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        work(*json.loads(arguments.work))
+        return
+    before = os.getloadavg()[0]
+    for row in ROWS:
+        if not arguments.agents or row[0] in arguments.agents:
+            print(json.dumps(measure(row, arguments.cores, arguments.rounds)), flush=True)
+    if arguments.study:
+        seconds = {count: round(study(arguments.study, count), 1) for count in arguments.cores}
+        print(json.dumps({"study": arguments.study.name, "cold_seconds": seconds}), flush=True)
+    print(json.dumps({"cores": arguments.cores, "rounds": arguments.rounds, "load_before": round(before, 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Keep the scores of experiments/paper-cpu.toml, draw the figures of docs/published-comparison.md and write its tables into it.
+
+python experiments/paper_cpu.py [DIR]
+
+DIR holds the results of the study: they are archived in experiments/published/paper-cpu. Without DIR, what is kept there is drawn and
+written again; a test sees to it that the page says what the scores say.
+"""
+
+import argparse
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from PIL import Image
+
+import jbrl
+from jbrl.analysis import published
+from jbrl.analysis.compare import BEST, DEFECT, OTHER, SAME, Comparison
+from jbrl.comparison import read
+from jbrl.report import bounds, compare_figures, figures
+from jbrl.report.style import LOOK, styles
+from jbrl.report.tables import Section, sections
+from jbrl.report.text import parameters_text, score_text, seconds_text, varied
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "experiments" / "published" / "paper-cpu"
+PAGE = ROOT / "docs" / "published-comparison.md"
+STATIC = ROOT / "docs" / "_static"
+DECIMALS = 3  # of the returns that are kept
+ALGORITHMS = tuple(dict.fromkeys(published.cells()["algorithm"]))
+PROGRAM = ("Soft-max-published", "SBOSS-published", "BEB-published")
+DOTS = 110  # per inch
+WAYS = {SAME: "", OTHER: " ¹", DEFECT: "", BEST: ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="results of the study (default: those that are kept)")
+    folder = parser.parse_args().folder
+    if folder:
+        jbrl.Results(folder).archive(KEPT, decimals=DECIMALS)
+    results = jbrl.Results(KEPT)
+    found = jbrl.compare(KEPT)
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), blocks(results, found)), encoding="utf-8")
+    for name, image in drawn(results, found).items():
+        image.save(STATIC / name, optimize=True)
+    print(found.note)
+
+
+def filled(page: str, contents: Mapping[str, str]) -> str:
+    """The page with the text between `<!-- NAME -->` and `<!-- end NAME -->` replaced, for each name."""
+    for name, content in contents.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
+        page, count = re.subn(pattern, lambda m, text=content: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL)
+        if count != 1:
+            raise ValueError(f"{PAGE}: expected <!-- {name} --> once, found it {count} times")
+    return page
+
+
+def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
+    """The tables of the page, by name."""
+    scores = read(KEPT).played
+    return {
+        "outcome": f"**{found.note}.**\n",
+        "cells": cells(found),
+        "why": why(found.table),
+        "winners": winners(found),
+        "best": best(results),
+        "soft-max": ranks(scores, "Soft-max"),
+        "beb": ranks(scores, "BEB"),
+        "formula": formulas(scores),
+        "budget": budgets(scores, results.units),
+    }
+
+
+def cells(found: Comparison) -> str:
+    """The 48 cells in the ways they were played; bold, the way that decides."""
+    ways = {key: rows.set_index("way") for key, rows in found.candidates.groupby(list(published.CELL), sort=False)}
+    rows = []
+    for cell in found.table.to_dict("records"):
+        mine = ways.get(tuple(cell[c] for c in published.CELL))
+        texts = {way: _way(mine, way, cell) for way in WAYS}
+        who = f"{cell['algorithm']} `{cell['printed']}`" if cell["printed"] else cell["algorithm"]
+        same = texts[SAME] or texts[OTHER]
+        scores = [score_text(cell["published"], cell["published_ci95"], 2), same, texts[DEFECT], texts[BEST]]
+        numbers = [f"{cell['difference']:+.2f}", f"{cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", "", ""]
+        rows.append([f"{cell['experiment']}, {cell['case']}", who.replace("|", "\\|"), *scores, *numbers, cell["verdict"]])
+    header = ["pair", "algorithm", "paper", "as described", "as published", "our best", "difference", "allowed", "apart", "verdict"]
+    return table(header, rows, numbers=range(2, 9))
+
+
+def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, object]) -> str:
+    if mine is None or way not in mine.index:
+        return ""
+    row = mine.loc[way]
+    text = score_text(row["mean"], row["ci95"], 2)
+    decides = way != BEST and (row["agent"], row["parameters"]) == (cell["agent"], cell["parameters"])
+    return (f"**{text}**" if decides else text) + WAYS[way]
+
+
+def why(found: pd.DataFrame) -> str:
+    """Cells that do not simply agree, with what is known about them."""
+    rows = [
+        [f"{row['experiment']}, {row['case']}", row["algorithm"], row["verdict"], row["explanation"], row["reference"].replace("docs/", "")]
+        for row in found[~found["verdict"].isin(("agrees", "not played"))].to_dict("records")
+    ]
+    linked = [[*row[:4], f"[{Path(row[4]).stem}]({row[4]})" if row[4] else ""] for row in rows]
+    return table(["pair", "algorithm", "verdict", "what is known", "page"], linked)
+
+
+def winners(found: Comparison) -> str:
+    """Lists of winners from left to right, ours below the paper's."""
+    rows = []
+    for (case, experiment), lists in found.winners.groupby(["case", "experiment"], sort=False):
+        rows += [[f"{experiment}, {case}" if not i else "", r["source"], r["winners"]] for i, r in enumerate(lists.to_dict("records"))]
+    return table(["pair", "", "winners from left to right"], rows)
+
+
+def best(results: jbrl.Results) -> str:
+    """Figs 9 and 13 anew: the best setting of each algorithm in each experiment, then of what the program computes."""
+    scores, parts = results.scores, described(results)
+    shown = {name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)}
+    rows = []
+    for name in (*ALGORITHMS, "Optimal", *PROGRAM):
+        cells = [name]
+        for part in parts:
+            mine = (scores if name in PROGRAM else part.done).query("algorithm == @name and experiment == @part.name and status == 'done'")
+            cells.append(_best(mine.loc[mine["mean"].idxmax()], shown[name]) if len(mine) else "")
+        rows.append(cells)
+    return table(["algorithm", *(part.name for part in parts)], rows)
+
+
+def _best(row: pd.Series, shown: list[str] | None) -> str:
+    """Score and setting; bold for the best of the experiment, ≈ for those tied with it."""
+    score, setting = score_text(row["mean"], row["ci95"], 2), parameters_text(row["parameters"], shown)
+    score = f"**{score}**" if row.get("best") else f"≈ {score}" if row.get("tied") else score
+    return score + (f"<br>{setting}" if setting else "")
+
+
+def described(results: jbrl.Results) -> list[Section]:
+    """The experiments as the report has them, of the algorithms as they are described."""
+    kept = results.scores["algorithm"].isin((*ALGORITHMS, "Optimal"))
+    return sections(results.scores[kept], results.returns, {"Optimal"})
+
+
+def ranks(scores: pd.DataFrame, algorithm: str) -> str:
+    """Place of an algorithm's best setting among the best of the eight, as described and as published, beside the paper's place."""
+    rows = []
+    for (case, experiment), printed in published.cells().groupby(["case", "experiment"], sort=False):
+        here = scores[(scores["case"] == case) & (scores["test"] == experiment)]
+        cast = {name: f"{name}-published" if f"{name}-published" in PROGRAM else name for name in ALGORITHMS}
+        sources = {
+            "paper": printed.set_index("algorithm")["mean"],
+            "as described": _tops(here, dict(zip(ALGORITHMS, ALGORITHMS, strict=True))),
+            "as published": _tops(here, cast),
+        }
+        row = [f"{experiment}, {case}"]
+        for means in sources.values():
+            known = algorithm in means.index
+            row.append(f"{int(means.rank(ascending=False)[algorithm])} of {len(means)} ({means[algorithm]:.2f})" if known else "")
+        rows.append(row)
+    return table(["pair", "paper", "as described", "as published"], rows)
+
+
+def _tops(here: pd.DataFrame, cast: Mapping[str, str]) -> pd.Series:
+    """Greatest mean of each algorithm."""
+    tops = here.groupby("algorithm")["mean"].max()
+    return pd.Series({name: tops[agent] for name, agent in cast.items() if agent in tops.index}, dtype=float)
+
+
+def formulas(scores: pd.DataFrame) -> str:
+    """The formulas that the paper prints, and the one that it prints reversed."""
+    rows = []
+    for (case, experiment), printed in published.cells().groupby(["case", "experiment"], sort=False):
+        here = scores[(scores["case"] == case) & (scores["test"] == experiment)]
+        paper = printed[printed["algorithm"] == "OPPS-DS"].iloc[0]
+        tops = here[here["algorithm"] == "OPPS-DS"]
+        top = tops.loc[tops["mean"].idxmax()] if len(tops) else None
+        for row in here[here["algorithm"] == "Formula"].to_dict("records"):
+            text = json.loads(row["parameters"])["formula"]
+            said = score_text(paper["mean"], paper["ci95"], 2) if row["parameters"] == paper["parameters"] else ""
+            found = score_text(top["mean"], top["ci95"], 2) if top is not None else ""
+            rows.append([f"{experiment}, {case}", f"`{text}`".replace("|", "\\|"), said, score_text(row["mean"], row["ci95"], 2), found])
+    return table(["pair", "formula", "paper", "jbrl", "best OPPS-DS of jbrl"], rows)
+
+
+def budgets(scores: pd.DataFrame, units: pd.DataFrame) -> str:
+    """Settings of the two searches in all experiments, with what a decision costs."""
+    costs = units.set_index(["experiment", "algorithm", "parameters"])["latency_seconds"]
+    rows = []
+    for name in ("BAMCP", "BFS3"):
+        mine = scores[scores["algorithm"] == name]
+        shown = [p for p in ("simulations", "trajectories", "samples", "depth") if p in json.loads(mine["parameters"].iloc[0])]
+        for parameters in sorted(set(mine["parameters"]), key=lambda p: [json.loads(p)[s] for s in shown]):
+            played = mine[mine["parameters"] == parameters].set_index("experiment")
+            row = [name, ", ".join(str(json.loads(parameters)[s]) for s in shown)]
+            for experiment in dict.fromkeys(scores["experiment"]):
+                if experiment in played.index:
+                    one = played.loc[experiment]
+                    cost = seconds_text(float(costs[experiment, name, parameters]))
+                    row.append(f"{score_text(one['mean'], one['ci95'], 2)}<br>{cost}")
+                else:
+                    row.append("")
+            rows.append(row)
+    return table(["", "budget", *dict.fromkeys(scores["experiment"])], rows)
+
+
+def table(header: list[str], rows: list[list[str]], numbers: range = range(0)) -> str:
+    """A table in Markdown; columns `numbers` stand right."""
+    rule = ["---:" if i in numbers else "---" for i in range(len(header))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [header, rule, *rows])
+
+
+def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
+    """The figures of the page, by file name."""
+    parts = described(results)
+    look = styles((*ALGORITHMS, "Optimal"), {"Optimal"})
+    images: dict[str, Image.Image] = {}
+    for case in ("accurate", "inaccurate"):
+        images[f"paper-cpu-{case}.png"] = _image(compare_figures.beside(found.candidates, case))
+    kinds: dict[str, Callable] = {
+        "online": figures.score_against_online_time,
+        "offline": figures.score_against_offline_time,
+        "bounds": bounds.best_under_bounds,
+    }
+    for name, draw in kinds.items():
+        drawings = [(part.name, draw(part, look)) for part in parts]
+        images[f"paper-cpu-{name}.png"] = _tiled(
+            [_image(drawing, title) for title, drawing in drawings if isinstance(drawing, figures.Drawing)]
+        )
+    return images
+
+
+def _image(drawing: figures.Drawing, title: str = "") -> Image.Image:
+    with mpl.rc_context(LOOK):
+        if title:
+            drawing.figure.suptitle(title, x=0.02, y=1.06, ha="left", fontsize=11, fontweight="bold")
+        buffer = io.BytesIO()
+        drawing.figure.savefig(buffer, format="png", dpi=DOTS, bbox_inches="tight", facecolor="white")
+    return Image.open(buffer).convert("RGB")
+
+
+def _tiled(images: list[Image.Image], columns: int = 2) -> Image.Image:
+    """Images side by side, column by column: the accurate cases on the left."""
+    lines = -(-len(images) // columns)
+    width, height = max(i.width for i in images) + 20, max(i.height for i in images) + 20
+    page = Image.new("RGB", (width * columns, height * lines), "white")
+    for number, image in enumerate(images):
+        page.paste(image, (number // lines * width, number % lines * height))
+    return page
+
+
+if __name__ == "__main__":
+    main()

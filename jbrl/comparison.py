@@ -1,0 +1,123 @@
+"""Lay the results of a study beside the published ones, or beside those of another study."""
+
+import dataclasses
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from jbrl.analysis import compare as cells
+from jbrl.analysis import published, succession, two_studies
+from jbrl.analysis.compare import Comparison
+from jbrl.analysis.table import AGENT, RETURNS, check_columns
+from jbrl.errors import JbrlError
+from jbrl.results import Results
+
+PUBLISHED = "published"
+_SHOWN = 5  # agents that only one study has, named in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """What is compared: the results of a study, an archive of them, or a table of returns."""
+
+    name: str
+    returns: pd.DataFrame
+    units: pd.DataFrame  # experiment, prior, test; agents with their times where they are known
+    protocol: dict[str, Any]  # horizon, discount; empty where they are not known
+    rounding: float = 0.0  # what a return may be off, for having been rounded
+
+    @cached_property
+    def played(self) -> pd.DataFrame:
+        """`jbrl.analysis.compare.played`."""
+        try:
+            return cells.played(self.returns, self.units)
+        except JbrlError as error:
+            raise JbrlError(f"{self.name}: {error}") from None
+
+
+def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
+    """Lay `source` beside the published comparison (Castronovo et al. 2016) or beside another study.
+
+    Args:
+      source: results of a study, an archive of them, or a CSV or Parquet file of returns, columns `jbrl.analysis.table.RETURNS` with
+        prior and test.
+      to: "published", or another source.
+
+    Raises:
+      JbrlError: there is nothing to read, or the two have nothing in common or were played under another horizon or discount.
+    """
+    ours = read(source)
+    return _with_published(ours) if str(to) == PUBLISHED else _with_study(ours, read(to))
+
+
+def read(source: str | Path) -> Side:
+    """A side of a comparison.
+
+    Raises:
+      JbrlError: `source` is neither results of a study nor a file of returns.
+    """
+    path = Path(source)
+    if path.is_file():
+        returns = _read_file(path)
+        return Side(str(path), returns, returns[list(cells.PAIR)].drop_duplicates(), {})
+    results = Results(path)
+    settings, decimals = results.manifest["study"], results.manifest.get("decimals")
+    known = {name: settings[name] for name in published.PROTOCOL if name in settings}
+    return Side(str(path), results.returns, results.units, known, 0.0 if decimals is None else 0.5 * 10.0**-decimals)
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    kinds = {".csv": lambda: pd.read_csv(path, keep_default_na=False), ".parquet": lambda: pd.read_parquet(path)}
+    if path.suffix not in kinds:
+        raise JbrlError(f"{path}: expected results of a study, or a file of returns that ends in .csv or .parquet")
+    try:
+        found = kinds[path.suffix]()
+    except (OSError, ValueError) as error:
+        raise JbrlError(f"{path}: cannot be read: {error}") from None
+    check_columns(found, dict.fromkeys((*RETURNS, *cells.PAIR)), str(path))
+    return found
+
+
+def _with_published(ours: Side) -> Comparison:
+    cells.check_protocol(ours.protocol, published.PROTOCOL, ours.name, "the published comparison")
+    try:
+        candidates = cells.beside_published(ours.played)
+    except JbrlError as error:
+        raise JbrlError(f"{ours.name}: {error}") from None
+    table = cells.verdicts(candidates)
+    winners = None
+    if set(cells.TIMES) <= set(ours.played.columns):
+        winners = succession.in_words(succession.beside_published(ours.played, ours.returns))
+    return Comparison(ours.name, "Castronovo et al. 2016", table, _published_note(table), candidates, winners)
+
+
+def _published_note(table: pd.DataFrame) -> str:
+    """How many cells agree, and how."""
+    count = cells.counts(table)
+    ways = "; ".join(f"{name}: {count[name]}" for name in (*cells.VERDICTS.values(), cells.DIFFERS, cells.ABSENT) if count[name])
+    return f"{count['in all']} of {count['cells']} published cells agree in some way ({ways})"
+
+
+def _with_study(ours: Side, theirs: Side) -> Comparison:
+    cells.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
+    rounding = ours.rounding + theirs.rounding
+    table = two_studies.beside(ours.played, ours.returns, theirs.played, theirs.returns, rounding=rounding)
+    return Comparison(ours.name, theirs.name, table, _study_note(table, ours, theirs))
+
+
+def _study_note(table: pd.DataFrame, ours: Side, theirs: Side) -> str:
+    """How many agents differ, how many would by chance, and which are only in one."""
+    count = {name: int((table["verdict"] == name).sum()) for name in dict.fromkeys(table["verdict"])}
+    chance = (1 - two_studies.LEVEL) * table["verdict"].isin((two_studies.AGREES, two_studies.DIFFERS)).sum()
+    told = "; ".join(f"{name}: {n}" for name, n in count.items())
+    parts = [
+        f"{len(table)} agents are in both ({told}). By chance {chance:.3g} would differ; with Holm's correction "
+        f"{int(table['holm'].sum())} do."
+    ]
+    for side, only in zip((ours, theirs), two_studies.only_in_one(ours.played, theirs.played), strict=True):
+        if len(only):
+            first = [f"{e}/{a} {p}" for e, a, p in only[list(AGENT)].head(_SHOWN).itertuples(index=False)]
+            parts.append(f"{len(only)} only in {side.name}: {', '.join(first)}{', …' if len(only) > _SHOWN else ''}")
+    return "\n".join(parts)

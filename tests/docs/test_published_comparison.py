@@ -1,0 +1,66 @@
+"""docs/published-comparison.md says what the kept scores say: its tables word for word, its conclusions as inequalities."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import jbrl
+from jbrl.comparison import read
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "experiments" / "published" / "paper-cpu"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("paper_cpu", ROOT / "experiments" / "paper_cpu.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def found():
+    return jbrl.compare(KEPT)
+
+
+@pytest.fixture(scope="module")
+def best():
+    """Greatest mean of each algorithm in each experiment."""
+    return read(KEPT).played.groupby(["experiment", "algorithm"])["mean"].max()
+
+
+def test_tables_are_those_of_the_kept_scores(script, found):
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert script.filled(page, script.blocks(jbrl.Results(KEPT), found)) == page
+
+
+def test_a_page_without_a_place_for_a_table_is_refused(script):
+    with pytest.raises(ValueError, match="expected <!-- cells --> once, found it 0 times"):
+        script.filled("# Nothing", {"cells": ""})
+
+
+def test_figures_of_the_page_are_there(script):
+    names = re.findall(r"\(_static/([^)]*)\)", script.PAGE.read_text(encoding="utf-8"))
+    assert len(names) == 5
+    assert all((script.STATIC / name).is_file() for name in names)
+
+
+def test_44_of_48_cells_agree(found):
+    agreeing = found.table["verdict"].isin(("agrees", "known defect", "agrees, other parameters"))
+    assert agreeing.sum() >= 44
+    assert found.table.loc[~agreeing, "explanation"].str.len().gt(0).all()
+
+
+def test_soft_max_is_bad_only_as_published(best):
+    for experiment in ("GC", "GDL", "Grid"):
+        assert best[experiment, "Soft-max"] > 0.95 * best[experiment, "e-Greedy"]
+        assert best[experiment, "Soft-max-published"] < 0.9 * best[experiment, "e-Greedy"]
+
+
+def test_the_printed_formula_is_worse_than_random_and_the_reversed_one_is_not(found):
+    ways = found.candidates.query("algorithm == 'OPPS-DS' and case == 'accurate' and experiment == 'GC'").set_index("way")
+    random = found.table.query("algorithm == 'Random' and case == 'accurate' and experiment == 'GC'")["mean"].item()
+    assert ways.loc["same parameters", "mean"] < random < ways.loc["defect", "mean"]

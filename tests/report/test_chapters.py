@@ -1,0 +1,150 @@
+"""What a report says, whatever its form."""
+
+import dataclasses
+
+import pytest
+
+from jbrl.report import tables
+from jbrl.report.chapters import document, oracles_of
+from jbrl.report.content import Cell, Items, Paragraph, Plot, Span, Table
+from jbrl.report.style import styles
+from tests.report.synthetic import MANIFEST, study, undo
+
+
+def report_of(scores, returns, manifest=MANIFEST):
+    oracles = oracles_of(manifest)
+    return document(tables.sections(scores, returns, oracles), styles(scores["algorithm"], oracles), manifest)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return report_of(*study())
+
+
+def text(words):
+    return "".join(w if isinstance(w, str) else w.text for w in words)
+
+
+def blocks(report, kind):
+    return [block for chapter in report.chapters for block in chapter.blocks if isinstance(block, kind)]
+
+
+def strings(value):
+    """All texts within a piece of content."""
+    if isinstance(value, str):
+        yield value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, Plot):
+        for field in dataclasses.fields(value):
+            yield from strings(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from strings(part)
+
+
+def test_chapters(report):
+    assert [(c.id, c.title, c.kind) for c in report.chapters] == [
+        ("Summary", "Summary", ""),
+        ("gc", "GC", "experiment"),
+        ("gc-inaccurate", "GC, inaccurate", "experiment"),
+        ("Settings", "Settings and machine", ""),
+        ("Reading", "How to read this report", ""),
+    ]
+    assert report.title == "small"
+    assert report.version == "0.1.0"
+    assert report.notices == ()
+
+
+def test_content_holds_no_markup(report):
+    found = [s for part in (report.chapters, report.facts) for s in strings(part)]
+    assert len(found) > 300
+    assert not [s for s in found if "<" in s or "&" in s or "\\" in s]
+
+
+def test_tables_are_whole(report):
+    for table in blocks(report, Table):
+        assert table.rows
+        assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+
+
+def test_ids_differ_and_targets_exist(report):
+    ids = [b.id for b in blocks(report, Plot) + blocks(report, Table)] + [c.id for c in report.chapters]
+    assert len(ids) == len(set(ids))
+    words = [w for p in blocks(report, Paragraph) for w in p.words] + [w for i in blocks(report, Items) for item in i.items for w in item]
+    targets = {w.target for w in words if isinstance(w, Span)} | {c.target for t in blocks(report, Table) for c in t.columns}
+    assert {t[1:] for t in targets if t} <= set(ids)
+
+
+def test_figures_have_data_without_gaps_in_names(report):
+    for plot in blocks(report, Plot):
+        assert len(plot.data) > 0
+        assert not plot.data.columns.has_duplicates
+        assert plot.caption.endswith((".", ")."))
+
+
+def test_overview_says_best_and_tied(report):
+    table = next(t for t in blocks(report, Table) if t.kind == "overview")
+    found = {row.cells[0].text: row.cells[1] for row in table.rows}
+    assert found["BEB"] == Cell("40.00 ± 3.72", pytest.approx(40.0), True, "best", "β = 2.5, bonus = visits")
+    assert (found["e-Greedy"].standing, found["Random"].standing) == ("tied", "")
+    assert table.rows[-1].kind == "oracle"
+
+
+def test_undone_units_are_announced_and_listed():
+    scores, returns = undo(*study(), "BEB", "failed")
+    report = report_of(scores, returns)
+    assert text(report.notices[0].words).startswith("1 of 10 units have no result")
+    undone = next(c for c in report.chapters if c.id == "Undone")
+    assert undone.count == 1
+    assert [cell.text for cell in undone.blocks[-1].rows[0].cells] == [
+        "GC",
+        "BEB (β = 2.5, bonus = visits)",
+        '{"beta": 2.5, "bonus": "visits"}',
+        "failed",
+    ]
+
+
+def test_best_agent_of_each_algorithm_as_in_figs_9_and_13(report):
+    table = next(t for t in blocks(report, Table) if t.id == "gc--best")
+    assert [(row.cells[0].text, row.cells[1].text, row.cells[2].text, row.cells[3].standing) for row in table.rows] == [
+        ("BEB", "β = 2.5, bonus = visits", "40.00 ± 3.72", "best"),
+        ("e-Greedy", "ε = 0.1", "39.80 ± 3.74", "tied"),
+        ("Random", "", "30.00 ± 3.72", "quiet"),
+        ("Optimal", "", "80.00 ± 5.57", "oracle"),
+    ]
+    assert [row.cells[2].strong for row in table.rows] == [True, False, False, False]
+    assert table.sortable
+
+
+def test_what_is_not_drawn_is_said_with_the_reason(report):
+    chapter = next(c for c in report.chapters if c.id == "gc")
+    (absent,) = (b for b in chapter.blocks if isinstance(b, Items))
+    assert [text(words) for words in absent.items] == [
+        "Score against latency is not drawn: it was not measured (`latency = true` in the study measures it).",
+        "Best algorithms under time bounds is not drawn: no agent computes anything offline, so that winners depend on the bound on online "
+        "time alone: see the table of winners.",
+    ]
+
+
+def test_other_mdps_are_refused_with_the_reason_and_the_rest_is_there():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    scores["offline_seconds"] = [0.0, 0.0, 1.0, 2.0, 0.0]
+    report = report_of(scores, returns[(returns["algorithm"] != "Random") | (returns["unit"] < 30)])
+    chapter = next(c for c in report.chapters if c.id == "gc")
+    (notice,) = (text(b.words) for b in chapter.blocks if isinstance(b, Paragraph) and b.role == "notice")
+    assert notice.startswith("No test was made: paired test: BEB")
+    assert "Random {} (30 MDPs) were not played on the same MDPs" in notice
+    assert [b.id for b in chapter.blocks if isinstance(b, Plot)] == ["gc--online", "gc--offline", "gc--distribution"]
+    reasons = " ".join(text(words) for b in chapter.blocks if isinstance(b, Items) for words in b.items)
+    assert "Best algorithms under time bounds is not drawn: time bounds:" in reasons
+    assert "Difference from the best is not drawn: no test was made." in reasons
+    assert len(next(b for b in chapter.blocks if isinstance(b, Table) and b.title == "All agents").rows) == 5
+
+
+def test_no_times_at_all():
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    seconds = dict.fromkeys(("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"), float("nan"))
+    report = report_of(scores.assign(**seconds), returns)
+    assert [b.id for b in blocks(report, Plot)] == ["gc--difference", "gc--fraction", "gc--distribution"]
+    reasons = [text(words) for b in next(c for c in report.chapters if c.id == "gc").blocks if isinstance(b, Items) for words in b.items]
+    assert reasons[0] == "Score against online time is not drawn: no agent has a known online time per decision."
+    assert len(reasons) == 4

@@ -1,0 +1,31 @@
+"""An agent that takes its time without working, so that tasks of a cluster can be caught in the act."""
+
+import os
+import time
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.random import Random, RandomState
+
+SECONDS = float(os.environ.get("PATIENT_SECONDS", "0.0"))  # for one decision of all MDPs of a call on one device
+
+
+def _wait(action: np.ndarray) -> np.ndarray:
+    time.sleep(SECONDS)
+    return action
+
+
+@register_agent("Patient")
+class Patient(Random):
+    """Random actions, slowly."""
+
+    number: float = parameter(0.0, "tells one from another")
+
+    def act(self, key: chex.PRNGKey, state: RandomState, x: chex.Array) -> tuple[chex.Array, RandomState]:
+        action, state = super().act(key, state, x)
+        told = jax.pure_callback(_wait, jax.ShapeDtypeStruct((), jnp.int32), action, vmap_method="broadcast_all")
+        return told, state

@@ -1,0 +1,143 @@
+"""The check of speed: what counts as slower, beside what, and that one unlucky measurement is not enough."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import pytest
+
+from benchmarks import all as table
+from benchmarks import check, gpu, history, kernels
+from benchmarks.kernels import Kernel, Pair
+
+LINES = [
+    {"kind": "mine", "ratios": {"plan": 100.0, "urn": 5.0}},
+    {"kind": "mine", "ratios": {"plan": 90.0}},
+    {"kind": "mine", "ratios": {"plan": 1000.0, "urn": 7.0}},
+    {"kind": "other", "ratios": {"plan": 1.0}},
+]
+
+
+def test_the_usual_ratio_is_the_median_on_machines_of_the_kind() -> None:
+    assert history.usual(LINES, "mine") == {"plan": 100.0, "urn": 6.0}
+    assert history.usual(LINES, "other") == {"plan": 1.0}
+    assert history.usual(LINES, "new") == {}
+
+
+def test_slower_by_half_is_slower() -> None:
+    before = {"plan": 150.0, "urn": 6.0}
+    assert history.worsened({"plan": 99.0, "urn": 4.1, "new": 0.1}, before) == ["plan"]
+    assert history.worsened({"plan": 101.0, "urn": 60.0}, before) == []
+
+
+def test_what_is_appended_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "history.jsonl"
+    assert history.read(file) == []
+    for ratio in (2.0, 4.0):
+        history.append(history.entry({"plan": ratio}), file)
+    lines = history.read(file)
+    assert len(lines) == 2 and lines[0]["versions"]["jax"] and lines[0]["machine"]["cores"] > 0
+    assert history.usual(lines, history.fingerprint()) == {"plan": 3.0}
+
+
+class Clock:
+    """Stands still but for the work of `worker`s."""
+
+    now = 0.0
+
+    def process_time(self) -> float:
+        return self.now
+
+    perf_counter = process_time
+
+    def worker(self, *seconds: float) -> Callable[[], None]:
+        """Takes so long, call after call, the last time for good."""
+        left = list(seconds)
+
+        def work() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return work
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    stopped = Clock()
+    monkeypatch.setattr(kernels, "time", stopped)
+    monkeypatch.setattr(gpu, "time", stopped)
+    return stopped
+
+
+def test_the_ratio_is_of_the_least_times_and_for_each_unit(clock: Clock) -> None:
+    pair = Pair(clock.worker(0, 0.05, 0.004, 0.05), 4, clock.worker(0.05, 0.05, 0.02), 2)
+    found = kernels.ratio_of(pair, 3)
+    assert found["microseconds"] == pytest.approx(1_000)  # 4 ms for 4
+    assert found["numpy"] == pytest.approx(10_000)
+    assert found["times_numpy"] == found["numpy"] / found["microseconds"]
+
+
+def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
+    slow_once = Kernel("unlucky", lambda: Pair(clock.worker(0, 0.05, 0.05, 0.002), 1, clock.worker(0.01), 1))
+    always_slow = Kernel("slow", lambda: Pair(clock.worker(0.02), 1, clock.worker(0.01), 1))
+    before = {"unlucky": 4.0, "slow": 4.0}
+    ratios = check.ratios_of([slow_once, always_slow], before, rounds=2)
+    assert history.worsened(ratios, before) == ["slow"]
+    told = check.told(ratios, before).splitlines()
+    assert [line.endswith("SLOWER") for line in told] == [False, False, True]
+
+
+def test_every_figure_of_the_program_has_a_unit_and_most_of_them_a_kernel() -> None:
+    figures = kernels.cpp_figures()
+    assert figures["BAMCP simulation on GC"] == 3.4
+    assert figures["OPPS-DS pull of F3 on GC"] == pytest.approx(1e6 / 115)
+    assert len({kernel.name for kernel in kernels.KERNELS} & set(figures)) >= 8
+
+
+def test_the_table() -> None:
+    rows = [{"kernel": "a", "microseconds": 0.0334, "numpy": 142.0, "times_numpy": 4251.5, "cpp": 23.0, "times_cpp": 688.6}]
+    job = [{"compile_cache": "cold", "units": 3, "seconds": 9.5, "compile": 5.0, "offline": 1.0, "decisions": 2.0, "rest": 1.5}]
+    text = table.markdown(rows, [*job, {"same_bits": True}], history.entry({"a": 4251.5}))
+    assert "| a | 0.0334 | 142 | 4252 | 23 | 689 |" in text
+    assert "| cold | 9.5 | 5.0 | 1.0 | 2.0 | 1.5 |" in text
+    assert "main job" not in table.markdown(rows, [], history.entry({}))
+
+
+@pytest.mark.slow
+def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path: Path) -> None:
+    file, figure = tmp_path / "deep" / "gpu.json", tmp_path / "gpu.svg"
+    gpu.main(["--device", "cpu", "--tiny", "--budget", "100000", "--out", str(file)])
+    content = json.loads(file.read_text())
+    assert content["device"] == "cpu" and content["versions"]["jax"] and content["tiny"]
+    rows = content["rows"]
+    assert [row for row in rows if "failed" in row] == []
+    assert list(dict.fromkeys(row["section"] for row in rows)) == ["copy", "loop", "sweeps", "precision", "decisions", "pulls", "search"]
+    played = [row for row in rows if row["section"] == "decisions"]
+    assert all(row["same_bits"] and row["decisions_per_second"] > 0 for row in played)
+    solved = [
+        value for row in rows if row["section"] == "precision" for name, value in row.items() if name.endswith(("iteration", "error"))
+    ]
+    assert len(solved) == 6 and max(solved) < 1e-5
+    gpu.main(["--draw", str(file), "--figure", str(figure)])
+    assert "e-Greedy" in figure.read_text()
+
+
+def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(tmp_path: Path, clock: Clock) -> None:
+    report = gpu.Report(tmp_path / "gpu.json", {}, budget=100.0, started=0.0)
+
+    def work() -> gpu.Row:
+        clock.now += 45
+        return {"done": True}
+
+    def broken() -> gpu.Row:
+        raise MemoryError("too much")
+
+    for number, call in enumerate((work, broken, work, work)):
+        report.measure({"section": number}, call)
+    told = [set(row) - {"section"} for row in json.loads((tmp_path / "gpu.json").read_text())["rows"]]
+    assert told == [{"done"}, {"failed"}, {"done"}, {"skipped"}]  # 90 seconds are gone, and another 45 would not fit
+
+
+def test_results_of_the_agent_on_the_cpu_itself_agree() -> None:
+    row = gpu.agent("Random", {}, "GC", 2, 8, jax.devices(), beside_cpu=True)
+    assert row["agrees"] and row["same_returns"] == 1.0 and row["difference"] == 0.0

@@ -1,0 +1,175 @@
+"""`jbrl compare` and `jbrl archive`: what is printed, the page, and bad input."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import jbrl
+from jbrl.cli.app import app
+from jbrl.errors import JbrlError
+from tests.published_study import rows, sample, study
+from tests.report.test_html import Page
+from tests.runner.test_store import HEADER, opened, returns_of
+from tests.runner.test_store import study as tiny
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of a whole study in which Soft-max on GC scores 41 as it is described, and BFS3 on Grid is too low."""
+    out = tmp_path_factory.mktemp("study")
+    returns, units = study()
+    low = (returns["experiment"] == "Grid") & (returns["algorithm"] == "BFS3")
+    returns.loc[low, "score"] -= 2
+    returns = returns[(returns["experiment"] != "GC") | (returns["algorithm"] != "Soft-max")]
+    parts = [rows("accurate", "GC", name, {"tau": 0.1}, sample(m, 1.8)) for name, m in (("Soft-max", 41.0), ("Soft-max-published", 34.5))]
+    returns = pd.concat([returns, *parts], ignore_index=True)
+    units = returns.drop(columns=["unit", "score"]).drop_duplicates().merge(units, how="left")
+    times = {
+        "latency_seconds": np.nan,
+        "compile_seconds": 1.0,
+        "device": "cpu",
+        "status": "done",
+        "reason": None,
+        "n": 500,
+        "oracle": False,
+    }
+    units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna({"online_seconds": 1e-6})
+    units.to_parquet(out / "units.parquet")
+    returns.to_parquet(out / "returns.parquet")
+    settings = {"name": "whole", "seed": 0, "n_mdps": 500, "horizon": 250, "discount": 0.95}
+    (out / "study.json").write_text(json.dumps({"format": 1, "study": settings, "decimals": None}))
+    return out
+
+
+@pytest.fixture(scope="module")
+def csv_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "returns.csv"
+    parts = [
+        rows("accurate", "GC", "Random", {}, sample(31.0, 0.9, seed=99)),
+        rows("accurate", "GC", "BEB", {"beta": 2.5}, sample(20.0, 1.0)),
+    ]
+    pd.concat(parts).to_csv(path, index=False)
+    return path
+
+
+def test_cells_are_printed_and_counted(folder: Path) -> None:
+    result = call("compare", folder)
+    lines = result.stdout.splitlines()
+    assert len(lines) == 49
+    assert re.split(r"\s{2,}", lines[3]) == [
+        *("accurate", "GC", "Soft-max", "tau=0.1", "34.73 ± 1.74", "34.50 ± 1.80"),
+        *("-0.23", "3.54", "-0.2", "known defect"),
+    ]
+    assert "47 of 48 published cells agree in some way (agrees: 46; known defect: 1; differs: 1)" in result.stderr
+    assert "  paper:        (Random), (SBOSS), (BEB, e-Greedy), (BEB, BFS3, e-Greedy)" in result.stderr
+    assert result.stderr.count("as described:") == 6
+
+
+def test_csv_and_json_have_all_columns(folder: Path) -> None:
+    table = pd.read_csv(pd.io.common.StringIO(call("compare", folder, "--format", "csv").stdout), keep_default_na=False)
+    entries = json.loads(call("compare", folder, "--to", "published", "--format", "json").stdout)
+    assert len(table) == len(entries) == 48
+    assert list(table.columns) == list(entries[0])
+    assert {"combined", "apart", "best", "explanation", "reference"} <= set(table.columns)
+    assert entries[2]["reference"] == "docs/agents/soft-max-published.md"
+
+
+def test_from_python(folder: Path) -> None:
+    found = jbrl.compare(folder)
+    assert len(found.table) == 48 and found.winners is not None
+    assert (found.table["verdict"] == "differs").sum() == 1
+
+
+def test_the_page(folder: Path, tmp_path: Path) -> None:
+    result = call("compare", folder, "--out", tmp_path / "deep" / "report")
+    path = tmp_path / "deep" / "report" / "compare.html"
+    assert result.stderr.splitlines()[-1] == str(path)
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert not [a for _, a in page.elements if any(str(v).startswith(("http", "//")) for k, v in a.items() if k in ("src", "href"))]
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert sum(tag == "svg" for tag, _ in page.elements) == 2
+    assert text.count('class="chip bad">differs') == 1 and text.count('class="chip tied">known defect') >= 2
+    assert "the program never divides its weights by their sum" in text
+    assert len(pd.read_csv(path.parent / "compare.csv")) == 48
+    assert len(text) < 400_000
+
+
+def test_a_file_of_returns_has_cells_but_no_winners(csv_file: Path) -> None:
+    result = call("compare", csv_file, "--html")
+    assert "1 of 48 published cells agree in some way (agrees: 1; differs: 1; not played: 46)" in result.stderr
+    assert "from left to right" not in result.stderr and "as described" not in result.stderr
+    assert (csv_file.parent / "report" / "compare.html").is_file()
+
+
+def test_two_studies(folder: Path, csv_file: Path, tmp_path: Path) -> None:
+    result = call("compare", csv_file, "--to", folder, "--out", tmp_path)
+    lines = [re.split(r"\s{2,}", line) for line in result.stdout.splitlines()]
+    assert [line[-1] for line in lines[1:]] == ["agrees", "differs"] and {line[-3] for line in lines[1:]} == {"paired"}
+    told = result.stderr.splitlines()
+    assert told[0] == "2 agents are in both (agrees: 1; differs: 1). By chance 0.1 would differ; with Holm's correction 1 do."
+    assert told[1].startswith(f"47 only in {folder}: ") and told[1].endswith(", …")
+    assert "Agents in both" in (tmp_path / "compare.html").read_text(encoding="utf-8")
+    same = call("compare", folder, "--to", folder)
+    assert "(identical: 49)" in same.stderr
+
+
+def test_archive(tmp_path: Path) -> None:
+    store, units = opened(tmp_path / "full")
+    for unit in units:
+        store.save(unit, HEADER, returns_of(unit))
+    result = call("archive", tmp_path / "full", "--out", tmp_path / "kept", "--decimals", 3)
+    assert result.stdout.split() == [str(tmp_path / "kept" / n) for n in ("study.json", "units.parquet", "returns.parquet")]
+    assert call("scores", tmp_path / "kept").stdout.count("done") == 3
+    same = call("compare", tmp_path / "kept", "--to", tmp_path / "full")
+    assert "3 agents are in both (identical: 3)" in same.stderr
+
+
+def refused(*arguments: object) -> str:
+    result = call("compare", *arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    return result.stderr
+
+
+def test_bad_input(folder: Path, csv_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "no results of a study here" in refused(tmp_path / "empty")
+    assert "no results of a study here" in refused(folder, "--to", tmp_path / "publised")
+    assert "ends in .csv or .parquet" in refused(Path(__file__))
+    (tmp_path / "bad.csv").write_text("algorithm,score\nRandom,1\n")
+    assert "no column experiment, parameters, seed, unit, prior, test" in refused(tmp_path / "bad.csv")
+    (tmp_path / "bad.parquet").write_text("no such thing")
+    assert "bad.parquet: cannot be read" in refused(tmp_path / "bad.parquet")
+    table = pd.read_csv(csv_file, keep_default_na=False)
+    table.assign(prior="Grid").to_csv(tmp_path / "other.csv", index=False)
+    assert "none of the published cells has been played" in refused(tmp_path / "other.csv")
+    assert "experiment GC has prior Grid" in refused(tmp_path / "other.csv", "--to", csv_file)
+    table.assign(algorithm="PSRL").to_csv(tmp_path / "psrl.csv", index=False)
+    assert "no agent is in both studies" in refused(tmp_path / "psrl.csv", "--to", csv_file)
+    table.assign(score=np.inf).to_csv(tmp_path / "inf.csv", index=False)
+    assert "expected a finite number" in refused(tmp_path / "inf.csv")
+    (tmp_path / "file").write_text("")
+    assert "the page cannot be written here" in call("compare", csv_file, "--out", tmp_path / "file").stderr
+
+
+def test_studies_of_another_protocol_are_refused(tmp_path: Path) -> None:
+    store, units = opened(tmp_path / "short")
+    assert "no returns: not one unit of this study is done" in refused(tmp_path / "short", "--to", tmp_path / "short")
+    store.save(units[0], HEADER, returns_of(units[0]))
+    assert "horizon is 3 in" in refused(tmp_path / "short")
+    store, units = opened(tmp_path / "impatient", tiny(discount=0.5))
+    store.save(units[0], HEADER, returns_of(units[0]))
+    with pytest.raises(JbrlError, match=r"discount is 0\.95 in .*short and 0\.5 in .*impatient"):
+        jbrl.compare(tmp_path / "short", tmp_path / "impatient")
