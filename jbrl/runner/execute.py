@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jbrl.agents.searcher import Findings
+from jbrl.runner.checks import check_knowledge, check_returns
 from jbrl.runner.experiment import Chunk, Run
 from jbrl.runner.machine import versions
 from jbrl.runner.offline import Learned, Notebook
@@ -78,7 +79,8 @@ def run_units(units: Sequence[Unit], todo: Sequence[Unit], store: Store, progres
     failed = 0
     for stack in together:
         left = [unit for unit in stack if not is_done(unit, store)]  # for the others another process has been faster
-        stop_if_asked()
+        if left:
+            stop_if_asked()
         for unit, header, returns in _run_together(left, store, progress, resources):
             failed += header["status"] == "failed"
             progress.finished(unit, header, returns)
@@ -108,7 +110,7 @@ def _guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
     """What `run` returns, or, if it fails, a record of that as its outcome."""
     try:
         return run()
-    except StoreError:
+    except (StoreError, _StackError):
         raise
     except Exception as error:  # whatever an agent does wrong must not stop the study
         header = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:2000], "traceback": traceback.format_exc()[-20_000:]}
@@ -211,6 +213,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
+    check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
@@ -219,7 +222,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     try:
         stop_if_asked()
         for chunk in run.chunks(played.n, room.chunk):
-            played.chunks.append(_finite(chunk))
+            played.chunks.append(check_returns(chunk))
             progress.advanced(unit, played.n, played.seconds)
             if played.n < unit.protocol.n_mdps:
                 pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
@@ -232,13 +235,6 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
         raise
 
 
-def _finite(chunk: Chunk) -> Chunk:
-    finite = np.isfinite(chunk.returns)
-    if not finite.all():
-        raise FloatingPointError(f"the return on MDP {chunk.start + int(np.argmin(finite))} is not a finite number")
-    return chunk
-
-
 def _conclude(unit: Unit, store: Store, run: Run, played: _Played, facts: dict[str, Any]) -> _Outcome:
     """Take the times that are still missing of a unit that has been played, and save it."""
     found = times(run, unit.latency) if played.stacked else {"latency_seconds": run.latency() if unit.latency else None}
@@ -247,6 +243,15 @@ def _conclude(unit: Unit, store: Store, run: Run, played: _Played, facts: dict[s
 
 class _StackError(Exception):
     """Units cannot be played together."""
+
+
+def _within_memory(run: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return run(*args)
+    except Exception as error:
+        if out_of_memory(error):
+            raise _StackError from error
+        raise
 
 
 class _Together:
@@ -282,12 +287,16 @@ class _Together:
             raise
 
     def _taken(self, results: Results) -> Iterator[tuple[Unit, _Outcome]]:
-        """Add what a call has brought; the units that it completes."""
+        """Add what a call has brought; the units that it completes.
+
+        Raises:
+          _StackError: memory does not suffice; it may when units are played by themselves.
+        """
         for add in (self._add, self._conclude):
             for number, result in results:
                 if number in self.closed:
                     continue
-                outcome = _guarded(self.units[number], self.store, functools.partial(add, number, result))
+                outcome = _guarded(self.units[number], self.store, functools.partial(_within_memory, add, number, result))
                 if outcome:
                     self.closed.add(number)
                     yield self.units[number], outcome
@@ -299,7 +308,9 @@ class _Together:
         if isinstance(result, Exception):
             raise result
         played = self.played[number]
-        played.chunks.append(_finite(result))
+        if played.stacked == 0:
+            check_knowledge(self.runs[number])
+        played.chunks.append(check_returns(result))
         played.stacked = self.stack.at_once
         self.progress.advanced(self.units[number], played.n, played.seconds)
 

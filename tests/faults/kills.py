@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.cases import differences, files, outcome, sealed, write_study
-from tests.faults.warm import Warm
+from tests.faults.warm import Process, Warm
 
-SECONDS = 120.0  # for a run that nobody kills
+POLL = 0.002  # seconds between two looks at the directory
+CHANGES = 20  # of the directory of results, that a process may live to see at most
+LATER = 0.02  # seconds that it lives on after the last of them, at most
+EARLY = 0.2  # of the kills come at a moment before the process has written anything
 
 
 @dataclass
@@ -54,17 +57,18 @@ class Ordeal:
     def __init__(self, warm: Warm, folder: Path, seed: int, *, search: bool) -> None:
         self.warm, self.folder, self.random = warm, folder, random.Random(seed)
         self.study = write_study(folder, search=search)
-        self.expected, _ = self._whole("first")  # fills the cache of compiled programs
-        again, self.seconds = self._whole("second")
+        self.expected = self._whole("first")  # fills the cache of compiled programs
+        began = time.monotonic()
+        again = self._whole("second")
+        self.seconds = time.monotonic() - began
         self.figures = Figures(losses=[f"without any fault: {text}" for text in differences(again, self.expected)])
 
-    def _whole(self, name: str) -> tuple[dict, float]:
-        began = time.monotonic()
+    def _whole(self, name: str) -> dict:
         code = self._start(self.folder / name).wait()
         assert code == 0, (self.folder / "log").read_text()
-        return outcome(self.folder / name), time.monotonic() - began
+        return outcome(self.folder / name)
 
-    def _start(self, out: Path) -> Any:
+    def _start(self, out: Path) -> Process:
         return self.warm.start("run", self.study, "--out", out, log=self.folder / "log", often=True)
 
     def run(self, tries: int) -> Figures:
@@ -80,8 +84,7 @@ class Ordeal:
         while True:
             before = snapshot(out)
             process = self._start(out)
-            left = self.random.uniform(0, self.seconds) if self.figures.tries < tries else SECONDS
-            code = process.wait(left)
+            code = self._lives(process, out) if self.figures.tries < tries else process.wait()
             if code is None:
                 process.send(signal.SIGKILL)
                 code = process.wait()
@@ -95,6 +98,21 @@ class Ordeal:
         self._inspect(out, done | set(self.expected), f"{out.name}, at its end")
         self.figures.completed += kills > 0
         self.figures.most = max(self.figures.most, kills)
+
+    def _lives(self, process: Process, out: Path) -> int | None:
+        """Let a process live until a random moment; its exit code if it has come to an end before that.
+
+        What a moment is worth depends on what the process is doing, and how long it takes to get there on how busy the machine is. So
+        most moments are counted in changes of the directory, each a file that is begun, finished or removed, and a little later.
+        """
+        if self.random.random() < EARLY:
+            return process.wait(self.random.uniform(0, self.seconds / 2))
+        code, changes, seen = None, self.random.randint(1, CHANGES), _changed(out)
+        while code is None and changes:
+            code = process.wait(POLL)
+            now = _changed(out)
+            changes, seen = changes - (now != seen), now
+        return process.wait(self.random.uniform(0, LATER)) if code is None else code
 
     def _count(self, out: Path, before: dict[str, int]) -> None:
         after = snapshot(out)
@@ -121,9 +139,14 @@ def wrongs(out: Path, expected: dict, done: set[str]) -> Iterator[str]:
     yield from (f"{name} is gone" for name in sorted(done - set(found)))
 
 
+def _changed(folder: Path) -> list[int]:
+    return [path.stat().st_mtime_ns for name in ("units", "knowledge") if (path := folder / name).exists()]
+
+
 def snapshot(folder: Path) -> dict[str, int]:
-    """All files but the manifest, temporary ones too, and when they were written."""
-    return {path.name: path.stat().st_mtime_ns for path in folder.glob("*/*") if path.is_file()}
+    """All files of results, temporary ones too, and when they were written."""
+    kept = [path for name in ("units", "knowledge") for path in (folder / name).glob("*")]
+    return {path.name: path.stat().st_mtime_ns for path in kept}
 
 
 def main(tries: int, seed: int = 1) -> int:
