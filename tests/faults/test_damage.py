@@ -209,7 +209,8 @@ def empty(path: Path) -> None:
 
 def test_every_file_is_sealed(complete: Path) -> None:
     found = files(complete / "whole") + files(complete / "part")
-    assert len(found) == (1 + 4 + 1) + (1 + 1 + 1 + 1) and all(sealed(path) for path in found)
+    results = [path for path in found if path.suffix == ".npz"]
+    assert len(results) == (4 + 1) + (1 + 1 + 1) and all(sealed(path) for path in found)
 
 
 @pytest.mark.parametrize("harm", [halve, flip, empty])
