@@ -2,7 +2,7 @@
 
 python benchmarks/faults.py [KILLS]
 
-First a study that is killed 200 times, or KILLS, as `tests/faults/kills.py` tells it; then the tests in `tests/faults`, one row for each
+First a study that is killed 200 times, or KILLS (0: not at all), as `tests/faults/kills.py` tells it; then the tests in `tests/faults`, one row for each
 file of them. A try is one fault: a test, or, where a test goes through many, as many as it says. A loss is a test that fails: a number that
 differs, a file that is gone, is not sealed or is believed though damaged, an exit code that is not the one promised.
 """
@@ -61,7 +61,7 @@ def main(tries: int) -> None:
     from jbrl.runner.machine import available_cores, versions
 
     facts = {"device": f"cpu x {available_cores()}", "date": datetime.date.today().isoformat(), "versions": versions()}
-    for row in kill(tries):
+    for row in kill(tries) if tries else ():
         print(json.dumps(row | facts), flush=True)
     for name, fault in FAULTS.items():
         print(json.dumps(test(name, fault) | facts), flush=True)

@@ -6,6 +6,7 @@ After each kill the directory is looked through: every file sealed and readable,
 kills, nothing gone that was done before. When a study gets to its end, the whole of it is compared and another one begun.
 """
 
+import itertools
 import json
 import random
 import signal
@@ -74,8 +75,10 @@ class Ordeal:
     def run(self, tries: int) -> Figures:
         """Kill that many processes."""
         began = time.monotonic()
-        while self.figures.tries < tries:
-            self._study(self.folder / f"killed{self.figures.completed}", tries)
+        for number in itertools.count():
+            if self.figures.tries >= tries:
+                break
+            self._study(self.folder / f"killed{number}", tries)
         self.figures.seconds = time.monotonic() - began
         return self.figures
 
