@@ -2,9 +2,9 @@
 
 python benchmarks/faults.py [KILLS]
 
-First a study that is killed 200 times, or KILLS (0: not at all), as `tests/faults/kills.py` tells it; then the tests in `tests/faults`, one
-row for each file of them. A try is one fault: a test, or, where a test goes through many, as many as it says.
-A loss is a test that fails: a number that differs, a file that is gone, is not sealed or is believed though damaged, an exit code that is not the one promised.
+First a study that is killed 200 times, or KILLS (0: not at all), as `tests/faults/kills.py` tells it; then the tests in `tests/faults`,
+one row for each file of them. A try is one fault: a test, or, where a test goes through many, as many as it says. A loss is a test that
+fails: a number that differs, a file that is gone, is not sealed or is believed though damaged, an exit code that is not the one promised.
 """
 
 import datetime
