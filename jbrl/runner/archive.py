@@ -21,7 +21,18 @@ from jbrl.errors import JbrlError
 from jbrl.runner.store import STRATEGIES, UNIT_COLUMNS, Result, Store, StoreError
 
 RETURNS = ("experiment", "prior", "test", "algorithm", "parameters", "unit", "seed", "score")
-LISTED = ("id", "experiment", "prior", "test", "algorithm", "parameters", "seed", "oracle", "knowledge")  # of a unit, in the manifest
+LISTED = (
+    "id",
+    "label",
+    "experiment",
+    "prior",
+    "test",
+    "algorithm",
+    "parameters",
+    "seed",
+    "oracle",
+    "knowledge",
+)  # of a unit, in the manifest
 _TRIED = 5  # strategies of each search that are kept
 
 
@@ -98,7 +109,7 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         raise JbrlError(f"{out}: holds the results of a study: an archive needs a folder of its own")
     manifest = store.manifest()
     listed = pd.DataFrame(manifest.pop("units"))
-    units = pd.concat([store.units(), listed[[c for c in ("id", "oracle", "knowledge") if c in listed.columns]]], axis=1)
+    units = pd.concat([store.units(), listed[[c for c in ("id", "label", "oracle", "knowledge") if c in listed.columns]]], axis=1)
     returns = store.returns().merge(units[["experiment", "prior", "test"]].drop_duplicates("experiment"), on="experiment", how="left")
     if decimals is not None:
         returns = returns.assign(score=returns["score"].round(decimals))

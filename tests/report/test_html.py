@@ -84,7 +84,7 @@ def test_ids_are_unique(page):
 
 def test_figures_of_every_experiment(page):
     plots = [a["id"] for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"]
-    kinds = ["online", "offline", "difference", "fraction", "distribution"]
+    kinds = ["online", "offline", "difference", "fraction", "distribution", "ranks"]
     assert plots == [f"{s}--{k}" for s in ("gc", "gc-inaccurate") for k in kinds]
 
 
