@@ -21,18 +21,9 @@ from jbrl.errors import JbrlError
 from jbrl.runner.store import STRATEGIES, UNIT_COLUMNS, Result, Store, StoreError
 
 RETURNS = ("experiment", "prior", "test", "algorithm", "parameters", "unit", "seed", "score")
-LISTED = (
-    "id",
-    "label",
-    "experiment",
-    "prior",
-    "test",
-    "algorithm",
-    "parameters",
-    "seed",
-    "oracle",
-    "knowledge",
-)  # of a unit, in the manifest
+MEASURED = tuple(
+    c for c in UNIT_COLUMNS if c not in ("experiment", "prior", "test", "algorithm", "parameters", "seed")
+)  # not in the manifest
 _TRIED = 5  # strategies of each search that are kept
 
 
@@ -58,7 +49,7 @@ class Archive:
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read ({error}); make the archive again") from None
         units = self._table("units")
-        return {**found, "units": units[[c for c in LISTED if c in units.columns]].replace({np.nan: None}).to_dict("records")}
+        return {**found, "units": units.drop(columns=list(MEASURED)).replace({np.nan: None}).to_dict("records")}
 
     def units(self) -> pd.DataFrame:
         """As `Store.units`."""
@@ -109,7 +100,7 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         raise JbrlError(f"{out}: holds the results of a study: an archive needs a folder of its own")
     manifest = store.manifest()
     listed = pd.DataFrame(manifest.pop("units"))
-    units = pd.concat([store.units(), listed[[c for c in ("id", "label", "oracle", "knowledge") if c in listed.columns]]], axis=1)
+    units = pd.concat([listed, store.units()[list(MEASURED)]], axis=1)
     returns = store.returns().merge(units[["experiment", "prior", "test"]].drop_duplicates("experiment"), on="experiment", how="left")
     if decimals is not None:
         returns = returns.assign(score=returns["score"].round(decimals))
