@@ -81,22 +81,22 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
 def cells(found: Comparison) -> str:
     """The 48 cells in the ways they were played, a table for each pair of distributions; bold, the way that decides."""
     ways = {key: rows.set_index("way") for key, rows in found.candidates.groupby(list(published.CELL), sort=False)}
-    header = ["algorithm", "paper", "as described", "as published", "difference", "allowed", "apart", "verdict"]
+    header = ["algorithm", "verdict", "paper", "as described", "as published", "difference of allowed", "apart"]
     texts = []
     for (case, experiment), mine in found.table.groupby(["case", "experiment"], sort=False):
         rows = [_cell(cell, ways.get((case, experiment, cell["algorithm"]))) for cell in mine.to_dict("records")]
-        texts.append(f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(1, 7)))
+        texts.append(f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(2, 7)))
     return "\n".join(texts)
 
 
 def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
     who = f"{cell['algorithm']}<br>`{cell['printed']}`".replace("|", "\\|") if cell["printed"] else cell["algorithm"]
     texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT)}
-    smaller = " ¹" if texts[OTHER] else ""
+    smaller = "\u00a0¹" if texts[OTHER] else ""
     scores = [score(cell["published"], cell["published_ci95"]), texts[SAME] or texts[OTHER] + smaller, texts[DEFECT]]
-    numbers = [f"{cell['difference']:+.2f}", f"{cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", "", ""]
+    numbers = [f"{cell['difference']:+.2f} of {cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", ""]
     verdict = cell["verdict"].removesuffix(f", {OTHER}") + smaller
-    return [who, *scores, *(n.replace("-", "−") for n in numbers), verdict]
+    return [who, verdict, *scores, *(n.replace("-", "−").replace(" ", "\u00a0") for n in numbers)]
 
 
 def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, Any]) -> str:
