@@ -71,6 +71,7 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
         "winners": winners(found),
         "best": best(results),
         "soft-max": ranks(scores, "Soft-max"),
+        "sboss": ranks(scores, "SBOSS"),
         "beb": ranks(scores, "BEB"),
         "formula": formulas(scores),
         "budget": budgets(scores, results.units),

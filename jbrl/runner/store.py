@@ -97,7 +97,7 @@ class Store:
     def _manifest(self) -> dict[str, Any]:
         path = self._manifest_path
         try:
-            found = files.unpack_json(path.read_bytes(), unsealed=MANIFEST)
+            found = files.unpack_json(path.read_bytes())
         except FileNotFoundError:
             raise
         except OSError as error:
