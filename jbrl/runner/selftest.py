@@ -79,7 +79,7 @@ def solution() -> Found:
     for _ in range(600):  # 0.95^600 is 4e-14
         exact = rewards + 0.95 * np.einsum("nxuy,ny->nxu", transitions, exact.max(2))
     error = float(np.abs(q - exact).max() / exact.max())
-    return _told(error < 2e-5, f"off by {error:.1e} of the greatest value", "at most 2e-05")
+    return _told(error < 2e-5, f"off by {error:.1e} of the greatest", "at most 2e-05")
 
 
 def repeats() -> Found:
