@@ -24,7 +24,7 @@ const figures = {};
 for (const plot of document.querySelectorAll("svg.plot")) {
   const painted = (e) => size(e) > 0 && getComputedStyle(e).fill !== "none";
   const shapes = [...plot.querySelectorAll("path, use")].filter(painted).length;
-  figures[plot.id] = { size: size(plot), marks: [...plot.querySelectorAll(".mark use")].map(size), shapes };
+  figures[plot.id] = { size: size(plot), marks: [...plot.querySelectorAll(".mark")].map(size), shapes };
 }
 const table = document.querySelector("#gc--agents");
 const column = (name) => [...table.tHead.rows[0].cells].findIndex((h) => h.textContent.trim() === name);
