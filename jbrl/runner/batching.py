@@ -94,9 +94,25 @@ def compile_mapped(
 
 
 def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
-    """What lanes share, one pytree for each group, stacked and laid on the devices."""
+    """What lanes share, one pytree for each group, stacked and laid on the devices.
+
+    Stacked on the host and sent at once: an operation of JAX for each leaf would take longer than many a unit is played for.
+    """
     sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
-    return jax.tree.map(lambda *v: jax.device_put(jnp.stack([jnp.asarray(one) for one in v]), sharding), *shared)
+    sent = jax.device_put(jax.tree.map(lambda *v: np.stack([_bare(one) for one in v]), *shared), sharding)
+    return jax.tree.map(_dressed, sent, shared[0])
+
+
+def _bare(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _dressed(stacked: jax.Array, leaf: Any) -> jax.Array:
+    return jax.random.wrap_key_data(stacked, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else stacked
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
