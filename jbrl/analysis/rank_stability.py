@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.comparison import COMPARISON, MEASURES, Resampled, common_agents, compare, resampled
+from jbrl.analysis.effects import COMPARISON, MEASURES, Resampled, common_agents, compare, resampled
 from jbrl.analysis.mdp_bootstrap import RESAMPLES, check_level, draw_counts
 from jbrl.analysis.pairing import WHO, Paired
 from jbrl.errors import JbrlError

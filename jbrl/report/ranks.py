@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
-from jbrl.analysis.comparison import resampled
+from jbrl.analysis.effects import resampled
 from jbrl.analysis.mdp_bootstrap import RESAMPLES, draw_counts
 from jbrl.analysis.pairing import pair
 from jbrl.analysis.rank_stability import Stability, rank_stability, ranks_table

@@ -10,6 +10,8 @@ from pathlib import Path
 import jbrl
 
 CPUINFO = "/proc/cpuinfo"
+GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUP = "/proc/self/cgroup"
 PACKAGES = ("jax", "jaxlib", "numpy", "pandas")
 
 
@@ -40,11 +42,40 @@ def available_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Physical memory; 0 where the system does not say."""
+    """Memory that this process may take: of the machine, or what its control group or a SLURM job leaves it; 0 where unknown."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        physical = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, ValueError, OSError):
-        return 0
+        physical = []
+    return min([*physical, *_allocated(), *(most for most, _ in _control_groups())], default=0)
+
+
+def _allocated() -> list[int]:
+    """Memory that SLURM has given to the job on this node; it speaks of MiB, and of 0 for all that there is."""
+    node, per_core, cores = (_whole(os.environ.get(f"SLURM_{name}", "")) for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE"))
+    return [amount * 2**20 for amount in (node, per_core * cores) if amount]
+
+
+def _control_groups() -> list[tuple[int, int]]:
+    """Bound and use of memory of each control group (version 2) that this process is in and that has a bound."""
+    named = _fields(OWN_GROUP, "0")  # the line is `0::/group/of/this`
+    group, found = Path(named[0].lstrip(":/") if named else ""), []
+    for folder in (GROUPS / group, *(GROUPS / parent for parent in group.parents)):
+        most, used = (_whole(_text(folder / name)) for name in ("memory.max", "memory.current"))
+        found += [(most, used)] if most else []
+    return found
+
+
+def _whole(text: str) -> int:
+    """The number that a text is; 0 when it is none."""
+    return int(text) if text.strip().isdecimal() else 0
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def resident_bytes() -> int:
@@ -67,13 +98,7 @@ def peak_resident_bytes() -> int:
 def available_memory() -> int:
     """Memory that programs may still take: what the system has free, or what this process's control group leaves; 0 where unknown."""
     free = [int(value.split()[0]) * 1024 for value in _fields("/proc/meminfo", "MemAvailable")]
-    group = Path("/sys/fs/cgroup")
-    try:
-        most, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        free += [int(most) - int(used)] if most != "max" else []
-    except (OSError, ValueError):
-        pass
-    return max(0, min(free, default=0))
+    return max(0, min([*free, *(most - used for most, used in _control_groups())], default=0))
 
 
 def processor() -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, kendalltau
 
-from jbrl.analysis.comparison import _measures, both_means, compare, effect_size, resampled
+from jbrl.analysis.effects import _measures, both_means, compare, effect_size, resampled
 from jbrl.analysis.mdp_bootstrap import bca_intervals, draw_counts, resampled_means, whole_numbers
 from jbrl.analysis.pairing import Paired, pair
 from jbrl.analysis.rank_stability import (
