@@ -97,11 +97,9 @@ class Display(Progress):
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float) -> None:
-        """Show the rate."""
-        rate = _rate(n * unit.protocol.horizon, seconds)
-        self._bars.update(
-            self._current, completed=n, total=unit.protocol.n_mdps, note=f"{n}/{unit.protocol.n_mdps} MDPs, {rate} decisions/s"
-        )
+        """Show the rate, of whichever unit of several that are played at once."""
+        note = f"{n}/{unit.protocol.n_mdps} MDPs, {_rate(n * unit.protocol.horizon, seconds)} decisions/s"
+        self._bars.update(self._current, description=escape(unit.label), completed=n, total=unit.protocol.n_mdps, note=note)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """One line about the unit."""

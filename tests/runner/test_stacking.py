@@ -12,6 +12,7 @@ import pytest
 
 import jbrl
 from jbrl.agents.agent import AGENTS, Agent
+from jbrl.cli.progress import Display
 from jbrl.problems.problem import problem
 from jbrl.runner import execute, experiment, stacking
 from jbrl.runner.experiment import Protocol, Run
@@ -143,6 +144,18 @@ def test_an_interrupted_stack_goes_on(tmp_path: Path, alone: jbrl.Results, then:
     same(again, alone)
     kept = [header["timed"]["decisions"] for header in headers(again) if "timed" in header]
     assert len(kept) == (6 if then else 3), "what was played in a stack is timed by itself, whoever finishes it"
+
+
+def test_the_display_names_the_unit_that_has_advanced(tmp_path: Path) -> None:
+    chosen = plan(tables(), tmp_path, only="e-Greedy")
+    with pytest.raises(ZeroDivisionError), Display(chosen, quiet=True) as display:
+        display.begin(chosen.units, chosen.units)
+        display.started(chosen.units[0])
+        for unit in chosen.units[0], chosen.units[1], chosen.units[0]:
+            display.advanced(unit, 3, 0.1)
+            shown = display._bars.tasks[-1]
+            assert (shown.description, shown.completed) == (unit.label, 3)
+        raise ZeroDivisionError  # nothing to conclude
 
 
 def test_one_unit_that_fails_does_not_fail_the_others(tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch) -> None:
