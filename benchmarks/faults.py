@@ -8,6 +8,7 @@ a number that differs, a file that is gone, is not sealed or is believed though 
 """
 
 import datetime
+import itertools
 import json
 import subprocess
 import sys
@@ -32,7 +33,10 @@ def kill(tries: int) -> list[dict]:
     done = subprocess.run([sys.executable, "-m", "tests.faults.kills", str(tries)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     lines = done.stdout.splitlines()
     print(*(line for line in lines if not line.startswith("{")), sep="\n", file=sys.stderr)
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    rows = [json.loads(line) for line in lines if line.startswith("{")]
+    if done.returncode and not any(row["losses"] for row in rows):
+        raise SystemExit(f"tests.faults.kills has ended with exit code {done.returncode}")
+    return rows
 
 
 def test(name: str, fault: str) -> dict:
@@ -55,17 +59,18 @@ def _tries(case: ElementTree.Element) -> int:
     return said[0] if said else 1
 
 
-def main(tries: int) -> None:
-    """All of it, one JSON line for each kind of fault."""
+def main(tries: int) -> int:
+    """All of it, one JSON line for each kind of fault; 1 when anything was lost."""
     sys.path.insert(0, str(ROOT))
     from jbrl.runner.machine import available_cores, versions
 
     facts = {"device": f"cpu x {available_cores()}", "date": datetime.date.today().isoformat(), "versions": versions()}
-    for row in kill(tries) if tries else ():
+    losses = 0
+    for row in itertools.chain(kill(tries) if tries else (), itertools.starmap(test, FAULTS.items())):
         print(json.dumps(row | facts), flush=True)
-    for name, fault in FAULTS.items():
-        print(json.dumps(test(name, fault) | facts), flush=True)
+        losses += row["losses"]
+    return bool(losses)
 
 
 if __name__ == "__main__":
-    main(*(map(int, sys.argv[1:]) if sys.argv[1:] else [200]))
+    sys.exit(main(*(map(int, sys.argv[1:]) if sys.argv[1:] else [200])))

@@ -318,7 +318,8 @@ def measure(kernel: Kernel, rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def on_one_core() -> None:
-    """Stay on one core, JAX and NumPy alike. To be called before JAX starts."""
+    """Stay on one core, JAX and NumPy alike, whatever else there is. To be called before JAX starts."""
+    jax.config.update("jax_platforms", "cpu")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

@@ -78,11 +78,11 @@ class Agent(Generic[Knowledge, State]):
 
     def reset(self, knowledge: Knowledge) -> State:
         """State at the start of a trajectory."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
     def act(self, key: chex.PRNGKey, state: State, x: chex.Array) -> tuple[chex.Array, State]:
         """One decision in MDP state `x` ([] int32): the action, [] int32, and the state after deciding. `NO_ACTION`: none can be chosen."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method act")
 
     def observe(self, state: State, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> State:
         """Learn from one transition. Default: nothing to learn."""

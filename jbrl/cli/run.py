@@ -93,11 +93,13 @@ def run(
     from jbrl.cli.foretelling import foretell, measure
     from jbrl.cli.progress import Display
     from jbrl.runner.plan import plan
-    from jbrl.runner.resources import choose
+    from jbrl.runner.resources import check, choose
     from jbrl.runner.stopping import Stopped, stopping_on
 
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)
+    if wanted:
+        check(devices, memory)  # what there is of them is seen where the tasks run
     resources = choose() if wanted else choose(devices, memory, stack)
     planned = plan(study, out, overrides=set_ or [], only=only, shard=shard, recall=calibrate is not False, devices=resources.devices)
     if calibrate:
@@ -105,7 +107,7 @@ def run(
     if dry_run:
         foretell(planned, units=units)
     if wanted:
-        send(planned, wanted, dry_run=dry_run, compile_cache=compile_cache, devices=devices, memory=memory, stack=stack)
+        send(planned, wanted, dry_run=dry_run, quiet=quiet, compile_cache=compile_cache, devices=devices, memory=memory, stack=stack)
     if dry_run or wanted:
         return
     keep_compiled(compile_cache)

@@ -39,19 +39,21 @@ def asked(executor: str, *, time: str | None, array_parallelism: int | None, slu
     )
 
 
-def _option(text: str) -> tuple[str, str]:
+def _option(text: str) -> tuple[str, str | bool]:
     name, equals, value = text.lstrip("-").partition("=")
-    if not name or not equals:
-        raise JbrlError(f"--slurm '{text}': expected NAME=VALUE, an option of sbatch, for example mem=8G")
-    return name, value
+    if not name or (equals and not value):
+        raise JbrlError(f"--slurm '{text}': expected NAME=VALUE, an option of sbatch, for example mem=8G, or NAME for one without a value")
+    return name.replace("-", "_"), value if equals else True
 
 
-def send(plan: "Plan", request: "Request", *, dry_run: bool, **options: Any) -> None:
-    """Submit what is left, or say what would be submitted. `options` are for where the tasks run."""
+def send(plan: "Plan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any) -> None:
+    """Submit what is left, or say what would be submitted. `options` are for where the tasks run; `quiet`: say nothing if all goes well."""
     from jbrl.cli.task import work
     from jbrl.runner.cluster import prepare, submit
 
     found = prepare(plan, request) if dry_run else submit(plan, request, work, options)
+    if quiet:
+        return
     if found.queued:
         typer.echo(f"{count(found.queued, 'unit')} left out: in tasks that SLURM has already")
     packing = found.packing

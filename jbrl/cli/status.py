@@ -72,6 +72,8 @@ def lines(found: "Status", folder: Path) -> list[str]:
         f"  ended    {state} before the units were done: {count(len(tasks), 'task')} {' '.join(tasks[:8])}"
         for state, tasks in states.items()
     ]
+    if found.unheard and found.left:
+        text.append("SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known.")
     if (found.left or found.failed) and not found.active:
         text.append(f"Nothing is at work: 'jbrl run' with --out {folder} goes on{' and tries again what failed' if found.failed else ''}.")
     return text

@@ -3,16 +3,19 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jbrl.cli.compiled import keep_compiled
 from jbrl.cli.progress import Display
 from jbrl.cli.text import complain, show_warnings
+from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
     from jbrl.runner.cluster import Job
 
 FAILED_UNITS = 1
+BAD_INPUT = 2
 BY_SIGNAL = 128
 
 
@@ -22,6 +25,14 @@ def work(job: "Job") -> None:
     Told by SLURM that the time limit is near (SIGUSR1, SIGUSR2), it finishes the chunk at work and goes back into the queue. So it may
     take any number of turns; only a turn that got nowhere is the last one. SIGTERM (`scancel`) ends it in the same way for good.
     """
+    try:
+        _work(job)
+    except JbrlError as error:
+        complain(str(error))
+        sys.exit(BAD_INPUT)
+
+
+def _work(job: "Job") -> None:
     from jbrl.runner.resources import choose
     from jbrl.runner.stopping import Stopped, stopping_on
 
@@ -35,8 +46,9 @@ def work(job: "Job") -> None:
         with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), told:
             failed = planned.execute(told, resources)
     except Stopped as stopped:
-        _leave(stopped.number, told.moved)
-        sys.exit(BY_SIGNAL + stopped.number)
+        number = _meant(stopped.asked, job.warning)
+        _leave(number, told.moved)
+        sys.exit(BY_SIGNAL + number)
     finally:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # a warning that comes now has nothing to say, but would end the process
             signal.signal(number, signal.SIG_IGN)
@@ -70,6 +82,17 @@ class _Moving(Display):
     def finished(self, *what: Any) -> None:
         self.moved = True
         super().finished(*what)
+
+
+def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
+    """Which signal counts: the first, unless SIGTERM came after it and before the time limit could be reached: that is `scancel`.
+
+    Args:
+      asked: numbers and times of the signals.
+      warning: seconds at least between the warning and the limit.
+    """
+    first, began = asked[0]
+    return next((number for number, when in asked if number == signal.SIGTERM and when - began < warning), first)
 
 
 def _leave(number: int, moved: bool) -> None:

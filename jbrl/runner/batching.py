@@ -116,8 +116,8 @@ def _is_key(leaf: Any) -> bool:
 
 
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
-    """Compile `fn(*args)`, a function of the module level, as it is: nothing is mapped."""
-    return _compile(fn, jax.jit(fn, keep_unused=True), args, (1,))
+    """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all arguments lie on: nothing is mapped."""
+    return _compile(fn, jax.jit(fn, keep_unused=True), args, (1, *jax.tree.leaves(args)[0].devices()))
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:

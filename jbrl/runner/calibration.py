@@ -103,7 +103,7 @@ class Calibration:
                     tell(probe, done, len(wanted))
                 try:
                     made.append((self._key(probe.unit), run(probe, self.devices)))
-                except Exception as error:  # whatever an agent does wrong: the unit itself will say so
+                except (Exception, SystemExit) as error:  # whatever an agent does wrong: the unit itself will say so
                     complaints.append(f"{probe.unit.label}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
         finally:  # also when interrupted
             complaints += self._learn(made)

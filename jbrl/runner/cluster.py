@@ -9,8 +9,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class Request:
     cpus: int | None = None
     minutes: int | None = None
     parallelism: int = PARALLELISM
-    more: Mapping[str, str] = field(default_factory=dict)  # options of sbatch by name, without dashes
+    more: Mapping[str, str | bool] = field(default_factory=dict)  # options of sbatch by name, with _ for -; True: without a value
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Job:
     out: str
     units: tuple[str, ...]  # ids
     options: dict[str, Any] = field(default_factory=dict)  # of `jbrl run`, for where the task runs
+    warning: float = WARNING_SECONDS  # seconds before the time limit at which it is told to end
 
     def plan(self) -> Plan:
         """The units of this task.
@@ -76,21 +77,42 @@ class Submission:
 
     packing: Packing
     queued: int  # units left out, since tasks that wait or run have them
+    awaited: tuple[str, ...] = ()  # tasks that wait or run, and do searches which units of `packing.after` need
     jobs: tuple[str, ...] = ()  # numbers, once submitted
 
 
 def prepare(plan: Plan, request: Request) -> Submission:
-    """Pack what is left of a plan. Writes nothing."""
+    """Pack what is left of a plan. Writes nothing.
+
+    Raises:
+      JbrlError: SLURM does not say what it has already.
+    """
     tasks = queue.submitted(plan.store.folder)
     states = queue.states(task.task for task in tasks)
-    queued = {id for task in tasks if task.task in states and states[task.task].active for id in task.units}
+    if states is None:
+        raise JbrlError("SLURM does not say what it has in its queue (squeue does not answer): nothing was submitted, try again")
+    active = [task for task in tasks if task.task in states and states[task.task].active]
+    queued = {id for task in active for id in task.units}
     pieces = [Piece(unit.id, plan.estimate[unit.id], unit.knowledge_id) for unit in plan.todo if unit.id not in queued]
     platform = "gpu" if request.gpus else "cpu"
     wanted = {piece.needs for piece in pieces if piece.needs}
     found = {id: plan.store.knowledge(id) for id in sorted(wanted)}
     known = {id for id, result in found.items() if result and result.header["platform"] == platform}
     limit = request.minutes * 60.0 - _warning(request) if request.minutes else None
-    return Submission(pack(pieces, request.parallelism, limit, known), len(plan.todo) - len(pieces))
+    searching = {id: task for id, task in _searching(plan, active).items() if id in wanted - known}
+    packed = pack(pieces, request.parallelism, limit, known, searching)
+    return Submission(packed, len(plan.todo) - len(pieces), tuple(dict.fromkeys(searching.values())))
+
+
+def _searching(plan: Plan, tasks: Sequence[queue.Submitted]) -> dict[str, str]:
+    """Searches that tasks do, with the task that does each: the first one that was submitted."""
+    needs = {unit.id: unit.knowledge_id for unit in plan.study.units}
+    found: dict[str, str] = {}
+    for task in tasks:
+        for id in task.units:
+            if search := needs.get(id):
+                found.setdefault(search, task.task)
+    return found
 
 
 def submit(plan: Plan, request: Request, work: Callable[[Job], None], options: dict[str, Any] | None = None) -> Submission:
@@ -117,18 +139,22 @@ def submit(plan: Plan, request: Request, work: Callable[[Job], None], options: d
         executor.update_parameters(additional_parameters=_additional(request, after))
         try:
             with executor.batch():
-                jobs = [executor.submit(work, Job(*facts, task.units, options or {})) for task in tasks]
+                jobs = [executor.submit(work, Job(*facts, task.units, options or {}, _warning(request))) for task in tasks]
         except RuntimeError as error:
-            raise JbrlError(f"SLURM has not accepted the study: {str(error).strip() or 'sbatch does not say why'}") from None
+            held = f"; what needs no search is in the queue as job {sent[0].partition('_')[0]}, run this again for the rest" if sent else ""
+            why = str(error).strip() or "sbatch does not say why"
+            raise JbrlError(f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}") from None
         ids = [job.job_id for job in jobs]
         queue.record(plan.store.folder, dict(zip(ids, (task.units for task in tasks), strict=True)), request.parallelism)
         return ids
 
-    sent = send(at_once, [])
+    sent: list[str] = []
+    if at_once:
+        sent += send(at_once, [])
     if prepared.packing.after:
-        sent += send(prepared.packing.after, sent[:searching])
+        sent += send(prepared.packing.after, [*sent[:searching], *prepared.awaited])
     numbers = dict.fromkeys(id.partition("_")[0] for id in sent)
-    return Submission(prepared.packing, prepared.queued, tuple(numbers))
+    return replace(prepared, jobs=tuple(numbers))
 
 
 def requeue() -> None:

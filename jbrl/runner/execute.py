@@ -112,7 +112,7 @@ def _guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
         return run()
     except (StoreError, _StackError):
         raise
-    except Exception as error:  # whatever an agent does wrong must not stop the study
+    except (Exception, SystemExit) as error:  # whatever an agent does wrong must not stop the study
         header = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:2000], "traceback": traceback.format_exc()[-20_000:]}
     found = store.result(unit.id)
     if found is None or found.status != "done":  # a result that lacks only its latency is better than none
@@ -198,19 +198,22 @@ def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> 
     """Run a unit, with less at once as long as memory does not suffice."""
     room = Room.of(unit, resources)
     while True:
+        run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
         try:
-            return _run_within(room, unit, store, progress)
+            return _run_within(run, room.chunk, unit, store, progress)
         except Exception as error:
+            room = room.taken(run.batch, run.devices)
             smaller = room.smaller()
             if not out_of_memory(error):
                 raise
             if not smaller:
                 raise MemoryError(f"not even {room} fit into memory ({error or type(error).__name__})") from error
         room = smaller  # out here the error is forgotten, and with it the memory that its frames have held
+        del run
 
 
-def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Outcome:
-    run = Run(unit.agent, unit.protocol, record=unit.record, resources=room.resources, lanes=room.most)
+def _run_within(run: Run, size: int | None, unit: Unit, store: Store, progress: Progress) -> _Outcome:
+    """Play what is left of a unit in chunks of `size` MDPs."""
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
     check_knowledge(run)
@@ -221,7 +224,7 @@ def _run_within(room: Room, unit: Unit, store: Store, progress: Progress) -> _Ou
     pace = Pace()
     try:
         stop_if_asked()
-        for chunk in run.chunks(played.n, room.chunk):
+        for chunk in run.chunks(played.n, size):
             played.chunks.append(check_returns(chunk))
             progress.advanced(unit, played.n, played.seconds)
             if played.n < unit.protocol.n_mdps:
@@ -279,7 +282,7 @@ class _Together:
                 yield from self._taken(results)
         except StoreError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._keep()
             raise _StackError from error
         except KeyboardInterrupt:
@@ -304,8 +307,8 @@ class _Together:
                     stop_if_asked()
             self._pace.keep(self._keep)
 
-    def _add(self, number: int, result: Chunk | Exception) -> None:
-        if isinstance(result, Exception):
+    def _add(self, number: int, result: Chunk | BaseException) -> None:
+        if isinstance(result, BaseException):
             raise result
         played = self.played[number]
         if played.stacked == 0:

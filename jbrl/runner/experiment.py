@@ -111,6 +111,7 @@ class Run:
         self.resources = resources or Resources()
         self.devices = self.resources.devices
         self.device = device_name(self.devices)
+        self.batch = 0
         self.offline_seconds = 0.0
         self.compile_seconds = 0.0
         self.knowledge: Any = None
@@ -136,11 +137,11 @@ class Run:
         """Set `agent`, the one that plays: for an agent that searches, what it finds."""
         if isinstance(self.given, Searcher):
             prior, protocol = self.protocol.told(), self.protocol
-            trials = Trials(prior, protocol.discount, self._own, self.devices)
+            trials = Trials(prior, protocol.discount, self._own, self.devices, most=self._lanes)
             self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
             self.offline_seconds = self.learned.seconds
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
-        self._learner = (self.agent, self._own, self.protocol.told())
+        self._learner = jax.device_put((self.agent, self._own, self.protocol.told()), self.devices[0])
 
     def training(self) -> Callable[[], batching.Program] | None:
         """What compiles the training of the agent; None where there is nothing to learn, and no time to measure."""

@@ -76,6 +76,8 @@ def unpack(content: bytes, names: Collection[str] | None = None) -> tuple[dict[s
             header = json.loads(file[HEADER].tobytes())
             kept = {name for name in file.files if name != HEADER}
             return header, {name: file[name] for name in sorted(kept) if names is None or name in names}, kept
+    except MemoryError:  # says nothing of the content
+        raise
     except Exception as error:  # zip archives, NumPy and JSON have a dozen ways of saying that bytes make no sense
         raise DamagedError(str(error) or type(error).__name__) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+LARGEST_ARRAY = 1000  # tasks of an array that every SLURM takes, unless it was told to take fewer (MaxArraySize=1001)
 FILLED = 0.8  # of the time limit, at most, is what a task should take by its estimate
 
 
@@ -37,41 +38,46 @@ class Packing:
         return [*self.searches, *self.free, *self.after]
 
 
-def pack(pieces: Sequence[Piece], parallelism: int, limit: float | None = None, known: Collection[str] = ()) -> Packing:
+def pack(
+    pieces: Sequence[Piece],
+    parallelism: int,
+    limit: float | None = None,
+    known: Collection[str] = (),
+    awaited: Collection[str] = (),
+) -> Packing:
     """Pack units into tasks of about the same length.
 
     The first unit that needs a search does it; the others that need the same one come after. A search that only one unit needs makes nobody
-    wait. There are `parallelism` tasks to be run at once, and more when they would take too long otherwise.
+    wait. There are `parallelism` tasks to be run at once, and more when they would take too long otherwise, as many as one array may have.
 
     Args:
       pieces: in the order of the study.
       parallelism: how many tasks run at once.
       limit: seconds that a task may take.
       known: searches that have been done.
+      awaited: searches that others are doing: units that need one come after.
     """
     needs: dict[str, list[Piece]] = {}
     for piece in pieces:
-        if piece.needs and piece.needs not in known:
+        if piece.needs and piece.needs not in known and piece.needs not in awaited:
             needs.setdefault(piece.needs, []).append(piece)
     shared = [users for users in needs.values() if len(users) > 1]
     searching = {users[0].id for users in shared}
-    waiting = {piece.id for users in shared for piece in users[1:]}
+    waiting = {piece.id for users in shared for piece in users[1:]} | {piece.id for piece in pieces if piece.needs in awaited}
     searches = [piece for piece in pieces if piece.id in searching]
     free = [piece for piece in pieces if piece.id not in searching | waiting]
     after = [piece for piece in pieces if piece.id in waiting]
-    first = _balanced(searches, _count(searches, parallelism, limit))
-    return Packing(
-        first,
-        _balanced(free, _count(free, max(1, parallelism - len(first)), limit)),
-        _balanced(after, _count(after, parallelism, limit)),
-    )
+    most = max(parallelism, LARGEST_ARRAY)
+    first = _balanced(searches, _count(searches, parallelism, limit, most - bool(free)))
+    left = max(1, parallelism - len(first)), limit, most - len(first)
+    return Packing(first, _balanced(free, _count(free, *left)), _balanced(after, _count(after, parallelism, limit, most)))
 
 
-def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None) -> int:
+def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, most: int) -> int:
     """How many tasks."""
     total = math.fsum(piece.seconds for piece in pieces)
     needed = math.ceil(total / (FILLED * limit)) if limit else 1
-    return min(len(pieces), max(parallelism, needed))
+    return min(len(pieces), max(parallelism, needed), most)
 
 
 def _balanced(pieces: Sequence[Piece], n: int) -> list[Task]:

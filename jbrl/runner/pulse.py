@@ -20,7 +20,7 @@ import numpy as np
 
 from jbrl.runner.execute import Progress
 from jbrl.runner.files import pack_json, write_whole
-from jbrl.runner.notes import FORGOTTEN, exists, read, remember
+from jbrl.runner.notes import FORGOTTEN, exists, read, recall, remember
 from jbrl.runner.unit import Unit
 
 SECONDS = 5.0  # between two signs of life
@@ -43,7 +43,7 @@ class Pulse(Progress):
     def __init__(self, folder: Path, expected: Mapping[str, float], told: Progress) -> None:
         self.folder, self.expected, self._told = folder / "running", expected, told
         host, job = socket.gethostname(), task_id()
-        self._path = self.folder / f"{f'task-{job}' if job else f'{host}-{os.getpid()}'}.json"
+        self._path = self.folder / f"{f'task-{job}-' if job else ''}{host}-{os.getpid()}.json"
         self._facts: dict[str, Any] = {
             "host": os.environ.get("SLURMD_NODENAME", host),
             "machine": host,
@@ -108,18 +108,22 @@ class Pulse(Progress):
     def _beat(self) -> None:
         while not self._ended.wait(SECONDS):
             self._write()
+            if self.expected.keys() - recall(self.folder.parent):  # another process has written at the same time
+                remember(self.folder.parent, self.expected)
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):
             write_whole(self._path, pack_json({**self._facts, **self._state, "updated": time.time()}))
 
     def _tidy(self) -> None:
-        """Remove what processes that were killed have left: those of this machine, and all that have been silent for a day."""
+        """Remove what processes that were killed have left.
+
+        Those of this machine, those of the same task on others (this is its next turn; one that is at work nevertheless speaks again soon),
+        and all that have been silent for a day.
+        """
+        here, task = self._facts["machine"], self._facts["task"]
         for path in self.folder.glob("*.json"):
             note = read(path)
-            if (
-                not note
-                or time.time() - note["updated"] > FORGOTTEN
-                or (note["machine"] == socket.gethostname() and not exists(note["pid"]))
-            ):
+            gone = note and (not exists(note["pid"]) if note["machine"] == here else task and note["task"] == task)
+            if not note or gone or time.time() - note["updated"] > FORGOTTEN:
                 path.unlink(missing_ok=True)

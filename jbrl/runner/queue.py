@@ -3,7 +3,6 @@
 DIR/slurm/JOB.json   one submission: its tasks, and the units of each
 """
 
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ ACTIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING", "SIGNALING", "STOPPED"}
 )
 SECONDS = 30.0  # squeue may take
+FORGOTTEN = "Invalid job id"  # what squeue says, as an error, when it is asked for one job only that has ended long ago
 
 
 class Submitted(NamedTuple):
@@ -63,16 +63,18 @@ def _number(task: str) -> tuple[int, int]:
     return int(job), int(index or 0)
 
 
-def states(tasks: Iterable[str]) -> dict[str, State]:
-    """What SLURM knows of tasks. It forgets those that have ended, after five minutes or so; nothing where there is no SLURM."""
+def states(tasks: Iterable[str]) -> dict[str, State] | None:
+    """What SLURM knows of tasks. It forgets those that have ended, after five minutes or so. None: it does not answer, or not here."""
     wanted = set(tasks)
-    if not wanted or not shutil.which("squeue"):
+    if not wanted:
         return {}
     jobs = ",".join(sorted({task.partition("_")[0] for task in wanted}, key=int))
     command = ["squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r", f"--jobs={jobs}"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False).stdout
+        found = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return {}
-    rows = [line.split("|", 2) for line in found.splitlines() if line.count("|") >= 2]
+        return None
+    if found.returncode and FORGOTTEN not in found.stderr:
+        return None
+    rows = [line.split("|", 2) for line in found.stdout.splitlines() if line.count("|") >= 2]
     return {task: State(name, reason) for task, name, reason in rows if task in wanted}

@@ -1,6 +1,5 @@
 """What a run may use: which devices, how much of their memory, and whether units of work may be played several at once."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ import jax
 
 from jbrl.errors import JbrlError
 from jbrl.runner import batching
-from jbrl.runner.machine import available_cores, memory_bytes
+from jbrl.runner.machine import memory_bytes
 
 SHARE = 0.8  # of the memory there is, unless told otherwise
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -81,9 +80,15 @@ def choose(devices: str | int | Sequence[int] | None = None, memory: str | int |
     """
     numbers = _numbers(devices)
     amount = None if memory is None else parse_memory(memory)
-    said = "JAX_NUM_CPU_DEVICES" in os.environ
-    batching.use_all_cores(min(numbers, available_cores()) if isinstance(numbers, int) and not said else None)
+    batching.use_all_cores()  # all, so that the process may use more of them another time
     return Resources(_chosen(numbers, devices), -1 if amount is None else amount, stack)
+
+
+def check(devices: str | int | Sequence[int] | None = None, memory: str | int | None = None) -> None:
+    """Raise `JbrlError` unless these could be given to `choose` on some machine."""
+    _numbers(devices)
+    if memory is not None:
+        parse_memory(memory)
 
 
 def parse_memory(text: str | int) -> int:
@@ -92,7 +97,7 @@ def parse_memory(text: str | int) -> int:
     Raises:
       JbrlError: it is no amount of memory.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", str(text))
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\d{1,2})?)\s*([A-Za-z]*)\s*", str(text))
     amount = int(float(found[1]) * UNITS[found[2].upper()]) if found and found[2].upper() in UNITS else 0
     if amount < 1:
         raise JbrlError(f"--memory '{text}': expected a number of bytes above 0 with a unit, for example 8GiB or 500MB")

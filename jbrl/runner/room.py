@@ -32,6 +32,12 @@ class Room:
         """MDPs that one compiled call plays."""
         return self.lanes * len(self.resources.devices)
 
+    def taken(self, batch: int, devices: list[jax.Device]) -> "Room":
+        """What a program that plays `batch` MDPs on `devices` has really taken up: less, where not all was allowed. 0: there was none."""
+        if not batch:
+            return self
+        return replace(self, resources=replace(self.resources, devices=devices), lanes=batch // len(devices))
+
     def smaller(self) -> "Room | None":
         """The next to try: chunks of one call, then half as much in a call, and half of that; None when that is all.
 

@@ -23,7 +23,7 @@ from jbrl.runner.resources import Resources
 from jbrl.runner.timing import device_name, timed
 from jbrl.runner.unit import Unit
 
-Results = list[tuple[int, Chunk | Exception]]  # (number of a unit, its next MDPs or why it has failed)
+Results = list[tuple[int, Chunk | BaseException]]  # (number of a unit, its next MDPs or why it has failed)
 
 TIMED_DECISIONS = 25  # of each trajectory that is played for its time
 IDLE = 4  # on CPUs units are stacked where only one core in so many would have work
@@ -91,7 +91,7 @@ class Stack:
             lanes, self.devices = smaller
             groups, self.width = max(1, lanes // self.width), min(lanes, self.width)
         self.batch, self.device = self._playing.capacity, device_name(self.devices)
-        self.at_once = min(len(self.runs), self.batch // self.width)
+        self.at_once = max(1, min(len(self.runs), self.batch // (self.width * -(-n_mdps // self.width))))
 
     def _wanted(self, groups_of_unit: int) -> int:
         """Groups at once on each device."""
@@ -110,7 +110,7 @@ class Stack:
         for number, run in enumerate(self.runs):
             try:
                 run.train(self._training)
-            except Exception as error:  # of one agent's making: the others go on
+            except (Exception, SystemExit) as error:  # of one agent's making: the others go on
                 yield [(number, error)]
                 continue
             for mdps, count in batching.groups(self.starts[number], run.protocol.n_mdps, self.width):
@@ -134,11 +134,11 @@ class Stack:
         parts = (jax.tree.map(lambda v, place=place: v[place], found) for place in range(len(call)))
         return [(number, self._chunk(number, part, mdps, count, each)) for part, (number, mdps, count) in zip(parts, call, strict=True)]
 
-    def _chunk(self, number: int, played: tuple, mdps: np.ndarray, count: int, seconds: float) -> Chunk | Exception:
+    def _chunk(self, number: int, played: tuple, mdps: np.ndarray, count: int, seconds: float) -> Chunk | BaseException:
         run = self.runs[number]
         try:
             return run.chunk(int(mdps[0]), [run.legal(played, mdps, count)], seconds * count)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return error
 
 

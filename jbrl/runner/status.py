@@ -11,8 +11,6 @@ from jbrl.runner import queue
 from jbrl.runner.notes import SILENT, exists, read, recall
 from jbrl.runner.store import Store
 
-UNBEGUN = ("PENDING", "CONFIGURING", "RUNNING")  # states of tasks that have units still to begin, when no process speaks for them
-
 
 @dataclass(frozen=True)
 class Worker:
@@ -36,7 +34,7 @@ class Worker:
 class Waiting:
     """Tasks of a cluster that have not begun."""
 
-    why: str  # as SLURM says it: Priority, Resources, Dependency; "starting" when SLURM has started them and they have not spoken yet
+    why: str  # as SLURM says it: Priority, Dependency, COMPLETING; "starting" when SLURM has started them and they have not spoken yet
     tasks: tuple[str, ...]
     units: tuple[str, ...]  # ids of those that have no result
 
@@ -56,11 +54,12 @@ class Status:
     ended: dict[str, str]  # by task, what SLURM says of those that ended before their units did: CANCELLED, TIMEOUT
     work_left: float | None  # seconds of work, about, if one process did it all; None when it cannot be told
     seconds_left: float | None  # until all is done, about; None when it cannot be told, or part of it is nowhere at work or in a queue
+    unheard: bool  # SLURM was given tasks, and cannot be asked from here
 
     @property
     def active(self) -> bool:
-        """Whether anything is at work or in a queue."""
-        return bool(self.waiting) or any(worker.alive for worker in self.workers)
+        """Whether anything is at work or in a queue, or may be."""
+        return bool(self.waiting) or any(worker.alive for worker in self.workers) or (self.unheard and self.left > 0)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -90,13 +89,14 @@ class Observer:
         labels = {unit["id"]: unit.get("label", unit["id"]) for unit in manifest["units"]}
         reasons = {id: reason for id in labels if (reason := self._reason(id)) is not None}
         tasks = queue.submitted(self.folder)
-        states = queue.states(task.task for task in tasks)
+        answer = queue.states(task.task for task in tasks)
+        states = answer or {}
         expected = recall(self.folder)
         workers = self._workers(labels, manifest["study"]["n_mdps"], expected, states)
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
         at_work = {worker.task for worker in workers if worker.alive}
-        queued = [task for task in tasks if task.task not in at_work and task.task in states and states[task.task].name in UNBEGUN]
+        queued = [task for task in tasks if task.task not in at_work and task.task in states and states[task.task].active]
         waiting = _waiting(queued, states, set(open_) - held)
         held |= {id for group in waiting for id in group.units}
         left = [id for id in open_ if id not in reasons or id in held]
@@ -110,11 +110,12 @@ class Observer:
             failed={labels[id]: reason for id, reason in reasons.items() if id not in held},
             left=len(left),
             begun=len(begun & set(left)),
-            workers=workers,
+            workers=[worker for worker in workers if worker.alive or set(worker.left) - held],
             waiting=waiting,
             ended={task: states[task].name for task in sorted(set(last.values())) if task in states and not states[task].active},
             work_left=work,
             seconds_left=_until_done(workers, waiting, expected, queued) if work is not None and held >= set(left) else None,
+            unheard=answer is None,
         )
 
     def _reason(self, id: str) -> str | None:
@@ -137,7 +138,7 @@ class Observer:
             host=note["host"],
             pid=note["pid"],
             task=note["task"],
-            seconds=now - note["started"],
+            seconds=max(0.0, now - note["started"]),
             silent=max(0.0, now - note["updated"]),
             alive=_alive(note, now, states),
             unit=labels.get(note["unit"]),
@@ -177,7 +178,8 @@ def _waiting(tasks: Sequence[queue.Submitted], states: dict[str, queue.State], o
         left = [id for id in task.units if id in open_]
         if left:  # the others have nothing to do any more
             state = states[task.task]
-            groups.setdefault(state.reason if state.name == "PENDING" else "starting", {})[task.task] = left
+            why = {"PENDING": state.reason, "CONFIGURING": "starting", "RUNNING": "starting"}.get(state.name, state.name)
+            groups.setdefault(why, {})[task.task] = left
     return [Waiting(why, tuple(group), tuple(id for units in group.values() for id in units)) for why, group in groups.items()]
 
 

@@ -2,18 +2,24 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
-_asked: list[int] = []  # numbers of the signals received, while they are listened to
+_asked: list[tuple[int, float]] = []  # numbers of the signals received, while they are listened to, and when
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has asked for an end, and everything played so far is kept. `number` is that of the signal."""
+    """Signals have asked for an end, and everything played so far is kept.
 
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
+    Attributes:
+      number: of the first signal.
+      asked: numbers of all, and the reading of `time.monotonic` when each came.
+    """
+
+    def __init__(self, asked: Sequence[tuple[int, float]]) -> None:
+        self.asked, self.number = tuple(asked), asked[0][0]
+        super().__init__(signal.Signals(self.number).name)
 
 
 @contextlib.contextmanager
@@ -30,10 +36,10 @@ def stopping_on(*numbers: int) -> Iterator[None]:
 
 def _ask(number: int, frame: FrameType | None) -> None:
     del frame
-    _asked.append(number)
+    _asked.append((number, time.monotonic()))
 
 
 def stop_if_asked() -> None:
     """Raise `Stopped` if a signal has asked for it."""
     if _asked:
-        raise Stopped(_asked[0])
+        raise Stopped(_asked)

@@ -230,9 +230,9 @@ class Store:
                 raise files.DamagedError("it is the result of another unit, or of another version of jbrl")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except PermissionError as error:
-            raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
-        except (OSError, files.DamagedError) as error:
+        except (OSError, MemoryError) as error:  # says nothing of the content, which another attempt may find in order
+            raise StoreError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error or type(error).__name__}") from None
+        except files.DamagedError as error:
             self._warn(path, error)
             return None
         return Result(header, arrays.pop("returns"), set(TRAJECTORY) <= kept, arrays)

@@ -47,7 +47,7 @@ def wrong(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study with agents that do wrong before those that do not."""
     name = f"wrong_{study.parent.name}"
     (study.parent / f"{name}.py").write_text(WRONG.replace('"Raises"', f'"Raises {name}"'))
-    table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = ["raises", "returns NaN", "learns NaN", "good"]\nsize = 2.5\n\n'
+    table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = ["raises", "returns NaN", "learns NaN", "leaves", "good"]\nsize = 2.5\n\n'
     study.write_text(study.read_text().replace("[[agents]]", table + "[[agents]]", 1))
     return study
 
@@ -57,11 +57,12 @@ def test_they_fail_and_the_others_go_on(wrong: Path, whole: dict) -> None:
     done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out)])
     assert done.exit_code == 1
     units = Store(out).units()
-    assert list(units["status"]) == ["failed"] * 3 + ["done"] * 4
+    assert list(units["status"]) == ["failed"] * 4 + ["done"] * 4
     assert units["reason"][0] == "ValueError: no idea what to do"
     assert "act returned float32[]: expected one action as a scalar int32" in units["reason"][1]
     assert units["reason"][2].endswith("Raises.train returned NaN in its knowledge")
-    for mode, reason in zip(("raises", "returns NaN", "learns NaN"), units["reason"], strict=False):
+    assert units["reason"][3] == "SystemExit: 3"
+    for mode, reason in zip(("raises", "returns NaN", "learns NaN", "leaves"), units["reason"], strict=False):
         assert f'Raises(mode="{mode}", size=2.5) seed 0: failed: {reason}' in done.stderr
     assert list(differences({name: found for name, found in outcome(out).items() if name in whole}, whole)) == []
     again = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out), "--only", "Random|e-Greedy|good"])

@@ -2,12 +2,14 @@
 
 import pickletools
 import re
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from jbrl.cli import task
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from jbrl.runner import queue
@@ -116,6 +118,43 @@ def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path
     assert not (programs / "42.sh").exists()
 
 
+def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(study: Path, programs: Path) -> None:
+    assert run(study, "--executor", "slurm", "--only", "Random").exit_code == 0
+    (programs / "squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
+    result = run(study, "--executor", "slurm")
+    assert (result.exit_code, "SLURM does not say what it has in its queue" in result.output) == (2, True)
+    assert not (programs / "42.sh").exists()
+
+
+def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study: Path, programs: Path) -> None:
+    assert run(study, "--executor", "slurm", "--only", "^GC/OPPS").exit_code == 0
+    (programs / "squeue").write_text("#!/bin/sh\necho '41|RUNNING|None'\n")
+    result = run(study, "--executor", "slurm", "--only", "OPPS")
+    assert told(result)[:2] == ["1 unit left out: in tasks that SLURM has already", "after the searches: 1 unit in 1 task"]
+    assert "#SBATCH --dependency=afterany:41" in (programs / "42.sh").read_text().splitlines()
+
+
+def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> None:
+    refusing = SBATCH.format(folder=programs).replace(
+        "#!/bin/sh\n", "#!/bin/sh\ngrep -q dependency $1 && { echo 'no more' >&2; exit 1; }\n"
+    )
+    (programs / "sbatch").write_text(refusing)
+    result = run(study, "--executor", "slurm")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "SLURM has not accepted all of the study: no more; what needs no search is in the queue as job 41, run this again" in said
+    assert len(queue.submitted(study.parent / "out")) == 3
+
+
+def test_options_of_sbatch(study: Path, programs: Path) -> None:
+    options = ("--slurm", "job-name=mine", "--slurm", "exclusive", "--only", "Random", "--quiet")
+    result = run(study, "--executor", "slurm", *options)
+    assert (result.exit_code, result.output) == (0, "")
+    script = (programs / "41.sh").read_text().splitlines()
+    assert "#SBATCH --exclusive" in script
+    assert [line for line in script if "job-name" in line] == ["#SBATCH --job-name=mine"]
+
+
 def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) -> None:
     planned = plan(study, tmp_path / "out")
     id = str(planned.units[1].knowledge_id)
@@ -152,7 +191,9 @@ def test_other_time_limits(text: str) -> None:
         (["--gpus", "1"], "--gpus 1: is for --executor slurm only"),
         (["--slurm", "mem=8G"], "--slurm mem=8G: is for --executor slurm only"),
         (["--executor", "slurm", "--time", "4h"], "--time '4h': expected minutes"),
-        (["--executor", "slurm", "--slurm", "mem"], "--slurm 'mem': expected NAME=VALUE"),
+        (["--executor", "slurm", "--slurm", "mem="], "--slurm 'mem=': expected NAME=VALUE"),
+        (["--executor", "slurm", "--memory", "8 gigs"], "--memory '8 gigs': expected a number of bytes"),
+        (["--executor", "slurm", "--devices", "two"], "--devices 'two': expected how many"),
     ],
 )
 def test_options_that_are_refused(study: Path, options: list[str], message: str) -> None:
@@ -182,10 +223,31 @@ def test_sbatch_refuses(study: Path, programs: Path) -> None:
     assert "SLURM has not accepted the study: sbatch: error: invalid partition specified: long" in result.output
 
 
-def test_a_process_that_is_no_task_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_process_that_is_a_task_asks_to_be_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
+    calls = tmp_path / "calls"
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho $* >> {calls}\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     requeue()
-    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert not calls.exists()
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    requeue()
+    assert calls.read_text() == "requeue 12_3\n"
     monkeypatch.setenv("PATH", "")
     requeue()
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ([(signal.SIGUSR2, 5.0)], signal.SIGUSR2),
+        ([(signal.SIGTERM, 5.0)], signal.SIGTERM),
+        ([(signal.SIGUSR2, 5.0), (signal.SIGTERM, 64.0)], signal.SIGTERM),  # scancel
+        ([(signal.SIGUSR2, 5.0), (signal.SIGTERM, 65.0)], signal.SIGUSR2),  # the limit itself
+    ],
+)
+def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(asked: list[tuple[int, float]], meant: int) -> None:
+    assert task._meant(asked, warning=60.0) == meant

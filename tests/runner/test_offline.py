@@ -81,6 +81,10 @@ def test_agents_that_do_not_search_have_found_nothing(results: jbrl.Results) -> 
         results.learned("one", "Random")
 
 
+class Gone(BaseException):
+    """What no handler of errors sees: as good as `kill -9`."""
+
+
 class Killed(Progress):
     """Ends the process after some rounds, in one of two ways."""
 
@@ -94,7 +98,7 @@ class Killed(Progress):
             raise self.how
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("how", [KeyboardInterrupt, Gone])
 def test_a_search_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jbrl.runner.packing import FILLED, Packing, Piece, pack
+from jbrl.runner.packing import FILLED, LARGEST_ARRAY, Packing, Piece, pack
 
 ROUNDING = 1e-9  # of sums
 
@@ -80,3 +80,16 @@ def test_an_example() -> None:
 def test_units_keep_the_order_of_the_study_within_a_task() -> None:
     packing = pack([Piece("a", 1), Piece("b", 5), Piece("c", 2)], 1)
     assert packing.free[0].units == ("a", "b", "c")
+
+
+def test_no_array_is_larger_than_slurm_takes_by_default() -> None:
+    units = [Piece(str(i), 3600.0, "ab"[i % 2] if i < 2500 else None) for i in range(5000)]
+    packing = pack(units, 40, 60.0)
+    assert len(packing.searches) + len(packing.free) == LARGEST_ARRAY == len(packing.after)
+    assert len(pack(units, 2000, 60.0).after) == 2000  # who asks for more at once has more
+
+
+def test_what_others_search_is_waited_for() -> None:
+    packing = pack([Piece("1", 1.0, "a"), Piece("2", 1.0, "b"), Piece("3", 1.0)], 4, awaited={"a"})
+    assert [task.units for task in packing.after] == [("1",)]
+    assert not packing.searches and len(packing.free) == 2

@@ -18,6 +18,7 @@ from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.runner.experiment import Protocol, Run
+from jbrl.runner.machine import available_cores
 from jbrl.runner.resources import Resources, choose, parse_memory
 
 MIB = 2**20
@@ -31,7 +32,7 @@ def test_amounts_of_memory(text: str | int, amount: int) -> None:
     assert parse_memory(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "8 gigs", "-1GB", "0", "0.1B", "1e-3GB", "nan", "8GiB each"])
+@pytest.mark.parametrize("text", ["", "GiB", "8 gigs", "-1GB", "0", "0.1B", "1e-3GB", "1e400", "nan", "8GiB each"])
 def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
     with pytest.raises(JbrlError, match="expected a number of bytes above 0 with a unit, for example 8GiB"):
         parse_memory(text)
@@ -187,3 +188,10 @@ def test_resources_bound_nothing_where_the_machine_does_not_say(monkeypatch: pyt
     unbound = Resources()
     assert unbound.memory == 0 and unbound.smaller(10**15, 256, unbound.devices, "X") is None
     assert dataclasses.replace(unbound, memory=1).fits(1, 1)
+
+
+def test_what_was_asked_for_once_does_not_bind_the_process() -> None:
+    code = "from jbrl.runner.resources import choose; print(len(choose(1).devices), len(choose().devices))"
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"} | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", str(available_cores())]

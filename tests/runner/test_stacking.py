@@ -121,6 +121,15 @@ def test_several_groups_on_a_device(name: str) -> None:
         np.testing.assert_array_equal(np.concatenate(found[number]), expected)
 
 
+def test_how_many_units_are_played_at_once() -> None:
+    gc = problem("GC")
+    for n_mdps, at_once in ((300, 1), (200, 2)):  # in groups of 256, one on each of two devices
+        runs = [Run(AGENTS["Random"].agent(), Protocol(gc, gc, n_mdps, seed, 2)) for seed in range(3)]
+        stack = Stack(runs, [0, 0, 0])
+        stack.prepare()
+        assert stack.at_once == at_once
+
+
 class Interrupt(execute.Progress):
     """Ctrl-C after some MDPs."""
 

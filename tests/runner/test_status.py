@@ -19,6 +19,7 @@ from jbrl.runner import notes, queue
 from jbrl.runner.execute import Progress
 from jbrl.runner.files import pack_json, write_whole
 from jbrl.runner.plan import plan
+from jbrl.runner.pulse import Pulse
 from jbrl.runner.status import Observer, Status
 from jbrl.runner.store import StoreError
 from jbrl.runner.unit import Unit
@@ -171,6 +172,57 @@ def test_tasks_that_ended_before_their_units(folder: Path, tmp_path: Path, monke
     assert found.ended == {"12_0": "TIMEOUT", "12_1": "CANCELLED"}  # the third unit is in another task
     assert [(group.why, group.units) for group in found.waiting] == [("starting", (c,))]
     assert not found.workers[0].alive
+
+
+def test_a_task_that_slurm_has_is_waiting_whatever_its_state(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = left(folder)
+    queue.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
+    slurm(monkeypatch, tmp_path, "12_0|COMPLETING|None", "12_1|SUSPENDED|None", "12_2|REQUEUE_HOLD|None")
+    found = Observer(folder).look()
+    assert [(group.why, group.units) for group in found.waiting] == [("COMPLETING", (a,)), ("SUSPENDED", (b,)), ("REQUEUE_HOLD", (c,))]
+    assert found.active and found.ended == {}
+
+
+def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.record(folder, {"12": left(folder)}, 3)
+    slurm(monkeypatch, tmp_path)
+    program = tmp_path / "bin" / "squeue"
+    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
+    found = Observer(folder).look()
+    assert (found.unheard, found.active) == (True, True)
+    assert text(folder)[1:] == ["SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known."]
+    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n")
+    found = Observer(folder).look()  # it has forgotten a job that ended long ago
+    assert (found.unheard, found.active) == (False, False)
+
+
+def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> None:
+    a, b, _ = left(folder)
+    note(folder, "gone", left=[a, b], updated=time.time() - 2 * notes.SILENT)
+    assert [worker.alive for worker in Observer(folder).look().workers] == [False]
+    note(folder, "next", left=[a, b])
+    assert [worker.alive for worker in Observer(folder).look().workers] == [True]
+
+
+def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
+    note(folder, "mine", task="12")
+    note(folder, "other", task="13")
+    with Pulse(folder, {}, Progress()) as pulse:
+        pulse.begin([], [])
+        names = sorted(path.name for path in (folder / "running").glob("*.json"))
+    assert names == ["other.json", f"task-12-{HERE}-{os.getpid()}.json"]
+
+
+def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jbrl.runner.pulse.SECONDS", 0.02)
+    with Pulse(folder, {"mine": 3.0}, Progress()):
+        (folder / notes.EXPECTED).write_bytes(pack_json({"seconds": {"other": 4.0}}))
+        end = time.monotonic() + 20
+        while "mine" not in notes.recall(folder) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert notes.recall(folder) == {"other": 4.0, "mine": 3.0}
 
 
 def test_as_json(folder: Path) -> None:
