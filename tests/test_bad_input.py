@@ -269,3 +269,7 @@ def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study: Path, tmp_pat
     shown = call("scores", tmp_path / "out", "--format", "csv")
     assert [line.rpartition(",")[2] for line in shown.stdout.splitlines()] == ["status", "failed", "done", "done"]
     assert "failed: GC/broken:Broken {} seed 0: RuntimeError: not today" in shown.stderr
+    (tmp_path / "unwritten.py").write_text(BROKEN.replace("Broken", "Unwritten").replace("def reset", "def begin"))
+    study.write_text(STUDY.replace('"Random"', '"unwritten:Unwritten"'))
+    result = call("run", study, "--out", tmp_path / "unwritten")
+    assert "failed: NotImplementedError: Unwritten has no method reset" in result.stderr

@@ -231,7 +231,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, MemoryError) as error:  # says nothing of the content, which another attempt may find in order
-            raise StoreError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error or type(error).__name__}") from None
+            raise StoreError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
         except files.DamagedError as error:
             self._warn(path, error)
             return None

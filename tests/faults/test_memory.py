@@ -130,3 +130,15 @@ def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dic
     assert "not even 256 MDPs at once on 1 device fit into memory (RESOURCE_EXHAUSTED" in units["reason"][0]
     assert "GC/memory_hungry:Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()
     assert list(differences(outcome(out), whole)) == []
+
+
+def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attempt_begins() -> None:
+    devices = [Accelerator(), Accelerator()]
+    room = Room(Resources(devices, memory=0), 16_384, 40_000)  # type: ignore[arg-type]
+    assert room.taken(0, devices) == room  # type: ignore[arg-type]
+    found = room.taken(2048, devices)  # type: ignore[arg-type]
+    assert (found.lanes, found.call) == (1024, 2048)
+    smaller = found.smaller()
+    assert smaller and (smaller.lanes, smaller.chunk) == (1024, 2048)
+    again = smaller.smaller()
+    assert again and (again.lanes, again.chunk) == (512, 1024)

@@ -9,7 +9,9 @@ import pytest
 
 import jbrl.runner.experiment as experiment
 from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.opps import OPPSDS
 from jbrl.agents.random import Random
+from jbrl.agents.soft_max import SoftMax
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.pytree import record
@@ -71,6 +73,17 @@ def test_one_device_and_two_give_the_same_bits():
     one = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:1])))
     two = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:2])))
     np.testing.assert_array_equal(one, two)
+
+
+def test_an_agent_learns_on_the_device_that_it_plays_on():
+    second = jax.devices()[1]
+    gc = problem("GC")
+    run = Run(SoftMax(tau=0.3), Protocol(gc, gc, n_mdps=4, horizon=3), resources=Resources([second]))
+    run.prepare()
+    assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {second}
+    searching = Run(OPPSDS("F1", 20), Protocol(gc, gc, n_mdps=4, horizon=3), resources=Resources([second]))
+    searching.prepare()
+    assert len(next(searching.chunks()).returns) == 4
 
 
 def test_the_first_mdps_do_not_depend_on_how_many_follow():

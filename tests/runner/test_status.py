@@ -225,6 +225,12 @@ def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder:
         assert notes.recall(folder) == {"other": 4.0, "mine": 3.0}
 
 
+def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
+    note(folder, started=time.time() + 3600, updated=time.time() + 3600)
+    (worker,) = Observer(folder).look().workers
+    assert (worker.seconds, worker.silent) == (0.0, 0.0)
+
+
 def test_as_json(folder: Path) -> None:
     note(folder)
     result = CliRunner().invoke(app, ["status", str(folder), "--format", "json"], catch_exceptions=False)

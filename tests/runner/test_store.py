@@ -109,6 +109,21 @@ def test_a_damaged_result_counts_as_missing_with_a_warning(tmp_path: Path, damag
     assert store.result(units[0].id) is not None
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError(5, "Input/output error")])
+def test_what_cannot_be_read_just_now_is_not_taken_for_damaged(tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, units = opened(tmp_path)
+    store.save(units[0], HEADER, returns_of(units[0]))
+
+    def fail(*given: object, **named: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((np, "load") if isinstance(error, MemoryError) else (Path, "read_bytes")), fail)
+        with pytest.raises(StoreError, match=r"\.npz: cannot be read: (MemoryError|Input/output error)"):
+            store.result(units[0].id)
+    assert store.result(units[0].id) is not None
+
+
 def test_a_result_under_the_name_of_another_unit_is_not_believed(tmp_path: Path) -> None:
     store, units = opened(tmp_path)
     store.save(units[0], HEADER, returns_of(units[0]))
