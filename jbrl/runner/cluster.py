@@ -141,7 +141,7 @@ def submit(plan: Plan, request: Request, work: Callable[[Job], None], options: d
             with executor.batch():
                 jobs = [executor.submit(work, Job(*facts, task.units, options or {}, _warning(request))) for task in tasks]
         except RuntimeError as error:
-            held = f"; what needs no search is in the queue as job {sent[0].partition('_')[0]}, run this again for the rest" if sent else ""
+            held = f"; job {sent[0].partition('_')[0]} is in the queue: run this again for the rest" if sent else ""
             why = str(error).strip() or "sbatch does not say why"
             raise JbrlError(f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}") from None
         ids = [job.job_id for job in jobs]

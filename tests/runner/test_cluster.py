@@ -142,7 +142,7 @@ def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> N
     result = run(study, "--executor", "slurm")
     assert result.exit_code == 2
     said = " ".join(result.output.split())
-    assert "SLURM has not accepted all of the study: no more; what needs no search is in the queue as job 41, run this again" in said
+    assert "SLURM has not accepted all of the study: no more; job 41 is in the queue: run this again" in said
     assert len(queue.submitted(study.parent / "out")) == 3
 
 
