@@ -43,6 +43,7 @@ from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
 from jbrl.runner.batching import use_all_cores  # noqa: E402
 from jbrl.runner.experiment import Protocol, Run  # noqa: E402
+from jbrl.runner.files import write_whole  # noqa: E402
 from jbrl.runner.machine import machine, versions  # noqa: E402
 from jbrl.runner.offline import Notebook, Trials, learn  # noqa: E402
 from jbrl.runner.resources import Resources  # noqa: E402
@@ -124,7 +125,7 @@ class Report:
         print(json.dumps(row), flush=True)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         content = {**self.facts, "budget": self.budget, "seconds": round(self.seconds, 1), "rows": self.rows}
-        self.file.write_text(json.dumps(content, indent=1) + "\n")
+        write_whole(self.file, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def fastest(call: Callable[[], Any], repetitions: int = 5) -> float:
@@ -389,8 +390,10 @@ def main(arguments: list[str] | None = None) -> None:
     limit = threading.Timer(chosen.budget + GRACE, give_up)
     limit.daemon = True
     limit.start()
-    run(Report(file, facts, chosen.budget), sizes, devices)
-    limit.cancel()
+    try:
+        run(Report(file, facts, chosen.budget), sizes, devices)
+    finally:
+        limit.cancel()
 
 
 if __name__ == "__main__":

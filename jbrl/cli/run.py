@@ -67,7 +67,7 @@ def run(
     slurm: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="SLURM: another option of sbatch, for example mem=8G. May be repeated.", rich_help_panel=SLURM
+            metavar="NAME=VALUE", help="SLURM: another option of sbatch: mem=8G, exclusive. May be repeated.", rich_help_panel=SLURM
         ),
     ] = None,
     compile_cache: CompileCache = None,

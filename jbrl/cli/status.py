@@ -59,7 +59,7 @@ def lines(found: "Status", folder: Path) -> list[str]:
     text = [f"{found.study}: {', '.join(counts)}{_time_left(found)}"]
     text += [f"  failed   {unit}: {reason.splitlines()[0] if reason else ''}" for unit, reason in list(found.failed.items())[:FAILURES]]
     text += [f"  failed   … and {len(found.failed) - FAILURES} more"] if len(found.failed) > FAILURES else []
-    text += [f"  running  {_work(worker)}" for worker in at_work]
+    text += [f"  running  {_work(worker, alone=found.seconds_left is None)}" for worker in at_work]
     for group in found.waiting:
         text.append(f"  waiting  {count(len(group.tasks), 'task')}, {count(len(group.units), 'unit')} ({group.why})")
     for worker in found.workers:
@@ -87,7 +87,8 @@ def _time_left(found: "Status") -> str:
     return ""
 
 
-def _work(worker: "Worker") -> str:
+def _work(worker: "Worker", *, alone: bool) -> str:
+    """What a process is at; `alone`: and how long it will take, since that of the whole study is not known."""
     if worker.unit is None:
         what = "between two units"
     elif worker.search:
@@ -95,7 +96,8 @@ def _work(worker: "Worker") -> str:
     else:
         what = f"{worker.unit}: {worker.n}/{worker.of} MDPs" if worker.n else f"{worker.unit}: begins"
     after = f", {count(len(worker.left) - 1, 'unit')} to come" if len(worker.left) > 1 else ""
-    return f"{what} ({_who(worker)}, for {duration(worker.seconds)}{after})"
+    rest = f", about {duration(worker.seconds_left)} to go" if alone and worker.seconds_left is not None else ""
+    return f"{what} ({_who(worker)}, for {duration(worker.seconds)}{after}{rest})"
 
 
 def _who(worker: "Worker") -> str:

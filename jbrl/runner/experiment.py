@@ -137,7 +137,8 @@ class Run:
         """Set `agent`, the one that plays: for an agent that searches, what it finds."""
         if isinstance(self.given, Searcher):
             prior, protocol = self.protocol.told(), self.protocol
-            trials = Trials(prior, protocol.discount, self._own, self.devices, most=self._lanes)
+            lanes = None if self.resources.on_cpu else self._lanes  # CPUs have their own width, whatever the memory
+            trials = Trials(prior, protocol.discount, self._own, self.devices, lanes)
             self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, notebook or Notebook())
             self.offline_seconds = self.learned.seconds
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)

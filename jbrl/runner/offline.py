@@ -27,22 +27,13 @@ class Trials:
       prior: the distribution that MDPs are drawn from, with the discount and the number of decisions.
       discount: in double precision.
       key: all randomness hangs on it, the arm and the number of the pull.
-      lanes: trajectories that each device plays at once; None: few on CPUs, as many as are wanted on accelerators.
-      most: that accelerators may play at once; None: no bound.
+      lanes: trajectories that each device plays at once, accelerators at most; None: few on CPUs, on accelerators as many as are wanted.
     """
 
-    def __init__(
-        self,
-        prior: Prior,
-        discount: float,
-        key: jax.Array,
-        devices: list[jax.Device],
-        lanes: int | None = None,
-        most: int | None = None,
-    ) -> None:
+    def __init__(self, prior: Prior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
         self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
-        self._lanes, self._fixed, self._most = lanes or LANES, lanes is not None, most
+        self._lanes, self._most = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
         self._programs: dict[Any, batching.Program] = {}
         self._learn: Any = None
         self._shared: Any = None
@@ -52,9 +43,8 @@ class Trials:
         return self._lanes * len(self._devices)
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
-        if self._devices[0].platform != "cpu" and not self._fixed:
-            wide = batching.lanes_per_device(examples[0], wanted, self._devices)
-            self._lanes = min(wide, self._most or wide)
+        if self._devices[0].platform != "cpu":
+            self._lanes = min(self._most, batching.lanes_per_device(examples[0], wanted, self._devices))
         learner = jax.device_put((jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0])
         shared = (jax.eval_shape(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)

@@ -69,8 +69,11 @@ def pack(
     after = [piece for piece in pieces if piece.id in waiting]
     most = max(parallelism, LARGEST_ARRAY)
     first = _balanced(searches, _count(searches, parallelism, limit, most - bool(free)))
-    left = max(1, parallelism - len(first)), limit, most - len(first)
-    return Packing(first, _balanced(free, _count(free, *left)), _balanced(after, _count(after, parallelism, limit, most)))
+    return Packing(
+        first,
+        _balanced(free, _count(free, max(1, parallelism - len(first)), limit, most - len(first))),
+        _balanced(after, _count(after, parallelism, limit, most)),
+    )
 
 
 def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, most: int) -> int:

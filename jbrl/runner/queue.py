@@ -15,7 +15,7 @@ ACTIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING", "SIGNALING", "STOPPED"}
 )
 SECONDS = 30.0  # squeue may take
-FORGOTTEN = "Invalid job id"  # what squeue says, as an error, when it is asked for one job only that has ended long ago
+UNKNOWN_JOB = "Invalid job id"  # what squeue says, as an error, when it is asked for one job only that has ended long ago
 
 
 class Submitted(NamedTuple):
@@ -74,7 +74,7 @@ def states(tasks: Iterable[str]) -> dict[str, State] | None:
         found = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if found.returncode and FORGOTTEN not in found.stderr:
+    if found.returncode and UNKNOWN_JOB not in found.stderr:
         return None
     rows = [line.split("|", 2) for line in found.stdout.splitlines() if line.count("|") >= 2]
     return {task: State(name, reason) for task, name, reason in rows if task in wanted}

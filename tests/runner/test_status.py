@@ -128,6 +128,7 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     assert [worker.alive for worker in found.workers] == [True]
     assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)  # half of the first, all of the second, at its pace
     assert found.seconds_left is None  # nobody has the third
+    assert text(folder)[1].endswith(", 1 unit to come, about 2 min 40 s to go)")
     note(folder, pace=None)  # nothing is done yet: the first one tells
     assert Observer(folder).look().workers[0].seconds_left == pytest.approx(40 + 60 * 80 / 60)
     note(folder, pace=None, played={}, search=[1, 4])

@@ -6,6 +6,7 @@
 with the caller simulating what is demanded in between (`search`). States and streams are in `streams`, the bandits in `ucb` and `halving`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -23,42 +24,42 @@ Pull = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _GROWTH = 8  # a round simulates at most one return for so many pulls already made
 
 
-class Bandit(Generic[AnyState]):
+class Bandit(ABC, Generic[AnyState]):
     """What all bandits do. Pure: states and streams go in and come out."""
 
+    @abstractmethod
     def start(self, n_arms: int, seed: int = 0) -> AnyState:
         """State before the first pull.
 
         Raises:
           JbrlError: no arm, a negative seed, a parameter out of range.
         """
-        raise NotImplementedError
 
     def compile(self, n_arms: int, longest: int) -> None:
         """Make ready to search `n_arms` arms with up to about `longest` returns waiting, so that nothing is compiled later."""
 
+    @abstractmethod
     def demand(self, state: AnyState, streams: Streams, size: int, budget: int) -> np.ndarray:
         """How many returns of each arm are likely to be wanted next, beyond those waiting: [N] int64, at most `size` in all.
 
         The next return that is missing is always among them, so that `advance` makes progress; all are 0 only when none will be missing.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, state: AnyState, streams: Streams, budget: int) -> tuple[AnyState, Streams]:
         """Pull until `finished`, or until the arm to pull has no return waiting."""
-        raise NotImplementedError
 
     def finished(self, state: AnyState, budget: int) -> bool:
         """Whether no pull is left to make: the budget is spent or every arm discarded."""
         return state.pulls >= budget or bool(state.discarded.all())
 
+    @abstractmethod
     def recommend(self, state: AnyState) -> int:
         """The arm to use.
 
         Raises:
           JbrlError: every pull has failed.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
