@@ -1,13 +1,15 @@
 """Strong scaling: the same work on one CPU core and on more.
 
-python benchmarks/scaling.py [--cores 1 2] [--rounds 5] [--study experiments/quick.toml] [AGENT …]
+python benchmarks/scaling.py [--cores 1 2] [--rounds 5] [--study experiments/quick.toml] [--limits] [AGENT …]
 
 Each number of cores has a process of its own, kept to that many cores by the system (one JAX device could otherwise use the threads of
 all), which compiles once and then plays when told to; the processes take turns, so that what else the machine does meets all alike. One
 JSON line for each agent: the median over rounds of the seconds that 500 MDPs of 250 decisions take, drawing them and computing returns
 included (of an agent that searches: the search alone), and how many times faster more cores are than the fewest: the median of the ratios
-within a round. With --study, the wall time of a whole study in fresh processes, compilation included, once for each number of cores. The
-last line says how busy the machine was.
+within a round. With --study, the wall time of a whole study in fresh processes, compilation included, once for each number of cores, and
+once more by a process on each core that runs a shard of it. With --limits, two more things: for each agent, what the machine would allow,
+processes of one core each playing at the same time; and milliseconds of a call of a search's program on one device, on all at once
+compiled for each by itself, and on all at once as jbrl compiles it, once for all. The last line says how busy the machine was.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # Agent, parameters, problem, times that its 500 MDPs are played in a round: about two seconds, or what has slept meanwhile would show.
@@ -65,15 +68,15 @@ def environment(cores: int) -> dict[str, str]:
     return {**os.environ, "JAX_NUM_CPU_DEVICES": str(cores), "JAX_PLATFORMS": "cpu"}
 
 
-def command(cores: int, *arguments: str) -> list[str]:
-    """Python with these arguments, kept to so many of the cores that this process may use."""
-    listed = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
+def command(cores: int, *arguments: str, first: int = 0) -> list[str]:
+    """Python with these arguments, kept to so many of the cores that this process may use, from number `first` on."""
+    listed = ",".join(map(str, sorted(os.sched_getaffinity(0))[first : first + cores]))
     return ["taskset", "--cpu-list", listed, sys.executable, *arguments]
 
 
-def start(cores: int, row: tuple) -> subprocess.Popen:
-    """A process that is ready to play."""
-    started = command(cores, __file__, "--work", json.dumps(row))
+def start(cores: int, row: tuple, first: int = 0) -> subprocess.Popen:
+    """A process that is ready to play on so many cores, from number `first` on."""
+    started = command(cores, __file__, "--work", json.dumps(row), first=first)
     worker = subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(cores))
     assert worker.stdout is not None
     if worker.stdout.readline().strip() != str(cores):
@@ -81,13 +84,13 @@ def start(cores: int, row: tuple) -> subprocess.Popen:
     return worker
 
 
-def ask(worker: subprocess.Popen) -> float:
-    """Seconds of one round."""
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    worker.stdin.write("\n")
-    worker.stdin.flush()
-    return float(worker.stdout.readline())
+def ask(*workers: subprocess.Popen) -> float:
+    """Seconds of one round, of the slowest of several that play at the same time."""
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    return max(float(worker.stdout.readline()) for worker in workers if worker.stdout is not None)
 
 
 def measure(row: tuple, cores: list[int], rounds: int) -> dict:
@@ -106,6 +109,67 @@ def measure(row: tuple, cores: list[int], rounds: int) -> dict:
     }
 
 
+def limit(row: tuple, cores: int, rounds: int) -> dict:
+    """How many times as much processes of one core each get done together as one of them alone."""
+    workers = [start(1, row, first) for first in range(cores)]
+    times = [sum(map(ask, workers)) / ask(*workers) for _ in range(rounds)]
+    for worker in workers:
+        worker.communicate()
+    return {"agent": row[0], "problem": row[2], "processes": cores, "times_as_much": round(statistics.median(times), 2)}
+
+
+def executables(rounds: int) -> None:
+    """A call of a search's program on one device and on all, compiled for each device by itself or once for all."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import jax
+    import numpy as np
+
+    from jbrl.agents.index.formulas import formula_set
+    from jbrl.agents.index.policy import formula_policies
+    from jbrl.problems.problem import problem
+    from jbrl.runner.experiment import Protocol
+    from jbrl.runner.offline import Trials
+    from jbrl.runner.resources import choose
+
+    devices, gc, calls = choose().devices, problem("GC"), 200
+    policies = formula_policies([e for e in formula_set("F3") if len(e.variables) == 2])
+
+    def ready(used: list) -> Callable[[], float]:
+        trials = Trials(Protocol(gc, gc).told(), 0.95, jax.random.key(0), used)
+        trials.compile([policies], trials.width)
+        arms = np.arange(trials.width) % len(policies.slots)
+        stack = jax.tree.map(lambda v: v[arms], policies)
+
+        def play() -> float:
+            started = time.perf_counter()
+            for _ in range(calls):
+                trials(stack, arms, arms)
+            return (time.perf_counter() - started) / calls * 1e3
+
+        play()
+        return play
+
+    single, together = [ready([device]) for device in devices], ready(devices)
+    with ThreadPoolExecutor(len(devices)) as pool:
+        found = [(single[0](), max(pool.map(lambda play: play(), single)), together()) for _ in range(rounds)]
+    names = ("one_device", "each_by_itself", "once_for_all")
+    row = {name: round(statistics.median(one), 2) for name, one in zip(names, zip(*found, strict=True), strict=True)}
+    print(json.dumps({"program": "search", "devices": len(devices), "milliseconds": row}), flush=True)
+
+
+def shards(file: Path, cores: int) -> float:
+    """Wall seconds of a study by one process on each core, each with a share of the units, all in one directory."""
+    with tempfile.TemporaryDirectory() as folder:
+        started, running = time.perf_counter(), []
+        for number in range(cores):
+            run = ("-m", "jbrl", "run", str(file), "--out", folder, "--quiet", "--shard", f"{number + 1}/{cores}")
+            running.append(subprocess.Popen(command(1, *run, first=number), env=environment(1)))
+        if failed := [process.returncode for process in running if process.wait()]:
+            raise SystemExit(f"jbrl run has ended with {failed}")
+        return time.perf_counter() - started
+
+
 def study(file: Path, cores: int) -> float:
     """Wall seconds of `jbrl run` in a fresh process and an empty directory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -121,6 +185,7 @@ def main() -> None:
     parser.add_argument("--cores", nargs="+", type=int, default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--study", type=Path, help="a study whose wall time is taken as well")
+    parser.add_argument("--limits", action="store_true", help="what the machine would allow, and what is lost within the process")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
@@ -130,9 +195,14 @@ def main() -> None:
     for row in ROWS:
         if not arguments.agents or row[0] in arguments.agents:
             print(json.dumps(measure(row, arguments.cores, arguments.rounds)), flush=True)
+            if arguments.limits:
+                print(json.dumps(limit(row, max(arguments.cores), arguments.rounds)), flush=True)
+    if arguments.limits:
+        executables(arguments.rounds)
     if arguments.study:
         seconds = {count: round(study(arguments.study, count), 1) for count in arguments.cores}
-        print(json.dumps({"study": arguments.study.name, "cold_seconds": seconds}), flush=True)
+        apart = {count: round(shards(arguments.study, count), 1) for count in arguments.cores if count > 1}
+        print(json.dumps({"study": arguments.study.name, "cold_seconds": seconds, "shards_seconds": apart}), flush=True)
     print(json.dumps({"cores": arguments.cores, "rounds": arguments.rounds, "load_before": round(before, 2)}), flush=True)
 
 
