@@ -5,6 +5,7 @@ unless declared `static()`, in which case they belong to the compiled program an
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -22,6 +23,20 @@ def record(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree."""
     made = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    names = {fixed: [f.name for f in fields if bool(f.metadata.get("static")) is fixed] for fixed in (False, True)}
-    jax.tree_util.register_dataclass(made, data_fields=names[False], meta_fields=names[True])
+    data, meta = ([f.name for f in fields if bool(f.metadata.get("static")) is fixed] for fixed in (False, True))
+    keys = [jax.tree_util.GetAttrKey(name) for name in data]
+
+    def flatten(value: T) -> tuple[list[Any], tuple]:
+        return [getattr(value, name) for name in data], tuple(getattr(value, name) for name in meta)
+
+    def flatten_with_keys(value: T) -> tuple[list[tuple[Any, Any]], tuple]:
+        leaves, fixed = flatten(value)
+        return list(zip(keys, leaves, strict=True)), fixed
+
+    def unflatten(fixed: tuple, leaves: Iterable[Any]) -> T:
+        return made(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, fixed, strict=True)))
+
+    # Not `register_dataclass`: to jaxlib (0.10.2, 0.11.2) two such classes with as many fields are one and the same, so that a function
+    # compiled for one may be run for the other, by chance, where the hashes of the two look alike.
+    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
     return made

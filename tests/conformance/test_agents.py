@@ -111,6 +111,14 @@ def test_its_parameters_are_declared(name):
 
 
 @every_agent
+def test_no_other_agent_is_taken_for_it(name):
+    """JAX keeps compiled functions by the structure of their arguments."""
+    agent = AGENTS[name].agent()
+    others = [AGENTS[other].agent() for other in AGENTS if other != name]
+    assert jax.tree.structure(agent) not in [jax.tree.structure(other) for other in others]
+
+
+@every_agent
 def test_actions_are_legal_integers(name):
     _, actions, _, legal = played(name)
     assert actions.dtype == np.int32
