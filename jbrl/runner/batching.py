@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.agents.agent import Agent
@@ -23,6 +24,10 @@ from jbrl.runner.timing import since
 
 AXIS = "lanes"
 WIDEST_ON_ACCELERATOR = 16_384
+
+# On CPUs each device is one core, and all of them are busy. XLA would split large operations of each device over all cores nevertheless,
+# and then runs whole loops by asynchronous steps: a tenth of the time of planners on two cores.
+_ON_CPU = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
 
 
 class Program(NamedTuple):
@@ -78,7 +83,6 @@ def compile_mapped(
     count = groups * len(devices)
     every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
     lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((width * count, *v.shape), v.dtype), lane)
-    mesh, split = Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS)
     each = jax.vmap(fn, in_axes=(None, 0))
 
     def body(shared: Any, lanes: Any) -> Any:
@@ -87,10 +91,70 @@ def compile_mapped(
         grouped = jax.tree.map(lambda v: v.reshape(groups, width, *v.shape[1:]), lanes)
         return jax.tree.map(lambda v: v.reshape(groups * width, *v.shape[2:]), jax.vmap(each)(shared, grouped))
 
+    return _compile(fn, _over_devices(body, devices), (every, lanes), devices, (width * count, width))
+
+
+def _over_devices(body: Callable[..., Any], devices: Sequence[jax.Device]) -> Any:
+    """`body` on each device, on its part of all arguments along their leading axis."""
+    mesh, split = Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS)
     mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
-    # Where `fn` leaves an input unused, for example an agent its key, JAX would drop it, and crash when called again (jaxlib 0.10.2).
-    jitted = jax.jit(mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True)
-    return _compile(fn, jitted, (every, lanes), (width * count, width, tuple(devices)))
+    # Where `body` leaves an input unused, for example an agent its key, JAX would drop it, and crash when called again (jaxlib 0.10.2).
+    return jax.jit(mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True)
+
+
+def compile_blocks(fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device], most: int) -> Program:
+    """Compile `fn(shared, lane)`, mapped over blocks of `width` lanes, of which each device plays up to `most`, one after the other.
+
+    One call for many blocks: calling takes time, during which all devices wait. How many blocks there are changes no bits.
+
+    Args: as `compile_mapped`.
+
+    Returns: a program that takes `shared` stacked for the devices (`spread`), the number of blocks on each device ([devices] int32), and
+      lanes as `deals` gives them; `parts` reads its results.
+    """
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices) * most * width, *v.shape), v.dtype), lane)
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices), *v.shape), v.dtype), shared)
+    wanted = jax.ShapeDtypeStruct((len(devices),), jnp.int32)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, wanted: jax.Array, lanes: Any) -> Any:
+        shared = jax.tree.map(lambda v: v[0], shared)
+        blocks = jax.tree.map(lambda v: v.reshape(most, width, *v.shape[1:]), lanes)
+
+        def block(i: jax.Array, results: Any) -> Any:
+            played = each(shared, jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), blocks))
+            return jax.tree.map(lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0), results, played)
+
+        shapes = jax.eval_shape(each, shared, jax.tree.map(lambda v: v[0], blocks))
+        results = lax.fori_loop(0, wanted[0], block, jax.tree.map(lambda v: jnp.zeros((most, *v.shape), v.dtype), shapes))
+        return jax.tree.map(lambda v: v.reshape(most * width, *v.shape[2:]), results)
+
+    return _compile(fn, _over_devices(body, devices), (every, wanted, lanes), devices, (len(devices) * most * width, width))
+
+
+class Deal(NamedTuple):
+    """Which lanes the devices play in one call of a program made by `compile_blocks`."""
+
+    lanes: np.ndarray  # [devices * most * width] int64
+    blocks: np.ndarray  # [devices] int32
+    wanted: int  # lanes that count, the first ones
+
+
+def deals(n_lanes: int, width: int, n_devices: int, most: int) -> Iterator[Deal]:
+    """Lanes 0..n_lanes-1, in order, in as few calls as they take, equally many blocks on each device as far as possible."""
+    for first in range(0, n_lanes, n_devices * most * width):
+        blocks = min(n_devices * most, -(-(n_lanes - first) // width))
+        share = -(-blocks // n_devices)
+        starts = first + share * width * np.arange(n_devices)[:, None]
+        lanes = np.minimum(starts + np.arange(most * width), n_lanes - 1).reshape(-1)
+        wanted = np.clip(blocks - share * np.arange(n_devices), 0, share).astype(np.int32)
+        yield Deal(lanes, wanted, min(n_lanes - first, blocks * width))
+
+
+def parts(result: jax.Array, deal: Deal, width: int) -> list[np.ndarray]:
+    """What a program made by `compile_blocks` has returned, device by device: joined and cut to `deal.wanted`, that of the wanted lanes."""
+    shards = sorted(result.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return [np.asarray(shard.data)[: n * width] for shard, n in zip(shards, deal.blocks, strict=True)]
 
 
 def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
@@ -117,7 +181,7 @@ def _is_key(leaf: Any) -> bool:
 
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all arguments lie on: nothing is mapped."""
-    return _compile(fn, jax.jit(fn, keep_unused=True), args, (1, *jax.tree.leaves(args)[0].devices()))
+    return _compile(fn, jax.jit(fn, keep_unused=True), args, list(jax.tree.leaves(args)[0].devices()), (1, 1))
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
@@ -133,13 +197,14 @@ def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], f
     return programs, since(started) if fresh else 0.0
 
 
-def _compile(fn: Callable, jitted: Any, args: tuple, place: tuple) -> Program:
+def _compile(fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]) -> Program:
+    """Compile `jitted`, made of `fn`, or find what has been compiled before; `sizes` are lanes per call and lanes of a group or block."""
     leaves, structure = jax.tree.flatten(args)
-    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), place)
+    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
     if identity in _compiled:
         return _compiled[identity]._replace(fresh=False)
-    compiled = jitted.lower(*args).compile()
-    _compiled[identity] = Program(compiled, place[0], True, _bytes(compiled))
+    compiled = jitted.lower(*args).compile(compiler_options=_ON_CPU if devices[0].platform == "cpu" else None)
+    _compiled[identity] = Program(compiled, sizes[0], True, _bytes(compiled))
     return _compiled[identity]
 
 

@@ -17,7 +17,8 @@ from jbrl.runner import batching
 from jbrl.runner.simulation import discounted, simulate, stream, world
 from jbrl.runner.timing import since
 
-LANES = 64  # on each CPU device: fewer than where MDPs are played, since a round of a search rarely asks for more
+LANES = 64  # on each CPU device: fewer than where MDPs are played, since the first rounds of a search ask for few
+BLOCKS = 8  # of so many lanes that a call may play on each CPU device; later rounds ask for hundreds
 
 
 class Trials:
@@ -33,7 +34,9 @@ class Trials:
     def __init__(self, prior: Prior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
         self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
+        self._on_cpu = devices[0].platform == "cpu"
         self._lanes, self._most = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
+        self._blocks = BLOCKS if self._on_cpu else 1
         self._programs: dict[Any, batching.Program] = {}
         self._learn: Any = None
         self._shared: Any = None
@@ -43,15 +46,16 @@ class Trials:
         return self._lanes * len(self._devices)
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
-        if self._devices[0].platform != "cpu":
+        if not self._on_cpu:
             self._lanes = min(self._most, batching.lanes_per_device(examples[0], wanted, self._devices))
         learner = jax.device_put((jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0])
         shared = (jax.eval_shape(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)
         lanes = [(jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), agents), number, number) for agents in examples]
+        size = (self._lanes, self._devices, self._blocks)
         (learning, *programs), _ = batching.compile_together(
             lambda: batching.compile_once(train, *learner),
-            *(functools.partial(batching.compile_mapped, self._trial, shared, lane, self._lanes, self._devices) for lane in lanes),
+            *(functools.partial(batching.compile_blocks, self._trial, shared, lane, *size) for lane in lanes),
         )
         self._learn = functools.partial(learning.call, *learner)
         self._programs = dict(zip(map(_structure, examples), programs, strict=True))
@@ -60,11 +64,11 @@ class Trials:
         if self._shared is None:  # within the clock, as part of the search
             self._shared = batching.spread([(self._learn(), self._prior, self._key)] * len(self._devices), self._devices)
         program, returns = self._programs[_structure(agents)], []
-        for rows, count in batching.groups(0, len(arms), self.width):
-            lanes = (jax.tree.map(lambda v, rows=rows: v[rows], agents), *(np.asarray(v, np.int32)[rows] for v in (arms, numbers)))
-            rewards, legal = program.call(self._shared, lanes)
-            played = discounted(np.asarray(rewards)[:count], self._discount)
-            returns.append(np.where(np.asarray(legal)[:count], played, np.nan))
+        for deal in batching.deals(len(arms), self._lanes, len(self._devices), self._blocks):
+            lanes = jax.tree.map(lambda v, deal=deal: v[deal.lanes], (agents, np.asarray(arms, np.int32), np.asarray(numbers, np.int32)))
+            played = (batching.parts(v, deal, self._lanes) for v in program.call(self._shared, deal.blocks, lanes))
+            found = [np.where(legal, discounted(rewards, self._discount), np.nan) for rewards, legal in zip(*played, strict=True)]
+            returns.append(np.concatenate(found)[: deal.wanted])
         return np.concatenate(returns)
 
 

@@ -17,6 +17,7 @@ from jbrl.mdp import mdp as mdps
 from jbrl.mdp.mdp import MDP
 from jbrl.pytree import record
 
+_ROWS = 64  # trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache is used again
 STREAMS = ("mdp", "environment", "agent", "parameters")
 
 
@@ -65,7 +66,10 @@ def world(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> World
 
 def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     """Discounted returns [n] float64 of rewards [n, T]. On the host: the same to the last bit whatever was played beside."""
-    return (rewards.astype(np.float64) * np.float64(discount) ** np.arange(rewards.shape[1])).sum(axis=1)
+    weights, returns = np.float64(discount) ** np.arange(rewards.shape[1]), np.empty(len(rewards))
+    for i in range(0, len(rewards), _ROWS):
+        np.sum(rewards[i : i + _ROWS] * weights, axis=1, out=returns[i : i + _ROWS])
+    return returns
 
 
 def simulate(agent: Agent, knowledge: Any, world: World, *, keep: bool) -> tuple[Trajectory, chex.Array]:

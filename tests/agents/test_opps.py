@@ -148,7 +148,7 @@ def test_pulls_are_those_of_the_twin(trials):
 def test_a_pull_is_the_same_in_any_company(trials):
     policies, arms = formula_policies(TWO), np.arange(len(TWO))
     returns = trials(policies, arms, arms)
-    repeated = np.tile(arms[::-1], 9)  # more than one call, and another lane
+    repeated = np.tile(arms[::-1], 60)  # many blocks, more than one call, and another lane
     again = trials(jax.tree.map(lambda v: v[repeated], policies), repeated, repeated)
     np.testing.assert_array_equal(again, returns[repeated])
 

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import jbrl.runner.experiment as experiment
 from jbrl.agents.agent import Agent, register_agent
@@ -18,6 +21,7 @@ from jbrl.pytree import record
 from jbrl.runner import batching
 from jbrl.runner.experiment import Protocol, Run, play
 from jbrl.runner.resources import Resources
+from jbrl.runner.simulation import discounted
 
 
 def protocol(**changes) -> Protocol:
@@ -200,6 +204,26 @@ def test_groups_cover_each_lane_once():
     seen = np.concatenate([numbers[:count] for numbers, count in batching.groups(3, 30, 8)])
     np.testing.assert_array_equal(seen, np.arange(3, 30))
     assert all(len(numbers) == 8 and numbers.max() < 30 for numbers, _ in batching.groups(3, 30, 8))
+
+
+@given(st.integers(1, 200), st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
+def test_deals_give_each_lane_to_one_device_in_order(n_lanes, width, n_devices, most):
+    seen = []
+    for deal in batching.deals(n_lanes, width, n_devices, most):
+        dealt = deal.lanes.reshape(n_devices, most * width)
+        assert dealt.min() >= 0 and dealt.max() < n_lanes
+        assert deal.blocks.min() >= 0 and deal.blocks.max() == -(-deal.blocks.sum() // n_devices) <= most
+        seen.append(np.concatenate([lanes[: n * width] for lanes, n in zip(dealt, deal.blocks, strict=True)])[: deal.wanted])
+    assert len(seen) == -(-n_lanes // (width * n_devices * most))
+    np.testing.assert_array_equal(np.concatenate(seen), np.arange(n_lanes))
+
+
+@given(arrays(np.float32, st.tuples(st.integers(1, 150), st.integers(1, 20)), elements=st.floats(-100, 100, width=32)), st.floats(0, 1))
+def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
+    returns = discounted(rewards, discount)
+    np.testing.assert_array_equal(returns, [discounted(row[None], discount)[0] for row in rewards])
+    twin = [sum(float(r) * discount**t for t, r in enumerate(row)) for row in rewards]
+    np.testing.assert_allclose(returns, twin, rtol=1e-12, atol=1e-12)
 
 
 def test_play_refuses_parameters_out_of_range():
