@@ -7,9 +7,8 @@ all), which compiles once and then plays when told to; the processes take turns,
 JSON line for each agent: the median over rounds of the seconds that 500 MDPs of 250 decisions take, drawing them and computing returns
 included (of an agent that searches: the search alone), and how many times faster more cores are than the fewest: the median of the ratios
 within a round. With --study, the wall time of a whole study in fresh processes, compilation included, once for each number of cores, and
-once more by a process on each core that runs a shard of it. With --limits, two more things: for each agent, what the machine would allow,
-processes of one core each playing at the same time; and milliseconds of a call of a search's program on one device, on all at once
-compiled for each by itself, and on all at once as jbrl compiles it, once for all. The last line says how busy the machine was.
+once more by a process on each core that runs a shard of it. With --limits, for each agent, what the machine would allow: processes of one
+core each playing at the same time. The last line says how busy the machine was.
 """
 
 import argparse
@@ -20,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 # Agent, parameters, problem, times that its 500 MDPs are played in a round: about two seconds, or what has slept meanwhile would show.
@@ -118,46 +116,6 @@ def limit(row: tuple, cores: int, rounds: int) -> dict:
     return {"agent": row[0], "problem": row[2], "processes": cores, "times_as_much": round(statistics.median(times), 2)}
 
 
-def executables(rounds: int) -> None:
-    """A call of a search's program on one device and on all, compiled for each device by itself or once for all."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    import jax
-    import numpy as np
-
-    from jbrl.agents.index.formulas import formula_set
-    from jbrl.agents.index.policy import formula_policies
-    from jbrl.problems.problem import problem
-    from jbrl.runner.experiment import Protocol
-    from jbrl.runner.offline import Trials
-    from jbrl.runner.resources import choose
-
-    devices, gc, calls = choose().devices, problem("GC"), 200
-    policies = formula_policies([e for e in formula_set("F3") if len(e.variables) == 2])
-
-    def ready(used: list) -> Callable[[], float]:
-        trials = Trials(Protocol(gc, gc).told(), 0.95, jax.random.key(0), used)
-        trials.compile([policies], trials.width)
-        arms = np.arange(trials.width) % len(policies.slots)
-        stack = jax.tree.map(lambda v: v[arms], policies)
-
-        def play() -> float:
-            started = time.perf_counter()
-            for _ in range(calls):
-                trials(stack, arms, arms)
-            return (time.perf_counter() - started) / calls * 1e3
-
-        play()
-        return play
-
-    single, together = [ready([device]) for device in devices], ready(devices)
-    with ThreadPoolExecutor(len(devices)) as pool:
-        found = [(single[0](), max(pool.map(lambda play: play(), single)), together()) for _ in range(rounds)]
-    names = ("one_device", "each_by_itself", "once_for_all")
-    row = {name: round(statistics.median(one), 2) for name, one in zip(names, zip(*found, strict=True), strict=True)}
-    print(json.dumps({"program": "search", "devices": len(devices), "milliseconds": row}), flush=True)
-
-
 def shards(file: Path, cores: int) -> float:
     """Wall seconds of a study by one process on each core, each with a share of the units, all in one directory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +143,7 @@ def main() -> None:
     parser.add_argument("--cores", nargs="+", type=int, default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--study", type=Path, help="a study whose wall time is taken as well")
-    parser.add_argument("--limits", action="store_true", help="what the machine would allow, and what is lost within the process")
+    parser.add_argument("--limits", action="store_true", help="what the machine would allow")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
@@ -197,8 +155,6 @@ def main() -> None:
             print(json.dumps(measure(row, arguments.cores, arguments.rounds)), flush=True)
             if arguments.limits:
                 print(json.dumps(limit(row, max(arguments.cores), arguments.rounds)), flush=True)
-    if arguments.limits:
-        executables(arguments.rounds)
     if arguments.study:
         seconds = {count: round(study(arguments.study, count), 1) for count in arguments.cores}
         apart = {count: round(shards(arguments.study, count), 1) for count in arguments.cores if count > 1}
