@@ -6,6 +6,7 @@ What lanes share, an agent and what it knows, is given once for each *group* of 
 several at once. On CPUs a device plays one group, on accelerators as many as fit.
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -204,9 +205,23 @@ def _compile(fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Devic
     identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
     if identity in _compiled:
         return _compiled[identity]._replace(fresh=False)
-    compiled = jitted.lower(*args).compile(compiler_options=_ON_CPU if devices[0].platform == "cpu" else None)
+    compiled = jitted.lower(*args).compile(compiler_options=_options(devices[0].platform))
     _compiled[identity] = Program(compiled, sizes[0], True, _bytes(compiled))
     return _compiled[identity]
+
+
+@functools.cache
+def _options(platform: str) -> dict[str, str]:
+    """What the compiler is told: of `_ON_CPU`, the options that this version of XLA has."""
+    return {name: value for name, value in _ON_CPU.items() if _known(name, value)} if platform == "cpu" else {}
+
+
+def _known(name: str, value: str) -> bool:
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def _bytes(compiled: Any) -> int:

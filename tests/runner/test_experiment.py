@@ -226,6 +226,12 @@ def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
     np.testing.assert_allclose(returns, twin, rtol=1e-12, atol=1e-12)
 
 
+def test_options_that_the_compiler_does_not_have_are_left_out():
+    assert batching._options("cpu") == batching._ON_CPU, "this version of XLA has them all"
+    assert batching._options("gpu") == {}
+    assert not batching._known("xla_cpu_of_another_time", "")
+
+
 def test_play_refuses_parameters_out_of_range():
     with pytest.raises(JbrlError, match="epsilon"):
         from jbrl.agents.epsilon_greedy import EpsilonGreedy
