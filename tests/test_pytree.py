@@ -30,7 +30,7 @@ def test_static_fields_belong_to_the_structure():
 
 
 def test_two_classes_alike_are_two():
-    # Equal structures of unequal hashes would share compiled functions now and then: see the tests below.
+    # Equal structures of unequal hashes would share compiled functions now and then.
     assert jax.tree.structure(Circle(1.0)) != jax.tree.structure(Square(1.0))
 
 

@@ -143,7 +143,7 @@ class Deal(NamedTuple):
 
 
 def deals(n_lanes: int, width: int, n_devices: int, most: int) -> Iterator[Deal]:
-    """Lanes 0..n_lanes-1, in order, in as few calls as they take, equally many blocks on each device as far as possible."""
+    """Lanes 0..n_lanes-1, in order, in as few calls as they take, with as few blocks as can be on the device that has most."""
     for first in range(0, n_lanes, n_devices * most * width):
         blocks = min(n_devices * most, -(-(n_lanes - first) // width))
         share = -(-blocks // n_devices)
