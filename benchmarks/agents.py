@@ -34,8 +34,8 @@ def measure(name: str, parameters: dict, prior: str, test: str, target: float | 
     """One row, in this process."""
     from jbrl.agents.agent import AGENTS
     from jbrl.problems.problem import problem
-    from jbrl.runner import batching
-    from jbrl.runner.experiment import Protocol, Run
+    from jbrl.runner.play import batching
+    from jbrl.runner.play.experiment import Protocol, Run
 
     batching.use_all_cores()
     run = Run(AGENTS[name].agent(**parameters), Protocol(problem(prior), problem(test)))

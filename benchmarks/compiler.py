@@ -18,9 +18,9 @@ import numpy as np
 
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
-from jbrl.runner import batching
-from jbrl.runner.experiment import Chunk, Protocol, Run
-from jbrl.runner.resources import Resources, choose
+from jbrl.runner.play import batching
+from jbrl.runner.play.experiment import Chunk, Protocol, Run
+from jbrl.runner.play.resources import Resources, choose
 
 ROWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("e-Greedy", {"epsilon": 0.1}),

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.bamcp import BAMCP
+from jbrl.agents.bayes.bamcp import BAMCP
 from jbrl.mdp.dirichlet import Prior
 from jbrl.problems.problem import distribution
 

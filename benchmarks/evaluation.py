@@ -24,7 +24,7 @@ from jbrl.analysis.game import equilibrium
 from jbrl.analysis.percentiles import Samples, payoffs, samples_of
 from jbrl.analysis.propagation import propagate
 from jbrl.analysis.resampling import resampled_scores
-from jbrl.runner.batching import use_all_cores
+from jbrl.runner.play.batching import use_all_cores
 
 PAPER = (11, 15, 10_000)  # algorithms, environments, samples
 LINES = {

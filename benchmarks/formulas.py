@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl.agents.index.bandits import begin, search
-from jbrl.agents.index.enumeration import enumerate_set
-from jbrl.agents.index.evaluation import evaluate, programs
-from jbrl.agents.index.formulas import formula_set
-from jbrl.agents.index.halving import SequentialHalving
-from jbrl.agents.index.stosoo import StoSOO
-from jbrl.agents.index.ucb import UCB1, UCBV
+from jbrl.agents.bayes.index.bandits import begin, search
+from jbrl.agents.bayes.index.enumeration import enumerate_set
+from jbrl.agents.bayes.index.evaluation import evaluate, programs
+from jbrl.agents.bayes.index.formulas import formula_set
+from jbrl.agents.bayes.index.halving import SequentialHalving
+from jbrl.agents.bayes.index.stosoo import StoSOO
+from jbrl.agents.bayes.index.ucb import UCB1, UCBV
 
 LANES = 512
 DECISIONS = 250

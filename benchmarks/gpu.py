@@ -35,18 +35,18 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
 from jbrl.agents.agent import AGENTS  # noqa: E402
-from jbrl.agents.index.formulas import formula_set  # noqa: E402
-from jbrl.agents.index.policy import formula_policies  # noqa: E402
-from jbrl.agents.opps import OPPSDS  # noqa: E402
+from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
+from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
+from jbrl.agents.bayes.opps import OPPSDS  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
-from jbrl.runner.batching import use_all_cores  # noqa: E402
-from jbrl.runner.experiment import Protocol, Run  # noqa: E402
-from jbrl.runner.files import write_whole  # noqa: E402
-from jbrl.runner.machine import machine, versions  # noqa: E402
-from jbrl.runner.offline import Notebook, Trials, learn  # noqa: E402
-from jbrl.runner.resources import Resources  # noqa: E402
+from jbrl.runner.play.batching import use_all_cores  # noqa: E402
+from jbrl.runner.play.experiment import Protocol, Run  # noqa: E402
+from jbrl.runner.play.machine import machine, versions  # noqa: E402
+from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402
+from jbrl.runner.play.resources import Resources  # noqa: E402
+from jbrl.runner.storage.files import write_whole  # noqa: E402
 from tests.reference.planner import policy_iteration  # noqa: E402
 
 Row = dict[str, Any]
@@ -246,7 +246,7 @@ def search(name: str, budget: int, devices: list[jax.Device], horizon: int) -> R
     """A whole search of F3 by UCB1, compilation apart."""
     told = Protocol(problem(name), problem(name), horizon=horizon).told()
     trials = Trials(told, 0.95, jax.random.key(0), devices)
-    found, compiling = learn(OPPSDS("F3", budget), 0, told, trials, Notebook())
+    found, compiling = learn(OPPSDS("F3", budget), 0, told, trials, SearchCheckpoint())
     vain = found.simulated / found.consumed - 1
     return figures(pulls=found.consumed, pulls_per_second=found.consumed / found.seconds, in_vain=vain, compile_seconds=compiling)
 

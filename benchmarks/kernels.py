@@ -29,17 +29,17 @@ import numpy as np  # noqa: E402
 
 from benchmarks.planner import at_own_pace, trajectories  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
-from jbrl.agents.index.bandits import begin  # noqa: E402
-from jbrl.agents.index.evaluation import evaluate, programs  # noqa: E402
-from jbrl.agents.index.formulas import formula_set  # noqa: E402
-from jbrl.agents.index.policy import formula_policies  # noqa: E402
-from jbrl.agents.index.ucb import UCB1  # noqa: E402
+from jbrl.agents.bayes.index.bandits import begin  # noqa: E402
+from jbrl.agents.bayes.index.evaluation import evaluate, programs  # noqa: E402
+from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
+from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
+from jbrl.agents.bayes.index.ucb import UCB1  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
-from jbrl.runner.experiment import Protocol, Run, play  # noqa: E402
-from jbrl.runner.offline import Trials  # noqa: E402
-from jbrl.runner.resources import Resources  # noqa: E402
+from jbrl.runner.play.experiment import Protocol, Run, play  # noqa: E402
+from jbrl.runner.play.offline import Trials  # noqa: E402
+from jbrl.runner.play.resources import Resources  # noqa: E402
 from tests.reference import agents as agent_twins  # noqa: E402
 from tests.reference import bamcp, bandits, evaluation, formulas, forward_search, merged, opps, planner, subset  # noqa: E402
 

@@ -10,13 +10,13 @@ import time
 import jax
 import numpy as np
 
-from jbrl.agents.index.formulas import formula_set
-from jbrl.agents.index.policy import formula_policies
-from jbrl.agents.opps import OPPSDS
+from jbrl.agents.bayes.index.formulas import formula_set
+from jbrl.agents.bayes.index.policy import formula_policies
+from jbrl.agents.bayes.opps import OPPSDS
 from jbrl.problems.problem import problem
-from jbrl.runner import batching
-from jbrl.runner.experiment import Protocol
-from jbrl.runner.offline import Learned, Notebook, Trials, learn
+from jbrl.runner.play import batching
+from jbrl.runner.play.experiment import Protocol
+from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
 
 # Pulls per second of the published program, one thread; Grid: 5 to 15.
 PROGRAM = {("GC", "F2"): 170, ("GC", "F3"): 115, ("GDL", "F2"): 245, ("GDL", "F3"): 160, ("Grid", "F2"): 15, ("Grid", "F3"): 15}
@@ -31,7 +31,7 @@ def trials_of(name: str, lanes: int | None = None) -> Trials:
 
 
 def searched(agent: OPPSDS, name: str, seed: int = 0) -> Learned:
-    return learn(agent, seed, Protocol(problem(name), problem(name)).told(), trials_of(name), Notebook())[0]
+    return learn(agent, seed, Protocol(problem(name), problem(name)).told(), trials_of(name), SearchCheckpoint())[0]
 
 
 def search() -> None:

@@ -22,11 +22,12 @@ from jax import lax
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from jbrl.agents.epsilon_greedy import EpsilonGreedy
+from jbrl import vectorize
+from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.mdp import belief as beliefs
-from jbrl.mdp import incremental, lanes, planning
+from jbrl.mdp import incremental, planning
 from jbrl.problems.problem import problem
-from jbrl.runner.experiment import play
+from jbrl.runner.play.experiment import play
 from tests.reference.planner import policy_iteration
 
 LANES, STEPS, SINGLE = 512, 100, 4
@@ -48,9 +49,9 @@ def at_own_pace(belief: beliefs.Belief, moves: tuple) -> jax.Array:
 
     def learn(carry: tuple, moves: tuple) -> tuple:
         belief, t, q = carry
-        x, u, y = (lanes.get_entry(v, jnp.minimum(t, STEPS - 1)) for v in moves)
-        t = t + (incremental.certified(belief.plan) & (t <= STEPS)).astype(jnp.int32)
-        belief = beliefs.attend(beliefs.note(belief, x, u, y))
+        x, u, y = (vectorize.get_entry(v, jnp.minimum(t, STEPS - 1)) for v in moves)
+        t = t + (incremental.converged(belief.plan) & (t <= STEPS)).astype(jnp.int32)
+        belief = beliefs.improve(beliefs.add_transition(belief, x, u, y))
         # What a finished lane learns from here on, waiting for the others, does not count.
         return belief, t, jnp.where(t > STEPS, q, belief.plan.q)
 
@@ -58,7 +59,7 @@ def at_own_pace(belief: beliefs.Belief, moves: tuple) -> jax.Array:
         return carry[1] <= STEPS
 
     begin = (belief, jnp.int32(0), belief.plan.q)
-    return lanes.while_active(unfinished, learn, begin, moves, masked=False, lanes_last=True)[2]
+    return vectorize.while_active(unfinished, learn, begin, moves, masked=False, lanes_last=True)[2]
 
 
 def in_step(belief: beliefs.Belief, moves: tuple) -> jax.Array:

@@ -38,8 +38,8 @@ def work(name: str, parameters: dict, problem_name: str, times: int) -> None:
     from jbrl.agents.agent import AGENTS
     from jbrl.agents.searcher import Searcher
     from jbrl.problems.problem import problem
-    from jbrl.runner.experiment import Protocol, Run
-    from jbrl.runner.resources import choose
+    from jbrl.runner.play.experiment import Protocol, Run
+    from jbrl.runner.play.resources import choose
 
     resources, told = choose(), problem(problem_name)
     agent, protocol = AGENTS[name].agent(**parameters), Protocol(problem(problem_name), told)

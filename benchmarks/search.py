@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
-from jbrl.runner import batching
-from jbrl.runner.experiment import Protocol, Run
+from jbrl.runner.play import batching
+from jbrl.runner.play.experiment import Protocol, Run
 from tests.reference import bamcp, forward_search, merged
 
 # Agent, parameters, prior, test, MDPs, decisions, target, C++: microseconds for each unit.

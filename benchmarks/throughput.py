@@ -16,8 +16,8 @@ import jax
 import jbrl
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
-from jbrl.runner import batching
-from jbrl.runner.experiment import Protocol, Run
+from jbrl.runner.play import batching
+from jbrl.runner.play.experiment import Protocol, Run
 
 SIZES = (1, 10, 100, 512, 1_000, 10_000, 100_000)
 HORIZON = 250

@@ -28,7 +28,7 @@ from jbrl.analysis.propagation import propagate
 from jbrl.analysis.ranks import significant
 from jbrl.analysis.score_table import read_score_table, restrict
 from jbrl.results import Results
-from jbrl.runner.batching import use_all_cores
+from jbrl.runner.play.batching import use_all_cores
 
 DELTA = 0.05
 Ends = tuple[np.ndarray, np.ndarray]

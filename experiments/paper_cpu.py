@@ -20,9 +20,9 @@ from PIL import Image
 
 import jbrl
 from jbrl.analysis import published
-from jbrl.analysis.compare import DEFECT, OTHER, SAME, Comparison
+from jbrl.analysis.agreement import DEFECT, OTHER, SAME, Comparison
 from jbrl.comparison import read
-from jbrl.report import bounds, compare_figures, figures
+from jbrl.report import bounds, comparison_figures, figures
 from jbrl.report.style import LOOK, styles
 from jbrl.report.tables import Section, sections
 from jbrl.report.text import parameters_text, score_text, seconds_text, varied
@@ -232,7 +232,7 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     look = styles((*ALGORITHMS, "Optimal"), {"Optimal"})
     images: dict[str, Image.Image] = {}
     for case in ("accurate", "inaccurate"):
-        images[f"paper-cpu-{case}.png"] = _image(compare_figures.beside(found.candidates, case))
+        images[f"paper-cpu-{case}.png"] = _image(comparison_figures.beside(found.candidates, case))
     kinds: dict[str, Callable] = {
         "online": figures.score_against_online_time,
         "offline": figures.score_against_offline_time,

@@ -10,17 +10,17 @@ cores with 500 MDPs.
 import argparse
 from collections.abc import Iterator
 
+import jbrl.runner.experiment as experiment
 import numpy as np
 import pandas as pd
 
-import jbrl.runner.experiment as experiment
 from jbrl.agents.agent import AGENTS
 from jbrl.analysis import published as numbers
 
 SEARCHES = ("BAMCP", "BFS3")
 # Where the published program computes something else than the algorithm that it names, what it computes is played.
 PLAYED = {"BEB": "BEB-published", "SBOSS": "SBOSS-published", "Soft-max": "Soft-max-published"}
-MOST_SAMPLES = 1024  # of SBOSS; the program has no cap and draws 27 times as many in one cell
+MAX_SAMPLES = 1024  # of SBOSS; the program has no cap and draws 27 times as many in one cell
 MDPS = {("C++", "BAMCP", "K=500;depth=15"): 100, ("C++", "BAMCP", "K=10;depth=15"): 100}  # played by the program, where not 500
 
 
@@ -43,7 +43,7 @@ def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator
     widths = printed.set_index(["case", "experiment", "agent"]).half_width.astype(float)
     for cell in published.itertuples():
         chosen = numbers.parameters(cell.agent, cell.parameters)
-        room = {"max_samples": MOST_SAMPLES} if cell.agent == "SBOSS" else {}
+        room = {"max_samples": MAX_SAMPLES} if cell.agent == "SBOSS" else {}
         prior = cell.experiment if cell.case == "accurate" else "U" + cell.experiment
         count = min(n_mdps, MDPS.get((cell.source, cell.agent, cell.parameters), n_mdps))
         agent = AGENTS[PLAYED.get(cell.agent, cell.agent)].agent(**chosen, **room)

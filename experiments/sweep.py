@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from jbrl.agents.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.mdp.dirichlet import Prior, draw_mdp
 from jbrl.problems.problem import problem
-from jbrl.runner.simulation import simulate, stream, world
+from jbrl.rollout.rollout import inputs, simulate, stream
 
 n_mdps = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 picture = sys.argv[2] if len(sys.argv) > 2 else "sweep.png"
@@ -25,7 +25,7 @@ key, epsilons = jax.random.key(0), jnp.linspace(0, 1, 100)
 def score(epsilon: jax.Array, index: jax.Array) -> jax.Array:
     mdp = draw_mdp(stream(key, index, "mdp"), prior.mdps, unit=True)
     agent = EpsilonGreedy(epsilon=epsilon)
-    trajectory, _ = simulate(agent, agent.train(key, prior), world(mdp, key, index, prior.horizon), keep=False)
+    trajectory, _ = simulate(agent, agent.train(key, prior), inputs(mdp, key, index, prior.horizon), keep=False)
     return (trajectory.rewards * prior.discount ** jnp.arange(250, dtype=jnp.float32)).sum()
 
 

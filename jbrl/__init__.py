@@ -18,9 +18,9 @@ __version__ = "0.1.0"
 _HOME = {
     "run": "jbrl.results",
     "compare": "jbrl.comparison",
-    "play": "jbrl.runner.experiment",
+    "play": "jbrl.runner.play.experiment",
     "Results": "jbrl.results",
-    "Played": "jbrl.runner.experiment",
+    "Played": "jbrl.runner.play.experiment",
     "JbrlError": "jbrl.errors",
     "Agent": "jbrl.agents.agent",
     "parameter": "jbrl.agents.agent",

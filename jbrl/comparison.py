@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from jbrl.analysis import compare as cells
-from jbrl.analysis import published, succession, two_studies
-from jbrl.analysis.compare import Comparison
+from jbrl.analysis import agreement as cells
+from jbrl.analysis import published, two_studies
+from jbrl.analysis import winners as winners_lists
+from jbrl.analysis.agreement import Comparison
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
 from jbrl.results import Results
@@ -30,7 +31,7 @@ class Side:
 
     @cached_property
     def played(self) -> pd.DataFrame:
-        """`jbrl.analysis.compare.played`."""
+        """`jbrl.analysis.agreement.played`."""
         try:
             return cells.played(self.returns, self.units)
         except JbrlError as error:
@@ -89,7 +90,7 @@ def _with_published(ours: Side) -> Comparison:
     table = cells.verdicts(candidates)
     winners = None
     if set(cells.TIMES) <= set(ours.played.columns):
-        winners = succession.in_words(succession.beside_published(ours.played, ours.returns))
+        winners = winners_lists.in_words(winners_lists.beside_published(ours.played, ours.returns))
     return Comparison(ours.name, "Castronovo et al. 2016", table, _published_note(table), candidates, winners)
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 from jbrl.analysis.intervals import Z95, summarise
 from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
-from jbrl.runner.archive import Archive, write_archive
-from jbrl.runner.store import Store
+from jbrl.runner.storage.archive import Archive, write_archive
+from jbrl.runner.storage.store import Store
 
 if TYPE_CHECKING:
     from jbrl.report.forms import Form
-    from jbrl.runner.offline import Learned
+    from jbrl.runner.play.offline import Learned
 
 UNIT = (*AGENT, "seed")
 SCORES = (
@@ -98,7 +98,7 @@ class Results:
         Raises:
           JbrlError: not exactly one unit fits, or it has found nothing.
         """
-        from jbrl.runner.offline import Learned
+        from jbrl.runner.play.offline import Learned
 
         id = self._unit(experiment, algorithm, seed, parameters).get("knowledge")
         found = self.store.knowledge(id) if id else None
@@ -196,8 +196,8 @@ def run(
     Raises:
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
-    from jbrl.runner.plan import plan
-    from jbrl.runner.resources import choose
+    from jbrl.runner.play.resources import choose
+    from jbrl.runner.study.plan import plan
 
     resources = choose(devices, memory, stack)
     plan(study, out, overrides=overrides, only=only, shard=shard).execute(resources=resources)

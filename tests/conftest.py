@@ -31,7 +31,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Short runs that the user has made tell tests nothing, and those of tests tell the user nothing."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jbrl.runner.calibration.cache_folder", lambda: folder)
+        patch.setattr("jbrl.runner.cost.calibration.cache_folder", lambda: folder)
         yield
 
 

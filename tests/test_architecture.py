@@ -19,7 +19,7 @@ def test_import_contracts_hold() -> None:
     assert " kept, 0 broken" in done.stdout
 
 
-@pytest.mark.parametrize("module", ["jbrl", "jbrl.runner.experiment"])
+@pytest.mark.parametrize("module", ["jbrl", "jbrl.runner.play.experiment"])
 def test_playing_needs_neither_terminal_nor_report(module: str) -> None:
     hide = 'import sys; sys.modules |= dict.fromkeys(("typer", "rich", "pydantic", "jinja2", "matplotlib"))'  # None: cannot be imported
     done = python(f"{hide}; import {module}")

@@ -20,7 +20,8 @@ from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.problems.problem import PROBLEMS, problem, read_json
-from jbrl.runner import compile_cache, selftest
+from jbrl.runner.play import compile_cache
+from jbrl.runner.study.study import selftest
 
 STUDY = """
 [study]

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.runner.test_store import HEADER, opened, returns_of
+from tests.runner.test_store import study as tiny
 from typer.testing import CliRunner, Result
 
 import jbrl
@@ -14,8 +16,6 @@ from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
-from tests.runner.test_store import HEADER, opened, returns_of
-from tests.runner.test_store import study as tiny
 
 
 def call(*arguments: object) -> Result:

@@ -12,8 +12,8 @@ import pytest
 from benchmarks import gpu
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
-from jbrl.runner import selftest
-from jbrl.runner.experiment import Protocol, Run
+from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.study.study import selftest
 
 AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
     ("Random", {}, 100),

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.analysis.score_table import read_companion, read_score_table
-from jbrl.analysis.subset.beside import correlations, per_environment, pooled_r2, single_environments
+from jbrl.analysis.subset.baselines import correlations, per_environment, pooled_r2, single_environments
 from jbrl.analysis.subset.folds import Folds
 from jbrl.analysis.subset.plan import read_plan, run_plan
 from jbrl.analysis.subset.preparation import ATARI5, Prepared, prepare

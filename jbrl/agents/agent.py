@@ -130,7 +130,7 @@ def parameter(
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class AgentEntry:
     """One line of the register."""
 
     name: str
@@ -143,7 +143,7 @@ class Entry:
         return (self.agent.__doc__ or "").strip().splitlines()[0]
 
 
-AGENTS: dict[str, Entry] = {}
+AGENTS: dict[str, AgentEntry] = {}
 
 
 def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
@@ -153,7 +153,7 @@ def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
         made: type = record(cls)
         if name in AGENTS:
             raise ValueError(f"two agents are called {name}")
-        AGENTS[name] = Entry(name, made, cite)
+        AGENTS[name] = AgentEntry(name, made, cite)
         return made
 
     return register

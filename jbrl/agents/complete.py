@@ -58,7 +58,7 @@ class Distribution:
 class Complete(Agent):
     """An agent with distributions in place of some of its parameters."""
 
-    base: Agent  # with room for the largest values
+    base: Agent  # with capacity for the largest values
     distributions: dict  # name of a parameter: its `Distribution`
 
     @property
@@ -124,10 +124,10 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
         found[name] = _distribution(cls, name, table, where, list(fields).index(name))
     corners = [dict(zip(found, ends, strict=True)) for ends in itertools.product(*map(_ends, found.values()))]
     agents = [cls(**check_parameters(cls, {**values, **corner}, where)) for corner in corners]
-    room = {
+    capacity = {
         name: max(getattr(a, name) for a in agents) for name, f in fields.items() if f.metadata.get("static") and type(f.default) is int
     }
-    base = dataclasses.replace(agents[-1], **room)  # type: ignore[type-var]
+    base = dataclasses.replace(agents[-1], **capacity)  # type: ignore[type-var]
     texts = {name: {d.kind: list(d.values)} for name, d in found.items()}
     parameters = check_parameters(cls, {**values, **corners[-1]}, where)
     return Complete(base, found), {**parameters, **texts}

@@ -8,17 +8,16 @@ Where a bound lies between two neighbouring times of agents nothing changes, so 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
 
+from jbrl.analysis.multiple_tests import Correction, rejected
 from jbrl.analysis.paired_test import Sided, paired_z
 from jbrl.analysis.table import AGENT, MDP, RETURNS, check_columns, check_returns
 from jbrl.errors import JbrlError, nearest
 
-Correction = Literal["none", "holm"]
 Feature = Callable[[pd.DataFrame], pd.Series]
 
 # Functions of the computation times of agents, seconds: the phi of section 2.3. Times of single decisions are not kept: the longest
@@ -135,17 +134,6 @@ class Contest:
         return self._p_values[best, other]
 
 
-def rejected(p_values: Sequence[float], alpha: float, correction: Correction = "none") -> list[bool]:
-    """What is rejected at level `alpha`: each by itself, or in Holm's order, from the least p-value to the first that stands."""
-    if correction == "none":
-        return [p <= alpha for p in p_values]
-    result, standing = [False] * len(p_values), False
-    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        standing = standing or p_values[index] > alpha / (len(p_values) - place)
-        result[index] = not standing
-    return result
-
-
 def bounds_grid(seconds: np.ndarray, points: int) -> np.ndarray:
     """`points` bounds, evenly spaced on a logarithmic axis, from just below the least positive time to just above the greatest: seconds.
 
@@ -173,7 +161,7 @@ def winners_map(contest: Contest, x: str = "online", y: str = "offline", points:
     return pd.DataFrame(rows)
 
 
-def succession(contest: Contest, along: str = "online", bounds: Mapping[str, float] | None = None) -> pd.DataFrame:
+def winners_by_bound(contest: Contest, along: str = "online", bounds: Mapping[str, float] | None = None) -> pd.DataFrame:
     """How the winners change as the bound on one feature is loosened, the `bounds` on others being fixed.
 
     The paper lists these from left to right along the online axis, the offline bound lying just under the least time of OPPS-DS

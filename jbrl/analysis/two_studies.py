@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from jbrl.analysis.compare import PAIR
+from jbrl.analysis.agreement import PAIR
 from jbrl.analysis.intervals import Z95
+from jbrl.analysis.multiple_tests import rejected
 from jbrl.analysis.paired_test import paired_z
 from jbrl.analysis.table import AGENT, MDP
-from jbrl.analysis.time_bounds import rejected
 from jbrl.errors import JbrlError
 
 LEVEL = 0.95
@@ -28,7 +28,7 @@ def beside(
     """Agents that are in both studies, with the same parameters in the experiment of the same name.
 
     Args:
-      ours, theirs: what `jbrl.analysis.compare.played` returns.
+      ours, theirs: what `jbrl.analysis.agreement.played` returns.
       our_returns, their_returns: the score tables.
       rounding: by how much two returns may differ, having been rounded, that were the same.
 

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from jbrl.cli import catalogue, compare, doctor, evaluate, formulas, rank, run, status, subset, tables
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
-from jbrl.runner.stopping import Stopped
+from jbrl.runner.study.stopping import Stopped
 
 USER_ERROR = 2
 BY_SIGNAL = 128  # added to the number of the signal

@@ -11,7 +11,7 @@ from jbrl.cli.text import show_warnings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.compare import Comparison
+    from jbrl.analysis.agreement import Comparison
 
 SHORT = {  # columns of the tables on a terminal
     "published": ("case", "experiment", "algorithm", "printed", "published", "ours", "difference", "combined", "apart", "verdict"),
@@ -45,7 +45,7 @@ def compare(
     jbrl compare returns.parquet
     """
     from jbrl.comparison import compare as lay_beside
-    from jbrl.report.compare import write_page
+    from jbrl.report.comparison_page import write_page
 
     show_warnings()
     found = lay_beside(source, to)

@@ -19,6 +19,6 @@ CompileCache = Annotated[
 def keep_compiled(where: str | None) -> None:
     """Do so, if asked to."""
     if where:
-        from jbrl.runner import compile_cache
+        from jbrl.runner.play import compile_cache
 
         compile_cache.use(where)

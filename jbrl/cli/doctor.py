@@ -9,7 +9,7 @@ from jbrl.cli.compiled import CompileCache, keep_compiled
 from jbrl.cli.text import complain, duration
 
 if TYPE_CHECKING:
-    from jbrl.runner.selftest import Outcome
+    from jbrl.runner.study.selftest import Outcome
 
 FAILED = 1
 AUTO = "auto"  # compile_cache.AUTO
@@ -47,8 +47,8 @@ def doctor(
     if clear_cache:
         _clear(compile_cache or AUTO)
         return
-    from jbrl.runner.batching import use_all_cores
-    from jbrl.runner.machine import versions
+    from jbrl.runner.play.batching import use_all_cores
+    from jbrl.runner.play.machine import versions
 
     use_all_cores()
     keep_compiled(compile_cache)
@@ -60,7 +60,7 @@ def doctor(
 
 
 def _clear(where: str) -> None:
-    from jbrl.runner import compile_cache
+    from jbrl.runner.play import compile_cache
 
     removed = compile_cache.clear(where)
     typer.echo(f"{compile_cache.place(where)}: {_megabytes(removed)} removed")
@@ -68,7 +68,7 @@ def _clear(where: str) -> None:
 
 def _describe(cache: str | None) -> tuple[str, int]:
     """Print what there is; the platform and how many devices it has."""
-    from jbrl.runner.machine import available_memory, machine, versions
+    from jbrl.runner.play.machine import available_memory, machine, versions
 
     for name, value in {**versions(), **machine()}.items():
         _line(name, str(value))
@@ -92,7 +92,7 @@ def _describe(cache: str | None) -> tuple[str, int]:
 
 def _cache(where: str | None) -> str:
     """What is kept of compiled programs, and where."""
-    from jbrl.runner import compile_cache
+    from jbrl.runner.play import compile_cache
 
     found = compile_cache.state(where or AUTO)
     kept = f"{found.programs} programs, {_megabytes(found.size)} in {compile_cache.place(where or AUTO)}"
@@ -115,7 +115,7 @@ def _megabytes(size: int) -> str:
 
 def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
     """What is known to make this installation slow, or to be wrong with it."""
-    from jbrl.runner.machine import available_cores
+    from jbrl.runner.play.machine import available_cores
 
     version = re.match(r"[\d.]+", jaxlib).group().rstrip(".")  # type: ignore[union-attr]
     fits = (known for known in KNOWN if version in known.versions and (not known.platforms or platform in known.platforms))
@@ -127,7 +127,7 @@ def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
 
 def _test() -> bool:
     """Print the self-test as a table; whether all is well."""
-    from jbrl.runner.selftest import run_checks
+    from jbrl.runner.study.selftest import run_checks
 
     outcomes: list[Outcome] = []
     typer.echo(f"\n{'check':<16} {'':<7}{'found':<32}{'expected':<28}seconds")

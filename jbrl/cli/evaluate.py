@@ -14,8 +14,8 @@ from jbrl.cli.text import show_warnings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.evaluation import Evaluation, Options
     from jbrl.analysis.percentiles import Samples
+    from jbrl.analysis.ranking import Evaluation, Options
 
 
 class Method(StrEnum):
@@ -110,8 +110,8 @@ def evaluate(
     jbrl evaluate out/quick --format json
     jbrl evaluate runs.csv --algorithm-column agent --environment-column task --score-column return
     """
-    from jbrl.analysis.evaluation import METHODS, Options
-    from jbrl.analysis.evaluation import evaluate as evaluated
+    from jbrl.analysis.ranking import METHODS, Options
+    from jbrl.analysis.ranking import evaluate as evaluated
 
     show_warnings()
     columns = {"algorithm": algorithm_column, "environment": environment_column, "score": [score_column]}
@@ -120,7 +120,7 @@ def evaluate(
     methods = METHODS if method is Method.all else (method.value,)
     options = Options(delta, quantile.value, published, resamples, seed, interval.value)
     if "bootstrap" in methods or metrics:
-        from jbrl.runner.batching import use_all_cores
+        from jbrl.runner.play.batching import use_all_cores
 
         use_all_cores()
     from jbrl.cli.progress import Steps
@@ -207,7 +207,7 @@ def _beside(path: Path) -> Path:
 
 
 def _write(found: "Evaluation", out: Path, extras: "dict[str, pd.DataFrame]", *, html: bool, latex: bool) -> None:
-    from jbrl.report.evaluation import write_evaluation
+    from jbrl.report.evaluation_page import write_evaluation
 
     for path in write_evaluation(found, out, extras=extras, html=html, latex=latex):
         if path.suffix in (".html", ".tex"):

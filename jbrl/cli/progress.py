@@ -10,13 +10,13 @@ from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
 
-from jbrl.cli.foretelling import aligned, compared, size_text
+from jbrl.cli.estimates import aligned, compared, size_text
 from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
-from jbrl.runner.execute import Progress
-from jbrl.runner.machine import peak_resident_bytes
-from jbrl.runner.plan import Plan
-from jbrl.runner.unit import Unit
+from jbrl.runner.play.machine import peak_resident_bytes
+from jbrl.runner.storage.unit import Unit
+from jbrl.runner.study.execute import Progress
+from jbrl.runner.study.plan import RunPlan
 
 
 class Steps:
@@ -50,7 +50,7 @@ class Steps:
 class Display(Progress):
     """Units done, the unit at work, its rate, the time left. Written to standard error."""
 
-    def __init__(self, plan: Plan, *, quiet: bool) -> None:
+    def __init__(self, plan: RunPlan, *, quiet: bool) -> None:
         self.plan, self._quiet = plan, quiet
         self.console = Console(stderr=True, quiet=quiet, soft_wrap=True, highlight=False)
         self._bars = bars.Progress(

@@ -90,11 +90,11 @@ def run(
     jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units
     jbrl run experiments/paper.toml --out out/paper --executor slurm --partition gpu --gpus 1 --time 4:00:00
     """
-    from jbrl.cli.foretelling import foretell, measure
+    from jbrl.cli.estimates import foretell, measure
     from jbrl.cli.progress import Display
-    from jbrl.runner.plan import plan
-    from jbrl.runner.resources import check, choose
-    from jbrl.runner.stopping import Stopped, stopping_on
+    from jbrl.runner.play.resources import check, choose
+    from jbrl.runner.study.plan import plan
+    from jbrl.runner.study.stopping import Stopped, stopping_on
 
     show_warnings()
     wanted = asked(executor, partition=partition, gpus=gpus, cpus=cpus, time=time, array_parallelism=array_parallelism, slurm=slurm)

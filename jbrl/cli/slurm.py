@@ -9,9 +9,9 @@ from jbrl.cli.text import count, duration
 from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.runner.cluster import Request, Submission
-    from jbrl.runner.packing import Task
-    from jbrl.runner.plan import Plan
+    from jbrl.runner.slurm.cluster import Request, Submission
+    from jbrl.runner.slurm.packing import ClusterTask
+    from jbrl.runner.study.plan import RunPlan
 
 
 def asked(executor: str, *, time: str | None, array_parallelism: int | None, slurm: Sequence[str] | None, **given: Any) -> "Request | None":
@@ -29,7 +29,7 @@ def asked(executor: str, *, time: str | None, array_parallelism: int | None, slu
             if value is not None:
                 raise JbrlError(f"{name} {value}: is for --executor slurm only")
         return None
-    from jbrl.runner.cluster import PARALLELISM, Request, minutes
+    from jbrl.runner.slurm.cluster import PARALLELISM, Request, minutes
 
     return Request(
         **given,
@@ -46,10 +46,10 @@ def _option(text: str) -> tuple[str, str | bool]:
     return name.replace("-", "_"), value if equals else True
 
 
-def send(plan: "Plan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any) -> None:
+def send(plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any) -> None:
     """Submit what is left, or say what would be submitted. `options` are for where the tasks run; `quiet`: say nothing if all goes well."""
     from jbrl.cli.task import work
-    from jbrl.runner.cluster import prepare, submit
+    from jbrl.runner.slurm.cluster import prepare, submit
 
     found = prepare(plan, request) if dry_run else submit(plan, request, work, options)
     if quiet:
@@ -66,11 +66,11 @@ def send(plan: "Plan", request: "Request", *, dry_run: bool, quiet: bool, **opti
         typer.echo(_submitted(plan, found))
 
 
-def _described(tasks: Sequence["Task"]) -> str:
+def _described(tasks: Sequence["ClusterTask"]) -> str:
     units = count(sum(len(task.units) for task in tasks), "unit")
     return f"{units} in {count(len(tasks), 'task')}, the longest about {duration(max(task.seconds for task in tasks))}"
 
 
-def _submitted(plan: "Plan", found: "Submission") -> str:
+def _submitted(plan: "RunPlan", found: "Submission") -> str:
     folder = plan.store.folder
     return f"submitted as {' and '.join(found.jobs)}. See 'jbrl status {folder}'; what tasks print is in {folder / 'slurm'}."

@@ -182,7 +182,7 @@ def report_command(
     jbrl subset report scores.csv --references references.csv --preset atari5 --out out/atari5
     """
     from jbrl.analysis.subset.study import study
-    from jbrl.report.subset import write_report
+    from jbrl.report.subset_page import write_report
 
     show_warnings()
     prepared = prepared_of(table, options)

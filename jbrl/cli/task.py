@@ -12,7 +12,7 @@ from jbrl.cli.text import complain, show_warnings
 from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.runner.cluster import Job
+    from jbrl.runner.slurm.cluster import Job
 
 FAILED_UNITS = 1
 BAD_INPUT = 2
@@ -33,8 +33,8 @@ def work(job: "Job") -> None:
 
 
 def _work(job: "Job") -> None:
-    from jbrl.runner.resources import choose
-    from jbrl.runner.stopping import Stopped, stopping_on
+    from jbrl.runner.play.resources import choose
+    from jbrl.runner.study.stopping import Stopped, stopping_on
 
     show_warnings()
     _use_cores()
@@ -58,7 +58,7 @@ def _work(job: "Job") -> None:
 
 def _use_cores() -> None:
     """As many as the task was given: not every cluster keeps a task from the others."""
-    from jbrl.runner.batching import use_all_cores
+    from jbrl.runner.play.batching import use_all_cores
 
     given = os.environ.get("SLURM_CPUS_PER_TASK")
     if given and "JAX_NUM_CPU_DEVICES" not in os.environ:
@@ -97,7 +97,7 @@ def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
 
 def _leave(number: int, moved: bool) -> None:
     """Go back into the queue if that makes sense, and say so."""
-    from jbrl.runner.cluster import requeue
+    from jbrl.runner.slurm.cluster import requeue
 
     if number == signal.SIGTERM:
         complain("what is done is kept; 'jbrl run' again submits the rest", "stopped")

@@ -14,7 +14,7 @@ def complain(message: str, kind: str = "error") -> None:
 
 def show_warnings() -> None:
     """From now on, damaged result files are reported in one line each."""
-    from jbrl.runner.store import ResultWarning
+    from jbrl.runner.storage.store import ResultWarning
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
         if issubclass(category, ResultWarning):

@@ -4,7 +4,8 @@ import dataclasses
 
 import chex
 
-from jbrl.mdp import incremental, lanes
+from jbrl import vectorize
+from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.incremental import Plan
 from jbrl.pytree import record
@@ -33,23 +34,23 @@ def believe(mdps: DirichletMDPs, discount: chex.Array, extra: chex.Array | float
     return Belief(incremental.solve_counts(mdps.concentrations, gains, discount), mdps.rewards)
 
 
-def note(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
-    """The belief after seeing one transition, its plan yet to be brought up to date (`attend`). No effect on a plan not `certified`.
+def add_transition(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
+    """The belief after seeing one transition, its plan yet to be brought up to date (`improve`). No effect on a plan not `converged`.
 
     Args:
       extra: what the gain of (x, u) grows by besides the reward.
     """
     n_states, n_actions = belief.plan.q.shape
-    gain = lanes.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
-    return dataclasses.replace(belief, plan=incremental.note(belief.plan, x, u, y, gain))
+    gain = vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
+    return dataclasses.replace(belief, plan=incremental.add_transition(belief.plan, x, u, y, gain))
 
 
-def attend(belief: Belief) -> Belief:
+def improve(belief: Belief) -> Belief:
     """One step towards a plan that is optimal for the posterior mean."""
-    return dataclasses.replace(belief, plan=incremental.attend(belief.plan))
+    return dataclasses.replace(belief, plan=incremental.improve(belief.plan))
 
 
 def learn(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array) -> Belief:
     """The belief after seeing one transition: the count of (x, u, y) grows by one, the plan is optimal for the new mean."""
-    noted = note(belief, x, u, y)
-    return dataclasses.replace(noted, plan=incremental.settle(noted.plan))
+    noted = add_transition(belief, x, u, y)
+    return dataclasses.replace(noted, plan=incremental.converge(noted.plan))

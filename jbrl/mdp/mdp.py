@@ -8,8 +8,8 @@ import math
 import chex
 import jax.numpy as jnp
 
+from jbrl import vectorize
 from jbrl.errors import JbrlError
-from jbrl.mdp import lanes
 from jbrl.pytree import record
 
 
@@ -39,7 +39,7 @@ def start(initial_state: chex.Array, n_states: int, uniform: chex.Array) -> chex
     return jnp.where(initial_state < 0, anywhere, initial_state)
 
 
-@lanes.over_lanes
+@vectorize.over_lanes
 def step(cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uniform: chex.Array) -> tuple:
     """Next state and reward, ([] int32, [] float32), of action `u` in state `x`.
 
@@ -49,17 +49,17 @@ def step(cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uni
       uniform: [] float32 in [0, 1): all the randomness of the step; the next state is `sampling.inverse_cdf` of it.
     """
     n_states, n_actions, _, _ = cdf.shape
-    first = lanes.separate_index(x * n_actions + u) * n_states
+    first = vectorize.prevent_fusion_index(x * n_actions + u) * n_states
     cdf, rewards = (table.reshape(-1, table.shape[-1]) for table in (cdf, rewards))
     y = jnp.zeros_like(first)
     stride = 1 << (n_states - 1).bit_length()
     while stride > 1:  # bisection: the number of entries not above `uniform`
         stride //= 2
         probed = y + (stride - 1)
-        below = lanes.pick(cdf, first + jnp.minimum(probed, n_states - 1)) <= uniform
+        below = vectorize.pick(cdf, first + jnp.minimum(probed, n_states - 1)) <= uniform
         y = jnp.where(below & (probed < n_states - 1), y + stride, y)
-    y = lanes.separate_index(y)
-    return y, lanes.separate(lanes.pick(rewards, first + y))
+    y = vectorize.prevent_fusion_index(y)
+    return y, vectorize.prevent_fusion(vectorize.pick(rewards, first + y))
 
 
 def expected_rewards(transitions: chex.Array, rewards: chex.Array) -> chex.Array:

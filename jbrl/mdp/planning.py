@@ -5,14 +5,14 @@ With transitions P, expected rewards r and discount g, the Bellman operator on a
     (T Q)(x, u) = r(x, u) + g sum_y P(x, u, y) max_v Q(y, v),
 
 a contraction of factor g in the maximum norm, whose fixed point is Q*. Functions whose name begins with `lanes_` are for use inside
-`lanes.over_lanes`: their arrays have one more axis, the last, which runs over lanes.
+`vectorize.over_lanes`: their arrays have one more axis, the last, which runs over lanes.
 """
 
 import chex
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.mdp import lanes
+from jbrl import vectorize
 from jbrl.pytree import record
 
 # Action values that differ by less than this part of the greatest value count as equal. A sweep in float32 over 25 states is off by
@@ -32,17 +32,17 @@ class Solution:
 def lanes_expected(weights: chex.Array, values: chex.Array) -> chex.Array:
     """sum_y weights(..., y) values(y): [..., N] from [..., S, N] and [S, N]."""
     values = values.reshape(values.shape[0], *(1 for _ in weights.shape[2:]), values.shape[-1])
-    return lanes.fold(jnp.add, lambda y: lanes.at(weights, y, weights.ndim - 2) * lanes.at(values, y), values.shape[0])
+    return vectorize.fold(jnp.add, lambda y: vectorize.at(weights, y, weights.ndim - 2) * vectorize.at(values, y), values.shape[0])
 
 
 def lanes_greatest(q: chex.Array) -> chex.Array:
     """max_u q(x, u): [S, N] from [S, A, N]."""
-    return lanes.fold(jnp.maximum, lambda u: lanes.at(q, u, 1), q.shape[1])
+    return vectorize.fold(jnp.maximum, lambda u: vectorize.at(q, u, 1), q.shape[1])
 
 
 def lanes_tie_tolerance(values: chex.Array) -> chex.Array:
     """The difference below which two action values count as equal: [N] from values [S, N]."""
-    return jnp.float32(TIE_TOLERANCE) * lanes.fold(jnp.maximum, lambda x: jnp.abs(lanes.at(values, x)), values.shape[0])
+    return jnp.float32(TIE_TOLERANCE) * vectorize.fold(jnp.maximum, lambda x: jnp.abs(vectorize.at(values, x)), values.shape[0])
 
 
 def tie_tolerance(values: chex.Array) -> chex.Array:
@@ -50,7 +50,7 @@ def tie_tolerance(values: chex.Array) -> chex.Array:
     return jnp.float32(TIE_TOLERANCE) * jnp.abs(values).max()
 
 
-@lanes.over_lanes
+@vectorize.over_lanes
 def sweep(transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array) -> chex.Array:
     """Action values r + g P V, [S, A], from transitions [S, A, S], rewards [S, A], values [S] and discount []."""
     return lanes_sweep(transitions, rewards, values, discount)
@@ -58,7 +58,7 @@ def sweep(transitions: chex.Array, rewards: chex.Array, values: chex.Array, disc
 
 def lanes_sweep(transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array) -> chex.Array:
     """Action values r + g P V: [S, A, N] from [S, A, S, N], [S, A, N], [S, N] and [N]."""
-    return rewards + lanes.like(discount, rewards) * lanes.separate(lanes_expected(transitions, values))
+    return rewards + vectorize.like(discount, rewards) * vectorize.prevent_fusion(lanes_expected(transitions, values))
 
 
 def value_iteration(
@@ -83,7 +83,7 @@ def value_iteration(
     """
     consts = (transitions, rewards, jnp.asarray(discount, jnp.float32), jnp.asarray(tolerance, jnp.float32))
     begin = (jnp.zeros_like(rewards) if initial is None else initial, jnp.float32(jnp.inf), jnp.int32(0))
-    q, residual, sweeps = lanes.while_active(_still_changing, _next_values, begin, consts, lanes_last=True)
+    q, residual, sweeps = vectorize.while_active(_still_changing, _next_values, begin, consts, lanes_last=True)
     return Solution(q, residual, sweeps)
 
 
@@ -92,25 +92,25 @@ def _still_changing(carry: tuple, consts: tuple) -> chex.Array:
     return _exceeds(residual, consts[3], q)
 
 
-@lanes.over_lanes
+@vectorize.over_lanes
 def _exceeds(residual: chex.Array, tolerance: chex.Array, q: chex.Array) -> chex.Array:
     rounding = 4 * jnp.finfo(q.dtype).eps * _greatest_entry(q)
     return residual > jnp.maximum(tolerance, rounding)
 
 
-@lanes.over_lanes
+@vectorize.over_lanes
 def _next_values(carry: tuple, consts: tuple) -> tuple:
     q, _, sweeps = carry
     transitions, rewards, discount, _ = consts
-    values = lanes.separate(lanes_greatest(q))
+    values = vectorize.prevent_fusion(lanes_greatest(q))
     new = lanes_sweep(transitions, rewards, values, discount)
-    return new, _greatest_entry(lanes.separate(new - q)), sweeps + 1
+    return new, _greatest_entry(vectorize.prevent_fusion(new - q)), sweeps + 1
 
 
 def _greatest_entry(q: chex.Array) -> chex.Array:
     """Greatest absolute value in each lane: [N] from [S, A, N]."""
     flat = q.reshape(-1, q.shape[-1])
-    return lanes.fold(jnp.maximum, lambda i: jnp.abs(lanes.at(flat, i)), flat.shape[0])
+    return vectorize.fold(jnp.maximum, lambda i: jnp.abs(vectorize.at(flat, i)), flat.shape[0])
 
 
 def policy_iteration(transitions: chex.Array, rewards: chex.Array, discount: chex.Array) -> Solution:
@@ -124,7 +124,7 @@ def policy_iteration(transitions: chex.Array, rewards: chex.Array, discount: che
     consts = (transitions, rewards, jnp.asarray(discount, jnp.float32))
     policy = rewards.argmax(-1).astype(jnp.int32)
     begin = (policy, rewards, jnp.float32(jnp.inf), jnp.int32(0), jnp.bool_(True))
-    _, q, residual, improvements, _ = lanes.while_active(_improving, _improve, begin, consts, lanes_last=True)
+    _, q, residual, improvements, _ = vectorize.while_active(_improving, _improve, begin, consts, lanes_last=True)
     return Solution(q, residual, improvements)
 
 
@@ -132,17 +132,17 @@ def _improving(carry: tuple, _: tuple) -> chex.Array:
     return carry[4]
 
 
-@lanes.over_lanes
+@vectorize.over_lanes
 def _improve(carry: tuple, consts: tuple) -> tuple:
     policy, q, _, improvements, _ = carry
     transitions, rewards, discount = consts
     values = lanes_evaluate(transitions, rewards, policy, discount)
     q = lanes_sweep(transitions, rewards, values, discount)
-    greatest = lanes.separate(lanes_greatest(q))
+    greatest = vectorize.prevent_fusion(lanes_greatest(q))
     better = greatest > lanes_followed(q, policy) + lanes_tie_tolerance(values)[None]
-    first = lanes.fold(jnp.minimum, lambda u: jnp.where(lanes.at(q, u, 1) >= greatest, u, q.shape[1]), q.shape[1])
-    again = lanes.fold(jnp.logical_or, lambda x: lanes.at(better, x), q.shape[0]) & (improvements < rewards[..., 0].size)
-    residual = lanes.fold(jnp.maximum, lambda x: jnp.abs(lanes.at(greatest, x) - lanes.at(values, x)), q.shape[0])
+    first = vectorize.fold(jnp.minimum, lambda u: jnp.where(vectorize.at(q, u, 1) >= greatest, u, q.shape[1]), q.shape[1])
+    again = vectorize.fold(jnp.logical_or, lambda x: vectorize.at(better, x), q.shape[0]) & (improvements < rewards[..., 0].size)
+    residual = vectorize.fold(jnp.maximum, lambda x: jnp.abs(vectorize.at(greatest, x) - vectorize.at(values, x)), q.shape[0])
     return jnp.where(better, first.astype(jnp.int32), policy), q, residual, improvements + 1, again
 
 
@@ -150,18 +150,18 @@ def lanes_evaluate(transitions: chex.Array, rewards: chex.Array, policy: chex.Ar
     """Values of `policy` [S, N]: the solution of V = r_pi + g P_pi V, [S, N], with one step of iterative refinement."""
     followed, gained = lanes_followed(transitions, policy), lanes_followed(rewards, policy)
     inverse = lanes_resolvent(followed, discount)
-    values = lanes.separate(lanes_expected(inverse, gained))
-    residual = lanes.separate(lanes_sweep(followed, gained, values, discount) - values)
-    return lanes.separate(values + lanes_expected(inverse, residual))
+    values = vectorize.prevent_fusion(lanes_expected(inverse, gained))
+    residual = vectorize.prevent_fusion(lanes_sweep(followed, gained, values, discount) - values)
+    return vectorize.prevent_fusion(values + lanes_expected(inverse, residual))
 
 
 def lanes_followed(table: chex.Array, policy: chex.Array) -> chex.Array:
     """table[x, policy[x]] for each x: [S, ..., N] from [S, A, ..., N] and [S, N]."""
     chosen = policy.reshape(policy.shape[0], *(1 for _ in table.shape[2:-1]), policy.shape[-1])
-    result = lanes.at(table, 0, 1)
+    result = vectorize.at(table, 0, 1)
     for u in range(1, table.shape[1]):
-        result = jnp.where(chosen == u, lanes.at(table, u, 1), result)
-    return lanes.separate(result)
+        result = jnp.where(chosen == u, vectorize.at(table, u, 1), result)
+    return vectorize.prevent_fusion(result)
 
 
 def lanes_resolvent(followed: chex.Array, discount: chex.Array) -> chex.Array:
@@ -174,7 +174,7 @@ def lanes_resolvent(followed: chex.Array, discount: chex.Array) -> chex.Array:
     identity = jnp.broadcast_to(jnp.eye(n_states, dtype=followed.dtype)[:, :, None], (n_states, n_states, width))
 
     def enter(x: chex.Array, inverse: chex.Array) -> chex.Array:
-        return lanes_replace_row(inverse, jnp.full((width,), x), lanes.at(followed, x), discount, jnp.ones((width,), followed.dtype))[0]
+        return lanes_replace_row(inverse, jnp.full((width,), x), vectorize.at(followed, x), discount, jnp.ones((width,), followed.dtype))[0]
 
     return lax.fori_loop(0, n_states, enter, identity)
 
@@ -195,9 +195,11 @@ def lanes_replace_row(inverse: chex.Array, x: chex.Array, row: chex.Array, disco
     """
     here = jnp.arange(inverse.shape[0], dtype=x.dtype)[:, None] == x[None]
     unit = here.astype(inverse.dtype)
-    weights = lanes.separate(unit - discount[None] * row)
-    residual = lanes.separate(lanes.fold(jnp.add, lambda s: lanes.at(weights, s)[None] * lanes.at(inverse, s), inverse.shape[0]) - unit)
-    column = lanes.separate(lanes.pick(inverse, x, axis=1))
-    scale = wanted / (1 + lanes.pick(residual, x))
-    new_column = lanes.separate(column * scale[None])
+    weights = vectorize.prevent_fusion(unit - discount[None] * row)
+    residual = vectorize.prevent_fusion(
+        vectorize.fold(jnp.add, lambda s: vectorize.at(weights, s)[None] * vectorize.at(inverse, s), inverse.shape[0]) - unit
+    )
+    column = vectorize.prevent_fusion(vectorize.pick(inverse, x, axis=1))
+    scale = wanted / (1 + vectorize.pick(residual, x))
+    new_column = vectorize.prevent_fusion(column * scale[None])
     return inverse - new_column[:, None] * residual[None], new_column

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.mdp import lanes
+from jbrl import vectorize
 from jbrl.pytree import record
 
 
@@ -91,7 +91,7 @@ GROUP = 16
 
 
 @record
-class _Search:
+class _Gammas:
     """Gamma variates in the making, in groups that try one entry at a time."""
 
     round: chex.Array  # [] int32
@@ -107,9 +107,9 @@ def _marsaglia_tsang(key: chex.PRNGKey, shapes: chex.Array) -> tuple[chex.Array,
     """
     groups = jnp.pad(shapes.reshape(-1), (0, -shapes.size % GROUP)).reshape(-1, GROUP)
     d = jnp.where(groups < 1, groups + 1, groups) - jnp.float32(1 / 3)
-    begin = _Search(jnp.int32(0), _next_wanted(groups, jnp.full(groups.shape[:1], -1)), jnp.zeros_like(groups))
+    begin = _Gammas(jnp.int32(0), _next_wanted(groups, jnp.full(groups.shape[:1], -1)), jnp.zeros_like(groups))
     # A lane that is done never changes again, whatever the others need: no selection between old and new carries.
-    end = lanes.while_active(_unfinished, _try, begin, (key, groups), masked=False)
+    end = vectorize.while_active(_unfinished, _try, begin, (key, groups), masked=False)
     d, found = (v.reshape(-1)[: shapes.size].reshape(shapes.shape) for v in (d, end.found))
     return d, found
 
@@ -120,11 +120,11 @@ def _next_wanted(groups: chex.Array, at: chex.Array) -> chex.Array:
     return jnp.where((groups > 0) & (entry > at[:, None]), entry, GROUP).min(-1)
 
 
-def _unfinished(search: _Search, _: tuple) -> chex.Array:
+def _unfinished(search: _Gammas, _: tuple) -> chex.Array:
     return (search.at < GROUP).any()
 
 
-def _try(search: _Search, consts: tuple) -> _Search:
+def _try(search: _Gammas, consts: tuple) -> _Gammas:
     """One proposal for the entry that each group is at."""
     key, groups = consts
     here = jnp.arange(GROUP)[None, :] == search.at[:, None]
@@ -135,7 +135,7 @@ def _try(search: _Search, consts: tuple) -> _Search:
     accepted = (t > -1) & (jnp.log(accept) < d * excess(t))
     # A variate of shape a + 1, times U^(1/a), has shape a.
     found = jnp.where(shape < 1, jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, -1.0)) + jnp.log(boost) / shape, t)
-    return _Search(
+    return _Gammas(
         search.round + 1,
         jnp.where(accepted, _next_wanted(groups, search.at), search.at),
         jnp.where(here & accepted[:, None], found[:, None], search.found),

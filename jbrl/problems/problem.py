@@ -51,7 +51,7 @@ def _digest(mdps: DirichletMDPs) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class ProblemEntry:
     """One line of the register."""
 
     name: str
@@ -70,7 +70,7 @@ class Entry:
         return {p.name: p.default for p in inspect.signature(self.make).parameters.values()}
 
 
-PROBLEMS: dict[str, Entry] = {}
+PROBLEMS: dict[str, ProblemEntry] = {}
 DERIVED: dict[str, Callable[[Problem], Problem]] = {}  # problems made out of another one, written name(other)
 
 
@@ -80,7 +80,7 @@ def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Call
     def register(make: Callable[..., DirichletMDPs]) -> Callable[..., DirichletMDPs]:
         if name in PROBLEMS:
             raise ValueError(f"two problems are called {name}")
-        PROBLEMS[name] = Entry(name, title, make, cite)
+        PROBLEMS[name] = ProblemEntry(name, title, make, cite)
         return make
 
     return register
@@ -126,7 +126,7 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     return _make(PROBLEMS[family], inside or "")
 
 
-def _make(entry: Entry, inside: str) -> Problem:
+def _make(entry: ProblemEntry, inside: str) -> Problem:
     defaults = entry.parameters
     values = dict(_argument(entry, text) for text in inside.split(",") if text.strip())
     told = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
@@ -140,7 +140,7 @@ def _make(entry: Entry, inside: str) -> Problem:
     return Problem(entry.title, short_name, mdps, entry.summary, entry.cite)
 
 
-def _argument(entry: Entry, text: str) -> tuple[str, int]:
+def _argument(entry: ProblemEntry, text: str) -> tuple[str, int]:
     key, equals, value = (part.strip() for part in text.partition("="))
     parameters = entry.parameters
     accepted = f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})" if parameters else "it takes no parameters"

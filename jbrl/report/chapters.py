@@ -28,9 +28,9 @@ from jbrl.report.content import (
 from jbrl.report.figures import FIGURES, Drawing
 from jbrl.report.scores_table import all_agents, best_agents
 from jbrl.report.style import Style
-from jbrl.report.succession import winners
 from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, count, listing, parameters_text
+from jbrl.report.winners import winners
 
 WORDS = {"n_mdps": "MDPs", "memory_gib": "memory, GiB", "horizon_epsilon": "horizon, precision"}  # names that underscores would spoil
 SETTINGS = ("study", "machine", "versions")  # tables of the manifest that are shown

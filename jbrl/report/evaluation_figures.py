@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl.analysis.bands import half_widths
-from jbrl.analysis.evaluation import Evaluation
 from jbrl.analysis.percentiles import Samples
+from jbrl.analysis.ranking import Evaluation
 from jbrl.report.axes import WIDTH, legend, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK, Style

@@ -13,9 +13,9 @@ from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.complete import Complete, Distribution, build
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
-from jbrl.runner.experiment import Protocol, Run
-from jbrl.runner.simulation import stream
-from jbrl.runner.study import Study
+from jbrl.rollout.rollout import stream
+from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.study.study import Study
 
 GREEDY, BEB, PSRL, BAMCP = (AGENTS[name].agent for name in ("e-Greedy", "BEB", "PSRL", "BAMCP"))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.published import PADDING, CoarseEpsilonGreedy, FrozenSBOSS, TruncatedBEB, UnnormalisedSoftMax
+from jbrl.agents.published.castronovo2016 import PADDING, CoarseEpsilonGreedy, FrozenSBOSS, TruncatedBEB, UnnormalisedSoftMax
 from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.problems.problem import problem
 from tests.reference import agents as twins

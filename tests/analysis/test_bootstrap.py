@@ -7,9 +7,9 @@ from scipy import stats
 
 from jbrl.analysis import resampling
 from jbrl.analysis.bootstrap import acceleration, bootstrap
-from jbrl.analysis.evaluation import Options, evaluate
 from jbrl.analysis.game import equilibrium
 from jbrl.analysis.percentiles import payoffs, samples_of
+from jbrl.analysis.ranking import Options, evaluate
 from jbrl.analysis.resampling import aggregate_scores, resampled_payoffs, resampled_scores
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import random_samples, table_of

@@ -8,7 +8,7 @@ import pytest
 
 from jbrl.agents.agent import AGENTS
 from jbrl.analysis import published
-from jbrl.analysis.compare import DEFECT, EXPLANATION
+from jbrl.analysis.agreement import DEFECT, EXPLANATION
 from jbrl.problems.problem import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def test_a_cell_has_at_most_one_note_of_a_kind():
 
 
 def test_lists_of_winners_begin_with_random_and_hold_known_names():
-    steps = published.successions()
+    steps = published.winners_by_bound()
     lists = {key: list(rows["algorithms"]) for key, rows in steps.groupby(["case", "experiment"], sort=False)}
     assert [len(found) for found in lists.values()] == [4, 5, 4, 5, 6, 4]
     assert all(found[0] == ("Random",) for found in lists.values())
@@ -77,7 +77,7 @@ def test_lists_of_winners_begin_with_random_and_hold_known_names():
 
 
 def test_tables_are_copies():
-    for table in (published.cells, published.notes, published.successions, published.program):
+    for table in (published.cells, published.notes, published.winners_by_bound, published.program):
         changed = table()
         changed["case"] = "neither"
         assert not (table()["case"] == "neither").any()

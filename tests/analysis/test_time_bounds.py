@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jbrl.analysis.multiple_tests import rejected
 from jbrl.analysis.paired_test import paired_z
-from jbrl.analysis.time_bounds import Contest, bounds_grid, least_offline, rejected, succession, winners_map
+from jbrl.analysis.time_bounds import Contest, bounds_grid, least_offline, winners_by_bound, winners_map
 from jbrl.errors import JbrlError
 from tests.analysis.tables import returns_of
 
@@ -38,11 +39,11 @@ def test_by_hand():
 
 
 def test_winners_succeed_one_another_from_left_to_right():
-    rows = succession(contest(), "online", {"offline": 1})
+    rows = winners_by_bound(contest(), "online", {"offline": 1})
     assert rows["bound"].tolist() == [1e-6, 2e-6, 3e-6, 4e-6]
     assert rows["algorithms"].tolist() == [("A",), ("B",), ("C",), ("B", "C")]
-    assert succession(contest())["algorithms"].tolist() == [("D",)]
-    assert succession(contest(), "online", {"offline": -1}).empty
+    assert winners_by_bound(contest())["algorithms"].tolist() == [("D",)]
+    assert winners_by_bound(contest(), "online", {"offline": -1}).empty
 
 
 def test_a_user_s_own_feature():

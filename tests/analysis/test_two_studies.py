@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from jbrl.analysis import compare
+from jbrl.analysis import agreement
 from jbrl.analysis.two_studies import beside, only_in_one
 from jbrl.errors import JbrlError
 from tests.published_study import rows
@@ -15,7 +15,7 @@ A, B = RNG.normal(10, 2, 60), RNG.normal(11, 3, 60)
 
 
 def table(first, second, **options):
-    return beside(compare.played(first, first), first, compare.played(second, second), second, **options)
+    return beside(agreement.played(first, first), first, agreement.played(second, second), second, **options)
 
 
 def agent(scores, name="Random", seed=0, **parameters):
@@ -61,7 +61,7 @@ def test_agents_are_matched_by_experiment_algorithm_and_parameters():
     first = pd.concat([agent(A), agent(A, "BEB", beta=1.0), agent(A, "BEB", beta=2.0)])
     second = pd.concat([agent(A, "BEB", beta=2.0), agent(A, "BEB", beta=4.0)])
     assert list(table(first, second)["parameters"]) == ['{"beta": 2.0}']
-    ours, theirs = only_in_one(compare.played(first, first), compare.played(second, second))
+    ours, theirs = only_in_one(agreement.played(first, first), agreement.played(second, second))
     assert list(ours["algorithm"]) == ["BEB", "Random"] or list(ours["algorithm"]) == ["Random", "BEB"]
     assert list(theirs["parameters"]) == ['{"beta": 4.0}']
 

@@ -16,8 +16,8 @@ from jbrl.agents.agent import AGENTS, as_arrays, check_parameters
 from jbrl.agents.searcher import Searcher
 from jbrl.mdp.dirichlet import Prior, draw_mdp
 from jbrl.problems.problem import distribution, problem
-from jbrl.runner.offline import Notebook, Trials, learn
-from jbrl.runner.simulation import simulate, stream, world
+from jbrl.rollout.rollout import inputs, simulate, stream
+from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn
 
 N, T = 256, 100
 KEY = jax.random.key(0)
@@ -45,7 +45,7 @@ def prior_of(mdps, horizon):
 
 def play_one(agent, prior, mdp, index):
     TRACES.append(type(agent))
-    trajectory, legal = simulate(agent, agent.train(KEY, prior), world(mdp, KEY, index, prior.horizon), keep=True)
+    trajectory, legal = simulate(agent, agent.train(KEY, prior), inputs(mdp, KEY, index, prior.horizon), keep=True)
     return trajectory.states, trajectory.actions, trajectory.rewards, legal
 
 
@@ -60,7 +60,7 @@ def make(name, prior=None, **values):
     agent = cls(**check_parameters(cls, {**PARAMETERS.get(name, {}), **values}, name))
     if isinstance(agent, Searcher):
         prior = prior or game()[0]
-        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), Notebook())[0].strategy
+        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), SearchCheckpoint())[0].strategy
     return as_arrays(agent)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.runner.store import Result, Store
+from jbrl.runner.storage.store import Result, Store
 
 STUDY = """
 [study]

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jbrl.cli.app import app
-from jbrl.runner.store import Store
+from jbrl.runner.storage.store import Store
 from tests.faults.cases import differences, outcome
 
 WRONG = '''

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
-from jbrl.runner import execute
-from jbrl.runner.execute import Pace
-from jbrl.runner.store import Store
+from jbrl.runner.storage.store import Store
+from jbrl.runner.study.execute import Pace
+from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 CLOCKS = ("time", "monotonic", "perf_counter")
@@ -72,7 +72,7 @@ def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(monkeypatch: pyt
     pace, kept = Pace(), list[float]()
     now += 4
     pace.keep(jump)
-    now += execute.LONGEST_SECONDS + 1
+    now += execute.MAX_CHECKPOINT_SECONDS + 1
     pace.keep(lambda: kept.append(now))
     assert kept == [now]
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.runner import execute
-from jbrl.runner.files import DamagedError, pack, pack_json, unpack, unpack_json
-from jbrl.runner.plan import plan
-from jbrl.runner.store import ResultWarning, Store
-from jbrl.runner.unit import canonical
+from jbrl.runner.storage.files import DamagedError, pack, pack_json, unpack, unpack_json
+from jbrl.runner.storage.store import ResultWarning, Store
+from jbrl.runner.storage.unit import canonical
+from jbrl.runner.study.plan import plan
+from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import jbrl
-from jbrl.runner import execute
-from jbrl.runner.plan import plan
+from jbrl.runner.study.plan import plan
+from jbrl.runner.study.study import execute
 from tests.faults.cases import files, outcome
 from tests.faults.kills import Ordeal, wrongs
 from tests.faults.warm import Warm

@@ -8,10 +8,11 @@ import jax
 import pytest
 
 import jbrl
-from jbrl.runner import execute, room
-from jbrl.runner.resources import Resources
-from jbrl.runner.room import Room
-from jbrl.runner.store import Store
+from jbrl.runner.play import capacity
+from jbrl.runner.play.capacity import Room
+from jbrl.runner.play.resources import Resources
+from jbrl.runner.storage.store import Store
+from jbrl.runner.study.study import execute
 from tests.faults.cases import differences, outcome
 from tests.faults.warm import Warm
 
@@ -67,7 +68,7 @@ def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -
     jbrl.run(study, study.parent / "out")
     assert list(Store(study.parent / "out").units()["status"]) == ["failed", "done", "done"]
     assert cramped.starts == [0, 0, 0]
-    assert not room.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
+    assert not capacity.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
 
 
 def test_on_cpus_devices_are_given_up_and_never_lanes() -> None:
@@ -135,8 +136,8 @@ def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dic
 def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attempt_begins() -> None:
     devices = [Accelerator(), Accelerator()]
     room = Room(Resources(devices, memory=0), 16_384, 40_000)  # type: ignore[arg-type]
-    assert room.taken(0, devices) == room  # type: ignore[arg-type]
-    found = room.taken(2048, devices)  # type: ignore[arg-type]
+    assert capacity.taken(0, devices) == room  # type: ignore[arg-type]
+    found = capacity.taken(2048, devices)  # type: ignore[arg-type]
     assert (found.lanes, found.call) == (1024, 2048)
     smaller = found.smaller()
     assert smaller and (smaller.lanes, smaller.chunk) == (1024, 2048)

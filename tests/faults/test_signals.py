@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from jbrl.runner import execute
-from jbrl.runner.plan import plan
-from jbrl.runner.stopping import Stopped, stopping_on
-from jbrl.runner.store import Store
+from jbrl.runner.storage.store import Store
+from jbrl.runner.study.plan import plan
+from jbrl.runner.study.stopping import Stopped, stopping_on
+from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.warm import Warm
 

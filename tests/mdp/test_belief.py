@@ -60,14 +60,14 @@ def test_extra_gain():
     extra = np.arange(15, dtype=np.float32).reshape(5, 3)
     plain, raised = believe(prior("GC"), DISCOUNT), believe(prior("GC"), DISCOUNT, extra)
     np.testing.assert_allclose(raised.plan.gains - plain.plan.gains, extra, rtol=1e-6)
-    noted = belief.note(raised, jnp.int32(1), jnp.int32(1), jnp.int32(0), 0.5)
-    assert not incremental.certified(noted.plan)
+    noted = belief.add_transition(raised, jnp.int32(1), jnp.int32(1), jnp.int32(0), 0.5)
+    assert not incremental.converged(noted.plan)
     np.testing.assert_allclose((noted.plan.gains - raised.plan.gains)[1, 1], 2.5, rtol=1e-6)  # arriving in state 0 pays 2
-    settled = incremental.settle(noted.plan)
-    assert incremental.certified(settled)
+    settled = incremental.converge(noted.plan)
+    assert incremental.converged(settled)
     stepwise = noted
     for _ in range(10):
-        stepwise = belief.attend(stepwise)
+        stepwise = belief.improve(stepwise)
     np.testing.assert_allclose(stepwise.plan.q, settled.q, rtol=1e-6)
 
 

@@ -106,7 +106,7 @@ def test_learning_a_transition_changes_the_model_by_it():
     plan = jax.jit(incremental.solve)(*start("GC"), DISCOUNT)
     plan = dataclasses.replace(plan, weights=2 * plan.weights, totals=2 * plan.totals, gains=2 * plan.gains)
     x, u, y = np.int32(3), np.int32(1), np.int32(4)
-    learned = jax.jit(incremental.add)(plan, x, u, y, np.float32(10))
+    learned = jax.jit(incremental.learn)(plan, x, u, y, np.float32(10))
     expected = np.array(plan.weights)
     expected[3, 1, 4] += 1
     np.testing.assert_array_equal(learned.weights, expected)
@@ -120,13 +120,13 @@ def test_learning_a_transition_changes_the_model_by_it():
 
 def test_certified_plans_rest_and_others_accept_no_news():
     plan = jax.jit(incremental.solve)(*start("GC"), DISCOUNT)
-    rested = jax.jit(incremental.attend)(plan)
+    rested = jax.jit(incremental.improve)(plan)
     for field in ("weights", "totals", "gains", "inverse", "policy", "values", "rounds"):
         np.testing.assert_array_equal(getattr(rested, field), getattr(plan, field))
     np.testing.assert_allclose(rested.q, plan.q, rtol=1e-6)
-    noted = jax.jit(incremental.note)(plan, np.int32(0), np.int32(1), np.int32(1), np.float32(7))
-    assert not incremental.certified(noted)
-    again = jax.jit(incremental.note)(noted, np.int32(2), np.int32(2), np.int32(0), np.float32(3))
+    noted = jax.jit(incremental.add_transition)(plan, np.int32(0), np.int32(1), np.int32(1), np.float32(7))
+    assert not incremental.converged(noted)
+    again = jax.jit(incremental.add_transition)(noted, np.int32(2), np.int32(2), np.int32(0), np.float32(3))
     jax.tree.map(np.testing.assert_array_equal, again, noted)
 
 
@@ -146,7 +146,7 @@ def test_ties_in_exact_arithmetic_are_ties(name):
     mdps = problem(name).mdps
     counts, rewards = np.array(mdps.concentrations), np.asarray(mdps.rewards)
     plan = jax.jit(incremental.solve_counts)(counts, (counts * rewards).sum(-1), DISCOUNT)
-    learn = jax.jit(incremental.add)
+    learn = jax.jit(incremental.learn)
     rng, ties = np.random.default_rng(1), 0
     for _ in range(60):
         q = exact(plan)

@@ -8,8 +8,8 @@ import numpy as np
 
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.problems.problem import problem
-from jbrl.runner.experiment import play
-from jbrl.runner.simulation import stream
+from jbrl.rollout.rollout import stream
+from jbrl.runner.play.experiment import play
 
 DISCOUNT = 0.95
 TIES = 2e-6  # action values that differ by less than this part of the greatest count as equal, as in jbrl.mdp.planning

@@ -73,7 +73,7 @@ class Urn:
 
 @dataclass
 class Twin:
-    """The agent. Attributes as in `jbrl.agents.bamcp.BAMCP`."""
+    """The agent. Attributes as in `jbrl.agents.bayes.bamcp.BAMCP`."""
 
     counts: np.ndarray  # [S, A, S]
     rewards: np.ndarray  # [S, A, S]

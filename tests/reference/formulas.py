@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jbrl.agents.index.formulas import BINARY, TOKENS, UNARY, VARIABLES
+from jbrl.agents.bayes.index.formulas import BINARY, TOKENS, UNARY, VARIABLES
 
 
 class UndefinedError(Exception):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jbrl.agents.search.merged import BLOCK
+from jbrl.agents.bayes.search.merged import BLOCK
 from tests.reference.agents import DISCOUNT, TIES
 from tests.reference.bamcp import stream, word
 

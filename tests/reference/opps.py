@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from jbrl.mdp.dirichlet import draw_mdp
-from jbrl.runner.simulation import stream
+from jbrl.rollout.rollout import stream
 from tests.reference import formulas
 from tests.reference.agents import DISCOUNT, TIES, Learner
 

@@ -10,8 +10,8 @@ import pytest
 from jbrl.analysis.subset.folds import Folds
 from jbrl.analysis.subset.problem import Search
 from jbrl.analysis.subset.study import study
-from jbrl.report.subset import FIGURES, render, write_report
 from jbrl.report.subset_figures import alike
+from jbrl.report.subset_page import FIGURES, render, write_report
 from tests.analysis.subset.tables import matrix, table_of
 from tests.report.test_html import Page
 

@@ -56,13 +56,13 @@ def notes() -> pd.DataFrame:
     return _table("notes.csv")
 
 
-def successions() -> pd.DataFrame:
+def winners_by_bound() -> pd.DataFrame:
     """Who wins, from left to right along the online axis, the offline bound lying just under the least time of OPPS-DS (section 5.3).
 
     Returns:
       Columns case, experiment, algorithms (tuple), one row per step.
     """
-    found = _table("successions.csv")
+    found = _table("winners_by_bound.csv")
     return found.assign(algorithms=[tuple(names.split(";")) for names in found["algorithms"]])
 
 

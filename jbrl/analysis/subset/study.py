@@ -4,7 +4,7 @@ import dataclasses
 
 import pandas as pd
 
-from jbrl.analysis.subset import beside, robustness
+from jbrl.analysis.subset import baselines, robustness
 from jbrl.analysis.subset.exhaustive import Progress
 from jbrl.analysis.subset.model import Model, model_of
 from jbrl.analysis.subset.preparation import Prepared
@@ -72,7 +72,7 @@ def study(
         parts=by_part,
         resamples=by_resample,
         sizes=sizes,
-        singles=beside.single_environments(prepared, folds),
-        environments=beside.per_environment(outcome.prepared, best.columns, folds),
-        correlations=beside.correlations(prepared),
+        singles=baselines.single_environments(prepared, folds),
+        environments=baselines.per_environment(outcome.prepared, best.columns, folds),
+        correlations=baselines.correlations(prepared),
     )

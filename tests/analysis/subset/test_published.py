@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.analysis.subset.beside import pooled_r2
+from jbrl.analysis.subset.baselines import pooled_r2
 from jbrl.analysis.subset.folds import Folds, shuffled
 from jbrl.analysis.subset.model import model_of, predict
 from jbrl.analysis.subset.problem import Search

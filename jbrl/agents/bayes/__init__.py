@@ -1,0 +1,1 @@
+"""Agents that plan or search in the belief about a finite MDP."""

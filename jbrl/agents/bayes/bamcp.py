@@ -1,0 +1,149 @@
+"""BAMCP: Bayes-adaptive Monte-Carlo planning."""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.bayes.search import hashing, rollout, tree, uct, urn
+from jbrl.agents.bayes.search.rollout import RolloutPolicy
+from jbrl.agents.bayes.search.uct import Kept, SearchTask
+from jbrl.errors import JbrlError
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.pytree import record
+
+MAX_BYTES = 4 << 30  # of one tree
+SMALLEST_DEPTH = 64  # capacity for depth costs next to nothing
+
+
+@record
+class BAMCPState:
+    counts: chex.Array  # [S * A, S] float32, prior concentrations + transitions seen
+    cdf: chex.Array  # [S * A, S] float32, cumulative counts
+    rewards: chex.Array  # [S * A * S] float32
+    spread: chex.Array  # [] float32, greatest minus least possible reward
+    discount: chex.Array  # [] float32
+    policy: RolloutPolicy
+    kept: Kept | None
+
+
+@register_agent("BAMCP", cite="guez2012")
+class BAMCP(Agent[Prior, BAMCPState]):
+    """Monte-Carlo tree search (UCT) on the belief, each simulation in an MDP drawn from the posterior.
+
+    At each decision K simulations of `depth` steps start in the present state. In the tree of histories met so far, simulations take
+    the action of greatest
+
+        Q(h, u) + c sqrt(log(N(h) + 1) / N(h, u)),
+
+    actions never tried first, ties uniform; beyond the tree they follow the rollout policy. The discounted return enters the mean Q of each
+    action taken. An action becomes part of the tree at its first visit, the history it leads to at its second. Nothing is known of what
+    comes after `depth` steps: value 0. Then the action of greatest mean return is played, actions never tried counting as 0.
+
+    MDPs are not drawn: next states come from a Polya urn, which has the same law (`search.urn`). Guez et al. 2012; Castronovo et al. 2016,
+    section 5.1.5; the defaults are those of its program. One decision costs K depth steps of O(A + S).
+    """
+
+    simulations: int = parameter(500, "K, simulations for each decision", low=1, high=2**24)
+    depth: int = parameter(15, "steps that a simulation looks ahead", low=1, high=2**20)
+    exploration: float = parameter(3.0, "c, weight of the confidence bound", low=0.0)
+    scaled: bool = parameter(False, "multiply c by the range of the return of a simulation")
+    rollout: str = parameter("q-learning", "beyond the tree: half greedy by Q-learning, or uniform", choices=("q-learning", "uniform"))
+    final: str = parameter("mean", "play the action of greatest mean return, or the one most visited", choices=("mean", "visits"))
+    reuse: bool = parameter(False, "keep the part of the tree that the real transition leads to", static=True)
+    max_simulations: int = parameter(0, "capacity for simulations, raised to what is needed", low=0, high=2**24, static=True)
+    max_depth: int = parameter(0, "capacity for the depth, raised to what is needed", low=0, high=2**20, static=True)
+
+    # Searches run one after the other, so lanes gain nothing from company. Enough of them share the cost of what happens
+    # between searches, few enough keep small runs from waiting for lanes that do not count.
+    lanes = 8
+
+    def __post_init__(self) -> None:
+        """Make capacity for the budget where it is known: not for traced values, which are cut to the capacity there is."""
+        for name, needed, least in (("simulations", self.simulations, 1), ("depth", self.depth, SMALLEST_DEPTH)):
+            if type(needed) is int:
+                capacity = max(getattr(self, f"max_{name}"), least, 1 << max(0, needed - 1).bit_length())
+                object.__setattr__(self, f"max_{name}", capacity)
+
+    def bytes_needed(self, n_states: int, n_actions: int) -> int:
+        return uct.bytes_needed(n_states, n_actions, self._capacity, self.max_depth)
+
+    def check_size(self, n_states: int, n_actions: int) -> None:
+        needed = self.bytes_needed(n_states, n_actions)
+        if needed > MAX_BYTES or self.max_simulations * self.max_depth >= 2**31:
+            raise JbrlError(
+                f"BAMCP: simulations up to {self.max_simulations} and depth up to {self.max_depth} with {n_states} states and {n_actions} "
+                f"actions take {needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB and a product below 2^31"
+            )
+
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        return float(self.simulations * self.depth)
+
+    def fewest_lanes(self, n_actions: int) -> int:
+        return 1
+
+    def reset(self, knowledge: Prior) -> BAMCPState:
+        mdps = knowledge.mdps
+        self.check_size(mdps.n_states, mdps.n_actions)
+        counts = mdps.concentrations.reshape(-1, mdps.n_states)
+        possible = mdps.concentrations > 0
+        spread = jnp.where(possible, mdps.rewards, -jnp.inf).max() - jnp.where(possible, mdps.rewards, jnp.inf).min()
+        policy = rollout.uniform(mdps.n_states, mdps.n_actions)
+        kept = uct.nothing_kept(self._capacity, mdps.n_actions) if self.reuse else None
+        return BAMCPState(counts, urn.cumulative(counts), mdps.rewards.reshape(-1), spread, knowledge.discount, policy, kept)
+
+    def act(self, key: chex.PRNGKey, state: BAMCPState, x: chex.Array) -> tuple[chex.Array, BAMCPState]:
+        stream = hashing.stream(jax.random.key_data(key))
+        found = uct.search(self._task(stream, state, x))
+        worth = found.means if self.final == "mean" else found.visits
+        tie = hashing.word(stream, jnp.uint32(2**32 - 1))
+        return tree.greatest(worth, tie), _with_kept(state, found.kept)
+
+    def observe(self, state: BAMCPState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> BAMCPState:
+        n_states, n_actions = state.policy.q.shape
+        row = x * n_actions + action
+        counts = vectorize.get_row(state.counts, row)
+        counts = counts + (jnp.arange(n_states, dtype=jnp.int32) == y).astype(jnp.float32)
+        policy = rollout.learn(state.policy, x, action, y, reward, state.discount) if self.rollout == "q-learning" else state.policy
+        kept = state.kept and Kept(state.kept.parents, state.kept.statistics, state.kept.size, action * n_states + y)
+        return BAMCPState(
+            vectorize.set_row(state.counts, row, counts),
+            vectorize.set_row(state.cdf, row, urn.cumulative(counts)),
+            state.rewards,
+            state.spread,
+            state.discount,
+            policy,
+            kept,
+        )
+
+    @property
+    def _capacity(self) -> int:
+        """Nodes: each simulation adds one at most."""
+        return self.max_simulations * (2 if self.reuse else 1)
+
+    def _task(self, stream: chex.Array, state: BAMCPState, x: chex.Array) -> SearchTask:
+        simulations = jnp.minimum(jnp.asarray(self.simulations, jnp.int32), self.max_simulations)
+        depth = jnp.minimum(jnp.asarray(self.depth, jnp.int32), self.max_depth)
+        longest_return = state.spread * (1 - state.discount ** depth.astype(jnp.float32)) / (1 - state.discount)
+        exploration = jnp.asarray(self.exploration, jnp.float32) * jnp.where(jnp.asarray(self.scaled), longest_return, 1.0)
+        return SearchTask(
+            stream=stream,
+            x=x,
+            cdf=state.cdf.reshape(-1),
+            rewards=state.rewards,
+            greedy=state.policy.greedy.reshape(-1),
+            n_greedy=state.policy.n_greedy,
+            simulations=simulations,
+            depth=depth,
+            exploration=exploration,
+            discount=state.discount,
+            kept=state.kept,
+            n_actions=state.policy.q.shape[1],
+            capacity=self._capacity,
+            max_depth=self.max_depth,
+        )
+
+
+def _with_kept(state: BAMCPState, kept: Kept | None) -> BAMCPState:
+    return BAMCPState(state.counts, state.cdf, state.rewards, state.spread, state.discount, state.policy, kept)

@@ -1,0 +1,153 @@
+"""Policies over the Q-functions of several models: what searches on the prior try, and what plays the strategy that was found.
+
+A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a model of its own; all of them learn from
+the same transitions. Only those that the policy uses are kept, one in each *slot*. Which variable a slot holds is data, so that all
+policies with the same number of slots share one compiled program.
+"""
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.agents.agent import NO_ACTION
+from jbrl.agents.bayes.index.evaluation import FormulaProgram, evaluate, in_common_shape, programs
+from jbrl.agents.bayes.index.formulas import VARIABLES, Expression
+from jbrl.agents.bayes.planner import Thinker
+from jbrl.mdp import incremental, sampling
+from jbrl.mdp.dirichlet import Prior
+from jbrl.mdp.incremental import Plan
+from jbrl.mdp.planning import lanes_tie_tolerance
+from jbrl.pytree import record
+
+Plans = tuple[Plan, ...]
+
+
+def plans(prior: Prior) -> Plans:
+    """The optimal plans behind Q0, Q1 and Q2 before the first transition. Castronovo et al. 2016, section 5.1.4.
+
+    Q0: the mean of the prior. Q1: each action stays where it is, with weight 1. Q2: each next state has weight 1, impossible ones included.
+    """
+    concentrations, rewards = prior.mdps.concentrations, prior.mdps.rewards
+    stay = jnp.broadcast_to(jnp.eye(concentrations.shape[0], dtype=jnp.float32)[:, None], concentrations.shape)
+    starts = jnp.stack([concentrations, stay, jnp.ones_like(concentrations)])
+    solve = jax.vmap(incremental.solve_counts, in_axes=(0, 0, None))
+    solved = solve(starts, (starts * rewards[None]).sum(-1), prior.discount)
+    return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
+
+
+class SlotPolicy(Thinker[Plans, Plans]):
+    """Ranks the actions by the Q-functions in its slots.
+
+    Attributes:
+      slots: [k] int32, the variables that they hold.
+    """
+
+    slots: chex.Array
+
+    def train(self, key: chex.PRNGKey, prior: Prior) -> Plans:
+        return plans(prior)
+
+    def reset(self, knowledge: Plans) -> Plans:
+        # The discount is the same in all: taken from the first, it need not be stored for each lane.
+        chosen = [jax.tree.map(lambda *v, j=j: lax.select_n(self.slots[j], *v), *knowledge) for j in range(self.slots.shape[0])]
+        return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
+
+    def act(self, key: chex.PRNGKey, state: Plans, x: chex.Array) -> tuple[chex.Array, Plans]:
+        values, defined = self.rank([vectorize.get_entry(plan.q, x) for plan in state])
+        return _greatest(values, defined, sampling.uniforms(key)[0]), state
+
+    def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
+        """Values of the actions [A] float32, from their Q-values in each slot, k times [A], and whether they are defined ([] bool)."""
+        raise NotImplementedError
+
+    def note(self, state: Plans, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> Plans:
+        ready = self.ready(state)
+        return tuple(_note(plan, ready, x, action, y, reward) for plan in state)
+
+    def think(self, state: Plans) -> Plans:
+        return tuple(incremental.improve(plan) for plan in state)
+
+    def ready(self, state: Plans) -> chex.Array:
+        ready = incremental.converged(state[0])
+        for plan in state[1:]:
+            ready &= incremental.converged(plan)
+        return ready
+
+
+def _note(plan: Plan, ready: chex.Array, *transition: chex.Array) -> Plan:
+    """`incremental.add_transition`, without effect unless all plans are `ready`: one that is may have to wait for the others."""
+    noted = incremental.add_transition(dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0)), *transition)
+    return dataclasses.replace(noted, rounds=jnp.where(ready, noted.rounds, plan.rounds))
+
+
+@vectorize.over_lanes
+def _greatest(values: chex.Array, defined: chex.Array, uniform: chex.Array) -> chex.Array:
+    """The action of greatest value, [] int32, ties uniform; none where the values are not defined."""
+    return jnp.where(defined, incremental.lanes_choose(values, lanes_tie_tolerance(values), uniform), NO_ACTION)
+
+
+@record
+class FormulaPolicy(SlotPolicy):
+    """Plays the action of the greatest value of a formula; none where it is undefined."""
+
+    slots: chex.Array  # [k] int32
+    program: FormulaProgram  # its variables 0 … k-1 are the slots
+
+    def refusal(self, n_actions: int) -> str:
+        reasons = "division by 0, logarithm of a number that is not positive or root of a negative one"
+        return f"the formula is undefined for Q-values met on the way ({reasons})"
+
+    def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
+        unused = [jnp.zeros_like(q[0])] * (len(VARIABLES) - len(q))
+        return evaluate(self.program, jnp.stack([*q, *unused]))
+
+
+def formula_policies(expressions: Sequence[Expression]) -> FormulaPolicy:
+    """The policies of B formulas with equally many variables, stacked along a leading axis, NumPy arrays."""
+    slots = np.array([[VARIABLES.index(name) for name in e.variables] for e in expressions], np.int32)
+    return FormulaPolicy(slots, in_common_shape(programs([_renamed(e) for e in expressions])))
+
+
+def formula_policy(expression: Expression) -> FormulaPolicy:
+    """The policy of one formula."""
+    return jax.tree.map(lambda v: v[0], formula_policies([expression]))
+
+
+def _renamed(expression: Expression) -> Expression:
+    """The formula with its variables numbered in the order of the slots."""
+    names = dict(zip(expression.variables, VARIABLES, strict=False))
+    return Expression(tuple(names.get(token, token) for token in expression.tokens))
+
+
+@record
+class LinearPolicy(SlotPolicy):
+    """Plays the action of the greatest weighted sum of Q-values."""
+
+    slots: chex.Array  # [k] int32
+    weights: chex.Array  # [k] float32
+
+    def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
+        return _weighted(tuple(q), self.weights), jnp.bool_(True)
+
+
+@vectorize.over_lanes
+def _weighted(q: tuple[chex.Array, ...], weights: chex.Array) -> chex.Array:
+    return vectorize.prevent_fusion(vectorize.fold(jnp.add, lambda j: q[j] * vectorize.at(weights, j)[None], len(q)))
+
+
+def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
+    """The policies of B rows of `weights` [B, k] over k of the variables, stacked along a leading axis."""
+    slots = np.array([VARIABLES.index(name) for name in names], np.int32)
+    return LinearPolicy(np.broadcast_to(slots, weights.shape), np.asarray(weights, np.float32))
+
+
+def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:
+    """The policy of one weight for each of the variables `names`."""
+    return jax.tree.map(lambda v: v[0], linear_policies(names, np.array([weights])))

@@ -1,0 +1,64 @@
+"""PSRL: posterior sampling for reinforcement learning."""
+
+import chex
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.mdp import planning, sampling
+from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.mdp.mdp import expected_rewards
+from jbrl.pytree import record
+
+
+@record
+class PSRLState:
+    counts: chex.Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: chex.Array  # [S, A, S] float32, known
+    discount: chex.Array  # [] float32
+    policy: chex.Array  # [S] int32, optimal in the sampled MDP
+    left: chex.Array  # [] int32, decisions until the next sample
+
+
+@register_agent("PSRL", cite="osband2013,strens2000")
+class PSRL(Agent[Prior, PSRLState]):
+    """Draws an MDP from the posterior every `period` decisions and meanwhile plays its optimal policy.
+
+    An action is thus played as often as it is thought likely to be optimal; keeping to one sample for a while is what lets exploration
+    reach distant states. The first MDP is drawn from the prior, at the first decision. Osband, Russo and Van Roy 2013, who sample at the
+    start of each episode; Strens 2000 for trajectories without episodes.
+
+    Every `period` decisions: S^2 A gamma variates and the solution of one MDP; O(S) for the others.
+    """
+
+    period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
+
+    def simulated_steps(self, mdps: DirichletMDPs) -> float:
+        """Probabilities drawn."""
+        return mdps.concentrations.size / self.period
+
+    def reset(self, knowledge: Prior) -> PSRLState:
+        mdps = knowledge.mdps
+        policy = jnp.zeros(mdps.n_states, jnp.int32)
+        return PSRLState(mdps.concentrations, mdps.rewards, knowledge.discount, policy, jnp.int32(0))
+
+    def act(self, key: chex.PRNGKey, state: PSRLState, x: chex.Array) -> tuple[chex.Array, PSRLState]:
+        due = state.left == 0
+        _, state = vectorize.when_any(due, _sample, (key, state))
+        left = jnp.where(due, self.period, state.left) - 1
+        return state.policy[x], PSRLState(state.counts, state.rewards, state.discount, state.policy, left)
+
+    def observe(self, state: PSRLState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> PSRLState:
+        n_states, n_actions, _ = state.counts.shape
+        counts, pair = state.counts.reshape(-1, n_states), x * n_actions + action
+        seen = vectorize.get_row(counts, pair) + (jnp.arange(n_states) == y).astype(counts.dtype)
+        counts = vectorize.set_row(counts, pair, seen).reshape(state.counts.shape)
+        return PSRLState(counts, state.rewards, state.discount, state.policy, state.left)
+
+
+def _sample(operand: tuple[chex.PRNGKey, PSRLState]) -> tuple[chex.PRNGKey, PSRLState]:
+    """Follow the optimal policy of an MDP drawn from the posterior."""
+    key, state = operand
+    transitions = sampling.dirichlet(key, state.counts)
+    q = planning.policy_iteration(transitions, expected_rewards(transitions, state.rewards), state.discount).q
+    return key, PSRLState(state.counts, state.rewards, state.discount, q.argmax(-1).astype(jnp.int32), state.left)

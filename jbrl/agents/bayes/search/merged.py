@@ -1,0 +1,295 @@
+"""The best of a sampled set: several models of each (state, action), drawn from the posterior, and the freedom to choose among them.
+
+For each pair (x, u) draw K(x, u) transition rows from its Dirichlet posterior. In the *merged* MDP an action is a pair (u, k): play u, and
+let the next state come from the k-th row of (x, u). Its optimal values,
+
+    Q(x, u) = max_{k < K(x, u)} sum_y P_k(x, u, y) [R(x, u, y) + g max_v Q(y, v)],
+
+are optimistic where samples differ, that is where little is known. Asmuth et al. 2009 (BOSS); Castro and Precup 2010 (SBOSS).
+
+Rows lie one after the other, as many as there are: sum K, not S A max K. The merged MDP is solved by policy iteration, exactly. All random
+numbers are functions of the stream of the task and of the order of the draws.
+"""
+
+import chex
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl.agents.bayes.search import hashing, stacked
+from jbrl.agents.bayes.search.loop import repeat
+from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
+from jbrl.agents.bayes.search.native import native
+from jbrl.errors import JbrlError
+from jbrl.mdp import sampling
+from jbrl.mdp.planning import TIE_TOLERANCE
+from jbrl.pytree import record, static
+
+MEMORY = 4 << 30  # bytes of one device that solves in lockstep may take
+MAX_BYTES = 1 << 30  # of the samples of one MDP
+BLOCK = 32  # gamma variates proposed at once
+MAX_IMPROVEMENTS = 64  # of the policy: a handful is usual, and more could only follow rounding errors
+
+
+@record
+class MergedTask:
+    """One merged MDP to draw and to solve."""
+
+    stream: chex.Array  # [2] uint32, of random words (`hashing.stream`)
+    counts: chex.Array  # [S * A * S] float32, posterior concentrations
+    rewards: chex.Array  # [S * A * S] float32
+    samples: chex.Array  # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
+    values: chex.Array  # [S] float32, a guess: the closer, the sooner done
+    discount: chex.Array  # [] float32
+    n_states: int = static()
+    n_actions: int = static()
+    max_samples: int = static()  # samples of a pair
+
+
+@record
+class Memory:
+    """The rows drawn, one after the other, behind them what is no row."""
+
+    rows: chex.Array  # [(S * A * max_samples + 1) * S + BLOCK] float32
+
+
+@record
+class Place:
+    """Where a loop over all rows is."""
+
+    i: chex.Array  # [] int32, number of the row
+    pair: chex.Array  # [] int32, x A + u
+    left: chex.Array  # [] int32, rows of this pair to come, this one included; 0: none is left
+
+
+@record
+class Block:
+    """Gamma variates in the making: each round proposes one for every entry of the present block that has none yet."""
+
+    round: chex.Array  # [] int32
+    start: chex.Array  # [] int32, of the block
+    shapes: chex.Array  # [BLOCK] float32
+    logs: chex.Array  # [BLOCK] float32, logarithms of the variates
+    found: chex.Array  # [BLOCK] bool
+    rows: chex.Array
+
+
+@record
+class MergedPolicy:
+    """A policy of the merged MDP under improvement."""
+
+    rows: chex.Array  # [S * (S + 1)] float32, those it follows, with their expected rewards
+    values: chex.Array  # [S] float32
+    q: chex.Array  # [S * A] float32, of a sweep that starts from `values`
+    changed: chex.Array  # [] bool
+    improvements: chex.Array  # [] int32
+
+
+@record
+class Sweep:
+    """A Bellman sweep over all rows under way."""
+
+    place: Place
+    best: chex.Array  # [] float32, of the state's rows so far
+    q: chex.Array  # [S * A] float32
+    rows: chex.Array  # [S * (S + 1)] float32, the best of each state so far
+    changed: chex.Array  # [] bool
+
+
+def solve(task: MergedTask) -> chex.Array:
+    """Optimal action values of a merged MDP, [S, A] float32: of each action by its best row.
+
+    Mapped, each task is solved on its own, one after the other on a CPU, in lockstep on other devices; either way as if it were alone.
+    """
+    return _solve_one(task)
+
+
+def in_lockstep(tasks: MergedTask) -> chex.Array:
+    """All tasks, stacked, take each step together, as many at a time as fit in memory."""
+    each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.max_samples)
+    return stacked.in_groups(tasks, _solve, _blank, MEMORY // each)
+
+
+@native
+def one_by_one(tasks: MergedTask) -> chex.Array:
+    """One task after the other, stacked, in the same memory."""
+    return stacked.in_turn(tasks, _solve, _blank(tasks))
+
+
+_solve_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
+
+
+def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
+    """Memory that one task takes."""
+    return 4 * ((n_states * n_actions * max_samples + 1) * n_states + BLOCK)
+
+
+def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> None:
+    """Raise `JbrlError` when `max_samples` samples of each pair are too many for agent `name`."""
+    needed = bytes_needed(n_states, n_actions, max_samples)
+    if needed > MAX_BYTES:
+        raise JbrlError(
+            f"{name}: capacity for {max_samples} samples of each of {n_states} x {n_actions} pairs of state and action takes "
+            f"{needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB"
+        )
+
+
+def _blank(task: MergedTask) -> Memory:
+    return Memory(jnp.zeros(bytes_needed(task.n_states, task.n_actions, task.max_samples) // 4))
+
+
+def _solve(task: MergedTask, memory: Memory) -> tuple[chex.Array, Memory]:
+    memory = draw(task, memory)
+    nothing = jnp.zeros(task.n_states * (task.n_states + 1))
+    policy = MergedPolicy(nothing, task.values, jnp.zeros(task.n_states * task.n_actions), task.samples[0] > 0, jnp.int32(0))
+    policy = repeat(_improvable, _improve, policy, (task, memory))
+    return policy.q.reshape(task.n_states, task.n_actions), memory
+
+
+def draw(task: MergedTask, memory: Memory) -> Memory:
+    """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place, then probabilities."""
+    place, rows = repeat(_rows_left, _copy, (_begin(task), memory.rows), task)
+    zero = jnp.int32(0)
+    block = Block(zero, zero, rows[:BLOCK], jnp.zeros(BLOCK), jnp.zeros(BLOCK, bool), rows)
+    rows = repeat(_variates_left, _propose, block, (task.stream, place.i * task.n_states)).rows
+    return Memory(repeat(_rows_left, _normalise, (_begin(task), rows), task)[1])
+
+
+def _begin(task: MergedTask) -> Place:
+    zero = jnp.int32(0)
+    return Place(zero, zero, task.samples[0])
+
+
+def _next(place: Place, task: MergedTask) -> Place:
+    """The place of the next row."""
+    last, n_pairs = place.left == 1, task.n_states * task.n_actions
+    after = place.pair + last.astype(jnp.int32)
+    more = jnp.where(after < n_pairs, read(task.samples, jnp.minimum(after, n_pairs - 1)), 0)
+    return Place(place.i + 1, jnp.minimum(after, n_pairs - 1), jnp.where(last, more, place.left - 1))
+
+
+def _rows_left(carry: tuple, _: MergedTask) -> chex.Array:
+    return carry[0].left > 0
+
+
+def _here(place: Place, task: MergedTask) -> chex.Array:
+    """Where the numbers of the present row begin; those of the row that is none, when none is left."""
+    return jnp.where(place.left > 0, place.i, task.n_states * task.n_actions * task.max_samples) * task.n_states
+
+
+def _copy(carry: tuple, task: MergedTask) -> tuple:
+    place, rows = carry
+    concentrations = read_row(task.counts, place.pair * task.n_states, task.n_states)
+    return _next(place, task), write_row(rows, _here(place, task), concentrations)
+
+
+def _normalise(carry: tuple, task: MergedTask) -> tuple:
+    place, rows = carry
+    here = _here(place, task)
+    logs = read_row(rows, here, task.n_states)
+    weights = jnp.exp(logs - logs.max())
+    return _next(place, task), write_row(rows, here, weights / weights.sum())
+
+
+def _variates_left(now: Block, consts: tuple) -> chex.Array:
+    return now.start < consts[1]
+
+
+def _propose(now: Block, consts: tuple) -> Block:
+    """One round. Shape 1: an exponential variate. Other shapes: Marsaglia and Tsang 2000. Shape 0: minus infinity."""
+    (stream, total), shape = consts, now.shapes
+    normal, accept = _open_uniforms(stream, now.round, 0), _open_uniforms(stream, now.round, 1)
+    d = jnp.where(shape < 1, shape + 1, shape) - jnp.float32(1 / 3)
+    t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
+    accepted = ((t > -1) & (jnp.log(accept) < d * sampling.excess(t))) | (shape == 1)
+    proposed = jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, jnp.float32(-0.9999999)))
+    proposed = jnp.where(shape == 1, jnp.log(-jnp.log(accept)), proposed) + _boost(shape, stream, now.round)
+    logs = jnp.where(now.found, now.logs, jnp.where(shape > 0, proposed, -jnp.inf))
+    found = now.found | accepted | (shape <= 0) | (now.start + jnp.arange(BLOCK, dtype=jnp.int32) >= total)
+    done = found.all() & (now.start < total)
+    rows = write_row(now.rows, jnp.minimum(now.start, now.rows.shape[0] - BLOCK), logs)
+    start = now.start + jnp.where(done, BLOCK, 0)
+    following = read_row(rows, jnp.minimum(start, rows.shape[0] - BLOCK), BLOCK)
+    return Block(now.round + 1, start, jnp.where(done, following, shape), logs, found & ~done, rows)
+
+
+def _boost(shape: chex.Array, stream: chex.Array, round: chex.Array) -> chex.Array:
+    """log(U) / shape where shape is below 1, else 0: a variate of shape a + 1, times U^(1/a), has shape a. Ibid., section 6."""
+
+    def wanted(carry: tuple, _: tuple) -> chex.Array:
+        return carry[0]
+
+    def compute(_: tuple, consts: tuple) -> tuple:
+        shape, stream, round = consts
+        return jnp.bool_(False), jnp.where((shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0)
+
+    small = ((shape > 0) & (shape < 1)).any()  # seldom
+    return repeat(wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round))[1]
+
+
+def _open_uniforms(stream: chex.Array, round: chex.Array, which: int) -> chex.Array:
+    """Numbers strictly between 0 and 1 for a block, the first, second or third of a round: [BLOCK] float32, odd multiples of 2^-24."""
+    number = round.astype(jnp.uint32) * (3 * BLOCK) + jnp.arange(BLOCK, dtype=jnp.uint32) + which * BLOCK
+    return ((hashing.word(stream, number) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
+
+
+def _improvable(policy: MergedPolicy, _: tuple) -> chex.Array:
+    return policy.changed & (policy.improvements < MAX_IMPROVEMENTS)
+
+
+def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
+    """Follow the best rows, wherever they are better than those followed so far, and evaluate."""
+    task, memory = consts
+    tolerance = jnp.float32(TIE_TOLERANCE) * jnp.abs(policy.values).max()
+    bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + tolerance)
+    begin = Sweep(_begin(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
+    swept = repeat(_sweeping, _sweep, begin, (task, memory, policy.values, bars))
+    values = jnp.where(swept.changed, _evaluate(swept.rows, task, swept.changed), policy.values)
+    return MergedPolicy(swept.rows, values, swept.q, swept.changed, policy.improvements + 1)
+
+
+def _sweeping(now: Sweep, _: tuple) -> chex.Array:
+    return now.place.left > 0
+
+
+def _sweep(now: Sweep, consts: tuple) -> Sweep:
+    """The value of one row."""
+    task, memory, values, bars = consts
+    place, size, live = now.place, task.n_states, now.place.left > 0
+    x, u = place.pair // task.n_actions, place.pair % task.n_actions
+    first = place.left == read(task.samples, place.pair)
+    row = read_row(memory.rows, jnp.where(live, place.i, 0) * size, size)
+    rewards = read_row(task.rewards, place.pair * size, size)
+    value = (row * (rewards + task.discount * values)).sum()
+    before = read(now.q, place.pair)
+    best = jnp.where(first & (u == 0), read(bars, x), now.best)
+    better = live & (value > best)
+    followed = read_row(now.rows, x * (size + 1), size + 1)
+    new = jnp.concatenate([row, (row * rewards).sum()[None]])
+    return Sweep(
+        _next(place, task),
+        jnp.where(better, value, best),
+        write(now.q, place.pair, jnp.where(live & (first | (value > before)), value, before)),
+        write_row(now.rows, x * (size + 1), jnp.where(better, new, followed)),
+        now.changed | better,
+    )
+
+
+def _evaluate(rows: chex.Array, task: MergedTask, wanted: chex.Array) -> chex.Array:
+    """Values [S] of the policy that follows `rows`: the solution of V = r + g P V, by elimination; anything unless `wanted`.
+
+    The matrix is diagonally dominant: no pivoting is needed.
+    """
+    n_states = task.n_states
+    table = rows.reshape(n_states, n_states + 1)
+    system = jnp.concatenate([jnp.eye(n_states) - task.discount * table[:, :n_states], table[:, n_states:]], axis=1)
+    end = jnp.where(wanted, n_states, 0)
+    return repeat(lambda carry, end: carry[0] < end, _eliminate, (jnp.int32(0), system), end)[1][:, n_states]
+
+
+def _eliminate(carry: tuple, _: chex.Array) -> tuple:
+    """Make unknown number k disappear from all equations but its own."""
+    k, system = carry
+    pivot = lax.dynamic_index_in_dim(system, k, 0)
+    pivot = pivot / lax.dynamic_index_in_dim(pivot, k, 1)
+    here = (jnp.arange(system.shape[0], dtype=jnp.int32) == k)[:, None]
+    return k + 1, jnp.where(here, pivot, system - lax.dynamic_index_in_dim(system, k, 1) * pivot)

@@ -1,0 +1,1 @@
+"""Agents with linear value functions and policies."""

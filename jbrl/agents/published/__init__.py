@@ -1,0 +1,1 @@
+"""What published programs compute where they differ from their papers."""

@@ -1,0 +1,1 @@
+"""Environments, one file per environment or family."""

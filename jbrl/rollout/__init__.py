@@ -1,0 +1,1 @@
+"""One agent, one environment, one lifetime: no files, no clocks."""

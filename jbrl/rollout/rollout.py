@@ -1,0 +1,168 @@
+"""One agent on one MDP for T decisions."""
+
+import functools
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.agents.agent import Agent
+from jbrl.agents.complete import Complete
+from jbrl.errors import JbrlError
+from jbrl.mdp import mdp as mdps
+from jbrl.mdp import sampling
+from jbrl.mdp.mdp import MDP
+from jbrl.pytree import record
+
+_ROWS = 64  # trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache is used again
+STREAMS = ("mdp", "environment", "agent", "parameters")
+
+
+@record
+class Trajectory:
+    """What happened. `states` and `actions` are None unless recording was asked for."""
+
+    rewards: chex.Array  # [T] float32
+    states: chex.Array | None = None  # [T + 1] int32
+    actions: chex.Array | None = None  # [T] int32
+
+
+def stream(key: chex.PRNGKey, index: chex.Array, name: str) -> chex.PRNGKey:
+    """Key of one of the `STREAMS` of MDP number `index`.
+
+    Everything random about an MDP hangs on the seed and its number alone, so results do not depend on how MDPs are
+    grouped. MDPs and the environment's randomness are shared by all agents (common random numbers).
+    """
+    return jax.random.fold_in(jax.random.fold_in(key, index), STREAMS.index(name))
+
+
+@record
+class RolloutInputs:
+    """One MDP, and everything random that will happen in a trajectory on it."""
+
+    mdp: MDP
+    cdf: chex.Array  # [S, A, S] float32, cumulative transition probabilities
+    first: chex.Array  # [] int32, initial state
+    noise: chex.Array  # [T] float32 in [0, 1), one uniform number for each transition
+    keys: chex.PRNGKey  # [T], one for each decision
+    own: chex.PRNGKey  # for the parameters of agents that draw them
+
+
+def inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> RolloutInputs:
+    """The inputs of MDP number `index` of the seed behind `key`, for trajectories of `horizon` decisions."""
+    environment = jax.random.split(stream(key, index, "environment"))
+    return RolloutInputs(
+        mdp,
+        cdf=sampling.cumulative(mdp.transitions),
+        first=mdps.start(mdp.initial_state, mdp.n_states, sampling.uniforms(environment[0])[0]),
+        noise=jax.random.uniform(environment[1], (horizon,)),
+        keys=jax.random.split(stream(key, index, "agent"), horizon),
+        own=stream(key, index, "parameters"),
+    )
+
+
+def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
+    """Discounted returns [n] float64 of rewards [n, T]. On the host: the same to the last bit whatever was played beside."""
+    weights, returns = np.float64(discount) ** np.arange(rewards.shape[1]), np.empty(len(rewards))
+    for i in range(0, len(rewards), _ROWS):
+        np.sum(rewards[i : i + _ROWS] * weights, axis=1, out=returns[i : i + _ROWS])
+    return returns
+
+
+def simulate(agent: Agent, knowledge: Any, inputs: RolloutInputs, *, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """Play one trajectory.
+
+    Args:
+      knowledge: what `agent.train` returned.
+      keep: record states and actions as well as rewards.
+
+    Returns: the trajectory, and whether every action was legal ([] bool); an illegal action is replaced by the nearest legal one.
+    """
+    if isinstance(agent, Complete):
+        agent, knowledge = agent.drawn(inputs.own, knowledge)
+    if agent.oracle:
+        knowledge = agent.reveal(knowledge, inputs.mdp)
+    play = _play_thinking if agent.thinks else _play
+    return play(agent, agent.reset(knowledge), inputs, keep)
+
+
+def _play(agent: Agent, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """All MDPs in step."""
+
+    def decide(carry: tuple, drawn: tuple) -> tuple[tuple, tuple]:
+        state, x, legal = carry
+        key, uniform = drawn
+        action, state, allowed = _act(agent, key, state, x, inputs.mdp.n_actions)
+        y, reward = mdps.step(inputs.cdf, inputs.mdp.rewards, x, action, uniform)
+        state = agent.observe(state, x, action, y, reward)
+        return (state, y, legal & allowed), (reward, (x, action) if keep else None)
+
+    begin = (state, inputs.first, jnp.bool_(True))
+    (_, last, legal), (rewards, moves) = lax.scan(decide, begin, (inputs.keys, inputs.noise))
+    if not keep:
+        return Trajectory(rewards), legal
+    states, actions = moves
+    return Trajectory(rewards, jnp.append(states, last), actions), legal
+
+
+@record
+class _PacedRollout:
+    """A trajectory in the making. Entry T of the arrays receives what does not count."""
+
+    state: Any
+    x: chex.Array  # [] int32
+    t: chex.Array  # [] int32, decisions taken
+    legal: chex.Array  # [] bool
+    rewards: chex.Array  # [T + 1] float32
+    states: chex.Array | None  # [T + 1] int32
+    actions: chex.Array | None  # [T + 1] int32
+
+
+def _play_thinking(agent: Agent, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """Each MDP at its own pace: at each round every one takes one step of thought, and those that are ready a decision before that."""
+    horizon, n_actions = inputs.noise.shape[0], inputs.mdp.n_actions
+    moves = jnp.zeros(horizon + 1, jnp.int32) if keep else None
+    begin = _PacedRollout(state, inputs.first, jnp.int32(0), jnp.bool_(True), jnp.zeros(horizon + 1), moves, moves)
+    consts = (agent, inputs.cdf, inputs.mdp.rewards, jax.random.key_data(inputs.keys), inputs.noise)
+    wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(inputs.keys))
+
+    def advance(now: _PacedRollout, consts: tuple) -> _PacedRollout:
+        agent, cdf, gains, words, noise = consts
+        live = agent.ready(now.state) & (now.t < horizon)
+        t = jnp.minimum(now.t, horizon - 1)
+        action, state, allowed = _act(agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions)
+        y, reward = mdps.step(cdf, gains, now.x, action, vectorize.get_entry(noise, t))
+        state = agent.think(agent.note(state, now.x, action, y, reward))
+        slot = jnp.where(live, t, horizon)
+        return _PacedRollout(
+            state,
+            jnp.where(live, y, now.x),
+            now.t + live.astype(jnp.int32),
+            now.legal & (allowed | ~live),
+            vectorize.set_entry(now.rewards, slot, reward),
+            vectorize.set_entry(now.states, slot, now.x) if keep else None,
+            vectorize.set_entry(now.actions, slot, action) if keep else None,
+        )
+
+    end = vectorize.while_active(lambda now, _: now.t < horizon, advance, begin, consts, masked=False, lanes_last=True)
+    if not keep:
+        return Trajectory(end.rewards[:horizon]), end.legal
+    states = vectorize.set_entry(end.states, jnp.int32(horizon), end.x)
+    return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal
+
+
+def _act(agent: Agent, key: chex.PRNGKey, state: Any, x: chex.Array, n_actions: int) -> tuple[chex.Array, Any, chex.Array]:
+    """A legal action, the state after deciding, and whether the action chosen was legal."""
+    chosen, state = agent.act(key, state, x)
+    _check_action(agent, chosen)
+    action = jnp.clip(chosen, 0, n_actions - 1)
+    return action, state, action == chosen
+
+
+def _check_action(agent: Agent, action: Any) -> None:
+    if jnp.shape(action) != () or jnp.result_type(action) != jnp.int32:
+        raise JbrlError(f"{type(agent).__name__}.act returned {jax.typeof(action)}: expected one action as a scalar int32")

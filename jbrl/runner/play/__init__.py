@@ -1,0 +1,1 @@
+"""Play one experiment: train, draw environments, play them on all devices, measure."""

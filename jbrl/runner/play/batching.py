@@ -1,0 +1,237 @@
+"""The only place that decides how many MDPs run at once, and on which devices.
+
+On CPUs a compiled call always plays `lanes` MDPs per device, the last ones repeated when fewer are wanted, because compiled
+code may round differently at different widths: the results of an MDP then cannot depend on how many others are played.
+What lanes share, an agent and what it knows, is given once for each *group* of lanes, so that one program serves a unit of work alone and
+several at once. On CPUs a device plays one group, on accelerators as many as fit.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jbrl.agents.agent import Agent
+from jbrl.runner.play.machine import available_cores
+from jbrl.runner.play.timing import since
+
+AXIS = "lanes"
+WIDEST_ON_ACCELERATOR = 16_384
+
+# On CPUs each device is one core, and all of them are busy. XLA would split large operations of each device over all cores nevertheless,
+# and then runs whole loops by asynchronous steps. Small sums and products it would hand to a library that prepares each call for longer
+# than ours take. Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits are the same.
+_ON_CPU = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner", "xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+class Program(NamedTuple):
+    """A compiled function."""
+
+    call: Callable[..., Any]
+    capacity: int  # MDPs per call
+    fresh: bool  # compiled just now, not before
+    bytes: int = 0  # of memory that a call takes on each device
+
+
+_compiled: dict[tuple, Program] = {}
+
+
+def use_all_cores(cores: int | None = None) -> bool:
+    """Make each CPU core a JAX device, all of them unless `cores`, or the variable JAX_NUM_CPU_DEVICES, says how many.
+
+    Returns False when JAX has already started and keeps the devices it has.
+    """
+    if cores is None and "JAX_NUM_CPU_DEVICES" in os.environ:
+        return True
+    try:
+        jax.config.update("jax_num_cpu_devices", cores or available_cores())
+    except RuntimeError:
+        return False
+    return True
+
+
+def lanes_per_device(agent: Agent, n_mdps: int, devices: Sequence[jax.Device]) -> int:
+    """MDPs that each device plays at once: fixed on CPUs, as many as wanted on accelerators (rounded up to a power of two)."""
+    if devices[0].platform == "cpu":
+        return agent.lanes
+    wanted = -(-n_mdps // len(devices))
+    return min(1 << (wanted - 1).bit_length(), WIDEST_ON_ACCELERATOR)
+
+
+def compile_mapped(
+    fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device], groups: int = 1
+) -> Program:
+    """Compile `fn(shared, lane)`, mapped over `groups` groups of `width` lanes on each device.
+
+    Args:
+      fn: a function of the module level, written for one lane.
+      shared: pytree given whole to every lane of a group.
+      lane: pytree of `jax.ShapeDtypeStruct`: the input of one lane.
+      width: lanes of a group.
+      groups: on each device.
+
+    Returns: a program that takes `shared` of all groups stacked along a leading axis (`spread`), and lanes stacked along one of length
+      width x groups x devices, group by group. Compiled once for each combination of function, shapes, static fields, width, groups and
+      devices.
+    """
+    count = groups * len(devices)
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((width * count, *v.shape), v.dtype), lane)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, lanes: Any) -> Any:
+        if groups == 1:
+            return each(jax.tree.map(lambda v: v[0], shared), lanes)
+        grouped = jax.tree.map(lambda v: v.reshape(groups, width, *v.shape[1:]), lanes)
+        return jax.tree.map(lambda v: v.reshape(groups * width, *v.shape[2:]), jax.vmap(each)(shared, grouped))
+
+    return _compile(fn, _over_devices(body, devices), (every, lanes), devices, (width * count, width))
+
+
+def _over_devices(body: Callable[..., Any], devices: Sequence[jax.Device]) -> Any:
+    """`body` on each device, on its part of all arguments along their leading axis."""
+    mesh, split = Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS)
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    # Where `body` leaves an input unused, for example an agent its key, JAX would drop it, and crash when called again (jaxlib 0.10.2).
+    return jax.jit(mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True)
+
+
+def compile_blocks(fn: Callable[[Any, Any], Any], shared: Any, lane: Any, width: int, devices: Sequence[jax.Device], most: int) -> Program:
+    """Compile `fn(shared, lane)`, mapped over blocks of `width` lanes, of which each device plays up to `most`, one after the other.
+
+    One call for many blocks: calling takes time, during which all devices wait. How many blocks there are changes no bits.
+
+    Args: as `compile_mapped`.
+
+    Returns: a program that takes `shared` stacked for the devices (`spread`), the number of blocks on each device ([devices] int32), and
+      lanes as `deals` gives them; `parts` reads its results.
+    """
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices) * most * width, *v.shape), v.dtype), lane)
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices), *v.shape), v.dtype), shared)
+    wanted = jax.ShapeDtypeStruct((len(devices),), jnp.int32)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, wanted: jax.Array, lanes: Any) -> Any:
+        shared = jax.tree.map(lambda v: v[0], shared)
+        blocks = jax.tree.map(lambda v: v.reshape(most, width, *v.shape[1:]), lanes)
+
+        def block(i: jax.Array, results: Any) -> Any:
+            played = each(shared, jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), blocks))
+            return jax.tree.map(lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0), results, played)
+
+        shapes = jax.eval_shape(each, shared, jax.tree.map(lambda v: v[0], blocks))
+        results = lax.fori_loop(0, wanted[0], block, jax.tree.map(lambda v: jnp.zeros((most, *v.shape), v.dtype), shapes))
+        return jax.tree.map(lambda v: v.reshape(most * width, *v.shape[2:]), results)
+
+    return _compile(fn, _over_devices(body, devices), (every, wanted, lanes), devices, (len(devices) * most * width, width))
+
+
+class Deal(NamedTuple):
+    """Which lanes the devices play in one call of a program made by `compile_blocks`."""
+
+    lanes: np.ndarray  # [devices * most * width] int64
+    blocks: np.ndarray  # [devices] int32
+    wanted: int  # lanes that count, the first ones
+
+
+def deals(n_lanes: int, width: int, n_devices: int, most: int) -> Iterator[Deal]:
+    """Lanes 0..n_lanes-1, in order, in as few calls as they take, with as few blocks as can be on the device that has most."""
+    for first in range(0, n_lanes, n_devices * most * width):
+        blocks = min(n_devices * most, -(-(n_lanes - first) // width))
+        share = -(-blocks // n_devices)
+        starts = first + share * width * np.arange(n_devices)[:, None]
+        lanes = np.minimum(starts + np.arange(most * width), n_lanes - 1).reshape(-1)
+        wanted = np.clip(blocks - share * np.arange(n_devices), 0, share).astype(np.int32)
+        yield Deal(lanes, wanted, min(n_lanes - first, blocks * width))
+
+
+def parts(result: jax.Array, deal: Deal, width: int) -> list[np.ndarray]:
+    """What a program made by `compile_blocks` has returned, device by device: joined and cut to `deal.wanted`, that of the wanted lanes."""
+    shards = sorted(result.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return [np.asarray(shard.data)[: n * width] for shard, n in zip(shards, deal.blocks, strict=True)]
+
+
+def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
+    """What lanes share, one pytree for each group, stacked and laid on the devices.
+
+    Stacked on the host and sent at once: an operation of JAX for each leaf would take longer than many a unit is played for.
+    """
+    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    sent = jax.device_put(jax.tree.map(lambda *v: np.stack([_bare(one) for one in v]), *shared), sharding)
+    return jax.tree.map(_dressed, sent, shared[0])
+
+
+def _bare(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _dressed(stacked: jax.Array, leaf: Any) -> jax.Array:
+    return jax.random.wrap_key_data(stacked, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else stacked
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
+    """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all arguments lie on: nothing is mapped."""
+    return _compile(fn, jax.jit(fn, keep_unused=True), args, list(jax.tree.leaves(args)[0].devices()), (1, 1))
+
+
+def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
+    """Compile several programs side by side, None for none.
+
+    Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
+    """
+    started = time.perf_counter()
+    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
+        futures = [pool.submit(task) if task else None for task in tasks]
+        programs = [future.result() if future else None for future in futures]
+    fresh = any(program.fresh for program in programs if program)
+    return programs, since(started) if fresh else 0.0
+
+
+def _compile(fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]) -> Program:
+    """Compile `jitted`, made of `fn`, or find what has been compiled before; `sizes` are lanes per call and lanes of a group or block."""
+    leaves, structure = jax.tree.flatten(args)
+    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
+    if identity in _compiled:
+        return _compiled[identity]._replace(fresh=False)
+    compiled = jitted.lower(*args).compile(compiler_options=_options(devices[0].platform))
+    _compiled[identity] = Program(compiled, sizes[0], True, _bytes(compiled))
+    return _compiled[identity]
+
+
+@functools.cache
+def _options(platform: str) -> dict[str, str]:
+    """What the compiler is told: of `_ON_CPU`, the options that this version of XLA has."""
+    return {name: value for name, value in _ON_CPU.items() if _known(name, value)} if platform == "cpu" else {}
+
+
+def _known(name: str, value: str) -> bool:
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def _bytes(compiled: Any) -> int:
+    """Memory that a call takes on each device, 0 where the compiler does not say."""
+    found = compiled.memory_analysis()
+    return found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes if found else 0
+
+
+def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Lane numbers start..stop-1 in calls of `capacity`: (numbers [capacity] int32, how many of them count)."""
+    for first in range(start, stop, capacity):
+        count = min(capacity, stop - first)
+        yield np.minimum(np.arange(first, first + capacity), stop - 1).astype(np.int32), count

@@ -1,0 +1,126 @@
+"""Units of work: what a study consists of, and how each is told from all others."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from jbrl.errors import JbrlError
+
+if TYPE_CHECKING:  # results are read without JAX
+    from jbrl.agents.agent import Agent
+    from jbrl.runner.play.experiment import Protocol
+
+LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
+FORMAT = 1  # of identities and result files; raised when either changes its meaning
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One agent with its parameters, in one experiment, with one seed."""
+
+    experiment: str
+    prior: str  # as the study names it
+    test: str
+    protocol: "Protocol"
+    algorithm: str
+    agent: "Agent"
+    parameters: dict[str, Any]
+    source: str | None = None  # digest of the file that defines the agent, when it is not jbrl's own
+    latency: bool = False
+    record: bool = False
+    chunk: int | None = None  # MDPs between two checkpoints; None: as many as one compiled call plays
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """Everything that the returns depend on."""
+        protocol = self.protocol
+        return {
+            "format": FORMAT,
+            "experiment": self.experiment,
+            "prior": protocol.prior.digest,
+            "test": protocol.test.digest,
+            "discount": protocol.discount,
+            "horizon": protocol.horizon,
+            "n_mdps": protocol.n_mdps,
+            "seed": protocol.seed,
+            "algorithm": self.algorithm,
+            "agent_version": self.agent.version,
+            "agent_source": self.source,
+            "parameters": self.parameters,
+        }
+
+    @cached_property
+    def id(self) -> str:
+        """Name of the unit's result file: 32 hexadecimal digits of the SHA-256 of its configuration."""
+        return hashlib.sha256(canonical(self.configuration).encode()).hexdigest()[:32]
+
+    @cached_property
+    def knowledge_id(self) -> str | None:
+        """Name of the file of what the agent finds on the prior, if it searches: the same in all experiments that share the prior."""
+        from jbrl.agents.searcher import Searcher
+
+        if not isinstance(self.agent, Searcher):
+            return None
+        irrelevant = ("experiment", "test", "n_mdps")
+        told = {name: value for name, value in self.configuration.items() if name not in irrelevant}
+        return hashlib.sha256(canonical(told).encode()).hexdigest()[:32]
+
+    @property
+    def label(self) -> str:
+        """The unit in words, for example `GC/e-Greedy(epsilon=0.1) seed 0`: what `--only` is matched against."""
+        values = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.parameters.items())
+        agent = f"{self.algorithm}({values})" if values else self.algorithm
+        return f"{self.experiment}/{agent} seed {self.protocol.seed}"
+
+    @property
+    def decisions(self) -> int:
+        return self.protocol.n_mdps * self.protocol.horizon
+
+    def row(self) -> dict[str, Any]:
+        """The columns of the score table that are known before the unit is run."""
+        return {
+            "experiment": self.experiment,
+            "prior": self.prior,
+            "test": self.test,
+            "algorithm": self.algorithm,
+            "parameters": canonical(self.parameters),
+            "seed": self.protocol.seed,
+        }
+
+
+def canonical(value: Any) -> str:
+    """JSON text of `value`, the same whatever the order of its keys."""
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def select(units: Sequence[Unit], only: str | None = None, shard: str | None = None) -> list[Unit]:
+    """Those of `units` whose label matches the regular expression `only`, and of these every N-th for shard `I/N`.
+
+    Raises:
+      JbrlError: not a regular expression, nothing matches, or no such shard.
+    """
+    chosen = list(units)
+    if only is not None:
+        try:
+            pattern = re.compile(only)
+        except re.error as error:
+            raise JbrlError(f"--only '{only}': not a regular expression ({error})") from None
+        chosen = [unit for unit in chosen if pattern.search(unit.label)]
+        if not chosen:
+            raise JbrlError(f"--only '{only}' matches none of the {len(units)} units, for example not '{units[0].label}'")
+    if shard is not None:
+        number, total = _shard(shard)
+        chosen = chosen[number - 1 :: total]
+    return chosen
+
+
+def _shard(text: str) -> tuple[int, int]:
+    parts = re.fullmatch(r"(\d+)/(\d+)", text.strip())
+    number, total = (int(parts[1]), int(parts[2])) if parts else (0, 0)
+    if not 1 <= number <= total:
+        raise JbrlError(f"--shard '{text}': expected I/N with 1 <= I <= N, for example 2/3 for the second of three")
+    return number, total

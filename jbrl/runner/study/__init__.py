@@ -1,0 +1,1 @@
+"""A study: from its file to units of work, and the loop that runs them."""

@@ -1,0 +1,129 @@
+"""What a process that runs units tells others of itself: one small file, renewed every few seconds.
+
+    DIR/running/NAME.json   who it is, what it is at, what it still has to do; removed when it ends
+
+A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These files are for reading only
+(`jbrl.runner.study.status`): no result depends on them, and a run goes on when they cannot be written.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from jbrl.runner.storage.files import pack_json, write_whole
+from jbrl.runner.storage.notes import FORGOTTEN, exists, read, recall, remember
+from jbrl.runner.storage.unit import Unit
+from jbrl.runner.study.execute import Progress
+
+SECONDS = 5.0  # between two signs of life
+
+
+def task_id() -> str | None:
+    """Number of the SLURM task that this process is, as SLURM writes it: `12_3`, or `12`."""
+    array, number = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{number}" if array and number else os.environ.get("SLURM_JOB_ID")
+
+
+class Heartbeat(Progress):
+    """Hands everything on to another `Progress`, and leaves signs of life in the directory of the results.
+
+    Args:
+      folder: of the results.
+      expected: seconds that each unit is expected to take, by its id.
+    """
+
+    def __init__(self, folder: Path, expected: Mapping[str, float], told: Progress) -> None:
+        self.folder, self.expected, self._told = folder / "running", expected, told
+        host, job = socket.gethostname(), task_id()
+        self._path = self.folder / f"{f'task-{job}-' if job else ''}{host}-{os.getpid()}.json"
+        self._facts: dict[str, Any] = {
+            "host": os.environ.get("SLURMD_NODENAME", host),
+            "machine": host,
+            "pid": os.getpid(),
+            "task": job,
+            "started": time.time(),
+        }
+        self._state: dict[str, Any] = {"unit": None, "search": None, "left": [], "played": {}, "pace": None}
+        self._left: list[str] = []
+        self._played: dict[str, tuple[int, float]] = {}  # MDPs, and the seconds they took, of units that are at work
+        self._began, self._done = time.monotonic(), 0.0  # seconds that units which are done were expected to take
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(exist_ok=True)
+            self._tidy()
+        remember(self.folder.parent, self.expected)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
+        self._left = [unit.id for unit in todo]
+        self._say(left=self._left)
+        self._told.begin(units, todo)
+
+    def started(self, unit: Unit) -> None:
+        self._left = self._left[self._left.index(unit.id) :]  # whatever stood before has been done by another process
+        self._say(unit=unit.id, left=self._left)
+        self._told.started(unit)
+
+    def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
+        self._say(write=False, unit=unit.id, search=[consumed, budget])
+        self._told.searching(unit, consumed, budget, seconds)
+
+    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+        self._played[unit.id] = (n, seconds)
+        self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
+        self._told.advanced(unit, n, seconds)
+
+    def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
+        self._done += self.expected.get(unit.id, 0.0)
+        self._left = [id for id in self._left if id != unit.id]
+        self._played.pop(unit.id, None)
+        pace = (time.monotonic() - self._began) / self._done if self._done else None
+        self._say(write=not self._left, unit=None, search=None, left=self._left, played=dict(self._played), pace=pace)
+        self._told.finished(unit, header, returns)
+
+    def _say(self, *, write: bool = True, **state: Any) -> None:
+        with self._lock:
+            self._state |= state
+        if write:
+            self._write()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(SECONDS):
+            self._write()
+            if self.expected.keys() - recall(self.folder.parent):  # another process has written at the same time
+                remember(self.folder.parent, self.expected)
+
+    def _write(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            write_whole(self._path, pack_json({**self._facts, **self._state, "updated": time.time()}))
+
+    def _tidy(self) -> None:
+        """Remove what processes that were killed have left.
+
+        Those of this machine, those of the same task on others (this is its next turn; one that is at work nevertheless speaks again soon),
+        and all that have been silent for a day.
+        """
+        here, task = self._facts["machine"], self._facts["task"]
+        for path in self.folder.glob("*.json"):
+            note = read(path)
+            gone = note and (not exists(note["pid"]) if note["machine"] == here else task and note["task"] == task)
+            if not note or gone or time.time() - note["updated"] > FORGOTTEN:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,140 @@
+"""What running a study comes to: which units, where to, and about how long."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jbrl.runner.cost.calibration import Calibration, Outlook
+from jbrl.runner.cost.report import Cost, actual
+from jbrl.runner.play.resources import Resources
+from jbrl.runner.storage.store import Result, Store
+from jbrl.runner.storage.unit import Unit, select
+from jbrl.runner.study.execute import Progress, is_done, run_units
+from jbrl.runner.study.heartbeat import Heartbeat
+from jbrl.runner.study.study import Study, load_study
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The units to run and the directory of their results. Making a plan writes nothing."""
+
+    study: Study
+    units: list[Unit]
+    store: Store
+    recall: bool = True  # short runs made on this machine before
+    devices: list[jax.Device] | None = None  # that estimates are for; None: all
+
+    @cached_property
+    def todo(self) -> list[Unit]:
+        """Those of `units` that have no result yet."""
+        return [unit for unit in self.units if not is_done(unit, self.store)]
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Short runs on this machine, which tell how long units take."""
+        return Calibration(self.devices, recall=self.recall)
+
+    def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
+        """Run what is left; how many units failed.
+
+        Args:
+          resources: devices and memory that may be used; None: all devices and most of the memory.
+
+        Raises:
+          JbrlError: results cannot be written.
+        """
+        self.store.open(self.study.facts(), self.study.units)
+        with Heartbeat(self.store.folder, self.estimate, progress or Progress()) as told:
+            return run_units(self.units, self.todo, self.store, told, resources)
+
+    @cached_property
+    def estimate(self) -> dict[str, float]:
+        """About how many seconds each unit of `todo` will take, by its id."""
+        return {id: outlook.cost.seconds for id, outlook in self.outlooks.items()}
+
+    @cached_property
+    def outlooks(self) -> dict[str, Outlook]:
+        """What each unit of `todo` will cost, by its id.
+
+        By a rough rule, corrected by what short runs on this machine have measured (`calibration`), and by what units of the same
+        algorithm have taken, if this directory holds any: the one with the same parameters in the same experiment, or else all in the
+        same experiment, or else all.
+        """
+        return self._outlooks(self.todo)
+
+    def calibrate(self, tell: Callable[[str, int, int], None]) -> list[str]:
+        """Make short runs that tell how long units of `todo` take, unless they have been made before.
+
+        Args:
+          tell: called with what is run, how many short runs are done, and how many there are.
+
+        Returns: what could not be measured, and why, one line each.
+        """
+        for name in ("estimate", "outlooks", "_earlier"):  # as they were without
+            self.__dict__.pop(name, None)
+        return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label, done, total))
+
+    def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
+        expected = self.calibration.outlooks(units)
+        return {unit.id: self._corrected(unit, expected[unit.id]) for unit in units}
+
+    def _corrected(self, unit: Unit, outlook: Outlook) -> Outlook:
+        earlier = self._earlier.get((unit.algorithm, unit.experiment)) or self._earlier.get((unit.algorithm, None), [])
+        like = [row for row in earlier if row[0].agent == unit.agent] or earlier
+        cost = outlook.cost
+        for part in ("searching", "deciding", "waiting"):
+            expected, taken = (sum(getattr(row[column], part) for row in like) for column in (1, 2))
+            if expected > 0 and taken > 0:
+                cost = replace(cost, **{part: getattr(cost, part) * taken / expected})
+        return replace(outlook, cost=cost)
+
+    @cached_property
+    def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, Cost, Cost]]]:
+        """Units of the study that are done, what was expected of each and what it has cost, by algorithm and experiment; None: any."""
+        results = {unit.id: result for unit in self.study.units if (result := self._result(unit))}
+        done = [unit for unit in self.study.units if unit.id in results]
+        expected, searches, found = self.calibration.outlooks(done), set(), defaultdict(list)
+        for unit in done:
+            was = actual(results[unit.id].header, searched=unit.knowledge_id not in searches)
+            searches.add(unit.knowledge_id)
+            for experiment in (unit.experiment, None):
+                found[unit.algorithm, experiment].append((unit, expected[unit.id].cost, was))
+        return found
+
+    def _result(self, unit: Unit) -> Result | None:
+        found = self.store.result(unit.id)
+        return found if found and found.status == "done" else None
+
+
+def plan(
+    study: str | Path | dict[str, Any],
+    out: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    only: str | None = None,
+    shard: str | None = None,
+    recall: bool = True,
+    devices: list[jax.Device] | None = None,
+) -> RunPlan:
+    """Check a study and the directory for its results, and choose the units to run. Writes nothing.
+
+    Args:
+      study: a TOML file, or the same tables as a dict.
+      overrides: fields of `[study]` to replace, each `study.field=value`.
+      only: regular expression that the labels of units must match.
+      shard: `I/N`, the I-th of N parts.
+      recall: let short runs made on this machine before tell how long units take, not only a rough rule.
+      devices: that estimates of time are for; None: all.
+
+    Raises:
+      JbrlError: something is not accepted, or `out` holds another study.
+    """
+    loaded = load_study(study, overrides)
+    store = Store(out)
+    store.check(loaded.settings.facts())
+    return RunPlan(loaded, select(loaded.units, only, shard), store, recall, devices)

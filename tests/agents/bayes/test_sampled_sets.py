@@ -1,0 +1,119 @@
+"""SBOSS and BOSS."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import as_arrays, check_agent, check_parameters
+from jbrl.agents.bayes.boss import BOSS
+from jbrl.agents.bayes.sampled_set import variances
+from jbrl.agents.bayes.sboss import SBOSS
+from jbrl.errors import JbrlError
+from jbrl.mdp.dirichlet import Prior
+from jbrl.problems.problem import problem
+from tests.reference import merged as reference
+from tests.reference.agents import decisions
+
+OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(state, x, u, y, jnp.float32(0)))
+
+
+def disagreements(agent, twin, told, test):
+    """Decisions of trajectories that the twin, told of the same transitions and words, would have taken otherwise; and solutions."""
+    found, solved = [], 0
+    for index, steps in decisions(agent, told, test, n_mdps=3, horizon=30):
+        mind = twin(problem(told).mdps)
+        for t, (x, u, y, uniforms, key) in enumerate(steps):
+            wanted = mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), uniforms[0])
+            if wanted != u:
+                found.append((index, t, int(u), wanted))
+            mind.observe(x, u, y)
+        solved += mind.solved
+    return found, solved
+
+
+@pytest.mark.parametrize(("told", "test"), [("GC", "GC"), ("UGC", "GC"), ("GDL", "GDL")])
+def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
+    # Odd numbers: no variance is a multiple of epsilon and no movement equal to delta but for rounding.
+    numbers = {"epsilon": 0.0173, "delta": 1.13}
+    found, solved = disagreements(SBOSS(**numbers), functools.partial(reference.SBOSS, **numbers), told, test)
+    assert not found
+    assert 3 < solved < 3 * 30  # samples are renewed now and then
+
+
+def test_boss_agrees_with_its_twin():
+    found, solved = disagreements(BOSS(sampled=4, known=3), functools.partial(reference.BOSS, sampled=4, known=3), "GC", "GC")
+    assert not found
+    assert 3 * 2 < solved < 3 * 16  # at the start, and once at most for each of the 15 pairs
+
+
+def test_variances_are_those_of_the_dirichlet_distribution():
+    rows = np.random.default_rng(0).dirichlet([1, 2, 5, 0.5], 200_000)
+    # Standard errors of these variances are below 0.3 %: 2 % is 6 of them.
+    np.testing.assert_allclose(variances(jnp.array([1, 2, 5, 0.5])), rows.var(0), rtol=0.02)
+    np.testing.assert_array_equal(variances(jnp.array([0.0, 7.0, 0.0])), 0)
+
+
+def prior(name):
+    return Prior(problem(name).mdps, jnp.float32(0.95), 10)
+
+
+def test_the_cap_and_the_one_row_of_certain_pairs():
+    state = SBOSS().reset(prior("GDL"))
+    wanted = np.asarray(SBOSS(epsilon=1e-3).samples(state.counts))
+    certain = np.asarray((state.counts > 0).sum(-1)) == 1
+    assert (wanted[certain] == 0).all(), "cut to 1 when sampling"
+    np.testing.assert_array_equal(wanted[~certain], np.ceil(1 / 12 / 1e-3))
+    _, after = jax.jit(lambda a, s: a.act(jax.random.key(0), s, jnp.int32(0)))(as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state)
+    assert not after.due and np.isfinite(after.q).all()
+    # Both loops are worth entering: nothing certain is feared.
+    assert (np.asarray(after.q) >= 0).all() and float(after.q.max()) > 1
+
+
+def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossible_happened():
+    agent = as_arrays(SBOSS(delta=3.0))
+    told = prior("GC")
+    state = agent.reset(told)
+    state = type(state)(state.counts, state.reference, state.rewards, state.discount, state.q, jnp.bool_(False))
+    # Beta(1, 1), standard deviation 0.289: after n successes the mean has moved by n / (2 (n + 2)), at most 0.5 or 1.73 of them, twice.
+    after, moved = state, []
+    for _ in range(20):
+        after = OBSERVE(agent, after, jnp.int32(0), jnp.int32(1), jnp.int32(1))
+        moved.append(bool(after.due))
+    assert moved == [2 * n / (2 * (n + 2)) * 12**0.5 > 3.0 for n in range(1, 21)] and any(moved) and not all(moved)
+    assert OBSERVE(agent, state, jnp.int32(0), jnp.int32(1), jnp.int32(3)).due
+
+
+@pytest.mark.parametrize(
+    ("agent", "parameters"),
+    [
+        (SBOSS, {"epsilon": 0.0}),
+        (SBOSS, {"epsilon": -1.0}),
+        (SBOSS, {"delta": -0.1}),
+        (SBOSS, {"max_samples": 0}),
+        (SBOSS, {"max_samples": 2.5}),
+        (BOSS, {"sampled": 0}),
+        (BOSS, {"sampled": 1.5}),
+        (BOSS, {"known": 0}),
+        (BOSS, {"known": True}),
+    ],
+)
+def test_parameters_out_of_range_are_refused(agent, parameters):
+    with pytest.raises(JbrlError, match=next(iter(parameters))):
+        check_parameters(agent, parameters, "study.toml: agents[0]")
+
+
+def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compiled():
+    for agent in (SBOSS(max_samples=2**20), BOSS(sampled=2**20)):
+        check_agent(agent)
+        with pytest.raises(JbrlError, match=f"{type(agent).__name__}: room for 1048576 samples"):
+            agent.reset(prior("Grid"))
+
+
+def test_a_grid_of_values_shares_one_compilation():
+    agents = [as_arrays(SBOSS(epsilon=e, delta=d)) for e, d in ((1.0, 0.1), (1e-4, 9.0))]
+    assert len({jax.tree.structure(agent) for agent in agents}) == 1
+    assert len({jax.tree.structure(as_arrays(BOSS(sampled=k))) for k in (1, 10, 16)}) == 1
+    assert BOSS(sampled=17).room == 32

@@ -1,0 +1,220 @@
+"""Several units at once give what each gives by itself, to the last bit."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import jbrl
+from jbrl.agents.agent import AGENTS, Agent
+from jbrl.cli.progress import Display
+from jbrl.problems.problem import problem
+from jbrl.runner.play import experiment, stacking
+from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.play.resources import Resources
+from jbrl.runner.play.stacking import Stack, stacks
+from jbrl.runner.storage.store import Store
+from jbrl.runner.study.plan import plan
+from jbrl.runner.study.study import execute, load_study
+
+N_MDPS = 20
+
+
+def tables(**settings: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "tiny", "n_mdps": N_MDPS, "horizon": 30, **settings},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "GC-inaccurate", "prior": "UGC", "test": "GC"}],
+        "agents": [{"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}, {"algorithm": "Random"}],
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+    """Unit by unit."""
+    return jbrl.run(tables(), tmp_path_factory.mktemp("alone"), stack=False)
+
+
+def headers(results: jbrl.Results) -> list[dict[str, Any]]:
+    found = [results.store.result(unit["id"]) for unit in results.manifest["units"]]
+    return [result.header for result in found if result]
+
+
+def same(found: jbrl.Results, expected: jbrl.Results) -> None:
+    pd.testing.assert_frame_equal(found.returns, expected.returns, check_exact=True)
+
+
+def test_stacked_and_alone_give_the_same_bits(tmp_path: Path, alone: jbrl.Results) -> None:
+    stacked = jbrl.run(tables(), tmp_path, stack=True)
+    same(stacked, alone)
+    assert alone.returns.groupby(["experiment", "parameters"])["score"].nunique().min() > N_MDPS / 2  # no constants that all agree with
+    assert all("stacked" not in header for header in headers(alone))
+    assert all(header["stacked"] == 2 for header in headers(stacked)), "two devices, a group on each"
+    assert all(header["timed"] == {"mdps": N_MDPS, "decisions": 25} for header in headers(stacked))
+    assert (stacked.scores["online_seconds"] > 0).all()
+
+
+def test_what_shares_a_program_is_stacked() -> None:
+    units = load_study({**tables(), "agents": [*tables()["agents"], {"algorithm": "OPPS-DS", "budget": [10, 20]}]}).units
+    labels = [[unit.label for unit in stack] for stack in stacks(units, Resources(stack=True))]
+    greedy = [f"{e}/e-Greedy(epsilon={v}) seed 0" for e in ("GC", "GC-inaccurate") for v in (0.1, 0.5)]
+    assert labels[:2] == [greedy, ["GC/Random seed 0", "GC-inaccurate/Random seed 0"]]
+    assert [len(stack) for stack in labels[2:]] == [1] * 4, "searches go by themselves"
+    assert all(len(stack) == 1 for stack in stacks(units, Resources(stack=False)))
+
+
+def test_sizes_and_static_fields_are_not_mixed() -> None:
+    data = tables()
+    data["experiments"].append({"name": "GDL", "prior": "GDL", "test": "GDL"})
+    data["agents"] = [{"algorithm": "BAMCP", "simulations": [9, 12, 20]}]
+    found = [
+        [(u.experiment, u.parameters["simulations"]) for u in stack] for stack in stacks(load_study(data).units, Resources(stack=True))
+    ]
+    gc = [[(e, k) for e in ("GC", "GC-inaccurate") for k in ks] for ks in ((9, 12), (20,))]
+    assert found == [*gc, [("GDL", 9), ("GDL", 12)], [("GDL", 20)]]
+
+
+def test_by_default_units_are_stacked_where_most_devices_would_be_idle() -> None:
+    units = load_study(tables()).units
+    cpu = jax.devices()[:1]
+    assert len(stacks(units, Resources(cpu * 3))) == len(units)
+    assert len(stacks(units, Resources(cpu * 4))) == 2
+
+    class Accelerator:
+        platform = "gpu"
+
+    assert len(stacks(units, Resources([Accelerator()], memory=1))) == 2
+
+
+GRIDS = {
+    "e-Greedy": {"epsilon": [0.0, 0.1, 0.4]},
+    "BEB": {"beta": [0.5, 2.0, 8.0]},
+    "BAMCP": {"simulations": [9, 12, 16]},
+    "SBOSS": {"epsilon": [0.1, 0.2, 0.5]},
+    "PSRL": {"period": [1, 5, 20]},
+    "Optimal": {},
+}
+
+
+@pytest.mark.parametrize("name", [name if name in ("e-Greedy", "BAMCP") else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS])
+def test_several_groups_on_a_device(name: str) -> None:
+    """As on accelerators: a map over groups around the map over lanes. Three agents, two seeds, two priors, two devices."""
+    gc, ugc = problem("GC"), problem("UGC")
+    grid = [dict(zip(GRIDS[name], values, strict=True)) for values in zip(*GRIDS[name].values(), strict=True)] or [{}] * 3
+    agents: list[Agent] = [AGENTS[name].agent(**values) for values in grid]
+    rules = [Protocol(gc, gc, 10, 0, 30), Protocol(ugc, gc, 10, 1, 30), Protocol(gc, gc, 10, 2, 30)]
+    runs = [Run(agent, protocol) for agent, protocol in zip(agents, rules, strict=True)]
+    stack = Stack(runs, [0, 0, 3], groups=2)
+    stack.prepare()
+    found: dict[int, list[np.ndarray]] = {0: [], 1: [], 2: []}
+    for number, chunk in itertools.chain.from_iterable(stack.calls()):
+        assert not isinstance(chunk, Exception)
+        found[number].append(chunk.returns)
+    for number, (agent, protocol) in enumerate(zip(agents, rules, strict=True)):
+        by_itself = Run(agent, protocol)
+        by_itself.prepare()
+        expected = np.concatenate([chunk.returns for chunk in by_itself.chunks(stack.starts[number])])
+        np.testing.assert_array_equal(np.concatenate(found[number]), expected)
+
+
+def test_how_many_units_are_played_at_once() -> None:
+    gc = problem("GC")
+    for n_mdps, at_once in ((300, 1), (200, 2)):  # in groups of 256, one on each of two devices
+        runs = [Run(AGENTS["Random"].agent(), Protocol(gc, gc, n_mdps, seed, 2)) for seed in range(3)]
+        stack = Stack(runs, [0, 0, 0])
+        stack.prepare()
+        assert stack.at_once == at_once
+
+
+class Interrupt(execute.Progress):
+    """Ctrl-C after some MDPs."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("then", [True, False])
+def test_an_interrupted_stack_goes_on(tmp_path: Path, alone: jbrl.Results, then: bool) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        plan(tables(), tmp_path, only="e-Greedy").execute(Interrupt(after=3), Resources(stack=True))
+    status = list(Store(tmp_path).units()["status"])
+    assert status.count("done") == 2, "the units of the first call"
+    assert len(list((tmp_path / "units").glob("*.partial.npz"))) == 1, "one of the second, played but not timed"
+    again = jbrl.run(tables(), tmp_path, stack=then)
+    same(again, alone)
+    kept = [header["timed"]["decisions"] for header in headers(again) if "timed" in header]
+    assert len(kept) == (6 if then else 3), "what was played in a stack is timed by itself, whoever finishes it"
+
+
+def test_the_display_names_the_unit_that_has_advanced(tmp_path: Path) -> None:
+    chosen = plan(tables(), tmp_path, only="e-Greedy")
+    with pytest.raises(ZeroDivisionError), Display(chosen, quiet=True) as display:
+        display.begin(chosen.units, chosen.units)
+        display.started(chosen.units[0])
+        for unit in chosen.units[0], chosen.units[1], chosen.units[0]:
+            display.advanced(unit, 3, 0.1)
+            shown = display._bars.tasks[-1]
+            assert (shown.description, shown.completed) == (unit.label, 3)
+        raise ZeroDivisionError  # nothing to conclude
+
+
+def test_one_unit_that_fails_does_not_fail_the_others(tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, chunks = experiment.discounted, iter(range(100))
+
+    def bad(rewards: np.ndarray, discount: float) -> np.ndarray:
+        """Not a number in the second chunk, those that are timed left alone."""
+        return original(rewards, discount) * (np.nan if rewards.shape[1] == 30 and next(chunks) == 1 else 1.0)
+
+    monkeypatch.setattr(experiment, "discounted", bad)
+    results = jbrl.run(tables(), tmp_path, only="e-Greedy", stack=True)
+    assert list(results.units["status"]) == ["done", "failed", "missing", "done", "done", "missing"]
+    assert "not a finite number" in results.units["reason"][1]
+    monkeypatch.undo()
+    same(jbrl.run(tables(), tmp_path, stack=True), alone)
+
+
+def test_when_units_cannot_be_played_together_each_is_played_alone(
+    tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Stack) -> None:
+        raise MemoryError
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(tables(), tmp_path, only="e-Greedy").execute(Interrupt(after=3), Resources(stack=True))
+    monkeypatch.setattr(stacking.Stack, "prepare", fail)
+    results = jbrl.run(tables(), tmp_path, stack=True)
+    same(results, alone)
+    assert ["stacked" in header for header in headers(results)] == [True, True, False, True, False, False], "two and a half were done"
+
+
+def test_latency_and_trajectories_of_stacked_units(tmp_path: Path, alone: jbrl.Results) -> None:
+    results = jbrl.run(tables(latency=True, record=True), tmp_path, only="Random", stack=True)
+    assert (results.scores["latency_seconds"].dropna() > 0).sum() == 2
+    moves = results.trajectories("GC", "Random")
+    assert moves["states"].shape == (N_MDPS, 31)
+    discounted = (moves["rewards"].astype(np.float64) * 0.95 ** np.arange(30)).sum(axis=1)
+    np.testing.assert_array_equal(discounted, alone.returns.query("experiment == 'GC' and algorithm == 'Random'")["score"])
+
+
+def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
+    results = jbrl.run(tables(horizon=4), tmp_path, only="Random", stack=True)
+    assert [header["timed"]["decisions"] for header in headers(results)] == [4, 4]
+
+
+def test_a_protocol_of_a_run_is_its_own() -> None:
+    gc = problem("GC")
+    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, 20))
+    run.prepare()
+    short = run.shortened(4, 6)
+    assert (short.protocol.n_mdps, short.protocol.horizon) == (4, 6)
+    assert run.protocol == dataclasses.replace(short.protocol, n_mdps=10, horizon=20)
+    assert len(next(short.chunks()).returns) == 4

@@ -1,0 +1,260 @@
+"""Mapped or not, what `lanes` offers is what its plain counterpart computes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from jbrl import vectorize
+
+RNG = np.random.default_rng(0)
+
+
+def random(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def integers(high, *shape):
+    return RNG.integers(0, high, shape).astype(np.int32)
+
+
+def maps(fn, *args):
+    """`fn` alone, mapped and mapped twice, over arguments stacked along two leading axes of lengths 2 and 3."""
+    single = [jax.tree.map(lambda v: v[0, 0], args)]
+    yield jax.jit(fn)(*single[0]), (0, 0)
+    once = jax.jit(jax.vmap(fn))(*jax.tree.map(lambda v: v[1], args))
+    for i in range(3):
+        yield jax.tree.map(lambda v, i=i: v[i], once), (1, i)
+    twice = jax.jit(jax.vmap(jax.vmap(fn)))(*args)
+    for i, j in np.ndindex(2, 3):
+        yield jax.tree.map(lambda v, i=i, j=j: v[i, j], twice), (i, j)
+
+
+def same(new, old):
+    jax.tree.map(np.testing.assert_array_equal, new, old)
+
+
+# Rows
+
+
+def test_get_row():
+    tables, rows = random(2, 3, 7, 4), integers(7, 2, 3)
+    for row, at in maps(vectorize.get_row, tables, rows):
+        same(row, tables[at][rows[at]])
+
+
+def test_set_row():
+    tables, rows, new = random(2, 3, 7, 4), integers(7, 2, 3), random(2, 3, 4)
+    for table, at in maps(vectorize.set_row, tables, rows, new):
+        expected = tables[at].copy()
+        expected[rows[at]] = new[at]
+        same(table, expected)
+
+
+@pytest.mark.parametrize("axes", [(None, 0), (0, None)])
+def test_rows_of_what_is_not_mapped(axes):
+    table, row = random(*((3,) if axes[0] == 0 else ()), 7, 4), integers(7, *((3,) if axes[1] == 0 else ()))
+    got = jax.vmap(vectorize.get_row, axes)(table, row)
+    tables, rows = np.broadcast_to(table, (3, 7, 4)), np.broadcast_to(row, 3)
+    same(got, tables[np.arange(3), rows])
+    changed = np.array(jax.vmap(vectorize.set_row, (*axes, None))(table, row, np.ones(4, np.float32)))
+    assert (changed[np.arange(3), rows] == 1).all()
+    changed[np.arange(3), rows] = tables[np.arange(3), rows]
+    same(changed, tables)
+
+
+@pytest.mark.parametrize("length", [5, 300])  # within reach of a dense pass, and beyond
+def test_entries(length):
+    tables, entries, values = random(2, 3, length), integers(length, 2, 3), random(2, 3)
+    for value, at in maps(vectorize.get_entry, tables, entries):
+        same(value, tables[at][entries[at]])
+    for table, at in maps(vectorize.set_entry, tables, entries, values):
+        expected = tables[at].copy()
+        expected[entries[at]] = values[at]
+        same(table, expected)
+
+
+# Loops
+
+
+def descend(carry, step):
+    """Stop at the first multiple of 7 on the way down: lanes need between 0 and many rounds."""
+    value, rounds = carry
+    return value - step, rounds + 1
+
+
+def above(carry, step):
+    return (carry[0] % 7 != 0) & (carry[0] > 0)
+
+
+def plainly(value, step):
+    rounds = 0
+    while value % 7 != 0 and value > 0:
+        value, rounds = value - step, rounds + 1
+    return value, rounds
+
+
+OPTIONS = [{"masked": True}, {"masked": True, "lanes_last": True}, {"masked": False}, {"masked": False, "lanes_last": True}]
+
+
+def careful(carry, step):
+    """As `descend`, but leaves a lane that is not active as it is."""
+    return jax.tree.map(lambda new, old: jnp.where(above(carry, step), new, old), descend(carry, step), carry)
+
+
+def run_loop(options):
+    body = descend if options["masked"] else careful
+    return lambda value, step: vectorize.while_active(above, body, (value, jnp.int32(0)), step, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_while_active(options):
+    values, steps = integers(200, 2, 3), 1 + integers(3, 2, 3)
+    for result, at in maps(run_loop(options), values, steps):
+        assert tuple(map(int, result)) == plainly(values[at], steps[at])
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2])
+@pytest.mark.parametrize("axes", [((0, None), (None, 0)), ((None, 0), (0, None)), ((0, 0), (None, 0))])
+def test_while_active_where_some_arguments_are_shared(options, axes):
+    (inner_value, inner_step), (outer_value, outer_step) = axes
+    shape = lambda outer, inner: ((2,) if outer == 0 else ()) + ((3,) if inner == 0 else ())  # noqa: E731
+    values, steps = integers(200, *shape(outer_value, inner_value)), 1 + integers(3, *shape(outer_step, inner_step))
+    result = jax.jit(jax.vmap(jax.vmap(run_loop(options), (inner_value, inner_step)), (outer_value, outer_step)))(values, steps)
+    values = np.broadcast_to(values if inner_value == 0 else values[..., None], (2, 3))
+    steps = np.broadcast_to(steps if inner_step == 0 else steps[..., None], (2, 3))
+    for at in np.ndindex(2, 3):
+        assert tuple(int(v[at]) for v in result) == plainly(values[at], steps[at])
+
+
+def test_a_leaf_that_the_body_hands_on_is_not_carried():
+    def body(carry, _):
+        table, total, i = carry
+        return table, total + table[i], i + 1
+
+    def run(table, first):
+        return vectorize.while_active(lambda c, _: c[2] < 4, body, (table, jnp.float32(0), first), masked=True, lanes_last=True)[1:]
+
+    table, first = random(4), np.array([0, 3, 4, 1], np.int32)
+    jaxpr = str(jax.make_jaxpr(jax.vmap(run, (None, 0)))(table, first))
+    assert "f32[4,4]" not in jaxpr  # the table is not spread over the lanes
+    totals, ends = jax.vmap(run, (None, 0))(table, first)
+    np.testing.assert_allclose(totals, [table[i:].sum() for i in first], rtol=1e-6)
+    same(ends, np.full(4, 4))
+
+
+def test_while_active_in_a_scan_on_two_devices():
+    def play(value):
+        def step(value, _):
+            value, rounds = vectorize.while_active(above, descend, (value, jnp.int32(0)), jnp.int32(2), lanes_last=True)
+            return value + 5, rounds
+
+        return lax.scan(step, value, None, length=3)
+
+    values = integers(200, 8)
+    mesh = Mesh(np.array(jax.devices()[:2]), ("lanes",))
+    spec = PartitionSpec("lanes")
+    sharded = jax.jit(jax.shard_map(jax.vmap(play), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(values)
+    same(sharded, jax.jit(jax.vmap(play))(values))
+    ends, rounds = [], []
+    for value in values:
+        rounds.append([])
+        for _ in range(3):
+            value, count = plainly(value, 2)
+            value += 5
+            rounds[-1].append(count)
+        ends.append(value)
+    same(sharded, (np.array(ends), np.array(rounds)))
+
+
+@pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True]])
+def test_when_any(wanted):
+    values, wanted = random(2, 3, 4), np.array([wanted, wanted])
+    run = lambda wanted, value: vectorize.when_any(wanted, lambda v: {"a": v["a"] + 1}, {"a": value})  # noqa: E731
+    for result, at in maps(run, wanted, values):
+        same(result, {"a": values[at] + wanted[at]})
+
+
+def test_when_any_does_nothing_when_none_wants_it():
+    """Dividing by 0 in a branch that no lane wants would be seen in debugging mode; here: the branch is a conditional of one predicate."""
+    text = str(jax.make_jaxpr(jax.vmap(lambda w, v: vectorize.when_any(w, jnp.sin, v)))(np.zeros(3, bool), np.ones(3, np.float32)))
+    assert "cond" in text
+    assert "reduce_or" in text
+
+
+# Functions of all lanes
+
+
+@vectorize.over_lanes
+def blend(pair, scale):
+    """A function of arrays of different ranks, lanes last."""
+    table, index = pair
+    return {"picked": vectorize.pick(table, index) * scale[None], "table": table + vectorize.like(scale, table)}
+
+
+def test_over_lanes():
+    tables, rows, scales = random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)
+    for result, at in maps(lambda table, row, scale: blend((table, row), scale), tables, rows, scales):
+        same(result, {"picked": tables[at][rows[at]] * scales[at], "table": tables[at] + scales[at]})
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ((0, None, None), (None, 0, None)),
+        ((None, 0, None), (0, None, None)),
+        ((None, None, 0), (None, None, 0)),
+        ((0, 0, None), (None, 0, 0)),
+    ],
+)
+def test_over_lanes_where_some_arguments_are_shared(outer, inner):
+    full = [random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)]
+    args = [v[: 2 if o == 0 else 1, : 3 if i == 0 else 1] for v, o, i in zip(full, outer, inner, strict=True)]
+    fn = lambda table, row, scale: blend((table, row), scale)  # noqa: E731
+    shown = [
+        v.reshape(((2,) if o == 0 else ()) + ((3,) if i == 0 else ()) + v.shape[2:]) for v, o, i in zip(args, outer, inner, strict=True)
+    ]
+    result = jax.jit(jax.vmap(jax.vmap(fn, inner), outer))(*shown)
+    tables, rows, scales = (np.broadcast_to(v, (2, 3, *v.shape[2:])) for v in args)
+    for at in np.ndindex(2, 3):
+        same(result["picked"][at], tables[at][rows[at]] * scales[at])
+        same(result["table"][at], tables[at] + scales[at])
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 63, 64, 65, 97, 200])
+def test_fold(count):
+    table = random(count, 6)
+    sums = jax.jit(lambda table: vectorize.fold(jnp.add, lambda i: vectorize.at(table, i), count))(table)
+    np.testing.assert_allclose(sums, table.sum(0, dtype=float), atol=2e-5)
+    greatest = jax.jit(lambda table: vectorize.fold(jnp.maximum, lambda i: vectorize.at(table, i), count))(table)
+    same(greatest, table.max(0))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5, 3, 4), (40, 4), (20, 30, 4), (6, 7, 8, 4)])
+def test_pick_along_any_axis(shape):
+    table = jnp.asarray(random(*shape))
+    for axis in range(len(shape) - 1):
+        i = integers(shape[axis], 4)
+        expected = np.stack([np.take(np.asarray(table)[..., n], i[n], axis) for n in range(4)], -1)
+        same(vectorize.pick(table, i, axis), expected)
+        one = vectorize.pick(table[..., :1], i, axis)  # common to all lanes
+        same(one, np.stack([np.take(np.asarray(table)[..., 0], i[n], axis) for n in range(4)], -1))
+
+
+def test_add_at():
+    table, i, amount = random(9, 4), integers(9, 4), random(4)
+    expected = table.copy()
+    expected[i, np.arange(4)] += amount
+    same(vectorize.add_at(jnp.asarray(table), i, amount), expected)
+
+
+def test_separate_changes_nothing():
+    odd = np.array([0, -0.0, 1.5, -3e38, 3e38, np.inf, -np.inf, np.nan, 1e-45, -1e-40], np.float32)
+    result = np.asarray(jax.jit(vectorize.prevent_fusion)(odd))
+    # Denormal numbers may become 0, as in any arithmetic of XLA on CPUs.
+    normal = ~(abs(odd) < 1e-37)
+    same(result[normal], odd[normal])
+    i = np.array([0, 5, -3, 2**24 - 1], np.int32)
+    same(vectorize.prevent_fusion_index(i), i)
