@@ -35,14 +35,15 @@ def measure(name: str, parameters: dict, prior: str, test: str, target: float | 
     from jbrl.agents.agent import AGENTS
     from jbrl.problems.problem import problem
     from jbrl.runner.play import batching
-    from jbrl.runner.play.experiment import Protocol, Run
+    from jbrl.runner.play.experiment import Run
+    from jbrl.runner.play.protocol import Protocol
 
     batching.use_all_cores()
     run = Run(AGENTS[name].agent(**parameters), Protocol(problem(prior), problem(test)))
     run.prepare()
     protocol = run.protocol
     seconds = min(sum(chunk.online_seconds for chunk in run.chunks()) for _ in range(REPEATS))
-    micros = seconds / (protocol.n_mdps * protocol.horizon) * 1e6
+    micros = seconds / (protocol.n_environments * protocol.horizon) * 1e6
     row = {"agent": name, "prior": prior, "test": test, "microseconds": round(micros, 3), "compile_seconds": round(run.compile_seconds, 2)}
     known = {"target": target, "cpp": cpp, "times_faster": cpp and round(cpp / micros)}
     return row | {key: value for key, value in known.items() if value is not None} | {"device": run.device}

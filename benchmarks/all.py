@@ -1,6 +1,6 @@
 """All kernels and the main job in one table, beside NumPy and the published C++ program. `make bench`.
 
-python benchmarks/all.py [--n-mdps N] [--rounds N] [--no-main-job] [--out DIR]
+python benchmarks/all.py [--n-environments N] [--rounds N] [--no-main-job] [--out DIR]
 
 Writes DIR/table.md and DIR/table.json (default: benchmarks/results) and adds a line to DIR/history.jsonl. Kernels run on one core, as their
 twins do; the main job, `experiments/quick.toml`, on all, cold and with a warm compile cache.
@@ -63,13 +63,13 @@ def _table(header: tuple[str, ...], rows: list[list[str]]) -> str:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n-mdps", help="MDPs of the main job (default: those of the study)")
+    parser.add_argument("--n-environments", help="MDPs of the main job (default: those of the study)")
     parser.add_argument("--rounds", default="5", help="how often each kernel and its twin take turns")
     parser.add_argument("--no-main-job", action="store_true", help="kernels only")
     parser.add_argument("--out", type=Path, default=history.FILE.parent)
     chosen = parser.parse_args()
     kernels = lines_of("kernels.py", "--rounds", chosen.rounds)
-    sized = ["--n-mdps", chosen.n_mdps] if chosen.n_mdps else []
+    sized = ["--n-environments", chosen.n_environments] if chosen.n_environments else []
     job = [] if chosen.no_main_job else lines_of("main_job.py", "--runs", "cold", "warm", *sized)
     seconds = {row["compile_cache"]: row["seconds"] for row in job if "seconds" in row}
     entry = history.entry({row["kernel"]: row["times_numpy"] for row in kernels}, seconds or None)

@@ -19,7 +19,8 @@ import numpy as np
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Chunk, Protocol, Run
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources, choose
 
 ROWS: tuple[tuple[str, dict[str, Any]], ...] = (

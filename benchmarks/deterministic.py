@@ -17,7 +17,7 @@ import numpy as np
 
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.bamcp import BAMCP
-from jbrl.mdp.dirichlet import Prior
+from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution
 
 LANES, DEPTH, S, A = 64, 15, 9, 2
@@ -51,7 +51,7 @@ def ours(simulations: int) -> float:
     counts[np.arange(S)[:, None], np.arange(A)[None], following] = 1
     mdps = distribution(counts, np.broadcast_to(rewards[:, :, None], counts.shape))
     agent = as_arrays(BAMCP(simulations=simulations, depth=DEPTH))
-    state = agent.reset(Prior(mdps, jnp.float32(0.95), 1))
+    state = agent.reset(jax.random.key(0), DirichletPrior(mdps, jnp.float32(0.95), 1))
     act = jax.jit(lambda keys: jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0])(keys))
     return LANES * simulations / best_of_three(act, jax.random.split(jax.random.key(0), LANES))
 

@@ -62,7 +62,7 @@ def _tries(case: ElementTree.Element) -> int:
 def main(tries: int) -> int:
     """All of it, one JSON line for each kind of fault; 1 when anything was lost."""
     sys.path.insert(0, str(ROOT))
-    from jbrl.runner.play.machine import available_cores, versions
+    from jbrl.runner.storage.machine import available_cores, versions
 
     facts = {"device": f"cpu x {available_cores()}", "date": datetime.date.today().isoformat(), "versions": versions()}
     losses = 0

@@ -34,20 +34,22 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
+from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
 from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
 from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
 from jbrl.agents.bayes.opps import OPPSDS  # noqa: E402
+from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
 from jbrl.runner.play.batching import use_all_cores  # noqa: E402
-from jbrl.runner.play.experiment import Protocol, Run  # noqa: E402
-from jbrl.runner.play.machine import machine, versions  # noqa: E402
+from jbrl.runner.play.experiment import Run  # noqa: E402
 from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402
+from jbrl.runner.play.protocol import Protocol  # noqa: E402
 from jbrl.runner.play.resources import Resources  # noqa: E402
 from jbrl.runner.storage.files import write_whole  # noqa: E402
-from tests.reference.planner import policy_iteration  # noqa: E402
+from jbrl.runner.storage.machine import machine, versions  # noqa: E402
 
 Row = dict[str, Any]
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million
@@ -230,7 +232,7 @@ def incremental_precision(name: str) -> Row:
 
 def batch_of_pulls(name: str, width: int, devices: list[jax.Device], horizon: int) -> Row:
     """Trajectories of different formulas of F3 in one call."""
-    told = Protocol(problem(name), problem(name), horizon=horizon).told()
+    told = Protocol(problem(name), problem(name), lifetime=Steps(horizon)).agent_prior()
     expressions = [e for e in formula_set("F3") if len(e.variables) == 2]
     trials, policies = Trials(told, 0.95, jax.random.key(0), devices, width), formula_policies(expressions)
     compiling = time.perf_counter()
@@ -244,7 +246,7 @@ def batch_of_pulls(name: str, width: int, devices: list[jax.Device], horizon: in
 
 def search(name: str, budget: int, devices: list[jax.Device], horizon: int) -> Row:
     """A whole search of F3 by UCB1, compilation apart."""
-    told = Protocol(problem(name), problem(name), horizon=horizon).told()
+    told = Protocol(problem(name), problem(name), lifetime=Steps(horizon)).agent_prior()
     trials = Trials(told, 0.95, jax.random.key(0), devices)
     found, compiling = learn(OPPSDS("F3", budget), 0, told, trials, SearchCheckpoint())
     vain = found.simulated / found.consumed - 1
@@ -254,9 +256,9 @@ def search(name: str, budget: int, devices: list[jax.Device], horizon: int) -> R
 # ---- agents ----
 
 
-def play(name: str, parameters: Row, on: str, n_mdps: int, horizon: int, devices: list[jax.Device]) -> tuple[Row, np.ndarray]:
+def play(name: str, parameters: Row, on: str, n_environments: int, horizon: int, devices: list[jax.Device]) -> tuple[Row, np.ndarray]:
     """Figures of three runs of one compiled program, and the returns of the last."""
-    protocol = Protocol(problem(on), problem(on), n_mdps=n_mdps, horizon=horizon)
+    protocol = Protocol(problem(on), problem(on), n_environments=n_environments, lifetime=Steps(horizon))
     run = Run(AGENTS[name].agent(**parameters), protocol, resources=Resources(devices))
     run.prepare()
     seconds, returns = [], []
@@ -264,9 +266,9 @@ def play(name: str, parameters: Row, on: str, n_mdps: int, horizon: int, devices
         chunks = list(run.chunks())
         seconds.append(sum(chunk.online_seconds for chunk in chunks))
         returns.append(np.concatenate([chunk.returns for chunk in chunks]))
-    least, calls = min(seconds), -(-n_mdps // run.batch)
+    least, calls = min(seconds), -(-n_environments // run.batch)
     row = figures(
-        decisions_per_second=n_mdps * horizon / least,
+        decisions_per_second=n_environments * horizon / least,
         compile_seconds=run.compile_seconds,
         microseconds_per_step=least / horizon / calls * 1e6,  # of a decision of all lanes of a call
         same_bits=len({r.tobytes() for r in returns}) == 1,

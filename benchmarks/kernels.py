@@ -2,7 +2,7 @@
 
 python benchmarks/kernels.py [--quick] [--rounds N] [NAME …]
 
-A line holds microseconds for each unit of work of the kernel and of its twin (`tests/reference`), both after compilation, their ratio
+A line holds microseconds for each unit of work of the kernel and of its twin (`benchmarks/twins`), both after compilation, their ratio
 (how many times faster than NumPy the kernel is), and where it was measured what one thread of the published C++ program needs
 (`benchmarks/cpp.csv`). Times are processor time on one core, in which waiting for other programs does not count; kernel and twin
 take turns and the least time of each counts. A ratio is comparable between machines of one kind, a time is not.
@@ -26,22 +26,26 @@ sys.path.insert(0, str(ROOT))  # for the twins and the other benchmarks
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 
 from benchmarks.planner import at_own_pace, trajectories  # noqa: E402
+from benchmarks.twins import agents as agent_twins  # noqa: E402
+from benchmarks.twins import bamcp, bandits, evaluation, formulas, forward_search, merged, opps, planner, subset  # noqa: E402
+from jbrl import play  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
 from jbrl.agents.bayes.index.bandits import begin  # noqa: E402
 from jbrl.agents.bayes.index.evaluation import evaluate, programs  # noqa: E402
 from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
 from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
 from jbrl.agents.bayes.index.ucb import UCB1  # noqa: E402
+from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.problems.problem import problem  # noqa: E402
-from jbrl.runner.play.experiment import Protocol, Run, play  # noqa: E402
+from jbrl.runner.play.experiment import Run  # noqa: E402
 from jbrl.runner.play.offline import Trials  # noqa: E402
+from jbrl.runner.play.protocol import Protocol  # noqa: E402
 from jbrl.runner.play.resources import Resources  # noqa: E402
-from tests.reference import agents as agent_twins  # noqa: E402
-from tests.reference import bamcp, bandits, evaluation, formulas, forward_search, merged, opps, planner, subset  # noqa: E402
 
 DISCOUNT = np.float32(0.95)
 ROUNDS = 5
@@ -96,9 +100,9 @@ def value_iteration(n_states: int, n_actions: int) -> Pair:
 # ---- agents ----
 
 
-def playing(agent: str, parameters: dict[str, Any], prior: str, test: str, n_mdps: int, horizon: int) -> Callable[[], Any]:
+def playing(agent: str, parameters: dict[str, Any], prior: str, test: str, n_environments: int, horizon: int) -> Callable[[], Any]:
     """A call that plays all of it on one device."""
-    protocol = Protocol(problem(prior), problem(test), n_mdps=n_mdps, horizon=horizon)
+    protocol = Protocol(problem(prior), problem(test), n_environments=n_environments, lifetime=Steps(horizon))
     run = Run(AGENTS[agent].agent(**parameters), protocol, resources=Resources(one()))
     run.prepare()
     return lambda: list(run.chunks())
@@ -112,7 +116,7 @@ def one() -> list[jax.Device]:
 def planning_agent(agent: str, twin: Callable, parameters: dict[str, Any], prior: str, test: str) -> Pair:
     """A decision of an agent that plans in the mean model, the whole simulation included; the twin follows a recorded trajectory."""
     mdps, steps = problem(prior).mdps, 50
-    moves = play(AGENTS[agent].agent(**parameters), prior=prior, test=test, n_mdps=1, horizon=steps, record=True).trajectories
+    moves = play(AGENTS[agent].agent(**parameters), prior=prior, test=test, n_environments=1, horizon=steps, record=True).trajectories
     assert moves is not None
     uniforms = np.random.default_rng(0).random((steps, 2))
 
@@ -125,10 +129,10 @@ def planning_agent(agent: str, twin: Callable, parameters: dict[str, Any], prior
     return Pair(playing(agent, parameters, prior, test, 2048, 250), 2048 * 250, follow, steps)
 
 
-def bamcp_simulation(prior: str, test: str, n_mdps: int = 32) -> Pair:
+def bamcp_simulation(prior: str, test: str, n_environments: int = 32) -> Pair:
     counts, rewards = told(prior)
     act = lambda: bamcp.Twin(counts, rewards, simulations=100, depth=15).act((1, 2), 0)  # noqa: E731
-    return Pair(playing("BAMCP", {"simulations": 500, "depth": 15}, prior, test, n_mdps, 10), 500 * 10 * n_mdps, act, 100)
+    return Pair(playing("BAMCP", {"simulations": 500, "depth": 15}, prior, test, n_environments, 10), 500 * 10 * n_environments, act, 100)
 
 
 def bfs3_trajectory(prior: str, test: str) -> Pair:
@@ -195,7 +199,7 @@ def ucb1_pull() -> Pair:
 
 def opps_pull(name: str) -> Pair:
     """A trajectory of a formula of F3 on an MDP drawn from the prior."""
-    prior = Protocol(problem(name), problem(name)).told()
+    prior = Protocol(problem(name), problem(name)).agent_prior()
     key, expressions = jax.random.key(0), [e for e in formula_set("F3") if len(e.variables) == 2]
     trials, policies = Trials(prior, 0.95, key, one(), 256), formula_policies(expressions)
     trials.compile([policies], 256)
@@ -244,13 +248,22 @@ def resample() -> Pair:
     return Pair(lambda: resampled_scores(samples, n), n, twin, 1)
 
 
+def scores_of_two_skills(n_algorithms: int, n_environments: int) -> pd.DataFrame:
+    """A score of each algorithm on each environment, explained by two skills but for some noise."""
+    rng = np.random.default_rng(0)
+    skill = rng.normal(0, 1, (n_algorithms, 2))
+    scores = skill @ rng.normal(0, 1, (2, n_environments)) + 0.3 * rng.normal(0, 1, (n_algorithms, n_environments)) + 5
+    rows = [(f"a{i:02d}", chr(ord("A") + j), score) for (i, j), score in np.ndenumerate(scores)]
+    return pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
+
+
 def subset_loss() -> Pair:
     """The ten-fold error of a subset of three of 14 environments, 40 algorithms."""
     from jbrl.analysis.subset.folds import Folds
+    from jbrl.analysis.subset.preparation import Preparation, prepare
     from jbrl.analysis.subset.problem import Problem, Search, candidates
-    from tests.analysis.subset.tables import matrix, prepared_of
 
-    prepared = prepared_of(matrix(0, m=40, n=14))
+    prepared = prepare(scores_of_two_skills(40, 14), Preparation(target="mean"))
     settings = Search(3, "kfold", Folds(10), min_rows=10)
     prepared, free, forced = candidates(prepared, settings)
     found = Problem(prepared, settings, free, forced)

@@ -1,6 +1,6 @@
 """The main job, a study from start to end, cold and with compiled programs kept from before.
 
-python benchmarks/main_job.py [--study experiments/quick.toml] [--n-mdps N] [--only REGEX] [--runs none cold warm]
+python benchmarks/main_job.py [--study experiments/quick.toml] [--n-environments N] [--only REGEX] [--runs none cold warm]
 
 Each run is a process of its own with an empty results directory: `none` keeps no programs, `cold` starts with an empty compile cache
 and fills it, `warm` finds it filled. One JSON line for each: wall seconds of the process, the seconds of compilation (or of loading what
@@ -69,13 +69,13 @@ def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--study", default="experiments/quick.toml")
-    parser.add_argument("--n-mdps", type=int, help="play so many MDPs instead of those of the study")
+    parser.add_argument("--n-environments", type=int, help="play so many MDPs instead of those of the study")
     parser.add_argument("--only", help="only units whose label matches, as in jbrl run")
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     chosen = parser.parse_args()
     arguments = [chosen.study]
-    if chosen.n_mdps:
-        arguments += ["--set", f"study.n_mdps={chosen.n_mdps}"]
+    if chosen.n_environments:
+        arguments += ["--set", f"study.n_environments={chosen.n_environments}"]
     if chosen.only:
         arguments += ["--only", chosen.only]
     rows = measure(arguments, tuple(chosen.runs))

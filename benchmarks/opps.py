@@ -15,8 +15,8 @@ from jbrl.agents.bayes.index.policy import formula_policies
 from jbrl.agents.bayes.opps import OPPSDS
 from jbrl.problems.problem import problem
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Protocol
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
+from jbrl.runner.play.protocol import Protocol
 
 # Pulls per second of the published program, one thread; Grid: 5 to 15.
 PROGRAM = {("GC", "F2"): 170, ("GC", "F3"): 115, ("GDL", "F2"): 245, ("GDL", "F3"): 160, ("Grid", "F2"): 15, ("Grid", "F3"): 15}
@@ -27,11 +27,11 @@ def report(**figures: object) -> None:
 
 
 def trials_of(name: str, lanes: int | None = None) -> Trials:
-    return Trials(Protocol(problem(name), problem(name)).told(), 0.95, jax.random.key(0), jax.devices(), lanes)
+    return Trials(Protocol(problem(name), problem(name)).agent_prior(), 0.95, jax.random.key(0), jax.devices(), lanes)
 
 
 def searched(agent: OPPSDS, name: str, seed: int = 0) -> Learned:
-    return learn(agent, seed, Protocol(problem(name), problem(name)).told(), trials_of(name), SearchCheckpoint())[0]
+    return learn(agent, seed, Protocol(problem(name), problem(name)).agent_prior(), trials_of(name), SearchCheckpoint())[0]
 
 
 def search() -> None:

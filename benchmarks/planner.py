@@ -22,13 +22,12 @@ from jax import lax
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from jbrl import vectorize
+from benchmarks.twins.planner import policy_iteration
+from jbrl import play, vectorize
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, planning
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import play
-from tests.reference.planner import policy_iteration
 
 LANES, STEPS, SINGLE = 512, 100, 4
 DISCOUNT = np.float32(0.95)
@@ -38,7 +37,7 @@ PROBLEMS = ("GC", "GDL", "Grid", "UGC", "UGDL", "UGrid")
 def trajectories(name: str) -> tuple[jax.Array, jax.Array, jax.Array]:
     """States, actions and next states [LANES, STEPS] of e-Greedy, told prior `name`."""
     test = name.removeprefix("U")
-    moves = play(EpsilonGreedy(epsilon=0.1), prior=name, test=test, n_mdps=LANES, horizon=STEPS, record=True).trajectories
+    moves = play(EpsilonGreedy(epsilon=0.1), prior=name, test=test, n_environments=LANES, horizon=STEPS, record=True).trajectories
     assert moves is not None
     x = jnp.asarray(moves["states"])
     return x[:, :-1], jnp.asarray(moves["actions"]), x[:, 1:]

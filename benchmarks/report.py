@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.large_study import study
 from jbrl.report.html import write_report
-from tests.report.large import study
 
 LIMITS = {"seconds": 60.0, "gibibytes": 2.0, "largest_page_megabytes": 5.0}
 

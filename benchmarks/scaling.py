@@ -36,16 +36,17 @@ ROWS = (
 def work(name: str, parameters: dict, problem_name: str, times: int) -> None:
     """Compile, then play whenever a line comes in; seconds go out."""
     from jbrl.agents.agent import AGENTS
-    from jbrl.agents.searcher import Searcher
+    from jbrl.agents.offline_search import OfflineSearch
     from jbrl.problems.problem import problem
-    from jbrl.runner.play.experiment import Protocol, Run
+    from jbrl.runner.play.experiment import Run
+    from jbrl.runner.play.protocol import Protocol
     from jbrl.runner.play.resources import choose
 
     resources, told = choose(), problem(problem_name)
     agent, protocol = AGENTS[name].agent(**parameters), Protocol(problem(problem_name), told)
 
     def play() -> float:
-        if isinstance(agent, Searcher):  # its search is what takes the time
+        if isinstance(agent, OfflineSearch):  # its search is what takes the time
             run = Run(agent, protocol, resources=resources)
             run.prepare()
             return run.offline_seconds

@@ -4,7 +4,7 @@ python benchmarks/search.py [AGENT …]
 
 One JSON line for each row: microseconds for each unit of work, amortised over MDPs played at once on all cores, the least of two runs
 after compilation, the whole simulation included; `target`, what it should be at most; `cpp`, what one thread of the C++ program needs;
-`numpy`, the same by the twin in `tests/reference`, at the first decision. Last come, for BAMCP, how much dearer a simulation is at
+`numpy`, the same by the twin in `benchmarks/twins`, at the first decision. Last come, for BAMCP, how much dearer a simulation is at
 K = 25,000 than at K = 500, and the peak memory of the process.
 """
 
@@ -18,11 +18,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 
+from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.agent import AGENTS
+from jbrl.environments.lifetime import Steps
 from jbrl.problems.problem import problem
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Protocol, Run
-from tests.reference import bamcp, forward_search, merged
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 
 # Agent, parameters, prior, test, MDPs, decisions, target, C++: microseconds for each unit.
 ROWS = (
@@ -74,18 +76,22 @@ def by_numpy(name: str, parameters: dict, prior: str) -> float:
     return (time.perf_counter() - started) * 1e6
 
 
-def measure(name: str, parameters: dict, prior: str, test: str, n_mdps: int, horizon: int, target: float | None, cpp: float | None) -> dict:
+def measure(
+    name: str, parameters: dict, prior: str, test: str, n_environments: int, horizon: int, target: float | None, cpp: float | None
+) -> dict:
     """One row."""
-    run = Run(AGENTS[name].agent(**parameters), Protocol(problem(prior), problem(test), n_mdps=n_mdps, horizon=horizon))
+    run = Run(
+        AGENTS[name].agent(**parameters), Protocol(problem(prior), problem(test), n_environments=n_environments, lifetime=Steps(horizon))
+    )
     run.prepare()
     seconds = min(sum(chunk.online_seconds for chunk in run.chunks()) for _ in range(2))
     unit, count = units(name, parameters, problem(prior).mdps.n_actions)
-    micros = seconds / (n_mdps * horizon * count) * 1e6
+    micros = seconds / (n_environments * horizon * count) * 1e6
     row = {"agent": name, "parameters": parameters, "prior": prior, "test": test, f"microseconds_per_{unit}": round(micros, 3)}
     if cpp:
         row |= {"target": target, "cpp": cpp, "times_faster": round(cpp / micros, 1)}
         row["numpy"] = round(by_numpy(name, parameters, prior) / count)
-    return row | {"n_mdps": n_mdps, "compile_seconds": round(run.compile_seconds, 2), "device": run.device}
+    return row | {"n_environments": n_environments, "compile_seconds": round(run.compile_seconds, 2), "device": run.device}
 
 
 def main(wanted: list[str]) -> None:

@@ -15,25 +15,27 @@ import jax
 
 import jbrl
 from jbrl.agents.agent import AGENTS
+from jbrl.environments.lifetime import Steps
 from jbrl.problems.problem import problem
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 
 SIZES = (1, 10, 100, 512, 1_000, 10_000, 100_000)
 HORIZON = 250
 
 
-def measure(agent: str, name: str, n_mdps: int) -> dict:
-    """Best throughput over a few runs of `n_mdps` MDPs."""
-    run = Run(AGENTS[agent].agent(), Protocol(problem(name), problem(name), n_mdps=n_mdps, horizon=HORIZON))
+def measure(agent: str, name: str, n_environments: int) -> dict:
+    """Best throughput over a few runs of `n_environments` MDPs."""
+    run = Run(AGENTS[agent].agent(), Protocol(problem(name), problem(name), n_environments=n_environments, lifetime=Steps(HORIZON)))
     run.prepare()
-    repeats = 5 if n_mdps <= 10_000 else 2
+    repeats = 5 if n_environments <= 10_000 else 2
     seconds = min(sum(chunk.online_seconds for chunk in run.chunks()) for _ in range(repeats))
-    decisions = n_mdps * HORIZON
+    decisions = n_environments * HORIZON
     return {
         "agent": agent,
         "problem": name,
-        "n_mdps": n_mdps,
+        "n_environments": n_environments,
         "decisions_per_second": decisions / seconds,
         "microseconds": seconds / decisions * 1e6,
     }
@@ -46,7 +48,7 @@ def draw(rows: list[dict], file: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
     for marker, name in zip("o^s", dict.fromkeys(row["problem"] for row in rows), strict=False):
         line = [row for row in rows if row["problem"] == name]
-        axes.loglog([row["n_mdps"] for row in line], [row["decisions_per_second"] for row in line], marker=marker, label=name)
+        axes.loglog([row["n_environments"] for row in line], [row["decisions_per_second"] for row in line], marker=marker, label=name)
     axes.set(xlabel="MDPs played", ylabel="decisions per second", title=f"{rows[0]['agent']}, {batching.available_cores()} CPU cores")
     axes.grid(alpha=0.3), axes.legend()
     figure.savefig(file)
@@ -62,8 +64,8 @@ def main() -> None:
     batching.use_all_cores()
     rows = []
     for name in arguments.problem:
-        for n_mdps in SIZES:
-            rows.append(measure(arguments.agent, name, n_mdps))
+        for n_environments in SIZES:
+            rows.append(measure(arguments.agent, name, n_environments))
             print(json.dumps(rows[-1]), flush=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(

@@ -36,18 +36,18 @@ def cells(*, long: bool = False) -> pd.DataFrame:
     return both[slow if long else ~slow].reset_index(drop=True)
 
 
-def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator[dict[str, str | float]]:
+def compare(n_environments: int = 500, seed: int = 0, *, long: bool = False) -> Iterator[dict[str, str | float]]:
     """One row per published cell: our mean and 95 % half-width, the published ones, and the difference in combined standard errors."""
     published = cells(long=long)
     printed = published[(published.source == "paper") & (published.half_width != "")].drop_duplicates(["case", "experiment", "agent"])
     widths = printed.set_index(["case", "experiment", "agent"]).half_width.astype(float)
     for cell in published.itertuples():
         chosen = numbers.parameters(cell.agent, cell.parameters)
-        room = {"max_samples": MAX_SAMPLES} if cell.agent == "SBOSS" else {}
+        capacity = {"max_samples": MAX_SAMPLES} if cell.agent == "SBOSS" else {}
         prior = cell.experiment if cell.case == "accurate" else "U" + cell.experiment
-        count = min(n_mdps, MDPS.get((cell.source, cell.agent, cell.parameters), n_mdps))
-        agent = AGENTS[PLAYED.get(cell.agent, cell.agent)].agent(**chosen, **room)
-        returns = experiment.play(agent, prior=prior, test=cell.experiment, n_mdps=count, seed=seed).returns
+        count = min(n_environments, MDPS.get((cell.source, cell.agent, cell.parameters), n_environments))
+        agent = AGENTS[PLAYED.get(cell.agent, cell.agent)].agent(**chosen, **capacity)
+        returns = experiment.play(agent, prior=prior, test=cell.experiment, n_environments=count, seed=seed).returns
         mean, half = returns.mean(), 1.96 * returns.std(ddof=1) / np.sqrt(count)
         theirs = float(cell.half_width or widths.get((cell.case, cell.experiment, cell.agent), half))
         error = max(np.hypot(half, theirs) / 1.96, 1e-9)  # Soft-max on Grid: 0 ± 0
@@ -69,11 +69,11 @@ def compare(n_mdps: int = 500, seed: int = 0, *, long: bool = False) -> Iterator
 def main() -> None:
     """Run from the command line: a table in Markdown, row by row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("n_mdps", type=int, nargs="?", default=500, help="MDPs to play in each cell")
+    parser.add_argument("n_environments", type=int, nargs="?", default=500, help="MDPs to play in each cell")
     parser.add_argument("--long", action="store_true", help="the cells that take long instead of all others")
     arguments = parser.parse_args()
     furthest = 0.0
-    for number, row in enumerate(compare(arguments.n_mdps, long=arguments.long)):
+    for number, row in enumerate(compare(arguments.n_environments, long=arguments.long)):
         if number == 0:
             print("| " + " | ".join(row) + " |\n|" + "---|" * 6 + "---:|" * 5)
         print("| " + " | ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()) + " |", flush=True)

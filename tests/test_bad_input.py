@@ -17,7 +17,7 @@ from jbrl.cli.app import app
 STUDY = """
 [study]
 name = "tiny"
-n_mdps = 6
+n_environments = 6
 horizon = 16
 
 [[experiments]]
@@ -61,10 +61,10 @@ def study(tmp_path: Path) -> Path:
 IN_THE_STUDY = {
     "unknown algorithm": ('"e-Greedy"', '"e-Gredy"', ["study.toml", "[[agents]] 2", "'e-Gredy'", "did you mean 'e-Greedy'?"]),
     "unknown problem": ('prior = "GC"', 'prior = "GD"', ["study.toml", "[[experiments]] 1", "prior", "'GD'", "did you mean 'G"]),
-    "unknown field": ("n_mdps", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_mdps'?"]),
+    "unknown field": ("n_environments", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_environments'?"]),
     "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
     "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
-    "no MDPs": ("n_mdps = 6", "n_mdps = 0", ["study.toml", "[study]", "n_mdps = 0", "expected an integer from 1"]),
+    "no MDPs": ("n_environments = 6", "n_environments = 0", ["study.toml", "[study]", "n_environments = 0", "expected an integer from 1"]),
     "no simulations": ('"Random"', '"BAMCP"\nsimulations = 0', ["study.toml", "[[agents]] 1 (BAMCP)", "simulations = 0", "from 1"]),
     "half a simulation": ('"Random"', '"BAMCP"\nsimulations = 2.5', ["[[agents]] 1 (BAMCP)", "simulations = 2.5", "an integer"]),
     "no depth": ('"Random"', '"BFS3"\ndepth = 0', ["[[agents]] 1 (BFS3)", "depth = 0", "from 1"]),
@@ -154,8 +154,8 @@ def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
         (["--only", "BAMCP"], ["--only 'BAMCP'", "none of the 3 units"]),
         (["--only", "("], ["--only '('", "not a regular expression"]),
         (["--shard", "4/3"], ["--shard '4/3'", "expected I/N"]),
-        (["--set", "n_mdps=3"], ["--set 'n_mdps=3'", "study.FIELD=VALUE"]),
-        (["--set", "study.n_mdps=0"], ["n_mdps = 0", "expected an integer from 1"]),
+        (["--set", "n_environments=3"], ["--set 'n_environments=3'", "study.FIELD=VALUE"]),
+        (["--set", "study.n_environments=0"], ["n_environments = 0", "expected an integer from 1"]),
     ],
 )
 def test_options_that_are_not_accepted(study: Path, tmp_path: Path, arguments: list[str], texts: list[str]) -> None:
@@ -193,7 +193,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     [
         ("study.name=other", ["name", "'tiny'", "'other'"]),
         ("study.seed=1", ["seed", "0", "1"]),
-        ("study.n_mdps=7", ["n_mdps", "6", "7"]),
+        ("study.n_environments=7", ["n_environments", "6", "7"]),
         ("study.horizon=11", ["horizon", "16", "11"]),
         ("study.discount=0.5", ["discount", "0.95", "0.5"]),
     ],

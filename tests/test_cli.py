@@ -21,12 +21,12 @@ from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.problems.problem import PROBLEMS, problem, read_json
 from jbrl.runner.play import compile_cache
-from jbrl.runner.study.study import selftest
+from jbrl.runner.study import selftest
 
 STUDY = """
 [study]
 name = "tiny"
-n_mdps = 6
+n_environments = 6
 horizon = 16
 seed = [0, 1]
 
@@ -197,7 +197,7 @@ def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
 
 
 def test_set_replaces_a_setting(study: Path, tmp_path: Path) -> None:
-    call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", "--set", "study.n_mdps=3", "--set", "study.seed=5")
+    call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", "--set", "study.n_environments=3", "--set", "study.seed=5")
     assert list(jbrl.Results(tmp_path).returns["seed"]) == [5, 5, 5]
 
 
@@ -351,7 +351,7 @@ assert "jax" not in sys.modules
 
 def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
     tables = {
-        "study": {"name": "tiny", "n_mdps": 6, "horizon": 16},
+        "study": {"name": "tiny", "n_environments": 6, "horizon": 16},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}],
     }
@@ -360,7 +360,7 @@ def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
     assert results.returns.equals(whole[:6])
     assert ",".join(results.scores.columns) == COLUMNS
     assert "1 done" in repr(results)
-    played = jbrl.play(AGENTS["Random"].agent(), prior="GC", n_mdps=6, horizon=16)
+    played = jbrl.play(AGENTS["Random"].agent(), prior="GC", n_environments=6, horizon=16)
     np.testing.assert_array_equal(played.returns, results.returns["score"])
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.runner.test_store import HEADER, opened, returns_of
-from tests.runner.test_store import study as tiny
 from typer.testing import CliRunner, Result
 
 import jbrl
@@ -16,6 +14,8 @@ from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
+from tests.runner.storage.test_store import HEADER, opened, returns_of
+from tests.runner.storage.test_store import study as tiny
 
 
 def call(*arguments: object) -> Result:
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna({"online_seconds": 1e-6})
     units.to_parquet(out / "units.parquet")
     returns.to_parquet(out / "returns.parquet")
-    settings = {"name": "whole", "seed": 0, "n_mdps": 500, "horizon": 250, "discount": 0.95}
+    settings = {"name": "whole", "seed": 0, "n_environments": 500, "horizon": 250, "discount": 0.95}
     (out / "study.json").write_text(json.dumps({"format": 1, "study": settings, "decimals": None}))
     return out
 

@@ -121,7 +121,7 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
 
 def test_a_directory_of_results(tmp_path):
     study = {
-        "study": {"name": "tiny", "n_mdps": 5, "horizon": 8},
+        "study": {"name": "tiny", "n_environments": 5, "horizon": 8},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "other", "prior": "UGC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}, {"algorithm": "Optimal"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}],
     }

@@ -11,9 +11,11 @@ import pytest
 
 from benchmarks import gpu
 from jbrl.agents.agent import AGENTS
+from jbrl.environments.lifetime import Steps
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import Protocol, Run
-from jbrl.runner.study.study import selftest
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.study import selftest
 
 AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
     ("Random", {}, 100),
@@ -53,6 +55,6 @@ def test_the_plan_that_is_kept_is_near_the_one_in_double_precision() -> None:
 
 @pytest.mark.gpu
 def test_all_mdps_are_played_in_one_call_of_the_accelerator() -> None:
-    run = Run(AGENTS["Random"].agent(), Protocol(problem("GC"), problem("GC"), n_mdps=1000, horizon=2))
+    run = Run(AGENTS["Random"].agent(), Protocol(problem("GC"), problem("GC"), n_environments=1000, lifetime=Steps(2)))
     run.prepare()
     assert run.batch >= 1000

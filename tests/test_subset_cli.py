@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.twins import subset as twin
 from jbrl.analysis.subset.folds import Folds
 from jbrl.analysis.subset.plan import read_plan
 from jbrl.errors import JbrlError
 from tests.analysis.subset.tables import matrix, table_of
-from tests.reference import subset as twin
 from tests.test_bad_input import call, refused
 
 KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}

@@ -3,11 +3,9 @@
 import chex
 import jax.numpy as jnp
 
-from jbrl import Agent, parameter, register_agent
-from jbrl.mdp import planning, sampling
-from jbrl.mdp.dirichlet import Prior, mean_transitions
+from jbrl import BAYESIAN, Agent, DirichletPrior, Transition, parameter, planning, record, register_agent, sampling
+from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.mdp.mdp import expected_rewards
-from jbrl.pytree import record
 
 
 @record
@@ -24,21 +22,24 @@ class CuriousQ(Agent[Table, Table]):
     bonus: float = parameter(1.0, "what trying an action for the first time is worth, in units of return", low=0.0)
     patience: float = parameter(1.0, "visits that the prior counts for: large means a small learning rate", low=0.0)
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Table:
+    requires = BAYESIAN  # a Dirichlet prior over finite MDPs
+
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Table:
         mean = mean_transitions(prior.mdps.concentrations)
         rewards = expected_rewards(mean, prior.mdps.rewards)
         q = planning.value_iteration(mean, rewards, prior.discount, tolerance=1e-3).q
         return Table(q, jnp.zeros_like(q), prior.discount)
 
-    def reset(self, knowledge: Table) -> Table:
+    def reset(self, key: chex.PRNGKey, knowledge: Table) -> Table:
         return knowledge
 
-    def act(self, key: chex.PRNGKey, state: Table, x: chex.Array) -> tuple[chex.Array, Table]:
-        worth = state.q[x] + self.bonus / (1 + state.visits[x])
+    def act(self, key: chex.PRNGKey, state: Table, observation: chex.Array) -> tuple[chex.Array, Table]:
+        worth = state.q[observation] + self.bonus / (1 + state.visits[observation])
         return sampling.choose_maximiser(worth, sampling.uniforms(key)[0]), state
 
-    def observe(self, state: Table, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> Table:
+    def observe(self, key: chex.PRNGKey, state: Table, transition: Transition) -> Table:
+        x, action, y = transition.observation, transition.action, transition.next_observation
         visits = state.visits.at[x, action].add(1.0)
         rate = 1 / (self.patience + visits[x, action])
-        error = reward + state.discount * state.q[y].max() - state.q[x, action]
+        error = transition.reward + state.discount * state.q[y].max() - state.q[x, action]
         return Table(state.q.at[x, action].add(rate * error), visits, state.discount)

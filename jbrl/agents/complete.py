@@ -1,4 +1,4 @@
-r"""Complete algorithms: agents whose parameters are distributions, drawn anew for each MDP.
+r"""Complete algorithms: agents whose parameters are distributions, drawn anew for each lifetime.
 
 What such an agent scores is what a user gets who knows the algorithm but not how to tune it: the general evaluation question of Jordan et
 al. 2020, section 2, asked of Bayesian reinforcement learning. In a study:
@@ -7,8 +7,8 @@ al. 2020, section 2, asked of Bayesian reinforcement learning. In a study:
     tau = { log_uniform = [0.01, 10] }         its logarithm uniform
     period = { choice = [1, 5, 25] }           one of these
 
-The values of MDP number i hang on the seed and i alone. All values share one compiled program; what is learned before the first decision
-is learned by each draw for itself, as part of its trajectory.
+The values of lifetime number i hang on the seed and i alone. All values share one compiled program; what is learned before the first
+decision is learned by each draw for itself, as part of its lifetime.
 """
 
 import dataclasses
@@ -20,11 +20,13 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, check_parameters
-from jbrl.agents.searcher import Searcher
+from jbrl.agents.agent import Agent, Compiled, Cost, HasCost, Requirements, cost
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.errors import JbrlError, nearest
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.parameters import check_parameters
+from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
+from jbrl.rollout.contract import DrawsParameters, Oracle
 
 KINDS = ("uniform", "log_uniform", "choice")
 
@@ -55,11 +57,16 @@ class Distribution:
 
 
 @record
-class Complete(Agent):
+class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
     """An agent with distributions in place of some of its parameters."""
 
     base: Agent  # with capacity for the largest values
     distributions: dict  # name of a parameter: its `Distribution`
+
+    @property
+    def requires(self) -> Requirements:  # type: ignore[override]
+        """See `Agent`."""
+        return self.base.requires
 
     @property
     def lanes(self) -> int:  # type: ignore[override]
@@ -71,28 +78,24 @@ class Complete(Agent):
         """See `Agent`."""
         return self.base.version
 
-    @property
-    def oracle(self) -> bool:  # type: ignore[override]
-        """See `Agent`."""
-        return self.base.oracle
+    def cost(self, prior: Any) -> Cost:
+        """That of the agent with the largest values."""
+        return cost(self.base, prior)
 
-    def check_size(self, n_states: int, n_actions: int) -> None:
-        self.base.check_size(n_states, n_actions)
+    def draw(self, key: chex.PRNGKey) -> Agent:
+        """Draw the agent of one lifetime."""
+        values = {name: distribution.draw(key) for name, distribution in self.distributions.items()}
+        return dataclasses.replace(self.base, **values)  # type: ignore[type-var]
 
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        return self.base.simulated_steps(mdps)
-
-    def fewest_lanes(self, n_actions: int) -> int:
-        return self.base.fewest_lanes(n_actions)
-
-    def bytes_needed(self, n_states: int, n_actions: int) -> int:
-        return self.base.bytes_needed(n_states, n_actions)
-
-    def drawn(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
-        """The agent that plays one trajectory, and what it knows at its start."""
-        values = {name: found.draw(key) for name, found in self.distributions.items()}
-        agent = dataclasses.replace(self.base, **values)  # type: ignore[type-var]
+    def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
+        """Draw the agent of one lifetime, and what it learns on the prior."""
+        agent = self.draw(key)
         return agent, agent.train(jax.random.fold_in(key, len(dataclasses.fields(self.base))), prior)  # type: ignore[arg-type]
+
+
+def is_oracle(agent: Agent) -> bool:
+    """Whether the agent, or each one drawn in its place, sees the true environment."""
+    return isinstance(agent.base if isinstance(agent, Complete) else agent, Oracle)
 
 
 def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, dict[str, Any]]:
@@ -108,7 +111,7 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     if not tables:
         parameters = check_parameters(cls, values, where)
         return cls(**parameters), parameters
-    if issubclass(cls, Searcher) or cls.player is not Agent.player:
+    if issubclass(cls, OfflineSearch | Compiled):
         name, table = next(iter(tables.items()))
         raise JbrlError(
             f"{where}: {name} = {table!r}: expected one value, or a list: what plays is made from it before the first MDP is drawn"

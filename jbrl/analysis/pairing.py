@@ -89,5 +89,5 @@ def _check_complete(experiment: str, who: pd.DataFrame, table: pd.DataFrame) -> 
     raise JbrlError(
         f"comparison: experiment {experiment}: {names[0]} and {names[1]} were not played on the same MDPs, so they cannot be paired: "
         f"{len(lacking)} of those played by others are missing from the former, the first is {first}; play all agents with the same seed "
-        "and n_mdps, or compare them without pairing ('jbrl evaluate')"
+        "and n_environments, or compare them without pairing ('jbrl evaluate')"
     )

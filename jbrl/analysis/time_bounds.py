@@ -202,5 +202,7 @@ def _samples(scores: pd.DataFrame, returns: pd.DataFrame) -> list[pd.Series]:
         mdps, first = groups[key].index, groups[keys[0]].index
         if not (mdps.equals(first) or mdps.sort_values().equals(first.sort_values())):
             one, other = (f"{k[1]} {k[2]} ({len(groups[k])} MDPs)" for k in (key, keys[0]))
-            raise JbrlError(f"time bounds: {one} and {other} were not played on the same MDPs: play both with the same seed and n_mdps")
+            raise JbrlError(
+                f"time bounds: {one} and {other} were not played on the same MDPs: play both with the same seed and n_environments"
+            )
     return [groups[key].rename(f"{key[1]} {key[2]}") for key in keys]

@@ -4,13 +4,18 @@ import dataclasses
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from jbrl.errors import JbrlError
+
+if TYPE_CHECKING:  # listing starts without JAX
+    from jbrl.problems.problem import Problem
 
 
 class Kind(StrEnum):
@@ -45,13 +50,22 @@ def _agents() -> Table:
 
 
 def _problems() -> Table:
+    from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.problem import DERIVED, PROBLEMS, problem
 
-    table = Table("problem", "states", "actions", "what it is", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, entry in PROBLEMS.items():
-        mdps = problem(name).mdps
-        sizes = f"({', '.join(f'{key}={value}' for key, value in entry.parameters.items())})" if entry.parameters else ""
-        table.add_row(name + sizes, str(mdps.n_states), str(mdps.n_actions), escape(entry.summary))
+    table = Table("problem", "observation", "actions", "lifetime", "what it is", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    settings = {name: entry.parameters for name, entry in PROBLEMS.items()}
+    settings |= {
+        name: {f.name: f.default for f in dataclasses.fields(entry.environment)}  # type: ignore[arg-type]
+        for name, entry in ENVIRONMENTS.items()
+        if name not in PROBLEMS
+    }
+    for name, values in settings.items():
+        found = problem(name)
+        shown = f"({', '.join(f'{key}={value}' for key, value in values.items() if value is not None)})" if values else ""
+        lifetime = " ".join(f"{value} {key}" for key, value in dataclasses.asdict(found.lifetime).items() if key != "max_steps")
+        spec = found.spec
+        table.add_row(escape(name + shown), str(spec.observation), str(spec.actions.n), lifetime, escape(found.description))
     for name, make in DERIVED.items():
         table.add_row(f"{name}(PROBLEM)", "", "", escape((make.__doc__ or "").strip().splitlines()[0]))
     return table
@@ -70,9 +84,14 @@ def show(
     jbrl show 'Grid(rows=3,columns=4)'
     jbrl show GC --json > mine.json
     """
-    from jbrl.problems.problem import problem, to_json
+    from jbrl.problems.problem import DirichletProblem, problem, to_json
 
     found = problem(name, Path.cwd())
+    if not isinstance(found, DirichletProblem):
+        if json_:
+            raise JbrlError(f"'{name}' is an environment, not a distribution over finite MDPs: it has no JSON form")
+        _show_environment(found)
+        return
     if json_:
         typer.echo(to_json(found))
         return
@@ -83,6 +102,18 @@ def show(
     typer.echo(f"Starts in {'a state drawn uniformly' if start < 0 else f'state {start}'}.\n")
     typer.echo(_view("Concentrations", np.asarray(mdps.concentrations)))
     typer.echo(_view("Rewards", np.asarray(mdps.rewards)))
+
+
+def _show_environment(found: "Problem") -> None:
+    """Observations, actions, lifetime and settings of a problem that is no distribution over finite MDPs."""
+    typer.echo(f"{found.name} ({found.short_name}): {found.spec}")
+    typer.echo(found.description)
+    for name, value in dataclasses.asdict(found.lifetime).items():
+        typer.echo(f"{name}: {value}")
+    for field in dataclasses.fields(found.environment):  # type: ignore[attr-defined]
+        value = np.asarray(getattr(found.environment, field.name))  # type: ignore[attr-defined]
+        shown = value.item() if value.ndim == 0 else f"array of shape {value.shape}"
+        typer.echo(f"{field.name}: {shown}  ({field.metadata.get('doc', '')})")
 
 
 LARGEST_MATRIX = 10  # states

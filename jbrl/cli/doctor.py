@@ -48,7 +48,7 @@ def doctor(
         _clear(compile_cache or AUTO)
         return
     from jbrl.runner.play.batching import use_all_cores
-    from jbrl.runner.play.machine import versions
+    from jbrl.runner.storage.machine import versions
 
     use_all_cores()
     keep_compiled(compile_cache)
@@ -68,7 +68,7 @@ def _clear(where: str) -> None:
 
 def _describe(cache: str | None) -> tuple[str, int]:
     """Print what there is; the platform and how many devices it has."""
-    from jbrl.runner.play.machine import available_memory, machine, versions
+    from jbrl.runner.storage.machine import available_memory, machine, versions
 
     for name, value in {**versions(), **machine()}.items():
         _line(name, str(value))
@@ -115,7 +115,7 @@ def _megabytes(size: int) -> str:
 
 def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
     """What is known to make this installation slow, or to be wrong with it."""
-    from jbrl.runner.play.machine import available_cores
+    from jbrl.runner.storage.machine import available_cores
 
     version = re.match(r"[\d.]+", jaxlib).group().rstrip(".")  # type: ignore[union-attr]
     fits = (known for known in KNOWN if version in known.versions and (not known.platforms or platform in known.platforms))

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from jbrl.cli.text import complain, duration
 from jbrl.report.text import ABSENT
-from jbrl.runner.cost.report import accounts
-from jbrl.runner.play.machine import memory_bytes
+from jbrl.runner.cost.report import cost_report
+from jbrl.runner.storage.machine import memory_bytes
 from jbrl.runner.storage.store import Store
 from jbrl.runner.study.plan import RunPlan
 
@@ -79,7 +79,7 @@ def _source(planned: RunPlan) -> str:
 
 def compared(store: Store, ids: Collection[str]) -> list[list[str]]:
     """Estimated and actual time by algorithm, the last row in all, of the units `ids` as far as they are done; no rows if none is."""
-    table = accounts(store, ids)
+    table = cost_report(store, ids)
     table = table[table.done > 0]
     rows = [[a.algorithm, str(a.done), _about(a.estimated_seconds), duration(a.actual_seconds)] for a in table.itertuples()]
     if not rows:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from jbrl.cli.estimates import aligned, compared, size_text
 from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
-from jbrl.runner.play.machine import peak_resident_bytes
+from jbrl.runner.storage.machine import peak_resident_bytes
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.execute import Progress
 from jbrl.runner.study.plan import RunPlan
@@ -89,17 +89,18 @@ class Display(Progress):
         """Show the unit at work."""
         before = self._todo.index(unit.id)
         self._bars.update(self._whole, completed=self._number(unit) - 1, note=f"of {self._units}, {self._left(before)}")
-        self._bars.reset(self._current, total=unit.protocol.n_mdps, description=escape(unit.label), visible=True, note="compiling")
+        self._bars.reset(self._current, total=unit.protocol.n_environments, description=escape(unit.label), visible=True, note="compiling")
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
         note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
-    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         """Show the rate, of whichever unit of several that are played at once."""
-        note = f"{n}/{unit.protocol.n_mdps} MDPs, {_rate(n * unit.protocol.horizon, seconds)} decisions/s"
-        self._bars.update(self._current, description=escape(unit.label), completed=n, total=unit.protocol.n_mdps, note=note)
+        kind = "lifetimes" if unit.protocol.in_blocks else "MDPs"
+        note = f"{n}/{unit.protocol.n_environments} {kind}, {_rate(decisions, seconds)} decisions/s"
+        self._bars.update(self._current, description=escape(unit.label), completed=n, total=unit.protocol.n_environments, note=note)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """One line about the unit."""

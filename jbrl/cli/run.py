@@ -84,7 +84,7 @@ def run(
 
     \b
     jbrl run experiments/quick.toml --out out/quick
-    jbrl run experiments/quick.toml --out out/try --set study.n_mdps=50
+    jbrl run experiments/quick.toml --out out/try --set study.n_environments=50
     jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
     jbrl run experiments/quick.toml --out out/quick --shard 2/3
     jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units

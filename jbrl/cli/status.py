@@ -11,7 +11,7 @@ from rich.console import Console
 from jbrl.cli.text import count, duration, show_warnings
 
 if TYPE_CHECKING:
-    from jbrl.runner.study.status import Status, Worker
+    from jbrl.runner.slurm.status import Status, Worker
 
 FAILURES = 20  # that are listed
 
@@ -34,7 +34,7 @@ def status(
     jbrl status out/quick --watch 10
     """
     from jbrl.errors import JbrlError
-    from jbrl.runner.study.status import Observer
+    from jbrl.runner.slurm.status import Observer
 
     if format_ not in ("text", "json"):
         raise JbrlError(f"--format '{format_}': expected text or json")

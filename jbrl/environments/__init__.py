@@ -1,1 +1,7 @@
-"""Environments, one file per environment or family."""
+"""Environments, one file per environment or family. Importing this package registers them all."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

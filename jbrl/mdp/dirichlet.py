@@ -9,7 +9,7 @@ import numpy as np
 
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
-from jbrl.pytree import record, static
+from jbrl.pytree import record
 
 
 @record
@@ -27,15 +27,6 @@ class DirichletMDPs:
     @property
     def n_actions(self) -> int:
         return int(self.concentrations.shape[-2])
-
-
-@record
-class Prior:
-    """What an agent may know before it acts: a distribution over MDPs and the criterion it is judged by."""
-
-    mdps: DirichletMDPs
-    discount: chex.Array  # [] float32 in [0, 1)
-    horizon: int = static()  # decisions in a trajectory
 
 
 def mean_transitions(concentrations: chex.Array) -> chex.Array:

@@ -10,6 +10,17 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.pytree import record
 
+STREAMS = ("mdp", "environment", "agent", "parameters")
+
+
+def stream(key: chex.PRNGKey, index: chex.Array, name: str) -> chex.PRNGKey:
+    """Key of one of the `STREAMS` of environment number `index`.
+
+    Everything random about a lifetime hangs on the seed and its number alone, so results do not depend on how lifetimes are
+    grouped. Environments and their randomness are shared by all agents (common random numbers).
+    """
+    return jax.random.fold_in(jax.random.fold_in(key, index), STREAMS.index(name))
+
 
 def uniforms(key: chex.PRNGKey) -> chex.Array:
     """The two words of a key, read as two uniform numbers in [0, 1): [2] float32.

@@ -1,45 +1,147 @@
 """What a problem is, the register of all problems, and how a name becomes one.
 
-A problem is a distribution over MDPs with a name. Everything here runs on the host and holds NumPy arrays, so that looking at problems
-starts no accelerator.
+A problem is a distribution over environments with a name and a lifetime. Everything here runs on the host and holds NumPy arrays, so that
+looking at problems starts no accelerator; `sample` alone is traced.
 """
 
 import dataclasses
 import hashlib
 import inspect
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import chex
+import jax.numpy as jnp
 import numpy as np
 
+from jbrl.environments.environment import ENVIRONMENTS, Discrete, Environment, Spec, as_arrays, check_environment
+from jbrl.environments.lifetime import Episodes, Lifetime, Steps
 from jbrl.errors import JbrlError, nearest
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems import json_format
+from jbrl.mdp.sampling import stream
+from jbrl.outside import find_class
+from jbrl.problems import json_format, settings
 from jbrl.problems.checks import check_mdps
+from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
+from jbrl.problems.recorder import EpisodeMean, Recorder
 
 CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
 
 
+TYPICAL_STEPS = 100  # of an episode, where nothing else is known
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A distribution over MDPs, with a name.
+    """A named distribution over environments, with the lifetime that belongs to it. The contract; subclasses hold the distribution.
+
+    Attributes:
+      recorder: what is kept of a lifetime, and its score; None: all rewards, and their discounted sum (only for lifetimes of T steps in
+        finite MDPs).
+      digest: SHA-256 of the distribution alone, in hexadecimal.
+    """
+
+    name: str
+    short_name: str  # what the catalogue calls it, parameters that differ from their defaults included
+    description: str = dataclasses.field(default="", kw_only=True)
+    cite: str = dataclasses.field(default="", kw_only=True)  # keys in references.bib, or a BibTeX entry
+    digest: str = dataclasses.field(init=False)
+
+    @property
+    def spec(self) -> Spec:
+        """Observations and actions of its environments."""
+        raise NotImplementedError
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long an agent lives in each environment, where nothing else is said."""
+        raise NotImplementedError
+
+    @property
+    def recorder(self) -> Recorder | None:
+        raise NotImplementedError
+
+    def prior(self, lifetime: Lifetime, discount: float) -> Prior:
+        """What an agent is told: the distribution itself, a lifetime and a discount."""
+        raise NotImplementedError
+
+    def expected_steps(self, lifetime: Lifetime) -> float:
+        """About how many decisions a lifetime takes, for estimates of time."""
+        return lifetime.steps if isinstance(lifetime, Steps) else lifetime.episodes * min(TYPICAL_STEPS, lifetime.max_steps)
+
+    def sample(self, key: chex.PRNGKey, index: chex.Array) -> Environment:
+        """Draw environment number `index`, [] int32, of the seed behind `key`."""
+        return self.prior(self.lifetime, 0.0).sample(stream(key, index, "mdp"))
+
+
+@dataclasses.dataclass(frozen=True)
+class DirichletProblem(Problem):
+    """A Dirichlet distribution over finite MDPs that never end.
 
     Raises:
       JbrlError: the distribution is not sound, as said in `checks.check_mdps`.
     """
 
-    name: str
-    short_name: str  # what the catalogue calls it, parameters that differ from their defaults included
     mdps: DirichletMDPs = dataclasses.field(compare=False)  # of NumPy arrays
-    description: str = ""
-    cite: str = ""  # keys in references.bib, or a BibTeX entry
-    digest: str = dataclasses.field(init=False)  # SHA-256 of the distribution alone, in hexadecimal
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mdps", check_mdps(self.mdps, f"problem '{self.short_name}'"))
         object.__setattr__(self, "digest", _digest(self.mdps))
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Discrete(self.mdps.n_states), Discrete(self.mdps.n_actions))
+
+    @property
+    def lifetime(self) -> Steps:
+        return Steps(250)
+
+    @property
+    def recorder(self) -> None:
+        return None
+
+    def prior(self, lifetime: Lifetime, discount: float) -> DirichletPrior:
+        """As `Problem.prior`.
+
+        Raises:
+          JbrlError: a lifetime of episodes, which never end here.
+        """
+        if not isinstance(lifetime, Steps):
+            raise JbrlError(f"episodes = {lifetime.episodes}: the MDPs of '{self.short_name}' never end: expected horizon")
+        return DirichletPrior(self.mdps, jnp.float32(discount), lifetime.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentProblem(Problem):
+    """One environment with its settings, its physics drawn anew for each lifetime where it is `Perturbed`.
+
+    Raises:
+      JbrlError: the environment does not keep to its contract (`check_environment`).
+    """
+
+    environment: Environment = dataclasses.field(compare=False)  # with NumPy arrays
+    # Defaults, not factories: they put the fields in the place of the contract's properties.
+    lifetime: Lifetime = dataclasses.field(default=Episodes(100))
+    recorder: Recorder = dataclasses.field(default=EpisodeMean())
+    identity: dict[str, Any] = dataclasses.field(default_factory=dict)  # what tells it from others: name, version, settings, source
+
+    def __post_init__(self) -> None:
+        environment = as_arrays(self.environment)
+        check_environment(environment, f"environment '{self.short_name}'")
+        object.__setattr__(self, "environment", environment)
+        content = json.dumps(self.identity, sort_keys=True)
+        object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+
+    @property
+    def spec(self) -> Spec:
+        return self.environment.spec
+
+    def prior(self, lifetime: Lifetime, discount: float) -> EnvironmentPrior:
+        """As `Problem.prior`. `discount` is not used: scores are undiscounted."""
+        return EnvironmentPrior(self.environment, jnp.float32(1), lifetime)
 
 
 def _digest(mdps: DirichletMDPs) -> str:
@@ -50,13 +152,21 @@ def _digest(mdps: DirichletMDPs) -> str:
     return content.hexdigest()
 
 
+class Setting(NamedTuple):
+    """What a registered function returns for a problem made of one environment."""
+
+    environment: Environment
+    lifetime: Lifetime
+    recorder: Recorder = EpisodeMean()
+
+
 @dataclasses.dataclass(frozen=True)
 class ProblemEntry:
     """One line of the register."""
 
     name: str
     title: str
-    make: Callable[..., DirichletMDPs]
+    make: Callable[..., "DirichletMDPs | Setting"]
     cite: str
 
     @property
@@ -74,10 +184,13 @@ PROBLEMS: dict[str, ProblemEntry] = {}
 DERIVED: dict[str, Callable[[Problem], Problem]] = {}  # problems made out of another one, written name(other)
 
 
-def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Callable[..., DirichletMDPs]], Callable[..., DirichletMDPs]]:
-    """Decorator: list a function of integer parameters, all with defaults, that returns a distribution over MDPs."""
+Maker = TypeVar("Maker", bound=Callable[..., DirichletMDPs | Setting])
 
-    def register(make: Callable[..., DirichletMDPs]) -> Callable[..., DirichletMDPs]:
+
+def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Maker], Maker]:
+    """Decorator: list a function of integer parameters, all with defaults, that returns a distribution over MDPs or a `Setting`."""
+
+    def register(make: Maker) -> Maker:
         if name in PROBLEMS:
             raise ValueError(f"two problems are called {name}")
         PROBLEMS[name] = ProblemEntry(name, title, make, cite)
@@ -102,12 +215,12 @@ def distribution(concentrations: Any, rewards: Any, initial_state: int = 0) -> D
 
 
 def problem(name: str | Path, base: Path | None = None) -> Problem:
-    """The problem of that name.
+    """Return the problem of that name.
 
     Args:
-      name: one of the catalogue (`GC`), with parameters (`GC(n_states=8)`), made out of another one (`uniform(GC)`), or the path of a
-        JSON file, ending in `.json`.
-      base: folder that paths are relative to; default: the working directory.
+      name: one of the catalogue (`GC`), with parameters (`GC(n_states=8)`), made out of another one (`uniform(GC)`), an environment of the
+        register or `module:Class`, with or without settings (`DeepSea(size=20)`), or the path of a JSON file, ending in `.json`.
+      base: folder that paths are relative to, and that modules are looked for in; default: the working directory.
 
     Raises:
       JbrlError: no such problem, or its file is not sound.
@@ -117,58 +230,100 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
         return read_json((base or Path.cwd()) / text)
     match = CALL.fullmatch(text)
     family, inside = (match["name"], match["inside"]) if match else (text, None)
+    if ":" in family:
+        found, source = find_class(family, base or Path.cwd(), Environment, "environment")
+        return _of_environment(family, found, inside or "", source=source)
     if family in DERIVED:
         if not (inside or "").strip():
             raise JbrlError(f"problem '{text}': expected the name of a problem in parentheses, for example '{family}(GC)'")
         return DERIVED[family](problem((inside or "").strip(), base))
+    if family in ENVIRONMENTS and family not in PROBLEMS:
+        entry = ENVIRONMENTS[family]
+        return _of_environment(family, entry.environment, inside or "", cite=entry.cite)
     if family not in PROBLEMS:
-        raise JbrlError(f"unknown problem '{text}'{nearest(family, [*PROBLEMS, *DERIVED])}; the path of a problem's file ends in .json")
+        known = nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})
+        forms = "the path of a problem's file ends in .json, an environment of your own is 'module:Class'"
+        raise JbrlError(f"unknown problem '{text}'{known}; {forms}")
     return _make(PROBLEMS[family], inside or "")
 
 
 def _make(entry: ProblemEntry, inside: str) -> Problem:
     defaults = entry.parameters
-    values = dict(_argument(entry, text) for text in inside.split(",") if text.strip())
+    values = _arguments(entry, inside)
     told = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
     short_name = f"{entry.name}({told})" if told else entry.name
     try:
-        mdps = entry.make(**values)
+        made = entry.make(**values)
     except JbrlError as error:
         raise JbrlError(f"problem '{short_name}': {error}") from None
     except (MemoryError, ValueError):  # NumPy cannot make arrays of that size
         raise JbrlError(f"problem '{short_name}': too large for the memory of this machine") from None
-    return Problem(entry.title, short_name, mdps, entry.summary, entry.cite)
+    if isinstance(made, Setting):
+        identity = settings.identity(made.environment, settings.registered_name(made.environment))
+        return EnvironmentProblem(entry.title, short_name, *made, identity, description=entry.summary, cite=entry.cite)
+    return DirichletProblem(entry.title, short_name, made, description=entry.summary, cite=entry.cite)
 
 
-def _argument(entry: ProblemEntry, text: str) -> tuple[str, int]:
-    key, equals, value = (part.strip() for part in text.partition("="))
-    parameters = entry.parameters
+def _of_environment(name: str, cls: type[Environment], inside: str, *, source: str | None = None, cite: str = "") -> EnvironmentProblem:
+    """The problem made of one environment alone.
+
+    Args:
+      inside: its settings, as `settings.read_settings` reads them.
+      source: SHA-256 of the file that an environment outside the package comes from.
+    """
+    values = settings.read_settings(cls, inside, f"environment '{name}'")
+    short_name = settings.label(name, cls, values)
+    try:
+        environment = cls(**values)
+    except JbrlError as error:
+        raise JbrlError(f"environment '{short_name}': {error}") from None
+    except Exception as error:
+        raise JbrlError(f"environment '{short_name}': {type(error).__name__}: {error}") from error
+    identity = settings.identity(environment, name) | ({"source": source} if source else {})
+    description = (cls.__doc__ or name).strip().splitlines()[0]
+    return EnvironmentProblem(
+        settings.title(name), short_name, environment, cls.lifetime, identity=identity, description=description, cite=cite
+    )
+
+
+def _arguments(entry: ProblemEntry, inside: str) -> dict[str, int]:
+    """The parameters of a registered function that are written in a name."""
+    where, parameters = f"problem '{entry.name}'", entry.parameters
     accepted = f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})" if parameters else "it takes no parameters"
-    if not equals:
-        raise JbrlError(f"problem '{entry.name}': '{text.strip()}' is not written parameter=value: {accepted}")
-    if key not in parameters:
-        raise JbrlError(f"problem '{entry.name}': unknown parameter '{key}'{nearest(key, parameters) if parameters else ': ' + accepted}")
-    if not re.fullmatch(r"[+-]?\d{1,9}", value):
-        raise JbrlError(f"problem '{entry.name}': {key} = {value}: expected an integer")
-    return key, int(value)
+    try:
+        values = settings.items(inside, where)
+    except JbrlError as error:
+        raise JbrlError(f"{error}: {accepted}") from None
+    for key, value in values.items():
+        if key not in parameters:
+            raise JbrlError(f"{where}: unknown parameter '{key}'{nearest(key, parameters) if parameters else ': ' + accepted}")
+        if not re.fullmatch(r"[+-]?\d{1,9}", value):
+            raise JbrlError(f"{where}: {key} = {value}: expected an integer")
+    return {key: int(value) for key, value in values.items()}
 
 
-def read_json(path: str | Path) -> Problem:
+def read_json(path: str | Path) -> DirichletProblem:
     """The problem in a JSON file, described in `json_format`.
 
     Raises:
       JbrlError: it cannot be read or is not sound; the message names the file and the field.
     """
-    return Problem(**json_format.read(Path(path)))
+    return DirichletProblem(**json_format.read(Path(path)))
 
 
-def to_json(problem: Problem) -> str:
-    """The text of the JSON file of a problem: reading it gives the same distribution, bit for bit."""
+def to_json(problem: DirichletProblem) -> str:
+    """Return the text of the JSON file of a problem: reading it gives the same distribution, bit for bit.
+
+    Raises:
+      JbrlError: the problem is not a distribution over finite MDPs.
+    """
+    if not isinstance(problem, DirichletProblem):
+        raise JbrlError(f"'{problem.short_name}' has no file: expected a Dirichlet distribution over finite MDPs, for example GC")
     fields = {"name": problem.name, "short_name": problem.short_name, "description": problem.description, "cite": problem.cite}
     return json_format.write({key: value for key, value in fields.items() if value}, problem.mdps)
 
 
-def write_json(problem: Problem, path: str | Path) -> None:
+def write_json(problem: DirichletProblem, path: str | Path) -> None:
     """Write a problem to a JSON file.
 
     Raises:

@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.chain import chain
 from jbrl.problems.double_loop import double_loop
 from jbrl.problems.grid import grid
-from jbrl.problems.problem import Problem, distribution, register_derived, register_problem
+from jbrl.problems.problem import DirichletProblem, Problem, distribution, register_derived, register_problem
 
 
 def unknown(mdps: DirichletMDPs) -> DirichletMDPs:
@@ -21,7 +22,12 @@ def uniform(of: Problem) -> Problem:
     """Uniform prior of any problem: each transition counts as seen once, impossible ones too.
 
     Castronovo et al. 2016, section 5.2, the inaccurate case.
+
+    Raises:
+      JbrlError: the problem is not a distribution over finite MDPs.
     """
+    if not isinstance(of, DirichletProblem):
+        raise JbrlError(f"uniform({of.short_name}): expected a Dirichlet distribution over finite MDPs, for example uniform(GC)")
     return dataclasses.replace(
         of,
         name=f"Uniform {of.name}",

@@ -32,7 +32,11 @@ from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, count, listing, parameters_text
 from jbrl.report.winners import winners
 
-WORDS = {"n_mdps": "MDPs", "memory_gib": "memory, GiB", "horizon_epsilon": "horizon, precision"}  # names that underscores would spoil
+WORDS = {
+    "n_mdps": "environments",
+    "memory_gib": "memory, GiB",
+    "horizon_epsilon": "horizon, precision",
+}  # names that underscores would spoil
 SETTINGS = ("study", "machine", "versions")  # tables of the manifest that are shown
 SUMMARY = "Mean discounted return of the best agent of each algorithm, ± 95% interval. Algorithms stand in order of their average place."
 ALONE = "it is the best agent of the only algorithm with a score, so that there is nothing to compare it with"

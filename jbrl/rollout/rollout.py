@@ -1,4 +1,4 @@
-"""One agent on one MDP for T decisions."""
+"""One agent in one finite MDP for T decisions."""
 
 import functools
 from typing import Any
@@ -10,16 +10,16 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent
-from jbrl.agents.complete import Complete
+from jbrl.environments.tabular import Tabular
 from jbrl.errors import JbrlError
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
+from jbrl.mdp.sampling import stream
 from jbrl.pytree import record
+from jbrl.rollout.contract import DrawsParameters, Oracle, Player, Stepwise, Transition
 
 _ROWS = 64  # trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache is used again
-STREAMS = ("mdp", "environment", "agent", "parameters")
 
 
 @record
@@ -31,33 +31,26 @@ class Trajectory:
     actions: chex.Array | None = None  # [T] int32
 
 
-def stream(key: chex.PRNGKey, index: chex.Array, name: str) -> chex.PRNGKey:
-    """Key of one of the `STREAMS` of MDP number `index`.
-
-    Everything random about an MDP hangs on the seed and its number alone, so results do not depend on how MDPs are
-    grouped. MDPs and the environment's randomness are shared by all agents (common random numbers).
-    """
-    return jax.random.fold_in(jax.random.fold_in(key, index), STREAMS.index(name))
-
-
 @record
 class RolloutInputs:
-    """One MDP, and everything random that will happen in a trajectory on it."""
+    """One MDP, and everything random that will happen in a lifetime of T decisions in it."""
 
-    mdp: MDP
-    cdf: chex.Array  # [S, A, S] float32, cumulative transition probabilities
+    environment: Tabular
     first: chex.Array  # [] int32, initial state
     noise: chex.Array  # [T] float32 in [0, 1), one uniform number for each transition
     keys: chex.PRNGKey  # [T], one for each decision
-    own: chex.PRNGKey  # for the parameters of agents that draw them
+    own: chex.PRNGKey  # of the agent: for its parameters, if it draws them, and for `reset`
+
+    @property
+    def mdp(self) -> MDP:
+        return self.environment.mdp
 
 
-def inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> RolloutInputs:
-    """The inputs of MDP number `index` of the seed behind `key`, for trajectories of `horizon` decisions."""
+def draw_inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> RolloutInputs:
+    """Draw the inputs of rollout number `index` of the seed behind `key`, for `horizon` decisions."""
     environment = jax.random.split(stream(key, index, "environment"))
     return RolloutInputs(
-        mdp,
-        cdf=sampling.cumulative(mdp.transitions),
+        Tabular.of(mdp),
         first=mdps.start(mdp.initial_state, mdp.n_states, sampling.uniforms(environment[0])[0]),
         noise=jax.random.uniform(environment[1], (horizon,)),
         keys=jax.random.split(stream(key, index, "agent"), horizon),
@@ -73,7 +66,7 @@ def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     return returns
 
 
-def simulate(agent: Agent, knowledge: Any, inputs: RolloutInputs, *, keep: bool) -> tuple[Trajectory, chex.Array]:
+def simulate(agent: Player, knowledge: Any, inputs: RolloutInputs, *, keep: bool) -> tuple[Trajectory, chex.Array]:
     """Play one trajectory.
 
     Args:
@@ -82,23 +75,38 @@ def simulate(agent: Agent, knowledge: Any, inputs: RolloutInputs, *, keep: bool)
 
     Returns: the trajectory, and whether every action was legal ([] bool); an illegal action is replaced by the nearest legal one.
     """
-    if isinstance(agent, Complete):
-        agent, knowledge = agent.drawn(inputs.own, knowledge)
-    if agent.oracle:
-        knowledge = agent.reveal(knowledge, inputs.mdp)
-    play = _play_thinking if agent.thinks else _play
-    return play(agent, agent.reset(knowledge), inputs, keep)
+    if isinstance(agent, DrawsParameters):
+        agent, knowledge = agent.draw_and_train(inputs.own, knowledge)
+    if isinstance(agent, Oracle):
+        knowledge = agent.reveal(knowledge, inputs.environment)
+    play = _play_stepwise if isinstance(agent, Stepwise) else _play
+    return play(agent, agent.reset(reset_key(inputs.own), knowledge), inputs, keep)
 
 
-def _play(agent: Agent, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
-    """All MDPs in step."""
+def reset_key(own: chex.PRNGKey) -> chex.PRNGKey:
+    """Key of `reset`, from the agent's own key. Costs nothing where it is not used: the compiler drops it."""
+    return jax.random.fold_in(own, 2**32 - 1)
+
+
+def observe_key(act_key: chex.PRNGKey) -> chex.PRNGKey:
+    """Key of `observe`, from that of the decision before. Costs nothing where it is not used: the compiler drops it."""
+    return jax.random.fold_in(act_key, 1)
+
+
+def _transition(x: chex.Array, action: chex.Array, reward: chex.Array, y: chex.Array) -> Transition:
+    """A transition of an MDP that never ends."""
+    return Transition(x, action, reward, y, jnp.bool_(False), jnp.bool_(False))
+
+
+def _play(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """All lanes in step."""
 
     def decide(carry: tuple, drawn: tuple) -> tuple[tuple, tuple]:
         state, x, legal = carry
         key, uniform = drawn
-        action, state, allowed = _act(agent, key, state, x, inputs.mdp.n_actions)
-        y, reward = mdps.step(inputs.cdf, inputs.mdp.rewards, x, action, uniform)
-        state = agent.observe(state, x, action, y, reward)
+        action, state, allowed = act(agent, key, state, x, inputs.mdp.n_actions)
+        y, reward = mdps.step(inputs.environment.cdf, inputs.mdp.rewards, x, action, uniform)
+        state = agent.observe(observe_key(key), state, _transition(x, action, reward, y))
         return (state, y, legal & allowed), (reward, (x, action) if keep else None)
 
     begin = (state, inputs.first, jnp.bool_(True))
@@ -122,21 +130,21 @@ class _PacedRollout:
     actions: chex.Array | None  # [T + 1] int32
 
 
-def _play_thinking(agent: Agent, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
-    """Each MDP at its own pace: at each round every one takes one step of thought, and those that are ready a decision before that."""
+def _play_stepwise(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
+    """Each lane at its own pace: in each round all lanes take one step of learning, and those that are ready a decision before that."""
     horizon, n_actions = inputs.noise.shape[0], inputs.mdp.n_actions
     moves = jnp.zeros(horizon + 1, jnp.int32) if keep else None
     begin = _PacedRollout(state, inputs.first, jnp.int32(0), jnp.bool_(True), jnp.zeros(horizon + 1), moves, moves)
-    consts = (agent, inputs.cdf, inputs.mdp.rewards, jax.random.key_data(inputs.keys), inputs.noise)
+    consts = (agent, inputs.environment.cdf, inputs.mdp.rewards, jax.random.key_data(inputs.keys), inputs.noise)
     wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(inputs.keys))
 
     def advance(now: _PacedRollout, consts: tuple) -> _PacedRollout:
         agent, cdf, gains, words, noise = consts
         live = agent.ready(now.state) & (now.t < horizon)
         t = jnp.minimum(now.t, horizon - 1)
-        action, state, allowed = _act(agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions)
+        action, state, allowed = act(agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions)
         y, reward = mdps.step(cdf, gains, now.x, action, vectorize.get_entry(noise, t))
-        state = agent.think(agent.note(state, now.x, action, y, reward))
+        state = agent.think(agent.note(state, _transition(now.x, action, reward, y)))
         slot = jnp.where(live, t, horizon)
         return _PacedRollout(
             state,
@@ -155,14 +163,14 @@ def _play_thinking(agent: Agent, state: Any, inputs: RolloutInputs, keep: bool) 
     return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal
 
 
-def _act(agent: Agent, key: chex.PRNGKey, state: Any, x: chex.Array, n_actions: int) -> tuple[chex.Array, Any, chex.Array]:
-    """A legal action, the state after deciding, and whether the action chosen was legal."""
-    chosen, state = agent.act(key, state, x)
-    _check_action(agent, chosen)
+def act(agent: Any, key: chex.PRNGKey, state: Any, observation: chex.Array, n_actions: int) -> tuple[chex.Array, Any, chex.Array]:
+    """Return a legal action, the state after deciding, and whether the action chosen was legal.
+
+    Raises:
+      JbrlError: `act` returned something else than one action, while it is traced.
+    """
+    chosen, state = agent.act(key, state, observation)
+    if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
+        raise JbrlError(f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a scalar int32")
     action = jnp.clip(chosen, 0, n_actions - 1)
     return action, state, action == chosen
-
-
-def _check_action(agent: Agent, action: Any) -> None:
-    if jnp.shape(action) != () or jnp.result_type(action) != jnp.int32:
-        raise JbrlError(f"{type(agent).__name__}.act returned {jax.typeof(action)}: expected one action as a scalar int32")

@@ -1,4 +1,4 @@
-"""Agents whose parameters are distributions: one fresh draw per MDP, the right law, the same results as drawing by hand."""
+"""Agents whose parameters are distributions: one fresh draw per lifetime, the right law, the same results as drawing by hand."""
 
 import dataclasses
 from pathlib import Path
@@ -10,12 +10,16 @@ import pytest
 from scipy import stats
 
 from jbrl.agents.agent import AGENTS, as_arrays
-from jbrl.agents.complete import Complete, Distribution, build
+from jbrl.agents.complete import Complete, Distribution, build, is_oracle
+from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
+from jbrl.mdp.sampling import stream
 from jbrl.problems.problem import problem
-from jbrl.rollout.rollout import stream
-from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.rollout.contract import DrawsParameters
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.study.study import Study
+from tests.reference.trajectories import KEY, prior_of
 
 GREEDY, BEB, PSRL, BAMCP = (AGENTS[name].agent for name in ("e-Greedy", "BEB", "PSRL", "BAMCP"))
 
@@ -55,7 +59,7 @@ def test_integers_and_choices():
 
 
 def protocol(n=6, seed=4):
-    return Protocol(problem("GC", Path()), problem("GC", Path()), n, seed, 20)
+    return Protocol(problem("GC", Path()), problem("GC", Path()), n, seed, Steps(20))
 
 
 def played(agent, n=6):
@@ -64,7 +68,7 @@ def played(agent, n=6):
     return np.concatenate([chunk.returns for chunk in run.chunks()])
 
 
-def test_each_mdp_is_played_as_by_an_agent_with_the_drawn_value():
+def test_each_lifetime_is_played_as_by_an_agent_with_the_drawn_value():
     """Here the parameter plays a part in what is learned before the first decision, too."""
     agent, _ = build(BEB, {"beta": {"uniform": [0.5, 8.0]}}, "here")
     together = played(agent)
@@ -75,7 +79,7 @@ def test_each_mdp_is_played_as_by_an_agent_with_the_drawn_value():
         assert played(BEB(beta=values[i]))[i] == pytest.approx(together[i], rel=1e-6)
 
 
-def test_results_do_not_depend_on_the_number_of_mdps():
+def test_results_do_not_depend_on_the_number_of_lifetimes():
     agent, _ = build(GREEDY, {"epsilon": {"uniform": [0, 1]}}, "here")
     assert (played(agent, 3) == played(agent, 6)[:3]).all()
 
@@ -93,17 +97,27 @@ def test_a_degenerate_choice_is_the_value_itself():
     assert played(agent) == pytest.approx(played(GREEDY(epsilon=0.4)), rel=1e-6)
 
 
-def test_room_is_made_for_the_largest_values():
+def test_there_is_capacity_for_the_largest_values():
     agent, parameters = build(BAMCP, {"simulations": {"log_uniform": [10, 100]}, "depth": {"choice": [3, 40]}}, "here")
     assert isinstance(agent, Complete)
     assert (agent.base.max_simulations, agent.base.max_depth) == (128, 64)
-    assert (agent.lanes, agent.version, agent.oracle) == (BAMCP.lanes, BAMCP.version, False)
+    assert (agent.lanes, agent.version, agent.requires) == (BAMCP.lanes, BAMCP.version, BAMCP.requires)
+    assert not is_oracle(agent)
+    assert agent.cost(prior_of("GC")) == agent.base.cost(prior_of("GC"))
     assert parameters["simulations"] == {"log_uniform": [10, 100]} and parameters["max_simulations"] == 0
+
+
+def test_what_is_drawn_learns_with_a_key_of_its_own():
+    agent = as_arrays(build(BEB, {"beta": {"uniform": [0.5, 8.0]}}, "here")[0])
+    assert isinstance(agent, DrawsParameters)
+    one, knowledge = agent.draw_and_train(KEY, prior_of("GC"))
+    assert type(one) is BEB and float(one.beta) == float(agent.draw(KEY).beta)
+    np.testing.assert_array_equal(knowledge.plan.q, one.train(KEY, prior_of("GC")).plan.q)
 
 
 def test_a_study_tells_distributions_apart():
     text = {
-        "study": {"name": "complete", "n_mdps": 2, "horizon": 3},
+        "study": {"name": "complete", "n_environments": 2, "horizon": 3},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "e-Greedy", "epsilon": [{"uniform": [0, 1]}, {"uniform": [0, 0.5]}, 0.5]}],
     }
@@ -143,6 +157,6 @@ def test_bad_distributions_of_other_parameters():
 
 
 @pytest.mark.parametrize(("name", "values"), [("OPPS-DS", {"budget": {"uniform": [5, 10]}}), ("Linear", {"w0": {"uniform": [0, 1]}})])
-def test_what_is_made_before_the_first_mdp_has_no_distributions(name, values):
+def test_what_is_made_before_the_first_lifetime_has_no_distributions(name, values):
     with pytest.raises(JbrlError, match="expected one value, or a list"):
         build(AGENTS[name].agent, values, "here")

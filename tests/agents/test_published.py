@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins import agents as twins
+from benchmarks.twins import merged, planner
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.published.castronovo2016 import PADDING, CoarseEpsilonGreedy, FrozenSBOSS, TruncatedBEB, UnnormalisedSoftMax
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import problem
-from tests.reference import agents as twins
-from tests.reference import merged, planner
+from tests.reference.trajectories import KEY, decisions, disagreements, prior_of
 
 LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie
 
@@ -52,7 +54,7 @@ class SBOSSTwin(merged.SBOSS):
 def follow(agent, twin, told, test):
     """Steps that the twin would have taken otherwise, and how often it solved, over 3 trajectories."""
     wrong, solved = [], 0
-    for index, steps in twins.decisions(agent, told, test, n_mdps=3, horizon=30):
+    for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
         mind = twin(problem(told).mdps)
         for t, (x, u, y, _, key) in enumerate(steps):
             if mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), LOWEST) != u:
@@ -80,7 +82,7 @@ def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_
 def test_sboss_dreads_states_without_uncertainty():
     mdps = problem("GDL").mdps
     agent = as_arrays(FrozenSBOSS())
-    _, state = agent.act(jax.random.key(0), agent.reset(Prior(mdps, jnp.float32(0.95), 10)), jnp.int32(0))
+    _, state = agent.act(KEY, agent.reset(KEY, prior_of("GDL")), jnp.int32(0))
     values = np.asarray(state.q.max(-1))
     certain = (np.asarray(mdps.concentrations) > 0).sum(-1).max(-1) == 1
     np.testing.assert_allclose(values[certain], PADDING / 0.05, rtol=1e-3)
@@ -89,16 +91,16 @@ def test_sboss_dreads_states_without_uncertainty():
 
 def test_soft_max_plays_action_0_at_every_temperature():
     for tau in (0.05, 25.0):
-        for _, steps in twins.decisions(UnnormalisedSoftMax(tau), "GC", n_mdps=8, horizon=30):
+        for _, steps in decisions(UnnormalisedSoftMax(tau), "GC", n_environments=8, horizon=30):
             assert all(u == 0 for _, u, *_ in steps)
 
 
 def test_soft_max_compares_unnormalised_weights():
     # One state, actions that cost 0.1 and 0.2 for ever: weights exp(-2 / tau) and exp(-2.1 / tau), the values of playing on with the first.
     rewards = jnp.array([[[-0.1], [-0.2]]])
-    told = Prior(DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10)
+    told = DirichletPrior(DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10)
     agent = as_arrays(UnnormalisedSoftMax(2.0))
-    state = agent.reset(agent.train(jax.random.key(0), told))
+    state = agent.reset(KEY, agent.train(KEY, told))
     keys = jax.random.split(jax.random.key(1), 200)
     actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(keys)
     uniforms = (np.asarray(jax.random.key_data(keys))[:, 0] >> 8) / 2**24
@@ -113,8 +115,8 @@ class BEBTwin(planner.BEB):
 
 @pytest.mark.parametrize("beta", [2.5, 0.5])
 def test_beb_plays_the_integer_part_of_beta_and_the_first_of_tied_actions(beta):
-    for _, steps in twins.decisions(TruncatedBEB(beta), "UGC", "GC", n_mdps=8, horizon=30):
-        assert twins.disagreements(steps, BEBTwin(problem("UGC").mdps, int(beta))) == []
+    for _, steps in decisions(TruncatedBEB(beta), "UGC", "GC", n_environments=8, horizon=30):
+        assert disagreements(steps, BEBTwin(problem("UGC").mdps, int(beta))) == []
 
 
 class CoarseTwin(planner.EpsilonGreedy):
@@ -125,10 +127,10 @@ class CoarseTwin(planner.EpsilonGreedy):
 
 def test_e_greedy_solves_to_a_hundredth():
     wrong = 0
-    for _, steps in twins.decisions(CoarseEpsilonGreedy(0.3), "GC", n_mdps=8, horizon=30):
-        wrong += len(twins.disagreements(steps, CoarseTwin(problem("GC").mdps, 0.3)))
+    for _, steps in decisions(CoarseEpsilonGreedy(0.3), "GC", n_environments=8, horizon=30):
+        wrong += len(disagreements(steps, CoarseTwin(problem("GC").mdps, 0.3)))
     assert wrong == 0
     agent, mdps = as_arrays(CoarseEpsilonGreedy()), problem("GC").mdps
-    coarse = np.asarray(agent.train(jax.random.key(0), Prior(mdps, jnp.float32(0.95), 10)).q)
+    coarse = np.asarray(agent.train(KEY, prior_of("GC")).q)
     exact = twins.optimal_values(np.asarray(mdps.concentrations) / mdps.concentrations.sum(-1, keepdims=True), np.asarray(mdps.rewards))
     assert (exact - coarse > 0).all() and (exact - coarse < 0.19).all() and (exact - coarse).max() > 0.1

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.twins import evaluation as twin
 from jbrl.analysis import resampling
 from jbrl.analysis.bootstrap import acceleration, bootstrap
 from jbrl.analysis.game import equilibrium
@@ -13,7 +14,6 @@ from jbrl.analysis.ranking import Options, evaluate
 from jbrl.analysis.resampling import aggregate_scores, resampled_payoffs, resampled_scores
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import random_samples, table_of
-from tests.reference import evaluation as twin
 
 SEED = 5
 

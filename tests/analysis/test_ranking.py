@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.twins import evaluation as twin
 from jbrl.analysis.bands import payoff_bounds, payoff_t_intervals
 from jbrl.analysis.game import Moves, equilibrium, moves
 from jbrl.analysis.percentiles import payoffs, percentile, samples_of
@@ -15,7 +16,6 @@ from jbrl.analysis.ranks import decisive_ends, ranks, significant
 from jbrl.analysis.score_table import read_companion, read_score_table
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import DATA, expected, mini, random_samples, table_of
-from tests.reference import evaluation as twin
 
 EXACT = 1e-9
 RESIMULATED = {

@@ -12,7 +12,7 @@ from jbrl.runner.storage.store import Result, Store
 STUDY = """
 [study]
 name = "faults"
-n_mdps = 40
+n_environments = 40
 horizon = 12
 chunk = 2
 record = true

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.cli.app import app
 from jbrl.runner.storage.store import Store
+from jbrl.runner.study import execute
 from jbrl.runner.study.execute import Pace
-from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 CLOCKS = ("time", "monotonic", "perf_counter")

@@ -16,8 +16,8 @@ import jbrl
 from jbrl.runner.storage.files import DamagedError, pack, pack_json, unpack, unpack_json
 from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.storage.unit import canonical
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}
@@ -141,7 +141,7 @@ class Interrupt(execute.Progress):
         if consumed > 100:
             raise KeyboardInterrupt
 
-    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
         if n == 8:
             raise KeyboardInterrupt
 

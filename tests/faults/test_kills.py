@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import jbrl
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.study import execute
 from tests.faults.cases import files, outcome
 from tests.faults.kills import Ordeal, wrongs
 from tests.faults.warm import Warm
@@ -60,7 +60,7 @@ def test_other_numbers_would_be_found(study: Path, whole: dict) -> None:
 
 
 class Interrupt(execute.Progress):
-    def advanced(self, unit: object, n: int, seconds: float) -> None:
+    def advanced(self, unit: object, n: int, seconds: float, decisions: int) -> None:
         if n == 8:
             raise KeyboardInterrupt
 

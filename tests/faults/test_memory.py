@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 import pytest
+from jbrl.runner.play.capacity import Room
 
 import jbrl
 from jbrl.runner.play import capacity
-from jbrl.runner.play.capacity import Room
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.storage.store import Store
-from jbrl.runner.study.study import execute
+from jbrl.runner.study import execute
 from tests.faults.cases import differences, outcome
 from tests.faults.warm import Warm
 

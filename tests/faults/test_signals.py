@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jbrl.runner.storage.store import Store
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
 from jbrl.runner.study.stopping import Stopped, stopping_on
-from jbrl.runner.study.study import execute
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.warm import Warm
 
@@ -30,7 +30,7 @@ class Signal(execute.Progress):
     def searching(self, unit: Any, consumed: int, budget: int, seconds: float) -> None:
         self._tell(consumed)
 
-    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
         self._tell(n)
 
 

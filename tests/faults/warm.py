@@ -77,7 +77,7 @@ def _serve() -> None:
     import jbrl.results
     import jbrl.runner.study.plan
     from jbrl.cli import progress
-    from jbrl.runner.play.machine import machine, versions
+    from jbrl.runner.storage.machine import machine, versions
 
     assert jbrl.results and jbrl.runner.study.plan and progress
     versions(), machine()
@@ -114,7 +114,7 @@ def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str,
       limits: on resources, by their names in `LIMITS`, in bytes.
     """
     from jbrl.cli.app import app
-    from jbrl.runner.study.study import execute
+    from jbrl.runner.study import execute
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)

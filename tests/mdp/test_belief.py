@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins.agents import Learner
 from jbrl.mdp import belief, incremental
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import problem
-from tests.reference.agents import Learner
 
 DISCOUNT = np.float32(0.95)
 

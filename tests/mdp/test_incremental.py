@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jax import lax
 
+from benchmarks.twins import planner as twin
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.problems.problem import problem
-from tests.reference import planner as twin
 
 DISCOUNT = np.float32(0.95)
 CHANGES = 500

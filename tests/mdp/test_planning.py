@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins import planner as twin
 from jbrl.mdp import planning
 from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.problems.problem import problem
-from tests.reference import planner as twin
 
 DISCOUNT = np.float32(0.95)
 

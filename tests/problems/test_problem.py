@@ -5,11 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import PROBLEMS, Problem, distribution, problem, read_json, register_problem, to_json, write_json
+from jbrl.problems.prior import DirichletPrior
+from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution, problem, read_json, register_problem, to_json, write_json
+
+# Distributions over finite MDPs; tests/conformance/test_environments.py is about the others.
+FAMILIES = [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]
 
 
-@pytest.mark.parametrize("name", list(PROBLEMS))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_problem_is_described(name):
     found = problem(name)
     assert found.short_name == name
@@ -20,7 +25,7 @@ def test_every_problem_is_described(name):
     assert not found.mdps.concentrations.flags.writeable
 
 
-@pytest.mark.parametrize("name", list(PROBLEMS))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_problem_survives_its_file(name, tmp_path):
     found = problem(name)
     write_json(found, tmp_path / "p.json")
@@ -51,13 +56,18 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("GX", r"unknown problem 'GX'; did you mean 'GC'\? \(known: GC, GC-appendix"),
+        ("GX", r"unknown problem 'GX'; did you mean 'GC'\? \(known: Chain, Chain-10d, .*, GC, GC-appendix"),
+        ("deepsea", "unknown problem 'deepsea'; did you mean 'DeepSea'"),
+        ("Gridwrold-5s", "did you mean 'Gridworld-5s'"),
         ("gdl", r"did you mean 'GDL'\?"),
         ("unifrom(GC)", r"unknown problem 'unifrom\(GC\)'; did you mean 'uniform'"),
         ("", "unknown problem ''"),
         ("GC(n_states=5", "unknown problem"),
         ("GC)(", "unknown problem"),
         ("GC(5)", r"'5' is not written parameter=value: expected GC\(n_states=5, n_actions=3\)"),
+        ("GC(n_states=4,n_states=5)", "n_states is given twice"),
+        ("Chain-10d(n_states=5)", "unknown parameter 'n_states': it takes no parameters"),
+        ("DeepSea-stochastic(size=1)", r"problem 'DeepSea-stochastic\(size=1\)': size = 1: expected an integer from 2 to 1000"),
         ("GC(n_state=3)", "unknown parameter 'n_state'; did you mean 'n_states'"),
         ("GC(n_states=many)", "n_states = many: expected an integer"),
         ("GC(n_states=2.5)", "expected an integer"),
@@ -127,13 +137,13 @@ def test_unsound_distributions_are_refused(concentrations, rewards, initial_stat
         if "1e-40" in message:
             mdps = dataclasses.replace(mdps, concentrations=np.array(concentrations))
     with pytest.raises(JbrlError, match=f"problem 'mine': {message}"):
-        Problem("Mine", "mine", mdps)
+        DirichletProblem("Mine", "mine", mdps)
 
 
 def test_words_are_no_numbers():
     mdps = dataclasses.replace(problem("GC").mdps, rewards=np.full((5, 3, 5), "ten"))
     with pytest.raises(JbrlError, match="rewards holds <U3: expected numbers"):
-        Problem("Mine", "mine", mdps)
+        DirichletProblem("Mine", "mine", mdps)
 
 
 def test_a_name_is_given_once():
@@ -149,8 +159,23 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path):
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-7, 123456.79, 16777216.0, 1e20, 0.30000001])
 def test_files_keep_every_bit(value, tmp_path):
     mdps = distribution(np.full((1, 1, 1), value), np.full((1, 1, 1), -value), -1)
-    (tmp_path / "p.json").write_text(to_json(Problem("One", "one", mdps)))
+    (tmp_path / "p.json").write_text(to_json(DirichletProblem("One", "one", mdps)))
     again = read_json(tmp_path / "p.json")
     np.testing.assert_array_equal(again.mdps.concentrations, mdps.concentrations)
     np.testing.assert_array_equal(again.mdps.rewards, mdps.rewards)
     assert int(again.mdps.initial_state) == -1
+
+
+def test_a_distribution_over_mdps_is_lived_in_by_steps():
+    gc = problem("GC")
+    assert (gc.lifetime, gc.recorder) == (Steps(250), None)
+    prior = gc.prior(Steps(40), 0.5)
+    assert isinstance(prior, DirichletPrior)
+    assert (prior.lifetime, float(prior.discount), prior.spec) == (Steps(40), 0.5, gc.spec)
+    with pytest.raises(JbrlError, match=r"^episodes = 3: the MDPs of 'GC' never end: expected horizon$"):
+        gc.prior(Episodes(3), 0.5)
+
+
+def test_what_has_no_concentrations_has_no_file(tmp_path):
+    with pytest.raises(JbrlError, match=r"^'Chain-10d' has no file: expected a Dirichlet distribution"):
+        write_json(problem("Chain-10d"), tmp_path / "p.json")

@@ -16,7 +16,7 @@ AGENTS = (
 )
 MANIFEST = {
     "format": 1,
-    "study": {"name": "small", "seed": 0, "n_mdps": 40, "horizon": 250, "discount": 0.95, "latency": False},
+    "study": {"name": "small", "seed": 0, "n_environments": 40, "horizon": 250, "discount": 0.95, "latency": False},
     "oracles": ["Optimal"],
     "versions": {"jbrl": "0.1.0", "jax": "0.10.2"},
     "machine": {"processor": "some processor", "cores": 2},

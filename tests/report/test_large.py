@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.large_study import EXPERIMENTS, agents, study
 from jbrl.report import tables
 from jbrl.report.html import write_report
-from tests.report.large import EXPERIMENTS, agents, study
 
 
 def test_the_grid_is_that_of_the_paper():

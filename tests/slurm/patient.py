@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.random import Random, RandomState
+from jbrl.parameters import parameter
 
 SECONDS = float(os.environ.get("PATIENT_SECONDS", "0.0"))  # for one decision of all MDPs of a call on one device
 
@@ -25,7 +26,7 @@ class Patient(Random):
 
     number: float = parameter(0.0, "tells one from another")
 
-    def act(self, key: chex.PRNGKey, state: RandomState, x: chex.Array) -> tuple[chex.Array, RandomState]:
-        action, state = super().act(key, state, x)
+    def act(self, key: chex.PRNGKey, state: RandomState, observation: chex.Array) -> tuple[chex.Array, RandomState]:
+        action, state = super().act(key, state, observation)
         told = jax.pure_callback(_wait, jax.ShapeDtypeStruct((), jnp.int32), action, vmap_method="broadcast_all")
         return told, state

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.runner.study.status import Observer, Status, Worker
+from jbrl.runner.slurm.status import Observer, Status, Worker
 from tests.slurm.cluster import Cluster, missing
 
 WHY_NOT = missing() or ("" if importlib.util.find_spec("submitit") else "submitit is not installed")
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NO
 STUDY = """
 [study]
 name = "on a cluster"
-n_mdps = 8
+n_environments = 8
 horizon = 20
 chunk = 1
 

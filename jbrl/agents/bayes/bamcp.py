@@ -5,13 +5,17 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, parameter, register_agent
-from jbrl.agents.bayes.search import hashing, rollout, tree, uct, urn
-from jbrl.agents.bayes.search.rollout import RolloutPolicy
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
+from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.bayes.search import hashing, rollout_policy, tree, uct, urn
+from jbrl.agents.bayes.search.rollout_policy import RolloutPolicy
 from jbrl.agents.bayes.search.uct import Kept, SearchTask
+from jbrl.agents.capacity import raise_capacity, round_up
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 MAX_BYTES = 4 << 30  # of one tree
 SMALLEST_DEPTH = 64  # capacity for depth costs next to nothing
@@ -29,7 +33,7 @@ class BAMCPState:
 
 
 @register_agent("BAMCP", cite="guez2012")
-class BAMCP(Agent[Prior, BAMCPState]):
+class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
     """Monte-Carlo tree search (UCT) on the belief, each simulation in an MDP drawn from the posterior.
 
     At each decision K simulations of `depth` steps start in the present state. In the tree of histories met so far, simulations take
@@ -55,6 +59,7 @@ class BAMCP(Agent[Prior, BAMCPState]):
     max_simulations: int = parameter(0, "capacity for simulations, raised to what is needed", low=0, high=2**24, static=True)
     max_depth: int = parameter(0, "capacity for the depth, raised to what is needed", low=0, high=2**20, static=True)
 
+    requires = BAYESIAN
     # Searches run one after the other, so lanes gain nothing from company. Enough of them share the cost of what happens
     # between searches, few enough keep small runs from waiting for lanes that do not count.
     lanes = 8
@@ -63,53 +68,51 @@ class BAMCP(Agent[Prior, BAMCPState]):
         """Make capacity for the budget where it is known: not for traced values, which are cut to the capacity there is."""
         for name, needed, least in (("simulations", self.simulations, 1), ("depth", self.depth, SMALLEST_DEPTH)):
             if type(needed) is int:
-                capacity = max(getattr(self, f"max_{name}"), least, 1 << max(0, needed - 1).bit_length())
-                object.__setattr__(self, f"max_{name}", capacity)
+                raise_capacity(self, f"max_{name}", max(least, round_up(needed)))
 
-    def bytes_needed(self, n_states: int, n_actions: int) -> int:
-        return uct.bytes_needed(n_states, n_actions, self._capacity, self.max_depth)
+    def cost(self, prior: DirichletPrior) -> Cost:
+        needed = self._check_memory(prior.mdps.n_states, prior.mdps.n_actions)
+        return Cost(steps=float(self.simulations) * float(self.depth), memory_bytes=needed, fewest_lanes=1)
 
-    def check_size(self, n_states: int, n_actions: int) -> None:
-        needed = self.bytes_needed(n_states, n_actions)
+    def _check_memory(self, n_states: int, n_actions: int) -> int:
+        """Return the bytes of one tree. Raise `JbrlError` when they are too many."""
+        needed = uct.bytes_needed(n_states, n_actions, self._capacity, self.max_depth)
         if needed > MAX_BYTES or self.max_simulations * self.max_depth >= 2**31:
             raise JbrlError(
                 f"BAMCP: simulations up to {self.max_simulations} and depth up to {self.max_depth} with {n_states} states and {n_actions} "
                 f"actions take {needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB and a product below 2^31"
             )
+        return needed
 
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        return float(self.simulations * self.depth)
-
-    def fewest_lanes(self, n_actions: int) -> int:
-        return 1
-
-    def reset(self, knowledge: Prior) -> BAMCPState:
+    def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> BAMCPState:
         mdps = knowledge.mdps
-        self.check_size(mdps.n_states, mdps.n_actions)
+        self._check_memory(mdps.n_states, mdps.n_actions)
         counts = mdps.concentrations.reshape(-1, mdps.n_states)
         possible = mdps.concentrations > 0
         spread = jnp.where(possible, mdps.rewards, -jnp.inf).max() - jnp.where(possible, mdps.rewards, jnp.inf).min()
-        policy = rollout.uniform(mdps.n_states, mdps.n_actions)
+        policy = rollout_policy.uniform(mdps.n_states, mdps.n_actions)
         kept = uct.nothing_kept(self._capacity, mdps.n_actions) if self.reuse else None
         return BAMCPState(counts, urn.cumulative(counts), mdps.rewards.reshape(-1), spread, knowledge.discount, policy, kept)
 
-    def act(self, key: chex.PRNGKey, state: BAMCPState, x: chex.Array) -> tuple[chex.Array, BAMCPState]:
+    def act(self, key: chex.PRNGKey, state: BAMCPState, observation: chex.Array) -> tuple[chex.Array, BAMCPState]:
         stream = hashing.stream(jax.random.key_data(key))
-        found = uct.search(self._task(stream, state, x))
+        found = uct.search(self._task(stream, state, observation))
         worth = found.means if self.final == "mean" else found.visits
         tie = hashing.word(stream, jnp.uint32(2**32 - 1))
         return tree.greatest(worth, tie), _with_kept(state, found.kept)
 
-    def observe(self, state: BAMCPState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> BAMCPState:
+    def observe(self, key: chex.PRNGKey, state: BAMCPState, transition: Transition) -> BAMCPState:
+        x, action, y = transition.observation, transition.action, transition.next_observation
         n_states, n_actions = state.policy.q.shape
         row = x * n_actions + action
-        counts = vectorize.get_row(state.counts, row)
-        counts = counts + (jnp.arange(n_states, dtype=jnp.int32) == y).astype(jnp.float32)
-        policy = rollout.learn(state.policy, x, action, y, reward, state.discount) if self.rollout == "q-learning" else state.policy
+        seen, counts = add_count(state.counts, row, y)
+        policy = state.policy
+        if self.rollout == "q-learning":
+            policy = rollout_policy.learn(policy, x, action, y, transition.reward, state.discount)
         kept = state.kept and Kept(state.kept.parents, state.kept.statistics, state.kept.size, action * n_states + y)
         return BAMCPState(
-            vectorize.set_row(state.counts, row, counts),
-            vectorize.set_row(state.cdf, row, urn.cumulative(counts)),
+            counts,
+            vectorize.set_row(state.cdf, row, urn.cumulative(seen)),
             state.rewards,
             state.spread,
             state.discount,

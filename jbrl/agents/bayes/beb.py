@@ -4,12 +4,14 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.belief import Belief
-from jbrl.mdp.dirichlet import Prior
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
 
 
 @register_agent("BEB", cite="kolter2009")
@@ -30,16 +32,17 @@ class BEB(Planner):
     beta: float = parameter(2.0, "weight of the bonus", low=0.0)
     bonus: str = parameter("pair", "what the bonus counts", choices=("pair", "transition"))
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Belief:
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
         counts = prior.mdps.concentrations
         total = counts.sum(-1)
         extra = self.beta * (total / (1 + total) if self.bonus == "pair" else (counts > 0).sum(-1, dtype=counts.dtype))
         return beliefs.believe(prior.mdps, prior.discount, extra)
 
-    def act(self, key: chex.PRNGKey, state: Belief, x: chex.Array) -> tuple[chex.Array, Belief]:
-        return incremental.greedy(state.plan, x, sampling.uniforms(key)[0]), state
+    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
+        return incremental.greedy(state.plan, observation, sampling.uniforms(key)[0]), state
 
-    def note(self, state: Belief, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> Belief:
+    def note(self, state: Belief, transition: Transition) -> Belief:
+        x, action, y = transition.observation, transition.action, transition.next_observation
         # A plan holds expected rewards times n. Of beta n / (1 + n), or beta times the number of possible next states, what n + 1 adds.
         n_states, n_actions = state.plan.q.shape
         pair = x * n_actions + action

@@ -4,13 +4,16 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jbrl import vectorize
-from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
+from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.bayes.search import forward_search
 from jbrl.agents.bayes.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
+from jbrl.agents.capacity import raise_capacity, round_up
 from jbrl.mdp import sampling
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 FEW_TRAJECTORIES = 4  # in one tree: capacity for more would cost time where they are fewer
 CACHED = 1 << 26  # bytes of trees above which a node takes twice as long
@@ -26,7 +29,7 @@ class BFS3State:
 
 
 @register_agent("BFS3", cite="asmuth2011")
-class BFS3(Agent[Prior, BFS3State]):
+class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
     """Bayesian forward search sparse sampling: the most optimistic action of a tree of sampled futures.
 
     Sampled futures form trees in which each node is a belief: a state and the counts of all transitions, those of the future so far
@@ -49,6 +52,7 @@ class BFS3(Agent[Prior, BFS3State]):
     max_samples: int = parameter(0, "capacity for samples, raised to what is needed", low=0, high=2**SAMPLES_BITS - 1, static=True)
     max_depth: int = parameter(0, "capacity for the depth, raised to what is needed", low=0, static=True)
 
+    requires = BAYESIAN
     # Each MDP has many trees: a few MDPs fill the cache, and more would only be padding where fewer are played.
     lanes = 8
 
@@ -59,51 +63,44 @@ class BFS3(Agent[Prior, BFS3State]):
             return
         in_one_tree = budget[0] if self.root == "single" else max(1, budget[0] // max(1, budget[1]))
         # A single trajectory needs no tree, so it has a program of its own; all that need few share one.
-        trajectories = 1 if in_one_tree == 1 else max(FEW_TRAJECTORIES, _round_up(in_one_tree))
-        for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", _round_up(budget[2]))):
-            object.__setattr__(self, name, max(getattr(self, name), needed))
-
-    def check_size(self, n_states: int, n_actions: int) -> None:
-        forward_search.trees_in_memory(self._capacity, n_states, n_actions)
+        trajectories = 1 if in_one_tree == 1 else max(FEW_TRAJECTORIES, round_up(in_one_tree))
+        for name, needed in (("max_trajectories", trajectories), ("max_samples", budget[1]), ("max_depth", round_up(budget[2]))):
+            raise_capacity(self, name, needed)
 
     @property
     def _capacity(self) -> Capacity:
         return Capacity(self.max_trajectories, self.max_samples, self.max_depth)
 
-    def bytes_needed(self, n_states: int, n_actions: int) -> int:
-        each = forward_search.tree_bytes(self._capacity, n_states, n_actions)
-        return each * min(forward_search.MEMORY // each, max(self.lanes, forward_search.TREES), self.lanes * self._trees(n_actions))
-
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """Some for each node visited, more where states and actions are many or the trees outgrow the cache."""
-        in_each = max(1, self.trajectories // (1 if self.root == "single" else self.samples))
-        nodes = self._trees(mdps.n_actions) * in_each * self.depth
-        each = 2.5 + mdps.n_states * mdps.n_actions / 20
-        return nodes * each * (1 + self.bytes_needed(mdps.n_states, mdps.n_actions) / CACHED)
-
-    def fewest_lanes(self, n_actions: int) -> int:
-        return min(self.lanes, -(-forward_search.TREES // self._trees(n_actions)))
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """Some steps for each node visited, more where states and actions are many or the trees outgrow the cache."""
+        n_states, n_actions = prior.mdps.n_states, prior.mdps.n_actions
+        trees, fit = self._trees(n_actions), forward_search.trees_in_memory(self._capacity, n_states, n_actions)
+        at_once = min(fit, max(self.lanes, forward_search.TREES), self.lanes * trees)
+        memory = forward_search.tree_bytes(self._capacity, n_states, n_actions) * at_once
+        in_each = max(1, int(self.trajectories) // (1 if self.root == "single" else int(self.samples)))
+        steps = trees * in_each * int(self.depth) * (2.5 + n_states * n_actions / 20) * (1 + memory / CACHED)
+        return Cost(steps, memory, fewest_lanes=min(self.lanes, -(-forward_search.TREES // trees)))
 
     def _trees(self, n_actions: int) -> int:
         """For one decision."""
-        return 1 if self.root == "single" else n_actions * self.samples
+        return 1 if self.root == "single" else n_actions * int(self.samples)
 
-    def reset(self, knowledge: Prior) -> BFS3State:
+    def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> BFS3State:
         mdps, discount = knowledge.mdps, knowledge.discount
         low, high = (extreme(mdps.rewards) / (1 - discount) for extreme in (jnp.min, jnp.max))
         return BFS3State(mdps.concentrations, mdps.rewards, discount, low, high)
 
-    def act(self, key: chex.PRNGKey, state: BFS3State, x: chex.Array) -> tuple[chex.Array, BFS3State]:
+    def act(self, key: chex.PRNGKey, state: BFS3State, observation: chex.Array) -> tuple[chex.Array, BFS3State]:
         words = jax.random.key_data(key)
-        q = self._values(words, state, x)
+        q = self._values(words, state, observation)
         tie = TIE_TOLERANCE * (state.high - state.low)
         return sampling.choose_maximiser(q, sampling.words_to_uniforms(words[0]), tie), state
 
-    def observe(self, state: BFS3State, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> BFS3State:
+    def observe(self, key: chex.PRNGKey, state: BFS3State, transition: Transition) -> BFS3State:
         n_states, n_actions, _ = state.counts.shape
-        counts, entry = state.counts.reshape(-1, 1), (x * n_actions + action) * n_states + y
-        counts = vectorize.set_row(counts, entry, vectorize.get_row(counts, entry) + 1).reshape(state.counts.shape)
-        return BFS3State(counts, state.rewards, state.discount, state.low, state.high)
+        pair = transition.observation * n_actions + transition.action
+        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
+        return BFS3State(counts.reshape(state.counts.shape), state.rewards, state.discount, state.low, state.high)
 
     def _values(self, words: chex.Array, state: BFS3State, x: chex.Array) -> chex.Array:
         """Q(x, u) of each action: [A]."""
@@ -112,8 +109,3 @@ class BFS3(Agent[Prior, BFS3State]):
         limits = Limits(state.discount, state.low, state.high, in_one_tree, samples, depth)
         search = forward_search.single if self.root == "single" else forward_search.resampled
         return search(forward_search.Decision(words, x, state.counts, state.rewards, limits), self._capacity)
-
-
-def _round_up(number: int) -> int:
-    """The next power of two, so that near budgets share a program."""
-    return 1 << max(0, number - 1).bit_length()

@@ -4,8 +4,10 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState
+from jbrl.agents.capacity import raise_capacity, round_up
+from jbrl.parameters import parameter
 
 
 @register_agent("BOSS", cite="asmuth2009")
@@ -28,7 +30,7 @@ class BOSS(SampledSet):
     def __post_init__(self) -> None:
         """Make capacity for the models where their number is known: not for a traced one, which is cut to the capacity there is."""
         if type(self.sampled) is int:
-            object.__setattr__(self, "max_models", max(self.max_models, 1 << max(0, self.sampled - 1).bit_length()))
+            raise_capacity(self, "max_models", round_up(self.sampled))
 
     @property
     def capacity(self) -> int:

@@ -3,11 +3,12 @@
 import chex
 import jax.numpy as jnp
 
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.incremental import Plan
+from jbrl.parameters import parameter
 
 
 @register_agent("e-Greedy", cite="castronovo2016")
@@ -22,8 +23,8 @@ class EpsilonGreedy(Planner):
 
     epsilon: float = parameter(0.0, "probability of a uniformly random action", low=0.0, high=1.0)
 
-    def act(self, key: chex.PRNGKey, state: Belief, x: chex.Array) -> tuple[chex.Array, Belief]:
-        return greedy_or_random(key, state.plan, x, self.epsilon), state
+    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
+        return greedy_or_random(key, state.plan, observation, self.epsilon), state
 
 
 def greedy_or_random(key: chex.PRNGKey, plan: Plan, x: chex.Array, epsilon: chex.Array | float) -> chex.Array:

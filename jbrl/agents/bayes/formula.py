@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, Compiled, register_agent
 from jbrl.agents.bayes.index.enumeration import check_defined
 from jbrl.agents.bayes.index.formulas import VARIABLES
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.agents.bayes.index.policy import formula_policy, linear_policy
 from jbrl.errors import JbrlError, nearest
+from jbrl.parameters import parameter
 
 
 def _check_formula(text: str) -> None:
@@ -15,7 +16,7 @@ def _check_formula(text: str) -> None:
 
 
 @register_agent("Formula", cite="castronovo2016")
-class Formula(Agent[Any, Any]):
+class Formula(Compiled, Agent[Any, Any]):
     """The greatest value of a small formula of three Q-functions.
 
         u_t = argmax_u f(Q0(x_t, u), Q1(x_t, u), Q2(x_t, u)), ties uniform
@@ -29,6 +30,8 @@ class Formula(Agent[Any, Any]):
     """
 
     formula: str = parameter("Q0/Q2", "the formula, in infix, postfix or LaTeX notation", check=_check_formula)
+
+    requires = BAYESIAN
 
     def player(self) -> Agent:
         return formula_policy(parse(self.formula))
@@ -54,7 +57,7 @@ def features(text: str) -> tuple[str, ...]:
 
 
 @register_agent("Linear", cite="castronovo2016")
-class Linear(Agent[Any, Any]):
+class Linear(Compiled, Agent[Any, Any]):
     """The greatest weighted sum of three Q-functions.
 
         u_t = argmax_u w0 Q0(x_t, u) + w1 Q1(x_t, u) + w2 Q2(x_t, u), ties uniform
@@ -68,6 +71,8 @@ class Linear(Agent[Any, Any]):
     w1: float = parameter(0.0, "weight of Q1", low=-1e6, high=1e6)
     w2: float = parameter(0.0, "weight of Q2", low=-1e6, high=1e6)
     variables: str = parameter("Q0,Q1,Q2", "those that are kept, separated by commas; the others count as weight 0", check=_check_features)
+
+    requires = BAYESIAN
 
     def player(self) -> Agent:
         weights = dict(zip(VARIABLES, (self.w0, self.w1, self.w2), strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.bayes.formula import Formula, Linear, features
 from jbrl.agents.bayes.index import bandits
 from jbrl.agents.bayes.index.bandits import Bandit
@@ -21,9 +21,10 @@ from jbrl.agents.bayes.index.parsing import parse
 from jbrl.agents.bayes.index.policy import FormulaPolicy, formula_policies, linear_policies
 from jbrl.agents.bayes.index.stosoo import PartitionTree, StoSOO
 from jbrl.agents.bayes.index.ucb import UCB1, UCBV
-from jbrl.agents.searcher import Findings, Searcher, Trials
+from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import Prior
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 
 SETS = tuple(f"F{n}" for n in range(1, LARGEST_SET + 1))
 LARGEST_BUDGET = 10**8
@@ -81,7 +82,7 @@ def _grouped(space: tuple[Expression, ...]) -> _Groups:
 
 
 @register_agent("OPPS-DS", cite="castronovo2016,castronovo2012,auer2002")
-class OPPSDS(Searcher):
+class OPPSDS(OfflineSearch, Agent[None, None]):
     """A small formula, chosen offline by a bandit that plays all of them on the prior.
 
     Each formula of the space is an arm. A pull draws an MDP from the prior, plays one trajectory by `Formula` on it and returns its
@@ -99,7 +100,9 @@ class OPPSDS(Searcher):
         "signed", "which set of each size; `values`: of what ranks alike where no value is negative, one", choices=DOMAINS
     )
 
-    def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
+    requires = BAYESIAN
+
+    def search(self, seed: int, prior: DirichletPrior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         groups, bandit = _grouped(space_of(self.space, self.domain)), self._bandit(prior)
         n_arms = len(groups.group)
         trials.compile(list(groups.policies.values()), max(n_arms, self.budget // 8))
@@ -138,7 +141,7 @@ class OPPSDS(Searcher):
             "chosen": np.arange(len(space)) == bandit.recommend(state),
         }
 
-    def _bandit(self, prior: Prior | None) -> Bandit:
+    def _bandit(self, prior: DirichletPrior | None) -> Bandit:
         """The bandit; without a prior, one that can only recommend."""
         scale = 0.0 if prior is None else _range(prior)
         kinds: dict[str, Bandit] = {"UCB1": UCB1(self.c or math.sqrt(2) * scale), "UCB-V": UCBV(scale), "halving": SequentialHalving()}
@@ -148,7 +151,7 @@ class OPPSDS(Searcher):
         return Findings(progress.state.pulls, progress.streams.simulated, self.budget, bandits.arrays(progress))
 
 
-def _range(prior: Prior) -> float:
+def _range(prior: DirichletPrior) -> float:
     """Between the least and the greatest discounted return that there can be."""
     rewards, discount = np.asarray(prior.mdps.rewards, np.float64), float(prior.discount)
     return float(rewards.max() - rewards.min()) * (1 - discount**prior.horizon) / (1 - discount)
@@ -159,7 +162,7 @@ def _check_features(text: str) -> None:
 
 
 @register_agent("OPPS-CS", cite="castronovo2016,valko2013")
-class OPPSCS(Searcher):
+class OPPSCS(OfflineSearch, Agent[None, None]):
     """Weights of three Q-functions, chosen offline by optimistic optimisation on the prior.
 
     The strategies are those of `Linear`, with weights in a box. StoSOO cuts the box into ever smaller cells; a value of a cell is the mean
@@ -176,7 +179,9 @@ class OPPSCS(Searcher):
     scale: float = parameter(1.0, "range of the values that the bounds suppose", low=0, high=1e9)
     linger: bool = parameter(False, "stay at a depth until one of its cells is cut, instead of moving on after each value")
 
-    def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
+    requires = BAYESIAN
+
+    def search(self, seed: int, prior: DirichletPrior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         names, rules, draws = features(self.variables), self._rules(seed), min(self.draws, self.budget)
         trials.compile([linear_policies(names, np.zeros((1, len(names))))], draws)
         start = rules.start() if before is None else _tree(before)

@@ -4,14 +4,16 @@ from typing import Any
 
 import chex
 
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, register_agent
+from jbrl.environments.tabular import Tabular
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
-from jbrl.mdp.mdp import MDP, expected_rewards
+from jbrl.mdp.mdp import expected_rewards
+from jbrl.rollout.contract import Oracle
 
 
 @register_agent("Optimal", cite="castronovo2016")
-class Optimal(Agent[Any, Plan]):
+class Optimal(Oracle, Agent[Any, Plan]):
     """The optimal policy of the true MDP, which it alone is shown.
 
     An oracle, not a competitor: no agent that has to learn can score higher on average. Actions that tie are drawn uniformly. Part of
@@ -20,13 +22,14 @@ class Optimal(Agent[Any, Plan]):
     Solves one MDP for each trajectory; O(A) per decision.
     """
 
-    oracle = True
+    requires = BAYESIAN
 
-    def reveal(self, knowledge: Any, mdp: MDP) -> Plan:
+    def reveal(self, knowledge: Any, environment: Tabular) -> Plan:  # type: ignore[override]  # `requires` leaves no other environment
+        mdp = environment.mdp
         return incremental.solve(mdp.transitions, expected_rewards(mdp.transitions, mdp.rewards), knowledge.discount)
 
-    def reset(self, knowledge: Plan) -> Plan:
+    def reset(self, key: chex.PRNGKey, knowledge: Plan) -> Plan:
         return knowledge
 
-    def act(self, key: chex.PRNGKey, state: Plan, x: chex.Array) -> tuple[chex.Array, Plan]:
-        return incremental.greedy(state, x, sampling.uniforms(key)[0]), state
+    def act(self, key: chex.PRNGKey, state: Plan, observation: chex.Array) -> tuple[chex.Array, Plan]:
+        return incremental.greedy(state, observation, sampling.uniforms(key)[0]), state

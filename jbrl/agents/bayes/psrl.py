@@ -4,11 +4,14 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
+from jbrl.agents.bayes.counts import add_count
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
 from jbrl.mdp.mdp import expected_rewards
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 
 @record
@@ -21,7 +24,7 @@ class PSRLState:
 
 
 @register_agent("PSRL", cite="osband2013,strens2000")
-class PSRL(Agent[Prior, PSRLState]):
+class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
     """Draws an MDP from the posterior every `period` decisions and meanwhile plays its optimal policy.
 
     An action is thus played as often as it is thought likely to be optimal; keeping to one sample for a while is what lets exploration
@@ -33,27 +36,28 @@ class PSRL(Agent[Prior, PSRLState]):
 
     period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
 
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """Probabilities drawn."""
-        return mdps.concentrations.size / self.period
+    requires = BAYESIAN
 
-    def reset(self, knowledge: Prior) -> PSRLState:
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """One step for each probability drawn."""
+        return Cost(steps=prior.mdps.concentrations.size / int(self.period))
+
+    def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> PSRLState:
         mdps = knowledge.mdps
         policy = jnp.zeros(mdps.n_states, jnp.int32)
         return PSRLState(mdps.concentrations, mdps.rewards, knowledge.discount, policy, jnp.int32(0))
 
-    def act(self, key: chex.PRNGKey, state: PSRLState, x: chex.Array) -> tuple[chex.Array, PSRLState]:
+    def act(self, key: chex.PRNGKey, state: PSRLState, observation: chex.Array) -> tuple[chex.Array, PSRLState]:
         due = state.left == 0
         _, state = vectorize.when_any(due, _sample, (key, state))
         left = jnp.where(due, self.period, state.left) - 1
-        return state.policy[x], PSRLState(state.counts, state.rewards, state.discount, state.policy, left)
+        return state.policy[observation], PSRLState(state.counts, state.rewards, state.discount, state.policy, left)
 
-    def observe(self, state: PSRLState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> PSRLState:
+    def observe(self, key: chex.PRNGKey, state: PSRLState, transition: Transition) -> PSRLState:
         n_states, n_actions, _ = state.counts.shape
-        counts, pair = state.counts.reshape(-1, n_states), x * n_actions + action
-        seen = vectorize.get_row(counts, pair) + (jnp.arange(n_states) == y).astype(counts.dtype)
-        counts = vectorize.set_row(counts, pair, seen).reshape(state.counts.shape)
-        return PSRLState(counts, state.rewards, state.discount, state.policy, state.left)
+        pair = transition.observation * n_actions + transition.action
+        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
+        return PSRLState(counts.reshape(state.counts.shape), state.rewards, state.discount, state.policy, state.left)
 
 
 def _sample(operand: tuple[chex.PRNGKey, PSRLState]) -> tuple[chex.PRNGKey, PSRLState]:

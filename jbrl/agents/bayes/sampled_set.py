@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost
+from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.bayes.search import hashing, merged
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 
 @record
@@ -24,13 +26,14 @@ class SampledSetState:
     due: chex.Array  # [] bool, whether to sample anew before the next decision
 
 
-class SampledSet(Agent[Prior, SampledSetState]):
+class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
     """Plays greedily in a merged MDP (`search.merged`), drawn and solved when the trajectory begins and again when it is `outdated`.
 
     Class attributes:
       renews: whether the counts of each sampling become those to compare with, or the prior remains.
     """
 
+    requires = BAYESIAN
     renews: ClassVar[bool] = True
     lanes: ClassVar[int] = 64
 
@@ -55,45 +58,36 @@ class SampledSet(Agent[Prior, SampledSetState]):
         """About what share of the decisions draws anew, given the prior counts [S * A, S]: for estimates of time. On the host."""
         raise NotImplementedError
 
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """One for two probabilities drawn, and as much for each pair as for a sample of it."""
-        counts = mdps.concentrations.reshape(-1, mdps.n_states)
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """One step for two probabilities drawn, and as much for each pair as for a sample of it."""
+        n_states, n_actions = prior.mdps.n_states, prior.mdps.n_actions
+        needed = merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
+        counts = prior.mdps.concentrations.reshape(-1, n_states)
         rows = float(jnp.clip(self.samples(counts), 1, self.capacity).sum())
-        return self.renewing(counts) * (rows + counts.shape[0]) * mdps.n_states / 2
+        return Cost(self.renewing(counts) * (rows + counts.shape[0]) * n_states / 2, needed, fewest_lanes=1)
 
-    def fewest_lanes(self, n_actions: int) -> int:
-        return 1
-
-    def bytes_needed(self, n_states: int, n_actions: int) -> int:
-        return merged.bytes_needed(n_states, n_actions, self.capacity)
-
-    def check_size(self, n_states: int, n_actions: int) -> None:
-        merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
-
-    def reset(self, knowledge: Prior) -> SampledSetState:
+    def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> SampledSetState:
         mdps = knowledge.mdps
         n_states, n_actions = mdps.n_states, mdps.n_actions
-        self.check_size(n_states, n_actions)
+        merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
         counts, rewards = mdps.concentrations.reshape(-1, n_states), mdps.rewards.reshape(-1, n_states)
         return SampledSetState(counts, counts, rewards, knowledge.discount, jnp.zeros((n_states, n_actions)), jnp.bool_(True))
 
-    def act(self, key: chex.PRNGKey, state: SampledSetState, x: chex.Array) -> tuple[chex.Array, SampledSetState]:
+    def act(self, key: chex.PRNGKey, state: SampledSetState, observation: chex.Array) -> tuple[chex.Array, SampledSetState]:
         words = jax.random.key_data(key)
         state = vectorize.when_any(state.due, _sample, (self, words, state))[2]
-        return self.choose(
-            vectorize.get_row(state.q, x), sampling.words_to_uniforms(words[0]), planning.tie_tolerance(state.q.max(-1))
-        ), state
+        q, tolerance = vectorize.get_row(state.q, observation), planning.tie_tolerance(state.q.max(-1))
+        return self.choose(q, sampling.words_to_uniforms(words[0]), tolerance), state
 
     def choose(self, q: chex.Array, uniform: chex.Array, tolerance: chex.Array) -> chex.Array:
         """An action of greatest value, [] int32, from values [A]. Default: those that tie are drawn uniformly."""
         return sampling.choose_maximiser(q, uniform, tolerance)
 
-    def observe(self, state: SampledSetState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> SampledSetState:
-        pair = x * state.q.shape[1] + action
-        row = vectorize.get_row(state.counts, pair)
-        row = row + (jnp.arange(row.shape[0], dtype=jnp.int32) == y).astype(jnp.float32)
+    def observe(self, key: chex.PRNGKey, state: SampledSetState, transition: Transition) -> SampledSetState:
+        pair = transition.observation * state.q.shape[1] + transition.action
+        row, counts = add_count(state.counts, pair, transition.next_observation)
         due = state.due | self.outdated(state, pair, row)
-        return SampledSetState(vectorize.set_row(state.counts, pair, row), state.reference, state.rewards, state.discount, state.q, due)
+        return SampledSetState(counts, state.reference, state.rewards, state.discount, state.q, due)
 
 
 def variances(counts: chex.Array) -> chex.Array:

@@ -4,8 +4,9 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, movements, variances
+from jbrl.parameters import parameter
 
 
 @register_agent("SBOSS", cite="castro2010")

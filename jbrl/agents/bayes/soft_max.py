@@ -4,11 +4,12 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
 from jbrl.mdp import sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.incremental import Plan
+from jbrl.parameters import parameter
 
 
 @register_agent("Soft-max", cite="castronovo2016")
@@ -26,8 +27,8 @@ class SoftMax(Planner):
 
     tau: float = parameter(1.0, "temperature, in units of return: values closer than this are hardly told apart", low=1e-6)
 
-    def act(self, key: chex.PRNGKey, state: Belief, x: chex.Array) -> tuple[chex.Array, Belief]:
-        probabilities = boltzmann(state.plan, x, self.tau)
+    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
+        probabilities = boltzmann(state.plan, observation, self.tau)
         return sampling.inverse_cdf(sampling.cumulative(probabilities), sampling.uniforms(key)[0]), state
 
 

@@ -6,14 +6,16 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, register_agent
 from jbrl.agents.bayes.epsilon_greedy import greedy_or_random
-from jbrl.agents.bayes.planner import Thinker
+from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental
 from jbrl.mdp.belief import Belief
-from jbrl.mdp.dirichlet import Prior
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 
 @record
@@ -26,7 +28,7 @@ class VDBEState:
 
 
 @register_agent("VDBE-e-Greedy", cite="tokic2010")
-class VDBE(Thinker[Belief, VDBEState]):
+class VDBE(StepwiseLearner[Belief, VDBEState]):
     """e-Greedy with an epsilon for each state that follows how much the value of what was done there changes.
 
     After a transition from x under u, with Q and Q' the optimal action values of the posterior-mean MDP before and after learning
@@ -45,17 +47,20 @@ class VDBE(Thinker[Belief, VDBEState]):
     delta: float = parameter(0.0, "weight of the last change of value; 0 stands for 1 / A", low=0.0, high=1.0)
     epsilon0: float = parameter(1.0, "initial probability of a random action", low=0.0, high=1.0)
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Belief:
+    requires = BAYESIAN
+
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
         return beliefs.believe(prior.mdps, prior.discount)
 
-    def reset(self, knowledge: Belief) -> VDBEState:
+    def reset(self, key: chex.PRNGKey, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
         return VDBEState(knowledge, epsilons, jnp.int32(0), jnp.int32(0), jnp.float32(0))
 
-    def act(self, key: chex.PRNGKey, state: VDBEState, x: chex.Array) -> tuple[chex.Array, VDBEState]:
-        return greedy_or_random(key, state.belief.plan, x, vectorize.get_entry(state.epsilons, x)), state
+    def act(self, key: chex.PRNGKey, state: VDBEState, observation: chex.Array) -> tuple[chex.Array, VDBEState]:
+        return greedy_or_random(key, state.belief.plan, observation, vectorize.get_entry(state.epsilons, observation)), state
 
-    def note(self, state: VDBEState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> VDBEState:
+    def note(self, state: VDBEState, transition: Transition) -> VDBEState:
+        x, action, y = transition.observation, transition.action, transition.next_observation
         new = (x, action, _value(state.belief, x, action))
         kept = (jnp.where(self.ready(state), v, old) for v, old in zip(new, (state.x, state.action, state.before), strict=True))
         return VDBEState(beliefs.add_transition(state.belief, x, action, y), state.epsilons, *kept)

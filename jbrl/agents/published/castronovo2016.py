@@ -8,15 +8,19 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, parameter, register_agent
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.beb import BEB
+from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.bayes.planner import Planner
 from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, movements, variances
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.belief import Belief
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior, mean_transitions
+from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.mdp.mdp import expected_rewards
+from jbrl.parameters import parameter
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 PADDING = -(2.0**31)  # reward of what stands in for a row of which no sample is drawn
 SOLVER_TOLERANCE = 0.01  # change of an action value at which the program's Q-iteration stops
@@ -36,8 +40,8 @@ class UnnormalisedSoftMax(Planner):
 
     tau: float = parameter(1.0, "temperature", low=1e-6)
 
-    def act(self, key: chex.PRNGKey, state: Belief, x: chex.Array) -> tuple[chex.Array, Belief]:
-        weights = jnp.cumsum(jnp.exp(vectorize.get_entry(state.plan.q, x) / self.tau))
+    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
+        weights = jnp.cumsum(jnp.exp(vectorize.get_entry(state.plan.q, observation) / self.tau))
         u = (weights < sampling.uniforms(key)[0]).sum(dtype=jnp.int32)
         return jnp.minimum(u, weights.shape[0] - 1), state
 
@@ -54,14 +58,14 @@ class TruncatedBEB(Planner):
 
     beta: float = parameter(2.0, "weight of the bonus, of which the integer part counts", low=0.0)
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Belief:
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
         return self._truncated().train(key, prior)
 
-    def note(self, state: Belief, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> Belief:
-        return self._truncated().note(state, x, action, y, reward)
+    def note(self, state: Belief, transition: Transition) -> Belief:
+        return self._truncated().note(state, transition)
 
-    def act(self, key: chex.PRNGKey, state: Belief, x: chex.Array) -> tuple[chex.Array, Belief]:
-        return first_of_the_best(vectorize.get_entry(state.plan.q, x), state.plan.tolerance), state
+    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
+        return first_of_the_best(vectorize.get_entry(state.plan.q, observation), state.plan.tolerance), state
 
     def _truncated(self) -> BEB:
         return BEB(beta=jnp.floor(self.beta))  # type: ignore[call-arg]  # `register_agent` hides the fields
@@ -127,7 +131,7 @@ class CoarseState:
 
 
 @register_agent("e-Greedy-published", cite="castronovo2016")
-class CoarseEpsilonGreedy(Agent[CoarseState, CoarseState]):
+class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     """e-Greedy as published: with action values that are off by up to 0.19.
 
     After each transition the program solves the posterior-mean MDP anew: Q-iteration from 0, ended by the first sweep in which no action
@@ -140,26 +144,28 @@ class CoarseEpsilonGreedy(Agent[CoarseState, CoarseState]):
 
     epsilon: float = parameter(0.0, "probability of a uniformly random action", low=0.0, high=1.0)
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> CoarseState:
+    requires = BAYESIAN
+
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> CoarseState:
         return _solved(prior.mdps.concentrations, prior.mdps.rewards, prior.discount)
 
-    def simulated_steps(self, mdps: DirichletMDPs) -> float:
-        """As many as there are transitions: a hundred sweeps take about as long."""
-        return float(mdps.concentrations.size)
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """As many steps as there are transitions: a hundred sweeps take about as long."""
+        return Cost(steps=float(prior.mdps.concentrations.size))
 
-    def reset(self, knowledge: CoarseState) -> CoarseState:
+    def reset(self, key: chex.PRNGKey, knowledge: CoarseState) -> CoarseState:
         return knowledge
 
-    def act(self, key: chex.PRNGKey, state: CoarseState, x: chex.Array) -> tuple[chex.Array, CoarseState]:
+    def act(self, key: chex.PRNGKey, state: CoarseState, observation: chex.Array) -> tuple[chex.Array, CoarseState]:
         coin, uniform = sampling.uniforms(key)
         anything = (uniform * state.q.shape[1]).astype(jnp.int32)
-        return jnp.where(coin < self.epsilon, anything, sampling.choose_maximiser(vectorize.get_row(state.q, x), uniform)), state
+        return jnp.where(coin < self.epsilon, anything, sampling.choose_maximiser(vectorize.get_row(state.q, observation), uniform)), state
 
-    def observe(self, state: CoarseState, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> CoarseState:
+    def observe(self, key: chex.PRNGKey, state: CoarseState, transition: Transition) -> CoarseState:
         n_states, n_actions, _ = state.counts.shape
-        counts, pair = state.counts.reshape(-1, n_states), x * n_actions + action
-        seen = vectorize.get_row(counts, pair) + (jnp.arange(n_states, dtype=jnp.int32) == y).astype(counts.dtype)
-        return _solved(vectorize.set_row(counts, pair, seen).reshape(state.counts.shape), state.rewards, state.discount)
+        pair = transition.observation * n_actions + transition.action
+        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
+        return _solved(counts.reshape(state.counts.shape), state.rewards, state.discount)
 
 
 def _solved(counts: chex.Array, rewards: chex.Array, discount: chex.Array) -> CoarseState:

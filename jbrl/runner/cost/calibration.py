@@ -25,10 +25,10 @@ import numpy as np
 
 from jbrl.runner.cost import estimates, probes
 from jbrl.runner.cost.probes import Measured, Probe
-from jbrl.runner.cost.report import Cost
+from jbrl.runner.cost.report import UnitCost
 from jbrl.runner.play.batching import lanes_per_device
-from jbrl.runner.play.machine import machine, versions
 from jbrl.runner.play.timing import device_name
+from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.unit import Unit, canonical
 
 FORMAT = 1  # of the file, and of the rule that its factors refer to; raised when either changes its meaning
@@ -43,7 +43,7 @@ Measure = Callable[[Probe, list[jax.Device]], Measured]
 class Outlook:
     """What a unit will cost."""
 
-    cost: Cost
+    cost: UnitCost
     bytes: float  # of memory, on all devices
     measured: bool  # whether short runs of its algorithm in its experiment tell
 
@@ -142,14 +142,14 @@ class Calibration:
     def _outlook(self, unit: Unit, factors: "_Factors", *, fresh: bool, searched: bool) -> Outlook:
         agent, protocol, n_devices = unit.agent, unit.protocol, len(self.devices)
         decision = estimates.decision_seconds(agent, protocol) * factors.decision
-        cost = Cost(
+        cost = UnitCost(
             compiling=fresh * factors.compile_seconds * (2 if unit.latency else 1),
             searching=0.0 if searched else estimates.search_seconds(agent, protocol) * factors.search,
             deciding=estimates.lane_decisions(unit, self.devices) * decision,
             waiting=estimates.lone_seconds(unit, decision),
             other=estimates.SECONDS_PER_UNIT,
         )
-        lanes = lanes_per_device(agent, protocol.n_mdps, self.devices)
+        lanes = lanes_per_device(agent, protocol.n_environments, self.devices)
         return Outlook(cost, estimates.memory_bytes(agent, protocol, lanes) * factors.memory * n_devices, factors.measured)
 
     def _factors(self, key: str, units: Sequence[Unit]) -> list["_Factors"]:
@@ -186,7 +186,7 @@ class Calibration:
         """What units have in common whose short runs tell of each other: the algorithm in the experiment, whatever the seed."""
         told = {name: value for name, value in unit.configuration.items() if name not in ("experiment", "seed", "parameters", "n_mdps")}
         if self.devices[0].platform != "cpu":
-            told["lanes"] = lanes_per_device(unit.agent, unit.protocol.n_mdps, self.devices)
+            told["lanes"] = lanes_per_device(unit.agent, unit.protocol.n_environments, self.devices)
         return _digest(told)
 
     def _keep(self) -> list[str]:

@@ -4,17 +4,22 @@ The rule is proportional to what an agent says of itself. How far it is off is m
 results (`runner.plan`); without either, its constants hold for one core of two, in 2026.
 """
 
-import jax
+import math
 
-from jbrl.agents.agent import Agent
-from jbrl.agents.searcher import Searcher
+import jax
+import numpy as np
+
+from jbrl.agents.agent import Agent, cost
+from jbrl.agents.offline_search import OfflineSearch
+from jbrl.environments.environment import Box
+from jbrl.problems.problem import DirichletProblem
 from jbrl.runner.play.batching import lanes_per_device
-from jbrl.runner.play.experiment import Protocol
-from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES, Unit
+from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
 
 SECONDS_PER_DECISION = 5e-8
 SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
-SECONDS_PER_STEP = 4e-8  # of `Agent.simulated_steps`
+SECONDS_PER_STEP = 4e-8  # of `agents.agent.Cost`
 SECONDS_PER_TRIED_DECISION = 1e-7  # of a strategy that a search tries
 SECONDS_PER_TRIED_ENTRY = 5e-10
 FIRST_PULLS = 400  # trajectories that take as long as getting a search going
@@ -24,41 +29,59 @@ SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for 
 
 
 def decision_seconds(agent: Agent, protocol: Protocol) -> float:
-    """Of one decision on one MDP, on one device: the rough rule."""
-    entries = protocol.test.mdps.concentrations.size
-    return SECONDS_PER_DECISION + entries * SECONDS_PER_ENTRY + agent.simulated_steps(protocol.prior.mdps) * SECONDS_PER_STEP
+    """Of one decision in one lifetime, on one device: the rough rule."""
+    steps = cost(agent, protocol.agent_prior()).steps
+    return SECONDS_PER_DECISION + entries(protocol) * SECONDS_PER_ENTRY + steps * SECONDS_PER_STEP
+
+
+def entries(protocol: Protocol) -> int:
+    """Numbers that an environment is made of, or that a table of its action values has."""
+    test = protocol.test
+    if isinstance(test, DirichletProblem):
+        return int(test.mdps.concentrations.size)
+    observation = test.spec.observation
+    return test.spec.actions.n * (math.prod(observation.shape) if isinstance(observation, Box) else observation.n)
 
 
 def search_seconds(agent: Agent, protocol: Protocol) -> float:
     """Of a search on the prior: the rough rule, on however many devices; 0 for agents that do not search."""
-    if not isinstance(agent, Searcher):
+    if not isinstance(agent, OfflineSearch):
         return 0.0
-    entries = protocol.prior.mdps.concentrations.size
-    return (agent.budget + FIRST_PULLS) * protocol.horizon * (SECONDS_PER_TRIED_DECISION + entries * SECONDS_PER_TRIED_ENTRY)
+    each = SECONDS_PER_TRIED_DECISION + entries(protocol) * SECONDS_PER_TRIED_ENTRY
+    return (agent.budget + FIRST_PULLS) * protocol.horizon * each
 
 
-def lane_decisions(unit: Unit, devices: list[jax.Device]) -> int:
+def lane_decisions(unit: Unit, devices: list[jax.Device]) -> float:
     """Decisions that one device takes, lanes that do not count included: a call always plays all its lanes."""
     protocol = unit.protocol
-    lanes = lanes_per_device(unit.agent, protocol.n_mdps, devices)
-    whole, rest = divmod(protocol.n_mdps, unit.chunk or protocol.n_mdps)
-    calls = sum(-(-n // (lanes * len(devices))) * times for n, times in ((unit.chunk or protocol.n_mdps, whole), (rest, 1)))
+    if protocol.in_blocks:
+        return -(-protocol.n_environments // len(devices)) * protocol.expected_steps
+    lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
+    whole, rest = divmod(protocol.n_environments, unit.chunk or protocol.n_environments)
+    calls = sum(-(-n // (lanes * len(devices))) * times for n, times in ((unit.chunk or protocol.n_environments, whole), (rest, 1)))
     return calls * lanes * protocol.horizon
+
+
+def fewest_lanes(agent: Agent, protocol: Protocol) -> int:
+    """Lifetimes that cost each as much as all lanes of a device do, so that a few tell the time of many."""
+    return cost(agent, protocol.agent_prior()).fewest_lanes or agent.lanes
 
 
 def lone_seconds(unit: Unit, decision: float) -> float:
     """Of the decisions that latency is measured by; `decision` is what one takes in company, on one device."""
-    alone = unit.agent.fewest_lanes(unit.protocol.test.mdps.n_actions) == 1
-    return unit.latency * LATENCY_TRAJECTORIES * unit.protocol.horizon * decision * (1.0 if alone else SLOWER_ALONE)
+    alone = fewest_lanes(unit.agent, unit.protocol) == 1
+    decisions = LATENCY_TRAJECTORIES * (LATENCY_STEPS if unit.protocol.in_blocks else unit.protocol.horizon)
+    return unit.latency * decisions * decision * (1.0 if alone else SLOWER_ALONE)
 
 
 def memory_bytes(agent: Agent, protocol: Protocol, lanes: int) -> int:
-    """That a call takes on each device: the rough rule. MDPs, their cumulative form, a belief and a plan; 16 bytes for each decision."""
-    mdps = protocol.test.mdps
-    return lanes * (16 * mdps.concentrations.size + 16 * protocol.horizon) + agent.bytes_needed(mdps.n_states, mdps.n_actions)
+    """That a call takes on each device: the rough rule. Environments, a belief and a plan or a table; 16 bytes for each decision."""
+    decisions = LATENCY_STEPS if protocol.in_blocks else protocol.horizon
+    return lanes * (16 * entries(protocol) + 16 * decisions) + cost(agent, protocol.agent_prior()).memory_bytes
 
 
 def program(unit: Unit) -> tuple:
     """What tells apart the programs that units are compiled to, but for what only one of them in an experiment needs."""
     protocol = unit.protocol
-    return unit.algorithm, jax.tree.structure(unit.agent), protocol.test.mdps.concentrations.shape, protocol.horizon, unit.record
+    shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(protocol.test_prior()))
+    return unit.algorithm, jax.tree.structure(unit.agent), shapes, protocol.lifetime, unit.record

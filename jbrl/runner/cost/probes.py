@@ -11,11 +11,14 @@ import jax
 import numpy as np
 
 from jbrl.agents.agent import Agent
-from jbrl.agents.searcher import Searcher
+from jbrl.agents.offline_search import OfflineSearch
+from jbrl.environments.lifetime import Steps
+from jbrl.rollout.episodes import BLOCK
 from jbrl.runner.cost import estimates
-from jbrl.runner.play.experiment import Protocol, Run
-from jbrl.runner.play.machine import resident_bytes
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
+from jbrl.runner.storage.machine import resident_bytes
 from jbrl.runner.storage.unit import Unit, canonical
 
 SECONDS = 0.4  # that a short run may take by the rough rule, without compilation
@@ -24,6 +27,7 @@ MAX_PROBES = 6  # of an algorithm in an experiment
 MAX_PROGRAMS = 3  # to compile for them
 ALIKE = 2.0  # the rough rule tells units apart when one takes so many times as long as another
 REPETITIONS = 3
+BLOCKS_PROBED = 4  # of a lifetime in blocks
 TELLING = 0.05  # seconds from which on CPU time says how busy the machine is
 
 
@@ -39,12 +43,12 @@ class Probe:
     @property
     def parameters(self) -> dict[str, Any]:
         """Those of the unit, but for the budget."""
-        budget = {"budget": self.agent.budget} if isinstance(self.agent, Searcher) else {}
+        budget = {"budget": self.agent.budget} if isinstance(self.agent, OfflineSearch) else {}
         return {**self.unit.parameters, **budget}
 
     @property
     def protocol(self) -> Protocol:
-        return dataclasses.replace(self.unit.protocol, horizon=self.horizon)
+        return dataclasses.replace(self.unit.protocol, lifetime=Steps(self.horizon))
 
     def expected(self) -> float:
         """Seconds by the rough rule, without compilation."""
@@ -80,14 +84,16 @@ class Measured:
 def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
     """The short run for a unit: first fewer MDPs, as far as they cost as much each, then fewer decisions."""
     agent, protocol = unit.agent, unit.protocol
-    if isinstance(agent, Searcher):
+    if isinstance(agent, OfflineSearch):
         each = estimates.search_seconds(agent, protocol) / (agent.budget + estimates.FIRST_PULLS)
         budget: Any = {"budget": max(1, min(agent.budget, int(SECONDS / each) - estimates.FIRST_PULLS))}
         return Probe(unit, dataclasses.replace(agent, **budget), None, protocol.horizon)  # type: ignore[type-var]
+    if protocol.in_blocks:
+        return Probe(unit, agent, None, BLOCKS_PROBED * BLOCK)
     if devices[0].platform != "cpu":  # a call takes as long with few MDPs as with many
         return Probe(unit, agent, None, protocol.horizon)
     each = estimates.decision_seconds(agent, protocol)
-    fewest = agent.fewest_lanes(protocol.test.mdps.n_actions)
+    fewest = estimates.fewest_lanes(agent, protocol)
     lanes = int(np.clip(SECONDS / (each * protocol.horizon), fewest, agent.lanes))
     share = SECONDS / (each * lanes * protocol.horizon)
     # Few different horizons, because each is a program to compile.
@@ -156,14 +162,16 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     """
     agent, protocol = chosen.agent, chosen.protocol
     before = resident_bytes()
-    run = Run(agent, protocol, resources=Resources(devices), lanes=chosen.lanes)
+    run = make_run(agent, protocol, resources=Resources(devices), lanes=chosen.lanes)
     run.prepare()
     wall, cpu, seconds = time.perf_counter(), time.process_time(), list[float]()
     while len(seconds) < REPETITIONS and sum(seconds) < SECONDS:
-        seconds.append(next(run.chunks()).online_seconds)
+        chunk = next(run.chunks())
+        seconds.append(chunk.online_seconds)
     busy = busyness(time.perf_counter() - wall, time.process_time() - cpu, run.devices)
     lanes, grown = run.batch // len(run.devices), resident_bytes() - before
-    decision = statistics.median(seconds) / (lanes * protocol.horizon)
+    played = chunk.decisions / len(run.devices) if protocol.in_blocks else lanes * protocol.horizon
+    decision = statistics.median(seconds) / played
     return Measured(
         parameters=chosen.parameters,
         decision=decision / estimates.decision_seconds(agent, chosen.unit.protocol),

@@ -1,20 +1,36 @@
 """What a study was expected to cost, and what it has cost, by algorithm. Read from its results."""
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from jbrl.runner.storage.notes import recall
+from jbrl.runner.storage.files import pack_json, read_json, write_whole
 from jbrl.runner.storage.store import Store
-from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES
+from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 
 COLUMNS = ("algorithm", "units", "done", "estimated_seconds", "actual_seconds", "left_seconds")
 
 
+ESTIMATES_FILE = "expected.json"  # beside the results: how long each unit was expected to take, by whoever planned it
+
+
+def save_estimates(folder: Path, seconds: Mapping[str, float]) -> None:
+    """Write how long units, by id, are expected to take, beside what others have written. No result depends on it."""
+    with contextlib.suppress(OSError):
+        write_whole(folder / ESTIMATES_FILE, pack_json({"seconds": {**saved_estimates(folder), **seconds}}))
+
+
+def saved_estimates(folder: Path) -> dict[str, float]:
+    """Seconds that units were expected to take, by id, as far as anyone has written them."""
+    return dict((read_json(folder / ESTIMATES_FILE) or {"seconds": {}})["seconds"])
+
+
 @dataclass(frozen=True)
-class Cost:
+class UnitCost:
     """Wall seconds of the parts of a unit."""
 
     compiling: float = 0.0
@@ -28,22 +44,23 @@ class Cost:
         return self.compiling + self.searching + self.deciding + self.waiting + self.other
 
 
-def actual(header: dict[str, Any], *, searched: bool) -> Cost:
+def actual(header: dict[str, Any], *, searched: bool) -> UnitCost:
     """What a finished unit has cost, by the header of its result.
 
     Args:
       searched: whether its search counts; one search serves all units with the same knowledge.
     """
-    rules = header["configuration"]
-    return Cost(
+    horizon = header["configuration"].get("horizon", 0)
+    decisions = header.get("decisions") or header["n"] * horizon
+    return UnitCost(
         compiling=header.get("compile_seconds") or 0.0,
         searching=header["offline_seconds"] if searched else 0.0,
-        deciding=header["online_seconds"] * header["n"] * rules["horizon"],
-        waiting=(header.get("latency_seconds") or 0.0) * LATENCY_TRAJECTORIES * rules["horizon"],
+        deciding=header["online_seconds"] * decisions,
+        waiting=(header.get("latency_seconds") or 0.0) * LATENCY_TRAJECTORIES * (horizon or LATENCY_STEPS),
     )
 
 
-def accounts(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
+def cost_report(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
     """One row per algorithm, in the order of the study: columns `COLUMNS`.
 
     Wall seconds: `estimated_seconds` those that the units that are `done` were expected to take when they were begun (NaN if no one has
@@ -56,7 +73,7 @@ def accounts(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
       StoreError: no results of a study here.
     """
     manifest = store.manifest()
-    estimates, searched, rows = recall(store.folder), set(), []
+    estimates, searched, rows = saved_estimates(store.folder), set(), []
     for listed in manifest["units"]:
         if ids is not None and listed["id"] not in ids:
             continue

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jbrl.errors import JbrlError
-from jbrl.runner.play.machine import processor, processor_features, versions
+from jbrl.runner.storage.machine import processor, processor_features, versions
 
 VARIABLE = "JBRL_COMPILE_CACHE"
 AUTO = "auto"

@@ -10,10 +10,12 @@ import jax
 import numpy as np
 
 from jbrl.agents.agent import AGENTS, Agent
-from jbrl.agents.searcher import Findings, Searcher
+from jbrl.agents.offline_search import Findings, OfflineSearch
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import Prior, draw_mdp, has_unit_concentrations
-from jbrl.rollout.rollout import discounted, inputs, simulate, stream
+from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
+from jbrl.mdp.sampling import stream
+from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.rollout.rollout import discounted, draw_inputs, simulate
 from jbrl.runner.play import batching
 from jbrl.runner.play.timing import since
 
@@ -22,7 +24,7 @@ BLOCKS = 8  # of so many lanes that a call may play on each CPU device; later ro
 
 
 class Trials:
-    """Plays strategies on MDPs drawn from the prior: what `agents.searcher.Trials` says.
+    """Plays strategies on MDPs drawn from the prior: what `agents.offline_search.Trials` says.
 
     Args:
       prior: the distribution that MDPs are drawn from, with the discount and the number of decisions.
@@ -31,11 +33,11 @@ class Trials:
       lanes: trajectories that each device plays at once, accelerators at most; None: few on CPUs, on accelerators as many as are wanted.
     """
 
-    def __init__(self, prior: Prior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
+    def __init__(self, prior: DirichletPrior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
         self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
         self._on_cpu = devices[0].platform == "cpu"
-        self._lanes, self._most = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
+        self._lanes, self._max_lanes = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
         self._blocks = BLOCKS if self._on_cpu else 1
         self._programs: dict[Any, batching.Program] = {}
         self._learn: Any = None
@@ -47,7 +49,7 @@ class Trials:
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         if not self._on_cpu:
-            self._lanes = min(self._most, batching.lanes_per_device(examples[0], wanted, self._devices))
+            self._lanes = min(self._max_lanes, batching.lanes_per_device(examples[0], wanted, self._devices))
         learner = jax.device_put((jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0])
         shared = (jax.eval_shape(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)
@@ -82,7 +84,7 @@ class Learned:
     """What a search has found, and what it cost. The clock counts wall seconds, without compilation."""
 
     strategy: Agent  # one of the register
-    arms: dict[str, np.ndarray]  # what was tried: `Searcher.arms`
+    arms: dict[str, np.ndarray]  # what was tried: `OfflineSearch.arms`
     consumed: int  # trajectories that the search made use of
     simulated: int  # trajectories played
     seconds: float
@@ -128,7 +130,7 @@ class SearchCheckpoint:
         """The search is done."""
 
 
-def learn(agent: Searcher, seed: int, prior: Prior, trials: Trials, checkpoint: SearchCheckpoint) -> tuple[Learned, float]:
+def learn(agent: OfflineSearch, seed: int, prior: DirichletPrior, trials: Trials, checkpoint: SearchCheckpoint) -> tuple[Learned, float]:
     """Search, or recall what was found before.
 
     Returns: what was found, and the wall seconds that getting ready took, nearly all of them compilation: not part of the search's own.
@@ -168,11 +170,11 @@ def train(agent: Agent, key: jax.Array, prior: Prior) -> Any:
     return agent.train(key, prior)
 
 
-def _trial(shared: tuple[Any, Prior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _trial(shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     return _tried(shared, lane, unit=False)
 
 
-def _trial_unit(shared: tuple[Any, Prior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _trial_unit(shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
     return _tried(shared, lane, unit=True)
 
 
@@ -182,5 +184,5 @@ def _tried(shared: tuple, lane: tuple, *, unit: bool) -> tuple[jax.Array, jax.Ar
     agent, arm, number = lane
     own = jax.random.fold_in(key, arm)
     drawn = draw_mdp(stream(own, number, "mdp"), prior.mdps, unit=unit)
-    trajectory, legal = simulate(agent, knowledge, inputs(drawn, own, number, prior.horizon), keep=False)
+    trajectory, legal = simulate(agent, knowledge, draw_inputs(drawn, own, number, prior.horizon), keep=False)
     return trajectory.rewards, legal

@@ -1,14 +1,15 @@
-"""What a run may use: which devices, how much of their memory, and whether units of work may be played several at once."""
+"""What a run may use: which devices, how much of their memory, how many lifetimes at once; and what is tried when memory is short."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 
+from jbrl.agents.agent import Agent
 from jbrl.errors import JbrlError
 from jbrl.runner.play import batching
-from jbrl.runner.play.machine import memory_bytes
+from jbrl.runner.storage.machine import memory_bytes
 
 SHARE = 0.8  # of the memory there is, unless told otherwise
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -29,7 +30,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         if self.memory < 0:
-            object.__setattr__(self, "memory", _most(self.devices[0]))
+            object.__setattr__(self, "memory", _default_memory(self.devices[0]))
 
     @property
     def on_cpu(self) -> bool:
@@ -60,6 +61,60 @@ class Resources:
                 f"{self.memory / 2**30:.3g} GiB, the memory that may be used (--memory)"
             )
         return lanes, devices[:count]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a unit of work takes up."""
+
+    resources: Resources
+    lanes: int  # MDPs at once on each device
+    chunk: int | None  # MDPs between two checkpoints; None: as many as one compiled call plays
+
+    @classmethod
+    def of(cls, agent: Agent, n_environments: int, chunk: int | None, resources: Resources) -> "Capacity":
+        """Return as much as a unit of work may use."""
+        return cls(resources, batching.lanes_per_device(agent, n_environments, resources.devices), chunk)
+
+    @property
+    def max_lanes(self) -> int | None:
+        """MDPs at once on each device, where that may be chosen."""
+        return None if self.resources.on_cpu else self.lanes
+
+    @property
+    def call(self) -> int:
+        """MDPs that one compiled call plays."""
+        return self.lanes * len(self.resources.devices)
+
+    def taken(self, batch: int, devices: list[jax.Device]) -> "Capacity":
+        """What a program that plays `batch` MDPs on `devices` has really taken up: less, where not all was allowed. 0: there was none."""
+        if not batch:
+            return self
+        return replace(self, resources=replace(self.resources, devices=devices), lanes=batch // len(devices))
+
+    def smaller(self) -> "Capacity | None":
+        """The next to try: chunks of one call, then half as much in a call, and half of that; None when that is all.
+
+        On CPUs a call is made smaller by using fewer devices, never by fewer lanes, which might round differently.
+        """
+        if self.chunk is not None and self.chunk > self.call:
+            return replace(self, chunk=self.call)
+        if self.resources.on_cpu:
+            devices = self.resources.devices
+            half = replace(self, resources=replace(self.resources, devices=devices[: len(devices) // 2]))
+        else:
+            half = replace(self, lanes=self.lanes // 2)
+        return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
+
+    def __str__(self) -> str:
+        """In words, for messages."""
+        count = len(self.resources.devices)
+        return f"{self.call} MDPs at once on {count} device{'s' if count > 1 else ''}"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory does not suffice: Python's own, or that of a device."""
+    return isinstance(error, MemoryError) or (isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
 
 
 def _power_below(number: int) -> int:
@@ -134,7 +189,7 @@ def _chosen(wanted: int | list[int] | None, given: object) -> list[jax.Device]:
     return [present[number] for number in wanted]
 
 
-def _most(device: jax.Device) -> int:
+def _default_memory(device: jax.Device) -> int:
     """Memory that may be used when nothing is said: of an accelerator, or of the machine."""
     if device.platform == "cpu":
         return int(memory_bytes() * SHARE)

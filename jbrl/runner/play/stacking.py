@@ -15,10 +15,11 @@ import jax
 import numpy as np
 
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.searcher import Searcher
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Chunk, Run
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.play.timing import device_name, timed
 from jbrl.runner.storage.unit import Unit
@@ -38,19 +39,19 @@ def stacks(units: Sequence[Unit], resources: Resources) -> list[list[Unit]]:
 
 
 def _helps(unit: Unit, resources: Resources) -> bool:
-    if isinstance(unit.agent, Searcher) or resources.stack is False:
+    if isinstance(unit.agent, OfflineSearch) or unit.protocol.in_blocks or resources.stack is False:
         return False
-    needed = -(-unit.protocol.n_mdps // unit.agent.lanes)
+    needed = -(-unit.protocol.n_environments // unit.agent.lanes)
     return bool(resources.stack) or not resources.on_cpu or len(resources.devices) >= IDLE * needed
 
 
 def _program_of(unit: Unit) -> tuple:
     """The same for two units if one compiled program can play both."""
     protocol = unit.protocol
-    shared = (as_arrays(unit.agent), protocol.told(), protocol.test.mdps)
+    shared = (as_arrays(unit.agent), protocol.agent_prior(), protocol.test_prior())
     leaves, structure = jax.tree.flatten(shared)
-    kind = (has_unit_concentrations(protocol.test.mdps), type(unit.agent), unit.record, unit.latency)
-    return structure, tuple(jax.typeof(leaf) for leaf in leaves), kind, protocol.horizon, protocol.n_mdps
+    kind = (has_unit_concentrations(protocol.test_prior().mdps), type(unit.agent), unit.record, unit.latency)
+    return structure, tuple(jax.typeof(leaf) for leaf in leaves), kind, protocol.horizon, protocol.n_environments
 
 
 class Stack:
@@ -78,9 +79,9 @@ class Stack:
         first = self.runs[0]
         for run in self.runs:
             run.choose()
-        n_mdps, name = first.protocol.n_mdps, type(first.given).__name__
-        self.width = batching.lanes_per_device(first.agent, n_mdps, self.devices[:1])
-        groups = self._groups or self._wanted(-(-n_mdps // self.width))
+        n_environments, name = first.protocol.n_environments, type(first.given).__name__
+        self.width = batching.lanes_per_device(first.agent, n_environments, self.devices[:1])
+        groups = self._groups or self._wanted(-(-n_environments // self.width))
         while True:
             programs = first.programs(self.width, self.devices, groups)
             (self._training, self._drawing, self._playing), seconds = batching.compile_together(first.training(), *programs)
@@ -91,7 +92,7 @@ class Stack:
             lanes, self.devices = smaller
             groups, self.width = max(1, lanes // self.width), min(lanes, self.width)
         self.batch, self.device = self._playing.capacity, device_name(self.devices)
-        self.at_once = max(1, min(len(self.runs), self.batch // (self.width * -(-n_mdps // self.width))))
+        self.at_once = max(1, min(len(self.runs), self.batch // (self.width * -(-n_environments // self.width))))
 
     def _wanted(self, groups_of_unit: int) -> int:
         """Groups at once on each device."""
@@ -113,7 +114,7 @@ class Stack:
             except (Exception, SystemExit) as error:  # of one agent's making: the others go on
                 yield [(number, error)]
                 continue
-            for mdps, count in batching.groups(self.starts[number], run.protocol.n_mdps, self.width):
+            for mdps, count in batching.groups(self.starts[number], run.protocol.n_environments, self.width):
                 call.append((number, mdps, count))
                 if len(call) * self.width == self.batch:
                     yield self._played(call)
@@ -149,8 +150,8 @@ def times(run: Run, latency: bool) -> dict[str, Any]:
       run: has been played in a stack.
       latency: measure it.
     """
-    n_mdps, horizon = run.protocol.n_mdps, min(run.protocol.horizon, TIMED_DECISIONS)
-    short = run.shortened(n_mdps, horizon)
+    n_environments, horizon = run.protocol.n_environments, min(run.protocol.horizon, TIMED_DECISIONS)
+    short = run.shortened(n_environments, horizon)
     chunk = next(short.chunks())
     n = len(chunk.returns)
     found = {

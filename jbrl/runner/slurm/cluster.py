@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.errors import JbrlError
+from jbrl.runner.cost.report import save_estimates
 from jbrl.runner.slurm import jobs
 from jbrl.runner.slurm.packing import ClusterTask, Packing, Piece, pack
-from jbrl.runner.storage.notes import remember
 from jbrl.runner.storage.store import Store
 from jbrl.runner.study.heartbeat import task_id
 from jbrl.runner.study.plan import RunPlan
@@ -67,7 +67,7 @@ class Job:
                 f"jbrl itself differs from what it was when the study was submitted; submit it again"
             )
         store = Store(self.out)
-        store.check(study.settings.facts())
+        store.check(study.facts()["study"])
         return RunPlan(study, [found[id] for id in self.units], store)
 
 
@@ -130,7 +130,7 @@ def submit(plan: RunPlan, request: Request, work: Callable[[Job], None], options
     if not prepared.packing.tasks:
         return prepared
     plan.store.open(plan.study.facts(), plan.study.units)
-    remember(plan.store.folder, plan.estimate)
+    save_estimates(plan.store.folder, plan.estimate)
     facts = (plan.study.facts(), plan.study.place, str(plan.study.folder), str(plan.store.folder.resolve()))
     at_once = [*prepared.packing.searches, *prepared.packing.free]
     searching = len(prepared.packing.searches)

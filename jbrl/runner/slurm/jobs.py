@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jbrl.runner.storage.files import pack_json, write_whole
-from jbrl.runner.storage.notes import read
+from jbrl.runner.storage.files import pack_json, read_json, write_whole
 
 ACTIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "RESIZING", "SIGNALING", "STOPPED"}
@@ -53,7 +52,7 @@ def record(folder: Path, tasks: Mapping[str, Sequence[str]], parallelism: int) -
 
 def submitted(folder: Path) -> list[Submitted]:
     """All tasks ever submitted for the directory `folder`, in the order of submission."""
-    found = [record for path in (folder / "slurm").glob("*.json") if (record := read(path))]
+    found = [record for path in (folder / "slurm").glob("*.json") if (record := read_json(path))]
     tasks = [Submitted(task, tuple(units), one["parallelism"]) for one in found for task, units in one["tasks"].items()]
     return sorted(tasks, key=lambda task: _number(task.task))
 

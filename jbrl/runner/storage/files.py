@@ -113,3 +113,11 @@ def _check_seal(content: bytes, labelled: bool) -> None:
 
 def _sealed(body: bytes) -> bytes:
     return body + hashlib.sha256(body).hexdigest().encode()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The content of a sealed JSON file; None when there is none, or a damaged one."""
+    try:
+        return unpack_json(path.read_bytes())
+    except (OSError, DamagedError):
+        return None

@@ -23,12 +23,14 @@ import numpy as np
 import pandas as pd
 
 from jbrl.errors import JbrlError
-from jbrl.runner.play.machine import machine, versions
 from jbrl.runner.storage import files
+from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.unit import FORMAT, Unit
 
 TRAJECTORY = ("states", "actions", "rewards")
-IDENTITY = ("name", "seed", "n_mdps", "horizon", "horizon_epsilon", "discount")  # settings that make it another study
+FLIGHT = "flight_"  # how the arrays of lifetimes that are not over are named
+IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")  # settings that make it another study
+RENAMED = {"n_mdps": "n_environments"}  # settings that studies call otherwise than stored manifests do
 UNIT_COLUMNS = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n"),
     *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status", "reason"),
@@ -126,7 +128,7 @@ class Store:
         for field in IDENTITY:
             if before.get(field) != settings.get(field):
                 raise StoreError(
-                    f"{self.folder} holds the results of another study: {field} is {before.get(field)!r} there "
+                    f"{self.folder} holds the results of another study: {RENAMED.get(field, field)} is {before.get(field)!r} there "
                     f"and {settings.get(field)!r} in this one; choose another --out"
                 )
 
@@ -141,8 +143,7 @@ class Store:
         """
         self.check(tables["study"])
         listed = [
-            {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.agent.oracle, "knowledge": unit.knowledge_id}
-            for unit in units
+            {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.is_oracle, "knowledge": unit.knowledge_id} for unit in units
         ]
         content = {"format": FORMAT, **tables, "units": listed, "versions": versions(), "machine": machine()}
         try:
@@ -170,9 +171,9 @@ class Store:
         """
         return self._load(self._path(id), id, TRAJECTORY if arrays else ())
 
-    def checkpoint(self, id: str, *, arrays: bool = False) -> Result | None:
-        """What is known of a unit that is not finished; None when nothing is."""
-        return self._load(self._path(id, partial=True), id, TRAJECTORY if arrays else ())
+    def checkpoint(self, id: str) -> Result | None:
+        """What is known of a unit that is not finished, with all its arrays; None when nothing is."""
+        return self._load(self._path(id, partial=True), id)
 
     def trajectories(self, id: str) -> dict[str, np.ndarray]:
         """Recorded trajectories: states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32.
@@ -188,15 +189,18 @@ class Store:
     def _path(self, id: str, *, partial: bool = False) -> Path:
         return self.units_folder / f"{id}{'.partial' if partial else ''}.npz"
 
-    def save(self, unit: Unit, header: dict[str, Any], returns: np.ndarray, trajectories: dict[str, np.ndarray] | None = None) -> None:
+    def save(self, unit: Unit, header: dict[str, Any], returns: np.ndarray, arrays: dict[str, np.ndarray] | None = None) -> None:
         """Write the result of a unit, or a checkpoint when `header["status"]` is "partial".
+
+        Args:
+          arrays: trajectories, and in a checkpoint all that is needed to go on with lifetimes that are not over, named `FLIGHT` and more.
 
         Raises:
           StoreError: it cannot be written.
         """
         header = {**header, "id": unit.id, "configuration": unit.configuration, "seed": unit.protocol.seed, "n": len(returns)}
         partial = header["status"] == "partial"
-        self._write(self._path(unit.id, partial=partial), header, {"returns": np.asarray(returns, np.float64), **(trajectories or {})})
+        self._write(self._path(unit.id, partial=partial), header, {"returns": np.asarray(returns, np.float64), **(arrays or {})})
         if header["status"] == "done":
             self._path(unit.id, partial=True).unlink(missing_ok=True)
 

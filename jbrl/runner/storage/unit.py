@@ -12,9 +12,10 @@ from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:  # results are read without JAX
     from jbrl.agents.agent import Agent
-    from jbrl.runner.play.experiment import Protocol
+    from jbrl.runner.play.protocol import Protocol
 
 LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
+LATENCY_STEPS = 256  # decisions of each, for a lifetime in blocks
 FORMAT = 1  # of identities and result files; raised when either changes its meaning
 
 
@@ -32,20 +33,23 @@ class Unit:
     source: str | None = None  # digest of the file that defines the agent, when it is not jbrl's own
     latency: bool = False
     record: bool = False
-    chunk: int | None = None  # MDPs between two checkpoints; None: as many as one compiled call plays
+    chunk: int | None = None  # lifetimes between two checkpoints; None: as many as one compiled call plays
 
     @property
     def configuration(self) -> dict[str, Any]:
         """Everything that the returns depend on."""
         protocol = self.protocol
+        if protocol.in_blocks:
+            criterion = {"lifetime": dataclasses.asdict(protocol.lifetime), "recorder": type(protocol.test.recorder).__name__}
+        else:
+            criterion = {"discount": protocol.discount, "horizon": protocol.horizon}
         return {
             "format": FORMAT,
             "experiment": self.experiment,
             "prior": protocol.prior.digest,
             "test": protocol.test.digest,
-            "discount": protocol.discount,
-            "horizon": protocol.horizon,
-            "n_mdps": protocol.n_mdps,
+            **criterion,
+            "n_mdps": protocol.n_environments,
             "seed": protocol.seed,
             "algorithm": self.algorithm,
             "agent_version": self.agent.version,
@@ -61,13 +65,20 @@ class Unit:
     @cached_property
     def knowledge_id(self) -> str | None:
         """Name of the file of what the agent finds on the prior, if it searches: the same in all experiments that share the prior."""
-        from jbrl.agents.searcher import Searcher
+        from jbrl.agents.offline_search import OfflineSearch
 
-        if not isinstance(self.agent, Searcher):
+        if not isinstance(self.agent, OfflineSearch):
             return None
         irrelevant = ("experiment", "test", "n_mdps")
-        told = {name: value for name, value in self.configuration.items() if name not in irrelevant}
-        return hashlib.sha256(canonical(told).encode()).hexdigest()[:32]
+        relevant = {name: value for name, value in self.configuration.items() if name not in irrelevant}
+        return hashlib.sha256(canonical(relevant).encode()).hexdigest()[:32]
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether the agent is shown the environment: a reference line, not a competitor."""
+        from jbrl.agents.complete import is_oracle
+
+        return is_oracle(self.agent)
 
     @property
     def label(self) -> str:
@@ -78,7 +89,8 @@ class Unit:
 
     @property
     def decisions(self) -> int:
-        return self.protocol.n_mdps * self.protocol.horizon
+        """Of all its lifetimes: an estimate where episodes differ in length."""
+        return round(self.protocol.n_environments * self.protocol.expected_steps)
 
     def row(self) -> dict[str, Any]:
         """The columns of the score table that are known before the unit is run."""

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.agents.searcher import Findings
-from jbrl.runner.play.capacity import Capacity, out_of_memory
-from jbrl.runner.play.experiment import Chunk, Run
-from jbrl.runner.play.machine import versions
+from jbrl.agents.offline_search import Findings
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.lifetimes import Flight, LifetimeRun
 from jbrl.runner.play.offline import Learned, SearchCheckpoint
-from jbrl.runner.play.resources import Resources
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Chunk
+from jbrl.runner.play.resources import Capacity, Resources, out_of_memory
 from jbrl.runner.play.stacking import Results, Stack, stacks, times
-from jbrl.runner.storage.store import TRAJECTORY, Result, Store, StoreError
+from jbrl.runner.storage.machine import versions
+from jbrl.runner.storage.store import FLIGHT, TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study.checks import check_knowledge, check_returns
 from jbrl.runner.study.stopping import stop_if_asked
 
 CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
@@ -39,8 +40,8 @@ class Progress:
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """An agent that searches on the prior has made use of `consumed` trajectories of `budget`, in `seconds`."""
 
-    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
-        """The first `n` MDPs of a unit are played; their decisions took `seconds`."""
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
+        """`n` lifetimes of a unit are over; `decisions` taken so far, of others too, took `seconds`."""
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """A unit is done or has failed, as `header["status"]` says."""
@@ -176,6 +177,7 @@ class _Played:
 
     chunks: list[Chunk] = field(default_factory=list)
     stacked: int = 0  # units that were played at once; 0: this one alone, and the clock of its chunks is its own
+    flight: tuple[dict[str, np.ndarray], float] | None = None  # lifetimes that an interrupted run had begun, and the seconds they took
 
     @property
     def n(self) -> int:
@@ -185,20 +187,28 @@ class _Played:
     def seconds(self) -> float:
         return sum(chunk.online_seconds for chunk in self.chunks)
 
-    def save(self, unit: Unit, store: Store, header: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
-        header = {"online_seconds": self.seconds / (self.n * unit.protocol.horizon), **header}
+    @property
+    def decisions(self) -> int:
+        return sum(chunk.decisions for chunk in self.chunks)
+
+    def save(
+        self, unit: Unit, store: Store, header: dict[str, Any], flight: dict[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        header = {"online_seconds": self.seconds / max(1, self.decisions), "decisions": self.decisions, **header}
         header |= {"stacked": self.stacked} if self.stacked else {}
-        returns = np.concatenate([chunk.returns for chunk in self.chunks])
+        returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
         parts = [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
-        store.save(unit, header, returns, {name: np.concatenate([p[name] for p in parts]) for name in TRAJECTORY} if parts else None)
+        arrays = {name: np.concatenate([p[name] for p in parts]) for name in TRAJECTORY} if parts else {}
+        arrays |= {f"{FLIGHT}{name}": values for name, values in (flight or {}).items()}
+        store.save(unit, header, returns, arrays)
         return header, returns
 
 
 def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> _Outcome:
     """Run a unit, with less at once as long as memory does not suffice."""
-    capacity = Capacity.of(unit, resources)
+    capacity = Capacity.of(unit.agent, unit.protocol.n_environments, unit.chunk, resources)
     while True:
-        run = Run(unit.agent, unit.protocol, record=unit.record, resources=capacity.resources, lanes=capacity.most)
+        run = make_run(unit.agent, unit.protocol, record=unit.record, resources=capacity.resources, lanes=capacity.max_lanes)
         try:
             return _run_within(run, capacity.chunk, unit, store, progress)
         except Exception as error:
@@ -213,29 +223,78 @@ def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> 
 
 
 def _run_within(run: Run, size: int | None, unit: Unit, store: Store, progress: Progress) -> _Outcome:
-    """Play what is left of a unit in chunks of `size` MDPs."""
+    """Play what is left of a unit in chunks of `size` lifetimes."""
     platform = run.devices[0].platform
     run.prepare(_StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
-    check_knowledge(run)
     played = _before(unit, store, platform)
     facts = {"device": run.device, "platform": platform, "batch": run.batch, "offline_seconds": run.offline_seconds}
     if run.learned:
         facts |= {"learned": run.learned.describe()}
-    pace = Pace()
+    work = _Work(run, unit, store, progress, played, {**facts, "status": "partial"})
     try:
         stop_if_asked()
-        for chunk in run.chunks(played.n, size):
+        for chunk in work.chunks(size):
             played.chunks.append(check_returns(chunk))
-            progress.advanced(unit, played.n, played.seconds)
-            if played.n < unit.protocol.n_mdps:
-                pace.keep(lambda: played.save(unit, store, {**facts, "status": "partial"}))
-            if played.n < unit.protocol.n_mdps or unit.latency:
+            progress.advanced(unit, played.n, played.seconds, played.decisions)
+            if played.n < unit.protocol.n_environments:
+                work.pace.keep(work.keep)
+            if played.n < unit.protocol.n_environments or unit.latency:
                 stop_if_asked()
         return _conclude(unit, store, run, played, facts)
     except BaseException as error:
-        if played.n and (isinstance(error, KeyboardInterrupt) or out_of_memory(error)):
-            played.save(unit, store, {**facts, "status": "partial"})
+        if isinstance(error, KeyboardInterrupt) or out_of_memory(error):
+            work.keep()
         raise
+
+
+class _Work:
+    """The lifetimes of a unit at work, and what is written of them when it is time."""
+
+    def __init__(self, run: Run, unit: Unit, store: Store, progress: Progress, played: _Played, facts: dict[str, Any]) -> None:
+        self.run, self.unit, self.store, self.progress, self.played, self.facts = run, unit, store, progress, played, facts
+        self.pace = Pace()
+        self._flight: Flight | None = None
+
+    def chunks(self, size: int | None) -> Iterator[Chunk]:
+        run, played = self.run, self.played
+        if not isinstance(run, LifetimeRun):
+            yield from run.chunks(played.n, size)
+            return
+        found = played.flight
+        flight = run.restored(*found) if found and run.fits(found[0]) else None
+        for chunk in run.chunks(played.n, size, flight=flight, between=self._between):
+            self._flight = None
+            yield chunk
+
+    def _between(self, flight: Flight) -> None:
+        """After each call of the episode driver: show progress, write a checkpoint, stop if asked."""
+        self._flight = flight
+        played = self.played
+        self.progress.advanced(self.unit, played.n + flight.finished, played.seconds + flight.seconds, played.decisions + flight.decisions)
+        self.pace.keep(self.keep)
+        stop_if_asked()
+
+    def keep(self) -> None:
+        """Write a checkpoint of what has been played, lifetimes that are not over included."""
+        flight = self._flight
+        if flight is None:
+            if self.played.n:
+                self.played.save(self.unit, self.store, self.facts)
+            return
+        assert isinstance(self.run, LifetimeRun)
+        self.played.save(self.unit, self.store, {**self.facts, "flight_seconds": flight.seconds}, self.run.saved(flight))
+
+
+def check_returns(chunk: Chunk) -> Chunk:
+    """Return the chunk, if all its scores are finite numbers.
+
+    Raises:
+      FloatingPointError: names the first lifetime of which it is not.
+    """
+    finite = np.isfinite(chunk.returns)
+    if not finite.all():
+        raise FloatingPointError(f"the return on MDP {chunk.start + int(np.argmin(finite))} is not a finite number")
+    return chunk
 
 
 def _conclude(unit: Unit, store: Store, run: Run, played: _Played, facts: dict[str, Any]) -> _Outcome:
@@ -311,15 +370,13 @@ class _Together:
         if isinstance(result, BaseException):
             raise result
         played = self.played[number]
-        if played.stacked == 0:
-            check_knowledge(self.runs[number])
         played.chunks.append(check_returns(result))
         played.stacked = self.stack.at_once
-        self.progress.advanced(self.units[number], played.n, played.seconds)
+        self.progress.advanced(self.units[number], played.n, played.seconds, played.decisions)
 
     def _conclude(self, number: int, _: Any) -> _Outcome | None:
         unit, played = self.units[number], self.played[number]
-        complete = played.n == unit.protocol.n_mdps
+        complete = played.n == unit.protocol.n_environments
         return _conclude(unit, self.store, self.runs[number], played, self._facts(number)) if complete else None
 
     def _facts(self, number: int) -> dict[str, Any]:
@@ -335,13 +392,18 @@ class _Together:
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:
     """What an earlier run has left of a unit: a checkpoint, or a result that lacks its latency."""
-    for found, partial in ((store.result(unit.id, arrays=unit.record), False), (store.checkpoint(unit.id, arrays=unit.record), True)):
+    for found, partial in ((store.result(unit.id, arrays=unit.record), False), (store.checkpoint(unit.id), True)):
         # On another kind of device the times would mean nothing, and the last digits might differ.
-        if not (found and found.n and _answers(found, unit) and found.header["platform"] == platform):
+        if not (found and _answers(found, unit) and found.header.get("platform") == platform):
             continue
         if partial and found.header["versions"] != versions():  # half of a unit from one program, half from another
             continue
-        seconds = found.header["online_seconds"] * found.n * unit.protocol.horizon
-        arrays = found.arrays if unit.record else None
-        return _Played([Chunk(0, found.returns, arrays, seconds)], found.header.get("stacked", 0))
+        flight = {name.removeprefix(FLIGHT): values for name, values in found.arrays.items() if name.startswith(FLIGHT)}
+        if not (found.n or flight):
+            continue
+        decisions = found.header.get("decisions") or (0 if unit.protocol.in_blocks else found.n * unit.protocol.horizon)
+        seconds = found.header["online_seconds"] * decisions
+        arrays = {name: found.arrays[name] for name in TRAJECTORY} if unit.record else None
+        chunks = [Chunk(0, found.returns, arrays, seconds, decisions)] if found.n else []
+        return _Played(chunks, found.header.get("stacked", 0), (flight, found.header["flight_seconds"]) if flight else None)
     return _Played()

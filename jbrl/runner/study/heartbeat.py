@@ -3,7 +3,7 @@
     DIR/running/NAME.json   who it is, what it is at, what it still has to do; removed when it ends
 
 A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These files are for reading only
-(`jbrl.runner.study.status`): no result depends on them, and a run goes on when they cannot be written.
+(`jbrl.runner.slurm.status`): no result depends on them, and a run goes on when they cannot be written.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.runner.storage.files import pack_json, write_whole
-from jbrl.runner.storage.notes import FORGOTTEN, exists, read, recall, remember
+from jbrl.runner.cost.report import save_estimates, saved_estimates
+from jbrl.runner.storage.files import pack_json, read_json, write_whole
+from jbrl.runner.storage.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.execute import Progress
 
@@ -62,7 +63,7 @@ class Heartbeat(Progress):
         with contextlib.suppress(OSError):
             self.folder.mkdir(exist_ok=True)
             self._tidy()
-        remember(self.folder.parent, self.expected)
+        save_estimates(self.folder.parent, self.expected)
         self._thread.start()
         return self
 
@@ -86,10 +87,10 @@ class Heartbeat(Progress):
         self._say(write=False, unit=unit.id, search=[consumed, budget])
         self._told.searching(unit, consumed, budget, seconds)
 
-    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         self._played[unit.id] = (n, seconds)
         self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
-        self._told.advanced(unit, n, seconds)
+        self._told.advanced(unit, n, seconds, decisions)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         self._done += self.expected.get(unit.id, 0.0)
@@ -108,8 +109,8 @@ class Heartbeat(Progress):
     def _beat(self) -> None:
         while not self._ended.wait(SECONDS):
             self._write()
-            if self.expected.keys() - recall(self.folder.parent):  # another process has written at the same time
-                remember(self.folder.parent, self.expected)
+            if self.expected.keys() - saved_estimates(self.folder.parent):  # another process has written at the same time
+                save_estimates(self.folder.parent, self.expected)
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):
@@ -123,7 +124,7 @@ class Heartbeat(Progress):
         """
         here, task = self._facts["machine"], self._facts["task"]
         for path in self.folder.glob("*.json"):
-            note = read(path)
-            gone = note and (not exists(note["pid"]) if note["machine"] == here else task and note["task"] == task)
-            if not note or gone or time.time() - note["updated"] > FORGOTTEN:
+            note = read_json(path)
+            gone = note and (not process_exists(note["pid"]) if note["machine"] == here else task and note["task"] == task)
+            if not note or gone or time.time() - note["updated"] > FORGOTTEN_SECONDS:
                 path.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from jbrl.runner.cost.calibration import Calibration, Outlook
-from jbrl.runner.cost.report import Cost, actual
+from jbrl.runner.cost.report import UnitCost, actual
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.storage.store import Result, Store
 from jbrl.runner.storage.unit import Unit, select
@@ -94,7 +94,7 @@ class RunPlan:
         return replace(outlook, cost=cost)
 
     @cached_property
-    def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, Cost, Cost]]]:
+    def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, UnitCost, UnitCost]]]:
         """Units of the study that are done, what was expected of each and what it has cost, by algorithm and experiment; None: any."""
         results = {unit.id: result for unit in self.study.units if (result := self._result(unit))}
         done = [unit for unit in self.study.units if unit.id in results]
@@ -136,5 +136,5 @@ def plan(
     """
     loaded = load_study(study, overrides)
     store = Store(out)
-    store.check(loaded.settings.facts())
+    store.check(loaded.facts()["study"])
     return RunPlan(loaded, select(loaded.units, only, shard), store, recall, devices)

@@ -20,9 +20,11 @@ import numpy as np
 
 from jbrl.agents.agent import AGENTS
 from jbrl.agents.bayes.search import hashing, urn
+from jbrl.environments.lifetime import Steps
 from jbrl.mdp import planning
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.study.study import load_study
 
@@ -101,24 +103,26 @@ def repeats() -> Found:
     return _within(share, 0.3, math.sqrt(0.3 * 0.7 / n))
 
 
-def score(name: str, parameters: dict[str, Any], horizon: int, mean: float, spread: float, n_mdps: int = 500) -> Callable[[], Found]:
+def score(
+    name: str, parameters: dict[str, Any], horizon: int, mean: float, spread: float, n_environments: int = 500
+) -> Callable[[], Found]:
     """The check that an agent scores on GC what it should.
 
     Args:
-      mean: measured over so many MDPs that its own error is small beside that of `n_mdps`.
+      mean: measured over so many MDPs that its own error is small beside that of `n_environments`.
       spread: standard deviation of the return on one MDP.
     """
 
     def check() -> Found:
-        returns = _returns(_prepared(name, parameters, horizon, n_mdps))
-        return _within(float(returns.mean()), mean, spread / math.sqrt(n_mdps))
+        returns = _returns(_prepared(name, parameters, horizon, n_environments))
+        return _within(float(returns.mean()), mean, spread / math.sqrt(n_environments))
 
     return check
 
 
 def same_bits() -> Found:
     """The same trajectories twice, the second time in other chunks: whatever the device, one program gives the same numbers."""
-    run = _prepared(*GREEDY, n_mdps=500)
+    run = _prepared(*GREEDY, n_environments=500)
     whole, chunked = _returns(run), _returns(run, 130)
     same = int((whole == chunked).sum())
     return _told(same == len(whole), f"{same} of {len(whole)} returns the same", "all, to the last bit")
@@ -127,7 +131,7 @@ def same_bits() -> Found:
 def file() -> Found:
     """A result is written and read back; a byte of it is changed, which is noticed."""
     tables = {
-        "study": {"name": "self-test", "n_mdps": 3, "horizon": 2},
+        "study": {"name": "self-test", "n_environments": 3, "horizon": 2},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}],
     }
@@ -160,14 +164,16 @@ CHECKS: dict[str, Callable[[], Found]] = {
     "urn": repeats,
     "Random on GC": score("Random", {}, 250, mean=31.697, spread=11.61),
     "e-Greedy on GC": score(*GREEDY, mean=40.143, spread=18.60),
-    "BAMCP on GC": score(*SEARCH, mean=30.419, spread=12.33, n_mdps=256),
+    "BAMCP on GC": score(*SEARCH, mean=30.419, spread=12.33, n_environments=256),
     "same bits twice": same_bits,
     "result file": file,
 }
 
 
-def _prepared(name: str, parameters: dict[str, Any], horizon: int, n_mdps: int) -> Run:
-    run = Run(AGENTS[name].agent(**parameters), Protocol(problem("GC"), problem("GC"), n_mdps=n_mdps, horizon=horizon))
+def _prepared(name: str, parameters: dict[str, Any], horizon: int, n_environments: int) -> Run:
+    run = Run(
+        AGENTS[name].agent(**parameters), Protocol(problem("GC"), problem("GC"), n_environments=n_environments, lifetime=Steps(horizon))
+    )
     run.prepare()
     return run
 

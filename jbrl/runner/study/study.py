@@ -9,11 +9,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from jbrl.agents.agent import cost
 from jbrl.agents.complete import build
+from jbrl.environments.lifetime import Lifetime, Steps
 from jbrl.errors import JbrlError, nearest
 from jbrl.mdp.mdp import horizon_for
-from jbrl.problems.problem import Problem, problem
-from jbrl.runner.play.experiment import Protocol
+from jbrl.problems.problem import DirichletProblem, Problem, problem
+from jbrl.runner.play.play import lifetime_of
+from jbrl.runner.play.protocol import DEFAULT_LIFETIME, Protocol
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.custom import find_agent
 
@@ -33,20 +36,33 @@ class Settings(BaseModel):
     seed: Annotated[list[_Seed], BeforeValidator(lambda v: v if isinstance(v, list) else [v])] = Field(
         default=[0], min_length=1, description="an integer from 0 to 4294967295, or a list of them"
     )
-    n_mdps: _Count = Field(default=500, description="an integer from 1")
-    horizon: _Count | Literal["auto"] = Field(default=250, description='an integer from 1, or "auto"')
+    n_environments: _Count = Field(default=500, description="an integer from 1")
+    horizon: _Count | Literal["auto"] | None = Field(default=None, description='an integer from 1, or "auto"')
+    episodes: _Count | None = Field(default=None, description="an integer from 1")
     horizon_epsilon: float = Field(default=0.01, gt=0, allow_inf_nan=False, description="a number above 0")
     discount: float = Field(default=0.95, ge=0, lt=1, description="a number from 0 up to, but not including, 1")
     latency: bool = Field(default=False, description="true or false")
     record: bool = Field(default=False, description="true or false")
     chunk: _Count | None = Field(default=None, description="an integer from 1")
 
-    def facts(self) -> dict[str, Any]:
-        """The settings as they are recorded: a single seed as a number, nothing that plays no part."""
+    def facts(self, *, finite: bool) -> dict[str, Any]:
+        """The settings as they are recorded: a single seed as a number, nothing that plays no part.
+
+        Args:
+          finite: some experiment plays lifetimes of T steps in finite MDPs.
+        """
         found = self.model_dump(exclude_none=True)
+        found["n_mdps"] = found.pop("n_environments")  # the name that stored studies have
+        if finite and self.horizon is None:
+            found["horizon"] = DEFAULT_LIFETIME.steps
+        if not finite:
+            del found["discount"]
         if self.horizon != "auto":
             del found["horizon_epsilon"]
         return found | ({"seed": self.seed[0]} if len(self.seed) == 1 else {})
+
+
+_PROBLEM = 'a problem of the catalogue, an environment as "module:Class", or the path of a JSON file relative to the study'
 
 
 class ExperimentTable(BaseModel):
@@ -55,8 +71,10 @@ class ExperimentTable(BaseModel):
     model_config = _STRICT
 
     name: _Name = Field(description="a name for the experiment")
-    prior: _Name = Field(description="a problem of the catalogue, or the path of a JSON file relative to the study")
-    test: _Name = Field(description="a problem of the catalogue, or the path of a JSON file relative to the study")
+    test: _Name = Field(description=f"{_PROBLEM} (or problem = …)")
+    prior: _Name | None = Field(default=None, description=_PROBLEM)
+    horizon: _Count | None = Field(default=None, description="an integer from 1")
+    episodes: _Count | None = Field(default=None, description="an integer from 1")
 
 
 class AgentTable(BaseModel):
@@ -93,7 +111,7 @@ class Study:
     def __init__(self, data: dict[str, Any], *, place: str = "study", folder: Path | None = None) -> None:
         self.place = place
         self.folder = (folder or Path.cwd()).resolve()
-        self.tables = _checked(data, place)
+        self.tables = _checked(_in_one_word(data, place), place)
         self.settings = self.tables.study
         self._check_names()
         protocols = [self._protocols(number, table) for number, table in enumerate(self.tables.experiments, 1)]
@@ -110,7 +128,8 @@ class Study:
 
     def facts(self) -> dict[str, Any]:
         """The tables as they are recorded beside the results."""
-        return self.tables.model_dump(exclude_none=True) | {"study": self.settings.facts()}
+        finite = any(not unit.protocol.in_blocks for unit in self.units)
+        return self.tables.model_dump(exclude_none=True) | {"study": self.settings.facts(finite=finite)}
 
     def _check_names(self) -> None:
         names = [experiment.name for experiment in self.tables.experiments]
@@ -126,9 +145,11 @@ class Study:
     def _protocols(self, number: int, table: ExperimentTable) -> list[Protocol]:
         """The rules of an experiment, one for each seed."""
         where, settings = f"{self.place}: [[experiments]] {number} ({table.name})", self.settings
-        prior, test = self._problem(table.prior, f"{where}: prior"), self._problem(table.test, f"{where}: test")
+        test = self._problem(table.test, f"{where}: test")
+        prior = test if table.prior is None else self._problem(table.prior, f"{where}: prior")
         try:
-            return [Protocol(prior, test, settings.n_mdps, seed, self._horizon(test), settings.discount) for seed in settings.seed]
+            lifetime = self._lifetime(table, test)
+            return [Protocol(prior, test, settings.n_environments, seed, lifetime, settings.discount) for seed in settings.seed]
         except JbrlError as error:
             raise JbrlError(f"{where}: {error}") from None
 
@@ -138,11 +159,16 @@ class Study:
         except JbrlError as error:
             raise JbrlError(f"{where}: {error}") from None
 
-    def _horizon(self, test: Problem) -> int:
+    def _lifetime(self, table: ExperimentTable, test: Problem) -> Lifetime:
+        """That of the experiment, else that of the study, else that of the problem."""
         settings = self.settings
-        if settings.horizon != "auto":
-            return settings.horizon
-        return horizon_for(settings.horizon_epsilon, settings.discount, float(np.max(test.mdps.rewards)))
+        if table.horizon is not None or table.episodes is not None:
+            return lifetime_of(test, table.horizon, table.episodes)
+        if settings.horizon == "auto":
+            if not isinstance(test, DirichletProblem):
+                raise JbrlError(f"horizon = 'auto': expected a number for '{test.short_name}', whose score has no discount")
+            return Steps(horizon_for(settings.horizon_epsilon, settings.discount, float(np.max(test.mdps.rewards))))
+        return lifetime_of(test, settings.horizon, settings.episodes)
 
     def _agents(self, number: int, table: AgentTable) -> list[tuple]:
         """(agent, digest of its source, parameters) of each point of an agent's grid."""
@@ -160,14 +186,17 @@ class Study:
 
     def _unit(self, experiment: ExperimentTable, algorithm: str, protocol: Protocol, agent: tuple) -> Unit:
         player, source, parameters = agent
-        settings, mdps = self.settings, protocol.prior.mdps
+        settings = self.settings
         try:
-            player.check_size(mdps.n_states, mdps.n_actions)
+            protocol.check_agent(player, algorithm)
+            cost(player, protocol.agent_prior())  # refuses what takes too much memory
+            if settings.record and protocol.in_blocks:
+                raise JbrlError("record = true: expected false, since trajectories of episodes are not kept")
         except JbrlError as error:
             raise JbrlError(f"{self.place}: [[agents]] {algorithm} in experiment '{experiment.name}': {error}") from None
         return Unit(
             experiment=experiment.name,
-            prior=experiment.prior,
+            prior=experiment.prior or experiment.test,
             test=experiment.test,
             protocol=protocol,
             algorithm=algorithm,
@@ -178,6 +207,38 @@ class Study:
             record=settings.record,
             chunk=settings.chunk,
         )
+
+
+_ALIASES = {"study": ("n_mdps",), "experiments": ("problem",)}  # other words for fields, which `_in_one_word` replaces
+
+
+def _in_one_word(data: dict[str, Any], place: str) -> dict[str, Any]:
+    """The tables with `n_mdps` as `n_environments` and `problem` as `test`, of which a table may have one."""
+    found = dict(data)
+    if isinstance(data.get("study"), dict):
+        found["study"] = _renamed(data["study"], "n_mdps", "n_environments", f"{place}: [study]")
+        _check_lifetime(found["study"], f"{place}: [study]")
+    if isinstance(data.get("experiments"), list):
+        found["experiments"] = [_experiment(table, f"{place}: [[experiments]] {i}") for i, table in enumerate(data["experiments"], 1)]
+    return found
+
+
+def _experiment(table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        return table
+    _check_lifetime(table, where)
+    return _renamed(table, "problem", "test", where)
+
+
+def _renamed(table: dict[str, Any], old: str, new: str, where: str) -> dict[str, Any]:
+    if old in table and new in table:
+        raise JbrlError(f"{where}: both {old} = {table[old]!r} and {new} = {table[new]!r}: expected one of them")
+    return {new if name == old else name: value for name, value in table.items()}
+
+
+def _check_lifetime(table: dict[str, Any], where: str) -> None:
+    if table.get("horizon") is not None and table.get("episodes") is not None:
+        raise JbrlError(f"{where}: both horizon = {table['horizon']!r} and episodes = {table['episodes']!r}: expected one of them")
 
 
 def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()) -> Study:
@@ -209,6 +270,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise JbrlError(f"{path}: not valid TOML: {reason}") from None
 
 
+_REPLACES = {"n_environments": ("n_mdps",), "episodes": ("horizon",), "horizon": ("episodes",)}  # fields that another one stands for
+
+
 def _overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     settings = data.get("study")
     changed = dict(settings) if isinstance(settings, dict) else {}
@@ -216,9 +280,12 @@ def _overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any
         key, equals, value = text.partition("=")
         table, _, field = key.strip().partition(".")
         if table != "study" or not field or not equals:
-            raise JbrlError(f"--set '{text}': expected study.FIELD=VALUE, for example study.n_mdps=100")
+            raise JbrlError(f"--set '{text}': expected study.FIELD=VALUE, for example study.n_environments=100")
+        field = "n_environments" if field == "n_mdps" else field
         if field not in Settings.model_fields:
-            raise JbrlError(f"--set '{text}': unknown field '{field}' of [study]{nearest(field, Settings.model_fields)}")
+            raise JbrlError(f"--set '{text}': unknown field '{field}' of [study]{nearest(field, (*Settings.model_fields, 'n_mdps'))}")
+        for other in _REPLACES.get(field, ()):
+            changed.pop(other, None)
         changed[field] = _toml_value(value.strip())
     return {**data, "study": changed} if overrides else data
 
@@ -253,11 +320,11 @@ def _sentence(error: Any, data: dict[str, Any]) -> str:
         accepted = Tables.model_fields[table].description
         return f"expected {accepted}" if error["type"] == "missing" else f"{where} = {_short(error['input'])}: expected {accepted}"
     if error["type"] == "extra_forbidden":
-        return f"{where}: unknown field '{field}'{nearest(field, fields)}"
+        return f"{where}: unknown field '{field}'{nearest(field, (*fields, *_ALIASES.get(table, ())))}"
     accepted = fields[field].description
     if error["type"] == "missing":
         return f"{where}: '{field}' is missing: expected {accepted}"
-    holder = data[table] if number is None else data[table][number]
+    holder = _in_one_word(data, "")[table] if number is None else _in_one_word(data, "")[table][number]
     return f"{where}: {field} = {_short(holder[field])}: expected {accepted}"
 
 

@@ -9,31 +9,33 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbrl.agents.agent import AGENTS, as_arrays, check_agent, check_parameters
+from benchmarks.twins.bamcp import Twin, nodes
+from jbrl.agents.agent import AGENTS, as_arrays, check_agent
 from jbrl.agents.bayes.bamcp import BAMCP
 from jbrl.agents.bayes.search import uct
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import Prior
-from jbrl.problems.problem import Problem, distribution, problem
-from jbrl.runner.play.experiment import Protocol, Run
-from tests.reference.bamcp import Twin, nodes
+from jbrl.parameters import check_parameters
+from jbrl.problems.prior import DirichletPrior
+from jbrl.problems.problem import distribution, problem
+from jbrl.rollout.rollout import discounted
+from tests.reference.trajectories import KEY, play_all, transition
 
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))
 ACTS = jax.jit(jax.vmap(lambda agent, key, state, x: agent.act(key, state, x), in_axes=(None, 0, None, None)))
-OBSERVE = jax.jit(lambda agent, state, x, u, y, r: agent.observe(state, x, u, y, r))
+OBSERVE = jax.jit(lambda agent, state, x, u, y, r: agent.observe(KEY, state, transition(x, u, y, r)))
 
 
-def prior(name: str, noise: float = 0.0) -> Prior:
+def prior(name: str, noise: float = 0.0) -> DirichletPrior:
     """A problem of the catalogue, its rewards changed at random by up to `noise`."""
     mdps = problem(name).mdps
     rewards = mdps.rewards + noise * np.random.default_rng(0).random(mdps.rewards.shape).astype(np.float32)
-    return Prior(dataclasses.replace(mdps, rewards=rewards), jnp.float32(0.95), 250)
+    return DirichletPrior(dataclasses.replace(mdps, rewards=rewards), jnp.float32(0.95), 250)
 
 
 # Two states, two actions. Action 0 is known to earn little; what action 1 does is to be found out, and may be worth it.
 CONCENTRATIONS = [[[20, 1], [1, 1]], [[1, 1], [1, 2]]]
 REWARDS = [[[0.6, 0.6], [0.0, 1.0]], [[0.0, 0.5], [0.2, 2.0]]]
-TINY = Problem("Tiny", "Tiny", distribution(CONCENTRATIONS, REWARDS))
+TINY = distribution(CONCENTRATIONS, REWARDS)
 TINY_DISCOUNT, TINY_HORIZON = 0.7, 9
 
 
@@ -54,10 +56,10 @@ def bayes_optimal(counts: tuple, x: int, steps: int) -> tuple[float, ...]:
     return tuple(values)
 
 
-def play_both(told: Prior, decisions: int, seed: int, **parameters) -> None:
+def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> None:
     """The agent and its twin, on the same real transitions and the same random words, always choose the same action."""
     agent = as_arrays(BAMCP(**parameters))
-    state, rng = agent.reset(told), np.random.default_rng(seed)
+    state, rng = agent.reset(KEY, told), np.random.default_rng(seed)
     numbers = {k: parameters[k] for k in ("simulations", "depth", "exploration", "reuse", "final") if k in parameters}
     learns = parameters.get("rollout", "q-learning") == "q-learning"
     twin = Twin(np.asarray(told.mdps.concentrations), np.asarray(told.mdps.rewards), learns=learns, **numbers)
@@ -110,8 +112,8 @@ def test_the_urn_gives_the_law_of_explicit_sampling():
     # Five two-sample tests at 1 in 1,000 each: false alarm rate 0.5 %.
     n, simulations, depth = 3000, 12, 6
     agent = as_arrays(BAMCP(simulations=simulations, depth=depth, reuse=True, rollout="uniform"))
-    told = Prior(TINY.mdps, jnp.float32(0.95), 10)
-    _, after = ACTS(agent, jax.random.split(jax.random.key(5), n), agent.reset(told), jnp.int32(0))
+    told = DirichletPrior(TINY, jnp.float32(0.95), 10)
+    _, after = ACTS(agent, jax.random.split(jax.random.key(5), n), agent.reset(KEY, told), jnp.int32(0))
     root = np.asarray(after.kept.statistics[:, :4]).reshape(n, 2, 2)
     # The child at (action 0, state 0) has as many visits as its own actions together.
     where = np.asarray(after.kept.parents) == 0
@@ -144,15 +146,15 @@ def test_transitions_that_are_impossible_are_never_simulated():
         told = prior(name)
         impossible = np.asarray(told.mdps.concentrations) == 0
         poisoned = np.where(impossible, np.nan, told.mdps.rewards).astype(np.float32)
-        state = BAMCP(reuse=True).reset(dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=poisoned)))
+        state = BAMCP(reuse=True).reset(KEY, dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=poisoned)))
         agent = as_arrays(BAMCP(simulations=300, depth=20, reuse=True))
-        state = dataclasses.replace(agent.reset(told), rewards=state.rewards)
+        state = dataclasses.replace(agent.reset(KEY, told), rewards=state.rewards)
         _, after = ACT(agent, jax.random.key(0), state, jnp.int32(0))
         assert np.isfinite(after.kept.statistics).all() and int(after.kept.size) > 50
         assert not impossible.reshape(-1)[np.unique(_links(after.kept, told))].any()
 
 
-def _links(kept, told: Prior) -> np.ndarray:
+def _links(kept, told: DirichletPrior) -> np.ndarray:
     """The transitions, numbered (x A + u) S + y, that lead to nodes of a tree rooted in state 0."""
     n_actions, n_states = told.mdps.n_actions, told.mdps.n_states
     states, found = [0], []
@@ -165,9 +167,9 @@ def _links(kept, told: Prior) -> np.ndarray:
 
 def returns(simulations: int, n: int = 1600, **parameters) -> np.ndarray:
     agent = BAMCP(simulations=simulations, depth=TINY_HORIZON, exploration=1.0, max_simulations=512, **parameters)
-    run = Run(agent, Protocol(TINY, TINY, n_mdps=n, seed=2, horizon=TINY_HORIZON, discount=TINY_DISCOUNT))
-    run.prepare()
-    return np.concatenate([chunk.returns for chunk in run.chunks()])
+    prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
+    moves = play_all(as_arrays(agent), prior, prior, jax.random.key(2), jnp.arange(n, dtype=jnp.int32), unit=False)
+    return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
 
 
 def test_improves_with_simulations_up_to_the_bayes_optimal_return():
@@ -191,18 +193,18 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
         x = int(rng.integers(2))
         q = bayes_optimal(tuple(counts.ravel().tolist()), x, TINY_HORIZON)
         if abs(q[0] - q[1]) > 0.05:
-            told = Prior(dataclasses.replace(TINY.mdps, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9)
-            actions, _ = ACTS(agent, keys, agent.reset(told), jnp.int32(x))
+            told = DirichletPrior(dataclasses.replace(TINY, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9)
+            actions, _ = ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(x))
             checked, wrong = checked + len(keys), wrong + int((np.asarray(actions) != np.argmax(q)).sum())
     assert checked >= 100
     assert wrong <= 2  # none of 760 with other keys: at a rate of 1 in 1,000, more than 2 of 200 come in 0.1 % of all runs
 
 
-def test_room_does_not_change_what_is_done():
+def test_capacity_does_not_change_what_is_done():
     told, keys = prior("GC"), jax.random.split(jax.random.key(1), 20)
     small, large = (as_arrays(BAMCP(simulations=30, max_simulations=m, max_depth=d)) for m, d in ((0, 0), (500, 200)))
     assert (large.max_simulations, large.max_depth) == (500, 200)
-    one, other = (ACTS(agent, keys, agent.reset(told), jnp.int32(0))[0] for agent in (small, large))
+    one, other = (ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(0))[0] for agent in (small, large))
     np.testing.assert_array_equal(one, other)
     assert len(set(np.asarray(one).tolist())) > 1
 
@@ -215,7 +217,7 @@ def test_a_grid_of_budgets_shares_one_compilation():
     structures = {jax.tree.structure(agent) for agent in agents}
     assert len(structures) == 1
     grid = jax.tree.map(lambda *v: jnp.stack(v), *agents)
-    state = agents[0].reset(prior("GC"))
+    state = agents[0].reset(KEY, prior("GC"))
     stacked = jax.jit(jax.vmap(lambda a: a.act(jax.random.key(3), state, jnp.int32(0))[0]))(grid)
     alone = [int(a.act(jax.random.key(3), state, jnp.int32(0))[0]) for a in agents]
     assert np.asarray(stacked).tolist() == alone
@@ -224,7 +226,7 @@ def test_a_grid_of_budgets_shares_one_compilation():
 def test_scaling_multiplies_exploration_by_the_range_of_returns():
     told = prior("GC")
     scaled, plain = BAMCP(exploration=0.1, scaled=True, depth=15), BAMCP(exploration=0.1, depth=15)
-    factors = [float(a._task(jnp.zeros(2, jnp.uint32), a.reset(told), jnp.int32(0)).exploration) for a in (scaled, plain)]
+    factors = [float(a._task(jnp.zeros(2, jnp.uint32), a.reset(KEY, told), jnp.int32(0)).exploration) for a in (scaled, plain)]
     np.testing.assert_allclose(factors[0] / factors[1], 10 * (1 - 0.95**15) / 0.05, rtol=1e-5)
 
 
@@ -253,14 +255,20 @@ def test_budgets_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
     for parameters in ({"simulations": 2**24}, {"simulations": 2**20, "depth": 2**12}):
         agent = BAMCP(**parameters)
         check_agent(agent)
-        with pytest.raises(JbrlError, match="GiB"):
-            agent.reset(prior("Grid"))
+        for refused in (agent.cost, functools.partial(agent.reset, KEY)):
+            with pytest.raises(JbrlError, match=f"BAMCP: simulations up to {agent.max_simulations} .* GiB: expected at most 4 GiB"):
+                refused(prior("Grid"))
+
+
+def test_a_decision_costs_its_steps_and_one_tree():
+    cost = BAMCP(simulations=500, depth=15).cost(prior("GC"))
+    assert (cost.steps, cost.memory_bytes, cost.fewest_lanes) == (7500.0, uct.bytes_needed(5, 3, 512, 64), 1)
 
 
 def test_the_largest_published_budget_fits_in_memory():
-    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid, room rounded up.
+    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid, capacity rounded up.
     agent = BAMCP(simulations=25_000, depth=50)
-    agent.reset(prior("Grid"))
+    agent.reset(KEY, prior("Grid"))
     assert 2 * uct.bytes_needed(25, 4, agent.max_simulations, agent.max_depth) < 1 << 30
     assert uct.MEMORY < 8 << 30, "in lockstep: as many trees at once as fit"
 

@@ -1,16 +1,16 @@
 """BEB against its twin, and its two bonuses against numbers worked out by hand."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins import planner
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.beb import BEB
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import problem
-from tests.reference import agents as twins
-from tests.reference import planner
+from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 
 @pytest.mark.parametrize(
@@ -18,23 +18,23 @@ from tests.reference import planner
     [("GC", "GC", 2.5, "pair"), ("UGDL", "GDL", 0.5, "pair"), ("GC", "GC", 1.0, "transition"), ("UGC", "GC", 4.0, "transition")],
 )
 def test_its_twin_decides_alike(prior, test, beta, bonus):
-    for _, steps in twins.decisions(BEB(beta, bonus), prior, test):
-        assert twins.disagreements(steps, planner.BEB(problem(prior).mdps, beta, bonus)) == []
+    for _, steps in decisions(BEB(beta, bonus), prior, test):
+        assert disagreements(steps, planner.BEB(problem(prior).mdps, beta, bonus)) == []
 
 
 def test_its_twin_decides_alike_on_the_grid():
-    for _, steps in twins.decisions(BEB(0.5), "Grid", n_mdps=3, horizon=60):
-        assert twins.disagreements(steps, planner.BEB(problem("Grid").mdps, 0.5)) == []
+    for _, steps in decisions(BEB(0.5), "Grid", n_environments=3, horizon=60):
+        assert disagreements(steps, planner.BEB(problem("Grid").mdps, 0.5)) == []
 
 
 def expected_rewards(agent, transitions_seen=()):
     """The rewards that BEB plans with, [S, A], in an MDP of two states and two actions without rewards."""
     concentrations = jnp.array([[[1.0, 3.0], [0.0, 2.0]], [[1.0, 1.0], [0.5, 0.0]]])
-    prior = Prior(DirichletMDPs(concentrations, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.95), 10)
+    prior = DirichletPrior(DirichletMDPs(concentrations, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.95), 10)
     agent = as_arrays(agent)
-    state = agent.reset(agent.train(jax.random.key(0), prior))
+    state = agent.reset(KEY, agent.train(KEY, prior))
     for x, u, y in transitions_seen:
-        state = agent.observe(state, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
+        state = agent.observe(KEY, state, transition(x, u, y))
     return np.asarray(state.plan.rewards)
 
 

@@ -7,14 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins.forward_search import Search
 from jbrl.agents.agent import as_arrays, check_agent
 from jbrl.agents.bayes.bfs3 import BFS3
 from jbrl.agents.bayes.search import forward_search
 from jbrl.agents.bayes.search.forward_search import Decision
 from jbrl.agents.bayes.search.forward_tree import Capacity, Forest, Limits, grow
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import DirichletMDPs, Prior
-from tests.reference.forward_search import Search
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.prior import DirichletPrior
+from tests.reference.trajectories import KEY, transition
 
 CAPACITY = Capacity(8, 4, 8)
 
@@ -151,9 +153,9 @@ def test_lanes_that_do_not_fit_in_memory_together_are_searched_in_turn(monkeypat
     np.testing.assert_allclose(in_turn, together, rtol=1e-6)
 
 
-def prior(seed=0) -> Prior:
+def prior(seed=0) -> DirichletPrior:
     counts, rewards = random_problem(seed)
-    return Prior(DirichletMDPs(jnp.asarray(counts), jnp.asarray(rewards), jnp.int32(0)), jnp.float32(0.9), 10)
+    return DirichletPrior(DirichletMDPs(jnp.asarray(counts), jnp.asarray(rewards), jnp.int32(0)), jnp.float32(0.9), 10)
 
 
 def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
@@ -164,7 +166,7 @@ def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
     @jax.jit
     def values(agent):
         traces.append(agent)
-        return agent._values(jax.random.key_data(key), agent.reset(knowledge), jnp.int32(1))
+        return agent._values(jax.random.key_data(key), agent.reset(KEY, knowledge), jnp.int32(1))
 
     grid = jax.tree.map(lambda *v: jnp.stack(v), *(as_arrays(agent) for agent in budgets))
     for agent, expected in zip(budgets, jax.jit(jax.vmap(values))(grid), strict=True):
@@ -175,17 +177,17 @@ def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
 def test_ties_are_drawn_uniformly():
     # Nothing is ever earned: all actions tie. 300 draws among 2: beyond 4 standard deviations once in 16,000 seeds.
     counts = jnp.ones((2, 2, 2))
-    knowledge = Prior(DirichletMDPs(counts, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.9), 10)
+    knowledge = DirichletPrior(DirichletMDPs(counts, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.9), 10)
     agent = BFS3(1, 2, 2)
-    state = agent.reset(knowledge)
-    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(jax.random.split(jax.random.key(0), 300))
+    state = agent.reset(KEY, knowledge)
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(jax.random.split(KEY, 300))
     assert abs(int(actions.sum()) - 150) < 4 * np.sqrt(75)
 
 
 def test_what_is_seen_is_counted():
     agent = BFS3()
-    before = agent.reset(prior())
-    after = agent.observe(before, jnp.int32(2), jnp.int32(1), jnp.int32(0), jnp.float32(0))
+    before = agent.reset(KEY, prior())
+    after = agent.observe(KEY, before, transition(2, 1, 0))
     change = np.zeros((3, 2, 3))
     change[2, 1, 0] = 1
     np.testing.assert_array_equal(after.counts - before.counts, change)
@@ -200,5 +202,15 @@ def test_counts_that_are_not_positive_integers_are_refused(field, value):
 
 def test_budgets_beyond_memory_are_refused_before_compilation():
     agent = BFS3(10**6, 2, 10**4)
-    with pytest.raises(JbrlError, match=r"need \d+ MiB for one tree: expected at most 512"):
-        jax.eval_shape(agent.act, jax.random.key(0), agent.reset(prior()), jnp.int32(0))
+    state = agent.reset(KEY, prior())
+    for refused in (partial(jax.eval_shape, agent.act, KEY, state, jnp.int32(0)), partial(agent.cost, prior())):
+        with pytest.raises(JbrlError, match=r"need \d+ MiB for one tree: expected at most 512"):
+            refused()
+
+
+def test_a_decision_costs_its_nodes_and_the_memory_of_the_trees_searched_at_once():
+    agent = BFS3(trajectories=12, samples=3, depth=5)
+    cost, each = agent.cost(prior()), forward_search.tree_bytes(agent._capacity, 3, 2)
+    assert cost.memory_bytes == each * 6 * 8  # A C trees of each of 8 lanes
+    assert cost.steps == pytest.approx(6 * 4 * 5 * (2.5 + 3 * 2 / 20) * (1 + cost.memory_bytes / (1 << 26)))
+    assert (cost.fewest_lanes, BFS3(samples=100).cost(prior()).fewest_lanes) == (8, 3)

@@ -1,57 +1,56 @@
-"""e-Greedy against its twin, its two extremes, and the two ways of playing an agent that thinks."""
+"""e-Greedy against its twin, its two extremes, and the two ways of playing an agent that learns in steps."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import as_arrays
+from benchmarks.twins.planner import EpsilonGreedy as Twin
+from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
-from jbrl.mdp.dirichlet import Prior, draw_mdp
+from jbrl.mdp.belief import Belief
 from jbrl.problems.problem import problem
 from jbrl.pytree import record
-from jbrl.rollout.rollout import inputs, simulate, stream
-from tests.reference import agents as twins
-from tests.reference.planner import EpsilonGreedy as Twin
+from jbrl.rollout.contract import Stepwise
+from tests.reference.trajectories import decisions, disagreements, play_all, prior_of
 
 KEY = jax.random.key(1)
 
 
 @pytest.mark.parametrize(("prior", "test", "epsilon"), [("GC", "GC", 0.0), ("UGC", "GC", 0.3), ("UGDL", "GDL", 0.1)])
 def test_its_twin_decides_alike(prior, test, epsilon):
-    for _, steps in twins.decisions(EpsilonGreedy(epsilon), prior, test):
-        assert twins.disagreements(steps, Twin(problem(prior).mdps, epsilon)) == []
+    for _, steps in decisions(EpsilonGreedy(epsilon), prior, test):
+        assert disagreements(steps, Twin(problem(prior).mdps, epsilon)) == []
 
 
 def test_its_twin_decides_alike_on_the_grid():
-    for _, steps in twins.decisions(EpsilonGreedy(0.0), "Grid", n_mdps=3, horizon=60):
-        assert twins.disagreements(steps, Twin(problem("Grid").mdps, 0.0)) == []
-
-
-def play_all(agent, n_mdps=32, horizon=60):
-    prior = Prior(jax.tree.map(jnp.asarray, problem("GDL").mdps), jnp.float32(0.95), horizon)
-
-    @jax.jit
-    def play(agent, index):
-        def one(index):
-            mdp = draw_mdp(stream(KEY, index, "mdp"), prior.mdps, unit=True)
-            return simulate(agent, knowledge, inputs(mdp, KEY, index, horizon), keep=True)[0]
-
-        knowledge = agent.train(KEY, prior)
-        return jax.vmap(one)(index)
-
-    return jax.tree.map(np.asarray, play(as_arrays(agent), jnp.arange(n_mdps)))
+    for _, steps in decisions(EpsilonGreedy(0.0), "Grid", n_environments=3, horizon=60):
+        assert disagreements(steps, Twin(problem("Grid").mdps, 0.0)) == []
 
 
 @record
-class InStep(EpsilonGreedy):
-    """The same, but learning by `observe`, so that all MDPs wait for the slowest."""
+class InStep(Agent[Belief, Belief]):
+    """The same, but learning by `observe`, so that all lanes wait for the slowest."""
 
-    thinks = False
+    base: EpsilonGreedy
+
+    def train(self, key, prior):
+        return self.base.train(key, prior)
+
+    def reset(self, key, knowledge):
+        return self.base.reset(key, knowledge)
+
+    def act(self, key, state, observation):
+        return self.base.act(key, state, observation)
+
+    def observe(self, key, state, transition):
+        return self.base.observe(key, state, transition)
 
 
 def test_own_pace_or_in_step_is_the_same():
-    own_pace, in_step = play_all(EpsilonGreedy(0.2)), play_all(InStep(0.2))
+    agents, prior = (EpsilonGreedy(0.2), InStep(EpsilonGreedy(0.2))), prior_of("GDL", 60)
+    assert [isinstance(agent, Stepwise) for agent in agents] == [True, False]
+    own_pace, in_step = (play_all(as_arrays(agent), prior, prior, KEY, jnp.arange(32)) for agent in agents)
     jax.tree.map(np.testing.assert_array_equal, own_pace, in_step)
 
 
@@ -60,7 +59,7 @@ def test_how_often_it_explores(epsilon, least, most):
     """Two actions: a random one is not the greedy one half of the time. 24 x 80 decisions, of which ties are left out: at least 400;
     then a share is off by 0.08 with probability below 0.002 (three limits, one of them exact)."""
     explored = certain = 0
-    for _, steps in twins.decisions(EpsilonGreedy(epsilon), "UGDL", "GDL"):
+    for _, steps in decisions(EpsilonGreedy(epsilon), "UGDL", "GDL"):
         twin = Twin(problem("UGDL").mdps, 0.0)
         for x, u, y, _, _ in steps:
             gap = abs(twin.q[x, 0] - twin.q[x, 1])

@@ -3,29 +3,29 @@
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import check_parameters
+from benchmarks.twins.opps import Formula as Twin
+from jbrl import play
 from jbrl.agents.bayes.formula import Formula, Linear
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.errors import JbrlError
+from jbrl.parameters import check_parameters
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import play
-from tests.reference import agents as twins
-from tests.reference.opps import Formula as Twin
+from tests.reference.trajectories import decisions, disagreements
 
 
 # Two variables and three: then one plan has to wait for the others.
 @pytest.mark.parametrize(
-    ("formula", "prior", "test", "n_mdps", "horizon"),
+    ("formula", "prior", "test", "n_environments", "horizon"),
     [("Q0/Q2", "GC", "GC", 4, 250), ("max(Q0,Q1)", "UGDL", "GDL", 3, 250), ("max(Q0,Q1)*Q2", "GC", "GC", 8, 60)],
 )
-def test_its_twin_decides_alike(formula, prior, test, n_mdps, horizon):
-    for _, steps in twins.decisions(Formula(formula), prior, test, n_mdps=n_mdps, horizon=horizon):
-        assert twins.disagreements(steps, Twin(problem(prior).mdps, parse(formula).tokens)) == []
+def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):
+    for _, steps in decisions(Formula(formula), prior, test, n_environments=n_environments, horizon=horizon):
+        assert disagreements(steps, Twin(problem(prior).mdps, parse(formula).tokens)) == []
 
 
 def test_a_weighted_sum_is_a_formula():
     agents = (Formula("Q0+Q2"), Linear(3.0, 7.0, 3.0, "Q0,Q2"))
-    of_formula, of_weights = (play(agent, prior="GC", n_mdps=8, record=True) for agent in agents)
+    of_formula, of_weights = (play(agent, prior="GC", n_environments=8, record=True) for agent in agents)
     np.testing.assert_array_equal(of_formula.returns, of_weights.returns)
 
 

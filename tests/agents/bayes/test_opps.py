@@ -6,29 +6,26 @@ What is kept of a search: tests/runner/play/test_offline.py.
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import check_parameters
+from benchmarks.twins import bandits as reference
+from benchmarks.twins.opps import Formula as Twin
+from benchmarks.twins.opps import trial
+from jbrl import play
+from jbrl.agents.agent import AGENTS
 from jbrl.agents.bayes.index.formulas import formula_set
 from jbrl.agents.bayes.index.policy import formula_policies
 from jbrl.agents.bayes.opps import OPPSCS, OPPSDS, space_of
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import Prior
+from jbrl.parameters import check_parameters
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import play
 from jbrl.runner.play.offline import Trials
-from tests.reference import bandits as reference
-from tests.reference.opps import Formula as Twin
-from tests.reference.opps import trial
+from tests.reference.trajectories import prior_of
 
 KEY = jax.random.key(7)
 FAILING = {5, 8, 11}  # arms of F2
-
-
-def prior_of(name, horizon=250):
-    return Prior(jax.tree.map(jnp.asarray, problem(name).mdps), jnp.float32(0.95), horizon)
 
 
 def made_up(arm, number):
@@ -155,7 +152,7 @@ def test_a_pull_is_the_same_in_any_company(trials):
 
 def test_it_finds_what_is_good_on_the_prior():
     """Among Q0/Q2 (41 on GC), Q2/Q0 (28) and Q0*Q1/Q1 (undefined at once) in 300 pulls."""
-    played = play(OPPSDS("Q2/Q0; Q0/Q1*Q1; Q0/Q2", 300, c=60.0), prior="GC", n_mdps=20)
+    played = play(OPPSDS("Q2/Q0; Q0/Q1*Q1; Q0/Q2", 300, c=60.0), prior="GC", n_environments=20)
     learned = played.learned
     assert learned.strategy.formula == "Q0/Q2"
     assert learned.arms["discarded"].tolist() == [False, True, False]
@@ -172,6 +169,10 @@ def test_it_scores_as_published(prior, test, published):
     """F3, 10,000 pulls. Both have a standard error: 3 combined ones have a false-alarm rate of 0.3 % for each pair. UGrid: docs/opps.md."""
     returns = play(OPPSDS("F3", 10_000), prior=prior, test=test).returns
     assert abs(returns.mean() - published) < 3 * np.sqrt(2) * returns.std(ddof=1) / np.sqrt(500)
+
+
+def test_they_are_found_by_type():
+    assert {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)} == {"OPPS-DS", "OPPS-CS"}
 
 
 def test_spaces():

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.twins import agents as twins
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.mdp import sampling
-from jbrl.mdp.dirichlet import Prior
+from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution, problem
-from tests.reference import agents as twins
+from tests.reference.trajectories import KEY, decisions, prior_of
 
 draw_rows = jax.jit(sampling.dirichlet)
 
@@ -19,7 +20,7 @@ draw_rows = jax.jit(sampling.dirichlet)
 def test_its_twin_decides_alike(period):
     """Given the rows that the same key draws from the same counts."""
     gc = problem("UGC").mdps
-    for _, steps in twins.decisions(PSRL(period), "UGC", "GC", n_mdps=6):
+    for _, steps in decisions(PSRL(period), "UGC", "GC", n_environments=6):
         counts = np.array(gc.concentrations)
         for t, (x, u, y, _, key) in enumerate(steps):
             if t % period == 0:
@@ -39,16 +40,15 @@ def test_an_action_is_as_frequent_as_it_is_likely_to_be_optimal():
     rewards = np.zeros((3, 2, 3))
     rewards[:, :, 1] = 1
     # All states are alike but their rows are drawn apart; with discount 0 only those of state 0 count.
-    agent, knowledge = PSRL(), Prior(distribution(concentrations, rewards), jnp.float32(0), 10)
-    first = jax.jit(jax.vmap(lambda key: agent.act(key, agent.reset(knowledge), jnp.int32(0))[0]))
+    agent, knowledge = PSRL(), DirichletPrior(distribution(concentrations, rewards), jnp.float32(0), 10)
+    first = jax.jit(jax.vmap(lambda key: agent.act(key, agent.reset(KEY, knowledge), jnp.int32(0))[0]))
     chosen = np.asarray(first(jax.random.split(jax.random.key(5), 4000)))
     assert stats.binomtest(int((chosen == 0).sum()), 4000, 0.1).pvalue > 1e-4
 
 
 def test_it_keeps_to_its_sample_for_a_period():
-    gc = problem("GC").mdps
     agent = PSRL(period=3)
-    state = agent.reset(Prior(gc, jnp.float32(0.95), 10))
+    state = agent.reset(KEY, prior_of("GC"))
     act = jax.jit(agent.act)
     policies = []
     for key in jax.random.split(jax.random.key(2), 60):

@@ -7,23 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import as_arrays, check_agent, check_parameters
+from benchmarks.twins import merged as reference
+from jbrl.agents.agent import as_arrays, check_agent
 from jbrl.agents.bayes.boss import BOSS
 from jbrl.agents.bayes.sampled_set import variances
 from jbrl.agents.bayes.sboss import SBOSS
 from jbrl.errors import JbrlError
-from jbrl.mdp.dirichlet import Prior
+from jbrl.parameters import check_parameters
 from jbrl.problems.problem import problem
-from tests.reference import merged as reference
-from tests.reference.agents import decisions
+from tests.reference.trajectories import KEY, decisions, prior_of, transition
 
-OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(state, x, u, y, jnp.float32(0)))
+OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))
 
 
 def disagreements(agent, twin, told, test):
     """Decisions of trajectories that the twin, told of the same transitions and words, would have taken otherwise; and solutions."""
     found, solved = [], 0
-    for index, steps in decisions(agent, told, test, n_mdps=3, horizon=30):
+    for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
         mind = twin(problem(told).mdps)
         for t, (x, u, y, uniforms, key) in enumerate(steps):
             wanted = mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), uniforms[0])
@@ -56,17 +56,13 @@ def test_variances_are_those_of_the_dirichlet_distribution():
     np.testing.assert_array_equal(variances(jnp.array([0.0, 7.0, 0.0])), 0)
 
 
-def prior(name):
-    return Prior(problem(name).mdps, jnp.float32(0.95), 10)
-
-
 def test_the_cap_and_the_one_row_of_certain_pairs():
-    state = SBOSS().reset(prior("GDL"))
+    state = SBOSS().reset(KEY, prior_of("GDL"))
     wanted = np.asarray(SBOSS(epsilon=1e-3).samples(state.counts))
     certain = np.asarray((state.counts > 0).sum(-1)) == 1
     assert (wanted[certain] == 0).all(), "cut to 1 when sampling"
     np.testing.assert_array_equal(wanted[~certain], np.ceil(1 / 12 / 1e-3))
-    _, after = jax.jit(lambda a, s: a.act(jax.random.key(0), s, jnp.int32(0)))(as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state)
+    _, after = jax.jit(lambda key, a, s: a.act(key, s, jnp.int32(0)))(KEY, as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state)
     assert not after.due and np.isfinite(after.q).all()
     # Both loops are worth entering: nothing certain is feared.
     assert (np.asarray(after.q) >= 0).all() and float(after.q.max()) > 1
@@ -74,8 +70,7 @@ def test_the_cap_and_the_one_row_of_certain_pairs():
 
 def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossible_happened():
     agent = as_arrays(SBOSS(delta=3.0))
-    told = prior("GC")
-    state = agent.reset(told)
+    state = agent.reset(KEY, prior_of("GC"))
     state = type(state)(state.counts, state.reference, state.rewards, state.discount, state.q, jnp.bool_(False))
     # Beta(1, 1), standard deviation 0.289: after n successes the mean has moved by n / (2 (n + 2)), at most 0.5 or 1.73 of them, twice.
     after, moved = state, []
@@ -108,12 +103,18 @@ def test_parameters_out_of_range_are_refused(agent, parameters):
 def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compiled():
     for agent in (SBOSS(max_samples=2**20), BOSS(sampled=2**20)):
         check_agent(agent)
-        with pytest.raises(JbrlError, match=f"{type(agent).__name__}: room for 1048576 samples"):
-            agent.reset(prior("Grid"))
+        for refused in (agent.cost, functools.partial(agent.reset, KEY)):
+            with pytest.raises(JbrlError, match=f"{type(agent).__name__}: capacity for 1048576 samples"):
+                refused(prior_of("Grid"))
+
+
+def test_costs_grow_with_the_samples():
+    few, many = (SBOSS(epsilon=e, max_samples=64).cost(prior_of("GC")) for e in (0.1, 0.01))
+    assert many.steps > few.steps > 0 and many.memory_bytes == few.memory_bytes > 0 and many.fewest_lanes == 1
 
 
 def test_a_grid_of_values_shares_one_compilation():
     agents = [as_arrays(SBOSS(epsilon=e, delta=d)) for e, d in ((1.0, 0.1), (1e-4, 9.0))]
     assert len({jax.tree.structure(agent) for agent in agents}) == 1
     assert len({jax.tree.structure(as_arrays(BOSS(sampled=k))) for k in (1, 10, 16)}) == 1
-    assert BOSS(sampled=17).room == 32
+    assert BOSS(sampled=17).capacity == 32

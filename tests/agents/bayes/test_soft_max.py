@@ -4,18 +4,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins import agents as twins
+from jbrl import play
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.agents.bayes.soft_max import SoftMax, boltzmann
 from jbrl.mdp import incremental
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import play
-from tests.reference import agents as twins
+from tests.reference.trajectories import decisions, disagreements
 
 
 @pytest.mark.parametrize("tau", [0.5, 5.0])
 def test_its_twin_decides_alike(tau):
-    for _, steps in twins.decisions(SoftMax(tau), "UGC", "GC"):
-        assert twins.disagreements(steps, twins.SoftMax(problem("UGC").mdps, tau)) == []
+    for _, steps in decisions(SoftMax(tau), "UGC", "GC"):
+        assert disagreements(steps, twins.SoftMax(problem("UGC").mdps, tau)) == []
 
 
 def plan_of(*values):
@@ -42,7 +43,7 @@ def test_probabilities(values, tau, expected):
 
 
 def test_cold_it_is_greedy():
-    cold, greedy = (play(agent, prior="GC", n_mdps=500).returns for agent in (SoftMax(1e-6), EpsilonGreedy(0.0)))
+    cold, greedy = (play(agent, prior="GC", n_environments=500).returns for agent in (SoftMax(1e-6), EpsilonGreedy(0.0)))
     # The same but for how ties are broken. Paired Z-test, false-alarm rate 1e-4.
     difference = cold - greedy
     assert abs(difference.mean()) < 3.9 * difference.std(ddof=1) / np.sqrt(500)

@@ -1,20 +1,20 @@
 """VDBE-e-Greedy against its twin, and its epsilons by hand."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.twins import agents as twins
 from jbrl.agents.bayes.vdbe import VDBE
-from jbrl.mdp.dirichlet import Prior
+from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution, problem
-from tests.reference import agents as twins
+from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 
 @pytest.mark.parametrize("parameters", [(1.0, 0.0, 1.0), (20.0, 0.7, 0.3)])
 def test_its_twin_decides_alike(parameters):
-    for _, steps in twins.decisions(VDBE(*parameters), "GC"):
-        assert twins.disagreements(steps, twins.VDBE(problem("GC").mdps, *parameters)) == []
+    for _, steps in decisions(VDBE(*parameters), "GC"):
+        assert disagreements(steps, twins.VDBE(problem("GC").mdps, *parameters)) == []
 
 
 @pytest.mark.parametrize(("delta", "weight"), [(0.0, 0.5), (0.25, 0.25), (1.0, 1.0)])
@@ -23,8 +23,9 @@ def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
     rewards = np.zeros((2, 2, 2))
     rewards[0, 1, 1] = 8
     agent = VDBE(sigma=2.0, delta=delta, epsilon0=0.4)
-    state = agent.reset(agent.train(jax.random.key(0), Prior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0), 10)))
-    state = agent.observe(state, jnp.int32(0), jnp.int32(1), jnp.int32(1), jnp.float32(8))
+    prior = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0), 10)
+    state = agent.reset(KEY, agent.train(KEY, prior))
+    state = agent.observe(KEY, state, transition(0, 1, 1, 8))
     e = np.exp(-(8 * 2 / 3 - 8 / 2) / 2)
     np.testing.assert_allclose(state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5)
 
@@ -33,7 +34,8 @@ def test_no_surprise_no_exploration():
     """A certain transition changes no value: epsilon decays by 1 - 1/A."""
     concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))
     agent = VDBE()
-    state = agent.reset(agent.train(jax.random.key(0), Prior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)))
+    prior = DirichletPrior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)
+    state = agent.reset(KEY, agent.train(KEY, prior))
     np.testing.assert_array_equal(state.epsilons, [1, 1])
-    state = agent.observe(state, jnp.int32(0), jnp.int32(1), jnp.int32(1), jnp.float32(1))
+    state = agent.observe(KEY, state, transition(0, 1, 1, 1))
     np.testing.assert_allclose(state.epsilons, [0.5, 1], atol=1e-5)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.twins import subset as twin
 from jbrl.analysis.subset import gram, kernel
 from jbrl.analysis.subset.fit import coefficients
 from jbrl.analysis.subset.folds import Folds
@@ -18,7 +19,6 @@ from jbrl.analysis.subset.robustness import over_resamples
 from jbrl.analysis.subset.search import search
 from jbrl.errors import JbrlError
 from tests.analysis.subset.tables import matrix, prepared_of, table_of
-from tests.reference import subset as twin
 
 K = 3
 GROUPS = tuple("uuvvvwwwwxxxyyzzzz")

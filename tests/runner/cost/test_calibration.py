@@ -14,7 +14,7 @@ from jbrl.agents.agent import AGENTS
 from jbrl.runner.cost import calibration, estimates, probes, report
 from jbrl.runner.cost.calibration import Calibration
 from jbrl.runner.cost.probes import Measured, Probe
-from jbrl.runner.storage.notes import recall
+from jbrl.runner.cost.report import saved_estimates
 from jbrl.runner.storage.store import Store
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.plan import plan
@@ -25,7 +25,7 @@ cpu_only = pytest.mark.skipif(jax.default_backend() != "cpu", reason="an acceler
 
 def tables(*agents: dict[str, Any], **study: Any) -> dict[str, Any]:
     return {
-        "study": {"name": "tiny", "n_mdps": 500, "horizon": 250, **study},
+        "study": {"name": "tiny", "n_environments": 500, "horizon": 250, **study},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "GDL", "prior": "GDL", "test": "GDL"}],
         "agents": list(agents),
     }
@@ -67,10 +67,10 @@ def test_a_call_always_plays_all_its_lanes() -> None:
         return estimates.lane_decisions(units({"algorithm": algorithm}, **study)[0], jax.devices()) / 250
 
     assert jax.device_count() == 2
-    assert [lanes("Random", n_mdps=n) for n in (1, 500, 512, 513, 1025)] == [256, 256, 256, 512, 768]
-    assert [lanes("BAMCP", n_mdps=n) for n in (1, 16, 17, 500)] == [8, 8, 16, 256]
-    assert lanes("Random", n_mdps=500, chunk=100) == 5 * 256
-    assert lanes("Random", n_mdps=510, chunk=100) == 6 * 256
+    assert [lanes("Random", n_environments=n) for n in (1, 500, 512, 513, 1025)] == [256, 256, 256, 512, 768]
+    assert [lanes("BAMCP", n_environments=n) for n in (1, 16, 17, 500)] == [8, 8, 16, 256]
+    assert lanes("Random", n_environments=500, chunk=100) == 5 * 256
+    assert lanes("Random", n_environments=510, chunk=100) == 6 * 256
 
 
 def test_the_time_of_a_search_grows_with_what_it_simulates(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert again.missing(study) == [] and again.outlooks(study) == before
     assert again.measure(study, run=lambda *_: pytest.fail("measured again")) == []
     # Another seed, more MDPs, or another name change nothing; another horizon or discount does.
-    assert again.missing(units(BAMCP, seed=7, n_mdps=9, name="other")) == []
+    assert again.missing(units(BAMCP, seed=7, n_environments=9, name="other")) == []
     assert again.missing(units(BAMCP, horizon=100)) and again.missing(units(BAMCP, discount=0.9))
 
 
@@ -287,7 +287,7 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def check_measured(names: list[str], folder: Path) -> None:
     """Short runs of a tiny study give finite positive numbers."""
     small: dict[str, Any] = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
-    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_mdps=2) if u.experiment == "GC"]
+    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_environments=2) if u.experiment == "GC"]
     known = Calibration(folder=folder)
     assert [text for text in known.measure(study, seconds=math.inf) if "busy" not in text] == []
     for unit, outlook in zip(study, known.outlooks(study).values(), strict=True):
@@ -309,11 +309,11 @@ def test_short_runs_give_numbers_for_every_agent(tmp_path: Path) -> None:
 
 
 def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Path) -> None:
-    data = tables({"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}, n_mdps=5, horizon=4)
+    data = tables({"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}, n_environments=5, horizon=4)
     jbrl.run(data, tmp_path, only="GC/(Random|e-Greedy.*0.0)")
-    first = recall(tmp_path)
+    first = saved_estimates(tmp_path)
     assert len(first) == 2 and all(0 < seconds < 100 for seconds in first.values())
-    table = report.accounts(Store(tmp_path)).set_index("algorithm")
+    table = report.cost_report(Store(tmp_path)).set_index("algorithm")
     assert list(table.units) == [2, 4] and list(table.done) == [1, 1]
     assert (table[["estimated_seconds", "actual_seconds"]] > 0).all(axis=None)
 
@@ -327,19 +327,19 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
             assert planned.outlooks[unit.id].cost.compiling == expected[unit.id].cost.compiling
 
     planned.execute()
-    assert len(recall(tmp_path)) == 6 and first.items() <= recall(tmp_path).items()
-    assert report.accounts(Store(tmp_path), set(first)).done.sum() == 2
-    after = report.accounts(Store(tmp_path))
+    assert len(saved_estimates(tmp_path)) == 6 and first.items() <= saved_estimates(tmp_path).items()
+    assert report.cost_report(Store(tmp_path), set(first)).done.sum() == 2
+    after = report.cost_report(Store(tmp_path))
     assert (after.left_seconds == 0).all() and list(after.done) == [2, 4]
-    assert after.estimated_seconds.sum() == pytest.approx(sum(recall(tmp_path).values()))
+    assert after.estimated_seconds.sum() == pytest.approx(sum(saved_estimates(tmp_path).values()))
 
 
 def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) -> None:
-    data = tables({"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_mdps=2, horizon=4)
+    data = tables({"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4)
     data["experiments"] = [{"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))]
     jbrl.run(data, tmp_path)
     headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
     assert headers[0]["learned"] == headers[1]["learned"]
     parts = [report.actual(header, searched=n == 0) for n, header in enumerate(headers)]
     assert parts[0].searching > 0 == parts[1].searching
-    assert report.accounts(Store(tmp_path)).actual_seconds[0] == pytest.approx(sum(part.seconds for part in parts))
+    assert report.cost_report(Store(tmp_path)).actual_seconds[0] == pytest.approx(sum(part.seconds for part in parts))

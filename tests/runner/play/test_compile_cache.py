@@ -12,10 +12,11 @@ import pytest
 
 from jbrl.agents.agent import AGENTS
 from jbrl.errors import JbrlError
-from jbrl.runner.play import compile_cache, machine
-from jbrl.runner.play.experiment import play
+from jbrl.runner.play import compile_cache
+from jbrl.runner.play.play import play
+from jbrl.runner.storage import machine
 
-PLAYED = {"prior": "GC", "n_mdps": 8, "horizon": 12}
+PLAYED = {"prior": "GC", "n_environments": 8, "horizon": 12}
 SEARCH = {"simulations": 20, "depth": 6}  # compiled as native code, drawing and training as any other
 
 # Prints what a process has seen of the cache.
@@ -24,7 +25,7 @@ import json, sys
 import jax
 from jbrl.agents.agent import AGENTS
 from jbrl.runner.play import compile_cache
-from jbrl.runner.play.experiment import play
+from jbrl.runner.play.play import play
 
 events = []
 jax.monitoring.register_event_listener(lambda name, **_: events.append(name.rpartition("/")[2]))

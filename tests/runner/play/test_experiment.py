@@ -15,18 +15,21 @@ from jbrl.agents.agent import Agent, register_agent
 from jbrl.agents.bayes.opps import OPPSDS
 from jbrl.agents.bayes.soft_max import SoftMax
 from jbrl.agents.random import Random
+from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.pytree import record
 from jbrl.rollout.rollout import discounted
 from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Protocol, Run, play
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.play import play
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
 
 
 def protocol(**changes) -> Protocol:
     gc = problem("GC")
-    return dataclasses.replace(Protocol(gc, gc, n_mdps=20, horizon=12), **changes)
+    return dataclasses.replace(Protocol(gc, gc, n_environments=20, lifetime=Steps(12)), **changes)
 
 
 def all_returns(run: Run, **how) -> np.ndarray:
@@ -36,7 +39,7 @@ def all_returns(run: Run, **how) -> np.ndarray:
 
 def test_random_has_the_published_mean_return_on_gc():
     # 31.6 in 500 runs of the C++ program; standard error of ours 0.5 and of theirs 0.5: false alarm rate 0.3 %.
-    played = play(Random(), prior="GC", n_mdps=500, seed=1)
+    played = play(Random(), prior="GC", n_environments=500, seed=1)
     error = played.returns.std(ddof=1) / np.sqrt(500)
     assert abs(played.returns.mean() - 31.6) < 3 * np.hypot(error, 0.5)
 
@@ -82,16 +85,16 @@ def test_one_device_and_two_give_the_same_bits():
 def test_an_agent_learns_on_the_device_that_it_plays_on():
     second = jax.devices()[1]
     gc = problem("GC")
-    run = Run(SoftMax(tau=0.3), Protocol(gc, gc, n_mdps=4, horizon=3), resources=Resources([second]))
+    run = Run(SoftMax(tau=0.3), Protocol(gc, gc, n_environments=4, lifetime=Steps(3)), resources=Resources([second]))
     run.prepare()
     assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {second}
-    searching = Run(OPPSDS("F1", 20), Protocol(gc, gc, n_mdps=4, horizon=3), resources=Resources([second]))
+    searching = Run(OPPSDS("F1", 20), Protocol(gc, gc, n_environments=4, lifetime=Steps(3)), resources=Resources([second]))
     searching.prepare()
     assert len(next(searching.chunks()).returns) == 4
 
 
 def test_the_first_mdps_do_not_depend_on_how_many_follow():
-    few, many = all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(n_mdps=600)))
+    few, many = all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(n_environments=600)))
     np.testing.assert_array_equal(few, many[:20])
 
 
@@ -105,7 +108,7 @@ def test_another_seed_gives_other_returns():
 
 
 def test_times_are_measured_and_compilation_is_counted_once():
-    changed = protocol(horizon=13)
+    changed = protocol(lifetime=Steps(13))
     first, second = Run(Random(), changed), Run(Random(), changed)
     first.prepare(), second.prepare()
     assert first.compile_seconds > 0 and second.compile_seconds == 0
@@ -129,7 +132,7 @@ class NoState:
 class Constant(Agent[None, NoState]):
     """An agent that always says the same."""
 
-    def reset(self, knowledge):
+    def reset(self, key, knowledge):
         return NoState()
 
     def act(self, key, state, x):
@@ -163,9 +166,8 @@ def test_an_action_that_is_no_integer_is_reported(register):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"n_mdps": 0}, "n_mdps = 0"),
-        ({"n_mdps": 2.5}, "n_mdps = 2.5"),
-        ({"horizon": 0}, "horizon = 0"),
+        ({"n_environments": 0}, "n_environments = 0"),
+        ({"n_environments": 2.5}, "n_environments = 2.5"),
         ({"seed": -1}, "seed = -1"),
         ({"seed": 2**32}, "seed"),
         ({"discount": 1.0}, "discount = 1.0"),
@@ -236,7 +238,7 @@ def test_play_refuses_parameters_out_of_range():
     with pytest.raises(JbrlError, match="epsilon"):
         from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 
-        play(EpsilonGreedy(epsilon=2.0), prior="GC", n_mdps=2, horizon=2)
+        play(EpsilonGreedy(epsilon=2.0), prior="GC", n_environments=2, horizon=2)
 
 
 def test_one_program_serves_a_whole_grid(monkeypatch):
@@ -244,6 +246,6 @@ def test_one_program_serves_a_whole_grid(monkeypatch):
 
     monkeypatch.setattr(batching, "_compiled", {})  # another test may have compiled them
     for epsilon in (0.0, 0.25, 1.0):
-        all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(horizon=4)))
+        all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
     assert len(batching._compiled) == 3, "one to train, one to draw, one to play"
     assert experiment.LATENCY_TRAJECTORIES % 2, "a median of an odd number"

@@ -15,9 +15,9 @@ from jbrl.agents.bayes.formula import Formula
 from jbrl.cli.app import app
 from jbrl.runner.storage.store import ResultWarning
 from jbrl.runner.storage.unit import Unit
+from jbrl.runner.study import execute
 from jbrl.runner.study.execute import Progress
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.study import execute
 
 SPACE = "Q2/Q0; Q0/Q1*Q1; Q0/Q2"
 BUDGET = 900
@@ -25,7 +25,7 @@ BUDGET = 900
 
 def tables(budget: int = BUDGET) -> dict[str, Any]:
     return {
-        "study": {"name": "search", "n_mdps": 5},
+        "study": {"name": "search", "n_environments": 5},
         "experiments": [{"name": "one", "prior": "GC", "test": "GC"}, {"name": "two", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "OPPS-DS", "space": SPACE, "budget": budget, "c": 60.0}],
     }
@@ -72,7 +72,7 @@ def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
 def test_what_was_found_plays_again(results: jbrl.Results) -> None:
     found = results.learned("one", "OPPS-DS")
     assert found.strategy == Formula("Q0/Q2")
-    played = jbrl.play(found.strategy, prior="GC", n_mdps=5)
+    played = jbrl.play(found.strategy, prior="GC", n_environments=5)
     np.testing.assert_array_equal(played.returns, results.returns.query("experiment == 'one'")["score"])
 
 

@@ -15,11 +15,13 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.cli.app import app
+from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
-from jbrl.runner.play.experiment import Protocol, Run
-from jbrl.runner.play.machine import available_cores
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources, choose, parse_memory
+from jbrl.runner.storage.machine import available_cores
 
 MIB = 2**20
 
@@ -103,7 +105,7 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
 
 def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
     gc = problem("GC")
-    protocol = Protocol(gc, gc, n_mdps=20, horizon=12)
+    protocol = Protocol(gc, gc, n_environments=20, lifetime=Steps(12))
     whole = Run(EpsilonGreedy(), protocol)
     whole.prepare()
     needed = whole._playing.bytes
@@ -119,12 +121,12 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
 
 def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_path: Path) -> None:
     study = {
-        "study": {"name": "s", "n_mdps": 5, "horizon": 6},
+        "study": {"name": "s", "n_environments": 5, "horizon": 6},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "e-Greedy"}, {"algorithm": "Random"}],
     }
     gc = problem("GC")
-    run = Run(EpsilonGreedy(), Protocol(gc, gc, n_mdps=5, horizon=6))
+    run = Run(EpsilonGreedy(), Protocol(gc, gc, n_environments=5, lifetime=Steps(6)))
     run.prepare()
     results = jbrl.run(study, tmp_path, memory=run._playing.bytes - 1)
     assert list(results.units["status"]) == ["failed", "done"]
@@ -151,7 +153,7 @@ AGENTS = [
 @pytest.mark.slow
 def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: Path) -> None:
     tables = {
-        "study": {"name": "s", "n_mdps": 20, "horizon": 15},
+        "study": {"name": "s", "n_environments": 20, "horizon": 15},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "U", "prior": "UGC", "test": "GC"}],
         "agents": AGENTS,
     }
@@ -163,7 +165,7 @@ def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: P
 def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -> None:
     """Three fake devices to each real one: by default a stack, since a unit would keep one of them busy."""
     tables = {
-        "study": {"name": "s", "n_mdps": 20, "horizon": 15},
+        "study": {"name": "s", "n_environments": 20, "horizon": 15},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.2, 0.3]}],
     }

@@ -13,21 +13,24 @@ import pytest
 import jbrl
 from jbrl.agents.agent import AGENTS, Agent
 from jbrl.cli.progress import Display
+from jbrl.environments.lifetime import Steps
 from jbrl.problems.problem import problem
 from jbrl.runner.play import experiment, stacking
-from jbrl.runner.play.experiment import Protocol, Run
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.play.stacking import Stack, stacks
 from jbrl.runner.storage.store import Store
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.study import execute, load_study
+from jbrl.runner.study.study import load_study
 
 N_MDPS = 20
 
 
 def tables(**settings: Any) -> dict[str, Any]:
     return {
-        "study": {"name": "tiny", "n_mdps": N_MDPS, "horizon": 30, **settings},
+        "study": {"name": "tiny", "n_environments": N_MDPS, "horizon": 30, **settings},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "GC-inaccurate", "prior": "UGC", "test": "GC"}],
         "agents": [{"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}, {"algorithm": "Random"}],
     }
@@ -106,7 +109,7 @@ def test_several_groups_on_a_device(name: str) -> None:
     gc, ugc = problem("GC"), problem("UGC")
     grid = [dict(zip(GRIDS[name], values, strict=True)) for values in zip(*GRIDS[name].values(), strict=True)] or [{}] * 3
     agents: list[Agent] = [AGENTS[name].agent(**values) for values in grid]
-    rules = [Protocol(gc, gc, 10, 0, 30), Protocol(ugc, gc, 10, 1, 30), Protocol(gc, gc, 10, 2, 30)]
+    rules = [Protocol(gc, gc, 10, 0, Steps(30)), Protocol(ugc, gc, 10, 1, Steps(30)), Protocol(gc, gc, 10, 2, Steps(30))]
     runs = [Run(agent, protocol) for agent, protocol in zip(agents, rules, strict=True)]
     stack = Stack(runs, [0, 0, 3], groups=2)
     stack.prepare()
@@ -123,8 +126,8 @@ def test_several_groups_on_a_device(name: str) -> None:
 
 def test_how_many_units_are_played_at_once() -> None:
     gc = problem("GC")
-    for n_mdps, at_once in ((300, 1), (200, 2)):  # in groups of 256, one on each of two devices
-        runs = [Run(AGENTS["Random"].agent(), Protocol(gc, gc, n_mdps, seed, 2)) for seed in range(3)]
+    for n_environments, at_once in ((300, 1), (200, 2)):  # in groups of 256, one on each of two devices
+        runs = [Run(AGENTS["Random"].agent(), Protocol(gc, gc, n_environments, seed, Steps(2))) for seed in range(3)]
         stack = Stack(runs, [0, 0, 0])
         stack.prepare()
         assert stack.at_once == at_once
@@ -136,7 +139,7 @@ class Interrupt(execute.Progress):
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
         self.left -= 1
         if not self.left:
             raise KeyboardInterrupt
@@ -161,7 +164,7 @@ def test_the_display_names_the_unit_that_has_advanced(tmp_path: Path) -> None:
         display.begin(chosen.units, chosen.units)
         display.started(chosen.units[0])
         for unit in chosen.units[0], chosen.units[1], chosen.units[0]:
-            display.advanced(unit, 3, 0.1)
+            display.advanced(unit, 3, 0.1, 90)
             shown = display._bars.tasks[-1]
             assert (shown.description, shown.completed) == (unit.label, 3)
         raise ZeroDivisionError  # nothing to conclude
@@ -212,9 +215,9 @@ def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
 
 def test_a_protocol_of_a_run_is_its_own() -> None:
     gc = problem("GC")
-    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, 20))
+    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, Steps(20)))
     run.prepare()
     short = run.shortened(4, 6)
-    assert (short.protocol.n_mdps, short.protocol.horizon) == (4, 6)
-    assert run.protocol == dataclasses.replace(short.protocol, n_mdps=10, horizon=20)
+    assert (short.protocol.n_environments, short.protocol.horizon) == (4, 6)
+    assert run.protocol == dataclasses.replace(short.protocol, n_environments=10, horizon=20)
     assert len(next(short.chunks()).returns) == 4

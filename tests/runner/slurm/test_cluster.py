@@ -19,7 +19,7 @@ from jbrl.runner.study.plan import plan
 STUDY = """
 [study]
 name = "tiny"
-n_mdps = 8
+n_environments = 8
 horizon = 12
 
 [[experiments]]
@@ -165,7 +165,7 @@ def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) ->
 
 
 def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
-    planned = plan(study, tmp_path / "out", overrides=["study.n_mdps=5"])
+    planned = plan(study, tmp_path / "out", overrides=["study.n_environments=5"])
     facts = (planned.study.facts(), planned.study.place, str(planned.study.folder), str(tmp_path / "out"))
     ids = tuple(unit.id for unit in planned.units)
     assert [unit.id for unit in Job(*facts, ids[1:3]).plan().units] == list(ids[1:3])

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.runner.test_store import HEADER, opened, returns_of
 
 import jbrl
 from jbrl.errors import JbrlError
+from tests.runner.storage.test_store import HEADER, opened, returns_of
 
 
 @pytest.fixture

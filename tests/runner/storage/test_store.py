@@ -20,7 +20,7 @@ HEADER = {"status": "done", "device": "cpu", "platform": "cpu", "batch": 512, **
 def study(**settings: Any) -> Study:
     return load_study(
         {
-            "study": {"name": "tiny", "n_mdps": 4, "horizon": 3, **settings},
+            "study": {"name": "tiny", "n_environments": 4, "horizon": 3, **settings},
             "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
             "agents": [{"algorithm": "e-Greedy", "epsilon": [0, 0.5]}, {"algorithm": "Random"}],
         }
@@ -163,7 +163,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     [
         ("name", "'tiny'", "'other'"),
         ("seed", "0", "1"),
-        ("n_mdps", "4", "5"),
+        ("n_environments", "4", "5"),
         ("horizon", "3", "4"),
         ("discount", "0.95", "0.9"),
     ],

@@ -16,15 +16,15 @@ import jbrl
 from jbrl.runner.play import experiment
 from jbrl.runner.storage import store
 from jbrl.runner.storage.store import ResultWarning, Store
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.study import execute
 
 N_MDPS = 300  # more than one device plays at once: 256
 
 
 def tables(**settings: Any) -> dict[str, Any]:
     return {
-        "study": {"name": "tiny", "n_mdps": N_MDPS, "horizon": 16, **settings},
+        "study": {"name": "tiny", "n_environments": N_MDPS, "horizon": 16, **settings},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}],
     }
@@ -53,7 +53,7 @@ def test_chunks_of_seven(tmp_path: Path, returns: pd.DataFrame) -> None:
 
 
 def test_fewer_mdps_are_the_first_ones(tmp_path: Path, returns: pd.DataFrame) -> None:
-    found = jbrl.run(tables(), tmp_path, overrides=["study.n_mdps=9"]).returns
+    found = jbrl.run(tables(), tmp_path, overrides=["study.n_environments=9"]).returns
     same(found, returns[returns["unit"] < 9].reset_index(drop=True))
 
 
@@ -104,11 +104,11 @@ def test_killed_in_the_middle_of_a_unit_and_resumed(tmp_path: Path, returns: pd.
     """`kill -9` of a process that has played 100 of 300 MDPs: what it had written is used, and the numbers are the same."""
     program = f"""
 import os, signal
-from jbrl.runner.study.study import execute
+from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
 
 class Kill(execute.Progress):
-    def advanced(self, unit, n, seconds):
+    def advanced(self, unit, n, seconds, decisions):
         if n > 100:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -133,7 +133,7 @@ class Interrupt(execute.Progress):
     def __init__(self, after: int) -> None:
         self.after = after
 
-    def advanced(self, unit: Any, n: int, seconds: float) -> None:
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
         if n >= self.after:
             raise KeyboardInterrupt
 

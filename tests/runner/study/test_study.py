@@ -19,7 +19,7 @@ from jbrl.runner.study.study import Study, load_study
 
 def tables(**study: Any) -> dict[str, Any]:
     return {
-        "study": {"name": "tiny", "n_mdps": 20, "horizon": 10, **study},
+        "study": {"name": "tiny", "n_environments": 20, "horizon": 10, **study},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "GC-inaccurate", "prior": "UGC", "test": "GC"}],
         "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0, 0.5]}],
     }
@@ -53,7 +53,7 @@ def test_automatic_horizon_is_the_published_one() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"n_mdps": 21},
+        {"n_environments": 21},
         {"horizon": 11},
         {"discount": 0.9},
         {"seed": 1},
@@ -92,9 +92,9 @@ def test_identity_is_the_same_in_another_process() -> None:
 
 
 def test_overrides_are_typed_as_in_toml() -> None:
-    study = load_study(tables(), ["study.n_mdps=7", "study.latency=true", "study.name=plain", "study.seed=[1, 2]"])
-    assert study.settings.model_dump(include={"n_mdps", "latency", "name", "seed"}) == {
-        "n_mdps": 7,
+    study = load_study(tables(), ["study.n_environments=7", "study.latency=true", "study.name=plain", "study.seed=[1, 2]"])
+    assert study.settings.model_dump(include={"n_environments", "latency", "name", "seed"}) == {
+        "n_environments": 7,
         "latency": True,
         "name": "plain",
         "seed": [1, 2],
@@ -103,9 +103,12 @@ def test_overrides_are_typed_as_in_toml() -> None:
 
 # (what is changed in the tables, what the message says)
 BAD = {
-    "n_mdps = 0": (lambda d: d["study"].update(n_mdps=0), "[study]: n_mdps = 0: expected an integer from 1"),
-    "n_mdps of another type": (lambda d: d["study"].update(n_mdps="20"), "n_mdps = '20': expected an integer from 1"),
-    "n_mdps true": (lambda d: d["study"].update(n_mdps=True), "n_mdps = True: expected an integer"),
+    "n_environments = 0": (lambda d: d["study"].update(n_environments=0), "[study]: n_environments = 0: expected an integer from 1"),
+    "n_environments of another type": (
+        lambda d: d["study"].update(n_environments="20"),
+        "n_environments = '20': expected an integer from 1",
+    ),
+    "n_environments true": (lambda d: d["study"].update(n_environments=True), "n_environments = True: expected an integer"),
     "discount 1": (lambda d: d["study"].update(discount=1), "discount = 1: expected a number from 0 up to, but not including, 1"),
     "discount negative": (lambda d: d["study"].update(discount=-0.1), "discount = -0.1: expected"),
     "discount nan": (lambda d: d["study"].update(discount=float("nan")), "discount = nan: expected"),
@@ -120,7 +123,18 @@ BAD = {
     "no experiments": (lambda d: d.update(experiments=[]), "expected at least one table [[experiments]]"),
     "no agents": (lambda d: d.pop("agents"), "expected at least one table [[agents]]"),
     "agents a table": (lambda d: d.update(agents={"algorithm": "Random"}), "expected at least one table [[agents]]"),
-    "no prior": (lambda d: d["experiments"][1].pop("prior"), "[[experiments]] 2: 'prior' is missing: expected a problem"),
+    "no problem": (lambda d: d["experiments"][1].pop("test"), "[[experiments]] 2: 'test' is missing: expected a problem"),
+    "two names of a number": (
+        lambda d: d["study"].update(n_mdps=3),
+        "[study]: both n_mdps = 3 and n_environments = 20: expected one of them",
+    ),
+    "two names of a problem": (lambda d: d["experiments"][0].update(problem="GC"), "[[experiments]] 1: both problem = 'GC' and test = "),
+    "two lifetimes": (
+        lambda d: d["experiments"][0].update(horizon=3, episodes=4),
+        "both horizon = 3 and episodes = 4: expected one of them",
+    ),
+    "no episodes": (lambda d: d["experiments"][0].update(episodes=0), "episodes = 0: expected an integer from 1"),
+    "episodes of MDPs that never end": (lambda d: d["experiments"][0].update(episodes=2), "the MDPs of 'GC' never end"),
     "unknown problem": (lambda d: d["experiments"][0].update(prior="GD"), "[[experiments]] 1 (GC): prior: "),
     "nearest problem": (lambda d: d["experiments"][0].update(prior="Gird"), "did you mean 'Grid'?"),
     "sizes": (lambda d: d["experiments"][0].update(prior="GDL"), "[[experiments]] 1 (GC): prior "),
@@ -160,11 +174,11 @@ def test_what_is_not_accepted_is_named(case: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n_mdps=3", "expected study.FIELD=VALUE"),
+        ("n_environments=3", "expected study.FIELD=VALUE"),
         ("agents.epsilon=3", "expected study.FIELD=VALUE"),
-        ("study.n_mdps", "expected study.FIELD=VALUE"),
+        ("study.n_environments", "expected study.FIELD=VALUE"),
         ("study.n_mpds=3", "unknown field 'n_mpds' of [study]; did you mean 'n_mdps'?"),
-        ("study.n_mdps=many", "n_mdps = 'many': expected an integer from 1"),
+        ("study.n_environments=many", "n_environments = 'many': expected an integer from 1"),
     ],
 )
 def test_bad_overrides(text: str, message: str) -> None:

@@ -16,20 +16,21 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.agent import NO_ACTION
+from jbrl.agents.agent import BAYESIAN, NO_ACTION
 from jbrl.agents.bayes.index.evaluation import FormulaProgram, evaluate, in_common_shape, programs
 from jbrl.agents.bayes.index.formulas import VARIABLES, Expression
-from jbrl.agents.bayes.planner import Thinker
+from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.mdp import incremental, sampling
-from jbrl.mdp.dirichlet import Prior
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.planning import lanes_tie_tolerance
+from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
 
 Plans = tuple[Plan, ...]
 
 
-def plans(prior: Prior) -> Plans:
+def plans(prior: DirichletPrior) -> Plans:
     """The optimal plans behind Q0, Q1 and Q2 before the first transition. Castronovo et al. 2016, section 5.1.4.
 
     Q0: the mean of the prior. Q1: each action stays where it is, with weight 1. Q2: each next state has weight 1, impossible ones included.
@@ -42,7 +43,7 @@ def plans(prior: Prior) -> Plans:
     return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
 
 
-class SlotPolicy(Thinker[Plans, Plans]):
+class SlotPolicy(StepwiseLearner[Plans, Plans]):
     """Ranks the actions by the Q-functions in its slots.
 
     Attributes:
@@ -51,25 +52,27 @@ class SlotPolicy(Thinker[Plans, Plans]):
 
     slots: chex.Array
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Plans:
+    requires = BAYESIAN
+
+    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Plans:
         return plans(prior)
 
-    def reset(self, knowledge: Plans) -> Plans:
+    def reset(self, key: chex.PRNGKey, knowledge: Plans) -> Plans:
         # The discount is the same in all: taken from the first, it need not be stored for each lane.
         chosen = [jax.tree.map(lambda *v, j=j: lax.select_n(self.slots[j], *v), *knowledge) for j in range(self.slots.shape[0])]
         return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
 
-    def act(self, key: chex.PRNGKey, state: Plans, x: chex.Array) -> tuple[chex.Array, Plans]:
-        values, defined = self.rank([vectorize.get_entry(plan.q, x) for plan in state])
+    def act(self, key: chex.PRNGKey, state: Plans, observation: chex.Array) -> tuple[chex.Array, Plans]:
+        values, defined = self.rank([vectorize.get_entry(plan.q, observation) for plan in state])
         return _greatest(values, defined, sampling.uniforms(key)[0]), state
 
     def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
         """Values of the actions [A] float32, from their Q-values in each slot, k times [A], and whether they are defined ([] bool)."""
         raise NotImplementedError
 
-    def note(self, state: Plans, x: chex.Array, action: chex.Array, y: chex.Array, reward: chex.Array) -> Plans:
+    def note(self, state: Plans, transition: Transition) -> Plans:
         ready = self.ready(state)
-        return tuple(_note(plan, ready, x, action, y, reward) for plan in state)
+        return tuple(_note(plan, ready, transition) for plan in state)
 
     def think(self, state: Plans) -> Plans:
         return tuple(incremental.improve(plan) for plan in state)
@@ -81,9 +84,11 @@ class SlotPolicy(Thinker[Plans, Plans]):
         return ready
 
 
-def _note(plan: Plan, ready: chex.Array, *transition: chex.Array) -> Plan:
+def _note(plan: Plan, ready: chex.Array, transition: Transition) -> Plan:
     """`incremental.add_transition`, without effect unless all plans are `ready`: one that is may have to wait for the others."""
-    noted = incremental.add_transition(dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0)), *transition)
+    x, action, y = transition.observation, transition.action, transition.next_observation
+    held = dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0))
+    noted = incremental.add_transition(held, x, action, y, transition.reward)
     return dataclasses.replace(noted, rounds=jnp.where(ready, noted.rounds, plan.rounds))
 
 

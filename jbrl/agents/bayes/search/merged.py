@@ -123,14 +123,15 @@ def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
     return 4 * ((n_states * n_actions * max_samples + 1) * n_states + BLOCK)
 
 
-def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> None:
-    """Raise `JbrlError` when `max_samples` samples of each pair are too many for agent `name`."""
+def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> int:
+    """Return the bytes of one task. Raise `JbrlError` when `max_samples` samples of each pair are too many for agent `name`."""
     needed = bytes_needed(n_states, n_actions, max_samples)
     if needed > MAX_BYTES:
         raise JbrlError(
             f"{name}: capacity for {max_samples} samples of each of {n_states} x {n_actions} pairs of state and action takes "
             f"{needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB"
         )
+    return needed
 
 
 def _blank(task: MergedTask) -> Memory:

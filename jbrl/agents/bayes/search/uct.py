@@ -11,7 +11,7 @@ import dataclasses
 import chex
 import jax.numpy as jnp
 
-from jbrl.agents.bayes.search import hashing, rollout, stacked, tree, urn
+from jbrl.agents.bayes.search import hashing, rollout_policy, stacked, tree, urn
 from jbrl.agents.bayes.search.loop import repeat
 from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
 from jbrl.agents.bayes.search.native import native
@@ -47,7 +47,7 @@ class SearchTask:
     x: chex.Array  # [] int32, state
     cdf: chex.Array  # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the entry before
     rewards: chex.Array  # [S * A * S] float32
-    greedy: chex.Array  # [S * A] int32, as in `rollout.RolloutPolicy`
+    greedy: chex.Array  # [S * A] int32, as in `rollout_policy.RolloutPolicy`
     n_greedy: chex.Array  # [S] int32
     simulations: chex.Array  # [] int32, K
     depth: chex.Array  # [] int32, at most `max_depth`
@@ -237,7 +237,7 @@ def _unfinished(out: Rollout, task: SearchTask) -> chex.Array:
 def _roll(out: Rollout, task: SearchTask) -> Rollout:
     """One step beyond the tree."""
     urns = urn.put_down(out.urns, out.last)
-    u = rollout.act(task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions)
+    u = rollout_policy.act(task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions)
     row = out.x * task.n_actions + u
     last = urn.draw(urns, out.last, task.cdf, row, sampling.words_to_uniforms(_random(task, out.last, out.d, 1)), task.n_states)
     reward = read(task.rewards, row * task.n_states + last.y)

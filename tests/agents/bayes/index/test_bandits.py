@@ -3,12 +3,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks.twins import bandits as reference
 from jbrl.agents.bayes.index.bandits import BanditProgress, begin, search
 from jbrl.agents.bayes.index.halving import SequentialHalving
 from jbrl.agents.bayes.index.streams import StreamState, no_streams
 from jbrl.agents.bayes.index.ucb import UCB1, UCBV
 from jbrl.errors import JbrlError
-from tests.reference import bandits as reference
 
 N_ARMS = 13
 MEANS = np.random.default_rng(7).normal(30, 6, N_ARMS)

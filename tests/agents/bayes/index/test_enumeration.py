@@ -1,11 +1,11 @@
 import pytest
 
+from benchmarks.twins import formulas as reference
 from jbrl.agents.bayes.index import enumeration
 from jbrl.agents.bayes.index.enumeration import check_defined, covers, enumerate_set, rank, signed_points, value_points
 from jbrl.agents.bayes.index.formulas import formula_set
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.errors import JbrlError
-from tests.reference import formulas as reference
 
 
 def test_signed_sets_are_those_of_brute_force():

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from jax import lax
 
+from benchmarks.twins import formulas as reference
 from jbrl.agents.bayes.index.evaluation import FormulaProgram, evaluate, program, programs
 from jbrl.agents.bayes.index.formulas import BINARY, UNARY, VARIABLES, Expression, formula_set
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.errors import JbrlError
-from tests.reference import formulas as reference
 
 N_ACTIONS = 3
 lanes = jax.jit(jax.vmap(evaluate))

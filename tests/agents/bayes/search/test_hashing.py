@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from benchmarks.twins import bamcp as reference
 from jbrl.agents.bayes.search import hashing
-from tests.reference import bamcp as reference
 
 N = 1 << 16
 KEYS = [(0, 0), (1, 0), (0, 1), (0x9E3779B9, 0x85EBCA6B)]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.twins import merged as reference
 from jbrl.agents.bayes.search import hashing, merged
 from jbrl.agents.bayes.search.merged import MergedTask
 from jbrl.errors import JbrlError
-from tests.reference import merged as reference
 
-S, A, MOST = 4, 2, 40
+S, A, MAX_SAMPLES = 4, 2, 40
 DRAW = jax.jit(lambda task: merged.draw(task, merged._blank(task)).rows)
 SOLVE = jax.jit(merged.solve)
 SOLVES = jax.jit(jax.vmap(merged.solve))
@@ -43,7 +43,7 @@ def task(seed: int, **changes) -> MergedTask:
         discount=jnp.float32(0.95),
         n_states=S,
         n_actions=A,
-        most=MOST,
+        max_samples=MAX_SAMPLES,
     )
     return dataclasses.replace(made, **changes)
 
@@ -64,10 +64,10 @@ def test_rows_and_values_are_those_of_the_twin(seed):
 
 def test_rows_have_the_marginals_of_their_dirichlet_distribution():
     # 60 draws of 320 rows each, shapes below, at and above 1: 8 tests at 1 in 10,000 and 3 correlations, false alarm rate 8e-4.
-    samples = jnp.full(S * A, MOST, jnp.int32)
+    samples = jnp.full(S * A, MAX_SAMPLES, jnp.int32)
     for counts in ([0.3, 1, 2.5, 0], [1, 1, 0, 1], [4, 30, 2, 0.05]):
         tiled = jnp.tile(jnp.array(counts, jnp.float32), S * A)
-        many = [np.asarray(DRAW(task(seed, counts=tiled, samples=samples)))[: S * A * MOST * S].reshape(-1, S) for seed in range(60)]
+        many = [np.asarray(DRAW(task(seed, counts=tiled, samples=samples)))[: S * A * MAX_SAMPLES * S].reshape(-1, S) for seed in range(60)]
         sample = np.concatenate(many)
         for y, a in enumerate(counts):
             if 0.1 < a < sum(counts):
@@ -112,5 +112,5 @@ def test_lockstep_is_one_by_one():
 
 
 def test_samples_beyond_memory_are_refused():
-    with pytest.raises(JbrlError, match=r"SBOSS: room for 1048576 samples of each of 25 x 4 pairs .* takes 9\.8 GiB: expected at most 1"):
+    with pytest.raises(JbrlError, match=r"SBOSS: capacity for 1048576 samples of each of 25 x 4 pairs .* takes 9\.8 GiB"):
         merged.check_memory("SBOSS", 25, 4, 2**20)

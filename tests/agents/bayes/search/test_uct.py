@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.bayes.search import hashing, rollout, uct, urn
+from benchmarks.twins.bamcp import Twin, nodes
+from jbrl.agents.bayes.search import hashing, rollout_policy, uct, urn
 from jbrl.agents.bayes.search.uct import SearchTask
 from jbrl.problems.problem import problem
-from tests.reference.bamcp import Twin, nodes
 
-K, DEPTH, ROOM, LONGEST = 60, 9, 64, 16
+K, DEPTH, CAPACITY, MAX_DEPTH = 60, 9, 64, 16
 GC = problem("GC").mdps
 S, A = GC.n_states, GC.n_actions
 SEARCH = jax.jit(uct.search)
@@ -24,7 +24,7 @@ def task(seed: int, **changes) -> SearchTask:
     """One decision in GC, in a state and with counts that depend on the seed."""
     rng = np.random.default_rng(seed)
     counts = GC.concentrations * (1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32))
-    policy = rollout.uniform(S, A)
+    policy = rollout_policy.uniform(S, A)
     made = SearchTask(
         stream=hashing.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
         x=jnp.int32(rng.integers(S)),
@@ -36,10 +36,10 @@ def task(seed: int, **changes) -> SearchTask:
         depth=jnp.int32(DEPTH),
         exploration=jnp.float32(10),
         discount=jnp.float32(0.95),
-        kept=uct.nothing_kept(ROOM, A),
+        kept=uct.nothing_kept(CAPACITY, A),
         n_actions=A,
-        room=ROOM,
-        longest=LONGEST,
+        capacity=CAPACITY,
+        max_depth=MAX_DEPTH,
     )
     return dataclasses.replace(made, **changes)
 
@@ -151,12 +151,12 @@ def test_lockstep_is_one_by_one():
 
 def test_lockstep_in_groups_is_lockstep(monkeypatch):
     tasks = stack([task(seed) for seed in range(5)])
-    each = uct.bytes_needed(S, A, ROOM, LONGEST)
+    each = uct.bytes_needed(S, A, CAPACITY, MAX_DEPTH)
     monkeypatch.setattr(uct, "MEMORY", 2 * each)
     np.testing.assert_array_equal(jax.jit(lambda t: uct.in_lockstep(t))(tasks).visits, SEARCHES(tasks).visits)
 
 
 def test_a_full_tree_stops_growing_and_goes_on_counting():
-    full = task(0, kept=uct.nothing_kept(8, A), room=8)
+    full = task(0, kept=uct.nothing_kept(8, A), capacity=8)
     found = SEARCH(full)
     assert int(found.kept.size) == 8 and found.visits.sum() == K

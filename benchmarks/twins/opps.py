@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 
+from benchmarks.twins import formulas
+from benchmarks.twins.agents import DISCOUNT, TIES, Learner
 from jbrl.mdp.dirichlet import draw_mdp
-from jbrl.rollout.rollout import stream
-from tests.reference import formulas
-from tests.reference.agents import DISCOUNT, TIES, Learner
+from jbrl.mdp.sampling import stream
 
 
 class Model(Learner):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.reference.agents import Learner, greedy, optimal_values
+from benchmarks.twins.agents import Learner, greedy, optimal_values
 
 
 def sweep(transitions, rewards, q, discount):

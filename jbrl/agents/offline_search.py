@@ -1,4 +1,4 @@
-"""Agents that learn offline by trying strategies, which are agents themselves, on MDPs drawn from the prior.
+"""Agents that learn offline by trying strategies, which are agents themselves, in environments drawn from the prior.
 
 Such a search decides on the host what to try next, so it is no function that JAX could trace. The runner hands it `Trials`, which play many
 strategies in one compiled call, and keeps what it yields: progress is shown, a search that is killed goes on where it was, and what one
@@ -7,12 +7,11 @@ experiment has found serves all others with the same prior.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from jbrl.agents.agent import Agent
-from jbrl.mdp.dirichlet import Prior
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Findings:
 
 
 class Trials(Protocol):
-    """Plays strategies on MDPs drawn from the prior. What the runner offers to a search."""
+    """Plays strategies in environments drawn from the prior. What the runner offers to a search."""
 
     @property
     def width(self) -> int:
@@ -43,33 +42,37 @@ class Trials(Protocol):
 
         Args:
           agents: R of them, stacked along a leading axis.
-          arms, numbers: [R] int: arm and number of the pull. The MDP and all randomness hang on these and the seed alone.
+          arms, numbers: [R] int: arm and number of the pull. The environment and all randomness hang on these and the seed alone.
         """
 
 
-class Searcher(Agent[None, None]):
-    """An agent that searches. In place of `train`, the runner calls `search` and then plays the `strategy` that was found."""
+class OfflineSearch:
+    """Mixin of agents that learn offline in rounds that can be resumed.
+
+    In place of `train`, the runner calls `search`, keeps its checkpoints, and then plays the `strategy` that was found.
+    """
 
     budget: int  # a parameter: trajectories to make use of
 
-    def search(self, seed: int, prior: Prior, trials: Trials, before: Findings | None) -> Iterator[Findings]:
+    def search(self, seed: int, prior: Any, trials: Trials, before: Findings | None) -> Iterator[Findings]:
         """Search until the budget is spent.
 
         Args:
+          prior: of the kind that the agent `requires`.
           before: go on from these findings of the same search with the same prior and seed; None: start.
 
         Yields: the findings so far. The first ones come before anything is tried, once all is compiled: from there on the clock runs.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method search")
 
     def strategy(self, findings: Findings) -> Agent:
-        """The best that was found, an agent of the register, by findings that are complete.
+        """Return the best that was found, an agent of the register, by findings that are complete.
 
         Raises:
           JbrlError: there is none.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method strategy")
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
-        """What was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of the returns, `discarded`, `chosen`."""
-        raise NotImplementedError
+        """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of the returns, `discarded`, `chosen`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method arms")

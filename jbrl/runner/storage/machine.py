@@ -133,3 +133,18 @@ def _commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+SILENT_SECONDS = 120.0  # without a heartbeat: the process is taken for dead. Shared file systems may show a file as it was a minute ago
+FORGOTTEN_SECONDS = 86_400.0  # without one: its file is of no use to anyone
+
+
+def process_exists(pid: int) -> bool:
+    """Whether this machine has such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to someone else
+        return True
+    return True

@@ -15,19 +15,20 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
+from jbrl.runner.cost import report as cost_report
 from jbrl.runner.slurm import jobs
-from jbrl.runner.storage import notes
+from jbrl.runner.slurm.status import Observer, Status
+from jbrl.runner.storage import machine as study_status
 from jbrl.runner.storage.files import pack_json, write_whole
 from jbrl.runner.storage.store import StoreError
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.execute import Progress
 from jbrl.runner.study.heartbeat import Heartbeat
 from jbrl.runner.study.plan import plan
-from jbrl.runner.study.status import Observer, Status
 
 HERE = socket.gethostname()
 TABLES: dict[str, Any] = {
-    "study": {"name": "tiny", "n_mdps": 8, "horizon": 12, "chunk": 4, "seed": [0, 1]},
+    "study": {"name": "tiny", "n_environments": 8, "horizon": 12, "chunk": 4, "seed": [0, 1]},
     "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
     "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}],
 }
@@ -39,7 +40,7 @@ class Looking(Progress):
     def __init__(self, folder: Path) -> None:
         self.observer, self.seen = Observer(folder), []
 
-    def advanced(self, unit: Unit, n: int, seconds: float) -> None:
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         self.seen.append(self.observer.look())
 
 
@@ -48,7 +49,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three of six units are done; nothing is at work."""
     folder = tmp_path_factory.mktemp("half")
     jbrl.run(TABLES, folder, only="Random|epsilon=0.1.* seed 0")
-    notes.remember(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
+    cost_report.save_estimates(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
     return folder
 
 
@@ -134,7 +135,7 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     assert Observer(folder).look().workers[0].seconds_left == pytest.approx(40 + 60 * 80 / 60)
     note(folder, pace=None, played={}, search=[1, 4])
     assert Observer(folder).look().workers[0].seconds_left == pytest.approx(60 * 3 / 4 + 60)
-    note(folder, updated=time.time() - 2 * notes.SILENT)
+    note(folder, updated=time.time() - 2 * study_status.SILENT_SECONDS)
     found = Observer(folder).look()
     assert not found.active
     assert text(folder)[1].startswith("  lost     process 7 on n1: no sign of life for 4 min")
@@ -145,7 +146,7 @@ def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(fol
     killed.wait()
     note(folder, machine=HERE, pid=killed.pid)
     assert not Observer(folder).look().active
-    note(folder, "long-ago", updated=time.time() - 2 * notes.FORGOTTEN)
+    note(folder, "long-ago", updated=time.time() - 2 * study_status.FORGOTTEN_SECONDS)
     note(folder, "yesterday")
     jbrl.run(TABLES, folder)
     assert {path.name for path in (folder / "running").iterdir()} == {"yesterday.json"}
@@ -200,7 +201,7 @@ def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(folder: Path, tmp_
 
 def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> None:
     a, b, _ = left(folder)
-    note(folder, "gone", left=[a, b], updated=time.time() - 2 * notes.SILENT)
+    note(folder, "gone", left=[a, b], updated=time.time() - 2 * study_status.SILENT_SECONDS)
     assert [worker.alive for worker in Observer(folder).look().workers] == [False]
     note(folder, "next", left=[a, b])
     assert [worker.alive for worker in Observer(folder).look().workers] == [True]
@@ -220,11 +221,11 @@ def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder: Path, monk
 def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jbrl.runner.study.heartbeat.SECONDS", 0.02)
     with Heartbeat(folder, {"mine": 3.0}, Progress()):
-        (folder / notes.EXPECTED).write_bytes(pack_json({"seconds": {"other": 4.0}}))
+        (folder / cost_report.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
         end = time.monotonic() + 20
-        while "mine" not in notes.recall(folder) and time.monotonic() < end:
+        while "mine" not in cost_report.saved_estimates(folder) and time.monotonic() < end:
             time.sleep(0.02)
-        assert notes.recall(folder) == {"other": 4.0, "mine": 3.0}
+        assert cost_report.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
 
 
 def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
@@ -250,6 +251,6 @@ def test_no_study(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_nothing_can_be_noted(folder: Path) -> None:
     (folder / "running").rmdir()
     (folder / "running").write_text("not a directory")
-    (folder / notes.EXPECTED).unlink()
-    (folder / notes.EXPECTED).mkdir()
+    (folder / cost_report.ESTIMATES_FILE).unlink()
+    (folder / cost_report.ESTIMATES_FILE).mkdir()
     assert set(jbrl.run(TABLES, folder).scores["status"]) == {"done"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.runner.play import machine
+from jbrl.runner.storage import machine
 
 NAMES = ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE")
 

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from jbrl.runner.cost.report import saved_estimates
 from jbrl.runner.slurm import jobs
-from jbrl.runner.storage.notes import SILENT, exists, read, recall
+from jbrl.runner.storage.files import read_json
+from jbrl.runner.storage.machine import SILENT_SECONDS, process_exists
 from jbrl.runner.storage.store import Store
 
 
@@ -91,7 +93,7 @@ class Observer:
         tasks = jobs.submitted(self.folder)
         answer = jobs.states(task.task for task in tasks)
         states = answer or {}
-        expected = recall(self.folder)
+        expected = saved_estimates(self.folder)
         workers = self._workers(labels, manifest["study"]["n_mdps"], expected, states)
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
@@ -125,12 +127,19 @@ class Observer:
             self._done.add(id)
         return str(found.header.get("reason")) if found and found.status == "failed" else None
 
-    def _workers(self, labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, jobs.JobState]) -> list[Worker]:
-        notes = [read(path) for path in sorted((self.folder / "running").glob("*.json"))]
-        return [self._worker(note, labels, n_mdps, expected, states) for note in notes if note]
+    def _workers(
+        self, labels: dict[str, str], n_environments: int, expected: dict[str, float], states: dict[str, jobs.JobState]
+    ) -> list[Worker]:
+        notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
+        return [self._worker(note, labels, n_environments, expected, states) for note in notes if note]
 
     def _worker(
-        self, note: dict[str, Any], labels: dict[str, str], n_mdps: int, expected: dict[str, float], states: dict[str, jobs.JobState]
+        self,
+        note: dict[str, Any],
+        labels: dict[str, str],
+        n_environments: int,
+        expected: dict[str, float],
+        states: dict[str, jobs.JobState],
     ) -> Worker:
         now, left = time.time(), tuple(id for id in note["left"] if id in labels and id not in self._done)
         n, _ = note["played"].get(note["unit"], (0, 0.0))
@@ -143,22 +152,22 @@ class Observer:
             alive=_alive(note, now, states),
             unit=labels.get(note["unit"]),
             n=n,
-            of=n_mdps,
+            of=n_environments,
             search=tuple(note["search"]) if note["search"] else None,
             left=left,
-            seconds_left=_seconds_left(note, left, n_mdps, expected) if all(id in expected for id in left) else None,
+            seconds_left=_seconds_left(note, left, n_environments, expected) if all(id in expected for id in left) else None,
         )
 
 
-def _seconds_left(note: dict[str, Any], left: Sequence[str], n_mdps: int, expected: dict[str, float]) -> float:
+def _seconds_left(note: dict[str, Any], left: Sequence[str], n_environments: int, expected: dict[str, float]) -> float:
     """Units that are at work go on as fast as they are; the others take as much longer or shorter than expected as those before them."""
-    played = {id: (n, seconds * n_mdps / n) for id, (n, seconds) in note["played"].items() if n and id in expected}
+    played = {id: (n, seconds * n_environments / n) for id, (n, seconds) in note["played"].items() if n and id in expected}
     pace = note["pace"]
     if pace is None:  # nothing is done yet
         told = sum(expected[id] for id in played)
         pace = sum(whole for _, whole in played.values()) / told if told else 1.0
     share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
-    rest = {id: whole * (1 - n / n_mdps) for id, (n, whole) in played.items()}
+    rest = {id: whole * (1 - n / n_environments) for id, (n, whole) in played.items()}
     return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 
@@ -167,9 +176,9 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -
     state = states.get(note["task"] or "")
     if state and not state.active:
         return False
-    if now - note["updated"] > SILENT:
+    if now - note["updated"] > SILENT_SECONDS:
         return False
-    return note["machine"] != socket.gethostname() or exists(note["pid"])
+    return note["machine"] != socket.gethostname() or process_exists(note["pid"])
 
 
 def _waiting(tasks: Sequence[jobs.Submitted], states: dict[str, jobs.JobState], open_: set[str]) -> list[Waiting]:

@@ -3,13 +3,7 @@
 Each follows a recorded trajectory and is asked at every step what it would do, given the same uniform numbers.
 """
 
-import jax
 import numpy as np
-
-from jbrl.mdp.dirichlet import draw_mdp
-from jbrl.problems.problem import problem
-from jbrl.rollout.rollout import stream
-from jbrl.runner.play.experiment import play
 
 DISCOUNT = 0.95
 TIES = 2e-6  # action values that differ by less than this part of the greatest count as equal, as in jbrl.mdp.planning
@@ -96,30 +90,3 @@ class VDBE(Learner):
         super().observe(x, u, y)
         e = np.exp(-abs(self.q[x, u] - before) / self.sigma)
         self.epsilons[x] = self.delta * (1 - e) / (1 + e) + (1 - self.delta) * self.epsilons[x]
-
-
-def decisions(agent, prior, test=None, *, n_mdps=24, horizon=80, seed=3):
-    """Play and record: a list of (MDP number, [(x, u, y, uniforms [2], key)]) with what happened at each step."""
-    moves = play(agent, prior=prior, test=test, n_mdps=n_mdps, horizon=horizon, discount=DISCOUNT, seed=seed, record=True).trajectories
-    for index in range(n_mdps):
-        keys = jax.random.split(stream(jax.random.key(seed), np.int32(index), "agent"), horizon)
-        uniforms = (np.asarray(jax.random.key_data(keys)) >> 8) / 2**24
-        states, actions = moves["states"][index], moves["actions"][index]
-        yield index, list(zip(states[:-1], actions, states[1:], uniforms, keys, strict=True))
-
-
-def true_mdp(test, index, seed=3):
-    """Transitions and rewards of the MDP of that number, in float64."""
-    mdp = draw_mdp(stream(jax.random.key(seed), np.int32(index), "mdp"), problem(test).mdps, unit=True)
-    return np.asarray(mdp.transitions, float), np.asarray(mdp.rewards, float)
-
-
-def disagreements(steps, twin):
-    """The steps at which the twin would have done otherwise."""
-    found = []
-    for t, (x, u, y, uniforms, _) in enumerate(steps):
-        wanted = twin.act(x, uniforms)
-        if wanted != u:
-            found.append((t, int(x), int(u), wanted))
-        twin.observe(x, u, y)
-    return found

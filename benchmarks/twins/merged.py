@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from benchmarks.twins.agents import DISCOUNT, TIES
+from benchmarks.twins.bamcp import stream, word
 from jbrl.agents.bayes.search.merged import BLOCK
-from tests.reference.agents import DISCOUNT, TIES
-from tests.reference.bamcp import stream, word
 
 
 def uniform(key, round, which, j):

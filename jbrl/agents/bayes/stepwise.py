@@ -1,0 +1,25 @@
+"""Agents whose learning is a number of equal steps that differs from lane to lane."""
+
+from typing import Any
+
+import chex
+
+from jbrl import vectorize
+from jbrl.agents.agent import Agent, Knowledge, State
+from jbrl.rollout.contract import Stepwise, Transition
+
+
+class StepwiseLearner(Stepwise, Agent[Knowledge, State]):
+    """An agent that learns from a transition by `note`, then `think` until it is `ready`."""
+
+    def observe(self, key: chex.PRNGKey, state: State, transition: Transition) -> State:
+        noted = self.note(state, transition)
+        return vectorize.while_active(_unready, _think, noted, self, masked=False, lanes_last=True)
+
+
+def _unready(state: Any, agent: Any) -> chex.Array:
+    return ~agent.ready(state)
+
+
+def _think(state: Any, agent: Any) -> Any:
+    return agent.think(state)

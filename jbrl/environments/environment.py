@@ -1,0 +1,291 @@
+"""What an environment is, and the register of all environments.
+
+An environment is a frozen pytree: its settings and its physics are leaves, so that a sweep over settings, or a perturbation drawn for each
+lifetime, runs under one compilation; its sizes are static. It is written for one lane, without a batch axis, and never resets itself: the
+rollout does, so that the last observation of an episode is not lost.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.errors import JbrlError
+from jbrl.pytree import record
+
+State = TypeVar("State")
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """Integers 0..n-1, as [] int32."""
+
+    n: int
+
+    @property
+    def dtype(self) -> Any:
+        return jnp.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return f"Discrete({self.n})"
+
+
+@dataclasses.dataclass(frozen=True)
+class OneHot:
+    """One-hot vectors of length n, each given by the index of its 1, [] int32; -1 stands for the vector of zeros."""
+
+    n: int
+
+    @property
+    def dtype(self) -> Any:
+        return jnp.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return f"OneHot({self.n})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """Arrays of float32 of one shape. `low` and `high` are nominal, one number for each entry or one for all: values may go beyond them."""
+
+    shape: tuple[int, ...]
+    low: tuple[float, ...] | float = -np.inf
+    high: tuple[float, ...] | float = np.inf
+
+    @property
+    def dtype(self) -> Any:
+        return jnp.float32
+
+    def __str__(self) -> str:
+        return f"Box{self.shape}"
+
+
+Observation = Discrete | OneHot | Box
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What goes in and out of an environment. Part of the compiled program."""
+
+    observation: Observation
+    actions: Discrete
+
+    def __str__(self) -> str:
+        return f"observations {self.observation} and {self.actions.n} actions"
+
+
+@record
+class Step:
+    """What follows an action."""
+
+    observation: chex.Array  # as the spec says; after the last step of an episode the terminal observation
+    reward: chex.Array  # [] float32
+    terminated: chex.Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    truncated: chex.Array  # [] bool, the episode was cut off: never together with `terminated`
+
+
+class Environment(Generic[State]):
+    """The contract. All methods are pure functions that JAX can trace; a subclass is a record whose fields have defaults.
+
+    Fields declared with `jbrl.parameters.parameter` are settings. A field that defaults to None is no setting: it holds what
+    `__post_init__` computes, on the host, from the settings. `__post_init__` also runs when JAX puts a record together again from its
+    leaves, whatever these are then, so it computes where the field is None only.
+
+    Keys are outputs of `jax.random.split` or `fold_in`, hence random words: `mdp.sampling.uniforms` reads them at no cost. A value in
+    `step` that several outputs depend on is worth a `vectorize.prevent_fusion`: XLA computes it anew for each of them otherwise.
+
+    Class attributes:
+      lifetime: of a problem that is made of this environment alone, where a study does not say another one.
+      version: raised whenever the environment's behaviour changes, so that stored results are not taken for the new ones.
+    """
+
+    lifetime: ClassVar[Lifetime] = Episodes(100)
+    version: ClassVar[int] = 1
+
+    @property
+    def spec(self) -> Spec:
+        """Observations and actions. On the host: it may depend on static fields alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no spec")
+
+    def reset(self, key: chex.PRNGKey) -> tuple[State, Any]:
+        """Start an episode: its state, of any structure, and the first observation."""
+        raise NotImplementedError(f"{type(self).__name__} has no method reset")
+
+    def step(self, key: chex.PRNGKey, state: State, action: chex.Array) -> tuple[State, Step]:
+        """Take one action, [] int32 from 0..n-1."""
+        raise NotImplementedError(f"{type(self).__name__} has no method step")
+
+    def metrics(self, state: State) -> dict[str, chex.Array]:
+        """Counters of the episode so far, [] float32 each, for example regret. Recorders add them up over episodes. Default: none."""
+        del state
+        return {}
+
+
+class Perturbed:
+    """For environments whose physics differ from one lifetime to the next."""
+
+    def perturb(self, key: chex.PRNGKey) -> Any:
+        """Draw the environment of one lifetime: the same class and shapes, other values."""
+        raise NotImplementedError(f"{type(self).__name__} has no method perturb")
+
+
+def drawn(environment: Environment, key: chex.PRNGKey) -> Environment:
+    """Return the environment of one lifetime: perturbed, if it is one whose physics differ."""
+    return environment.perturb(key) if isinstance(environment, Perturbed) else environment
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentEntry:
+    """One line of the register."""
+
+    name: str
+    environment: type[Environment]
+    cite: str  # keys in references.bib, or a BibTeX entry
+
+    @property
+    def summary(self) -> str:
+        """First line of the environment's docstring."""
+        return (self.environment.__doc__ or "").strip().splitlines()[0]
+
+
+ENVIRONMENTS: dict[str, EnvironmentEntry] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def register_environment(name: str, *, cite: str = "") -> Callable[[type], type]:
+    """Class decorator: make the class a record and list it under `name`. Its fields are parameters, which `name(field=value)` sets."""
+
+    def register(cls: type) -> type:
+        if name in ENVIRONMENTS:
+            raise ValueError(f"two environments are called {name}")
+        made: type = record(cls)
+        ENVIRONMENTS[name] = EnvironmentEntry(name, made, cite)
+        return made
+
+    return register
+
+
+def as_arrays(environment: Environment) -> Environment:
+    """Return the environment with its numbers as float32, int32 or bool arrays, so that all values share one compiled program."""
+    kinds = {float: np.float32, int: np.int32, bool: np.bool_}
+    return jax.tree.map(lambda v: np.asarray(v, kinds[type(v)]) if type(v) in kinds else v, environment)
+
+
+def check_environment(environment: Environment, where: str) -> None:
+    """Trace an environment on the host, without compiling, and hold it against its contract.
+
+    Args:
+      where: place to name in messages.
+
+    Raises:
+      JbrlError: a method fails, or returns something of the wrong structure, shape or dtype.
+    """
+    key = jax.random.key(0)
+    environment = as_arrays(environment)
+    for path, leaf in jax.tree.leaves_with_path(environment):
+        if not hasattr(leaf, "dtype"):
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise JbrlError(f"{where}: field '{field}' = {leaf!r}: expected a number or an array; parameter(…) and static() hold others")
+    spec = _called(lambda: environment.spec, f"{where}: spec")
+    _check_spec(spec, f"{where}: spec")
+    lane = _called(lambda: jax.eval_shape(drawn, environment, key), f"{where}: perturb")
+    if not _alike(lane, environment):
+        raise JbrlError(f"{where}: perturb returned another structure or other shapes: expected those of the environment itself")
+    first = _called(lambda: jax.eval_shape(lambda e, k: e.reset(k), lane, key), f"{where}: reset")
+    if not (isinstance(first, tuple) and len(first) == 2):
+        raise JbrlError(f"{where}: reset returned {_kind(first)}: expected (state, observation)")
+    _check_observation(spec.observation, first[1], f"{where}: reset")
+    action = jax.ShapeDtypeStruct((), jnp.int32)
+    after = _called(lambda: jax.eval_shape(lambda e, k, s, a: e.step(k, s, a), lane, key, first[0], action), f"{where}: step")
+    if not (isinstance(after, tuple) and len(after) == 2 and isinstance(after[1], Step)):
+        raise JbrlError(f"{where}: step returned {_kind(after)}: expected (state, Step)")
+    if not _alike(after[0], first[0]):
+        raise JbrlError(f"{where}: step returned a state {_shown(after[0])}: expected {_shown(first[0])}, as reset returns it")
+    _check_step(spec.observation, after[1], f"{where}: step")
+    counters = _called(lambda: jax.eval_shape(lambda e, s: e.metrics(s), lane, after[0]), f"{where}: metrics")
+    if not isinstance(counters, dict):
+        raise JbrlError(f"{where}: metrics returned {_kind(counters)}: expected a dictionary")
+    for name, value in counters.items():
+        _check_scalar(value, jnp.float32, f"{where}: metrics returned {name}")
+
+
+def _check_step(spec: Observation, step: Step, where: str) -> None:
+    _check_observation(spec, step.observation, where)
+    for name, dtype in (("reward", jnp.float32), ("terminated", jnp.bool_), ("truncated", jnp.bool_)):
+        _check_scalar(getattr(step, name), dtype, f"{where} returned {name}")
+
+
+def _check_scalar(value: Any, dtype: Any, where: str) -> None:
+    if not hasattr(value, "dtype") or value.shape != () or value.dtype != dtype:
+        raise JbrlError(f"{where} {_shown(value)}: expected a scalar {np.dtype(dtype).name}")
+
+
+def _called(call: Callable[[], Any], where: str) -> Any:
+    try:
+        return call()
+    except JbrlError:
+        raise
+    except Exception as error:
+        text = (str(error).splitlines() or [""])[0]
+        raise JbrlError(f"{where}: {type(error).__name__}: {text}") from error
+
+
+def _check_spec(spec: Any, where: str) -> None:
+    if not isinstance(spec, Spec) or not isinstance(spec.actions, Discrete) or not isinstance(spec.observation, Observation):
+        raise JbrlError(f"{where} = {spec!r}: expected Spec(observation, actions) with actions Discrete(n)")
+    for name in ("observation", "actions"):
+        space = getattr(spec, name)
+        n = getattr(space, "n", 1)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise JbrlError(f"{where}.{name} = {space!r}: expected n to be an integer from 1")
+    if isinstance(spec.observation, Box):
+        _check_box(spec.observation, f"{where}.observation")
+
+
+def _check_box(box: Box, where: str) -> None:
+    if not isinstance(box.shape, tuple) or not all(isinstance(n, int) and n > 0 for n in box.shape):
+        raise JbrlError(f"{where} = {box!r}: expected shape to be a tuple of integers from 1")
+    for bound in (box.low, box.high):
+        if isinstance(bound, tuple) and len(bound) != math.prod(box.shape):
+            raise JbrlError(f"{where} = {box!r}: expected low and high to be one number, or {math.prod(box.shape)}, one for each entry")
+
+
+def _check_observation(spec: Observation, value: Any, where: str) -> None:
+    if not hasattr(value, "dtype") or value.shape != spec.shape or value.dtype != spec.dtype:
+        expected = f"{np.dtype(spec.dtype).name}{list(spec.shape)}"
+        raise JbrlError(f"{where} returned an observation {_shown(value)}: expected {expected}, as spec says ({spec})")
+
+
+def _alike(a: Any, b: Any) -> bool:
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (a, b)]
+    return structures[0] == structures[1] and _shapes(a) == _shapes(b)
+
+
+def _shapes(tree: Any) -> list[tuple]:
+    return [(np.shape(v), jax.dtypes.result_type(v) if not hasattr(v, "dtype") else v.dtype) for v in jax.tree.leaves(tree)]
+
+
+def _shown(tree: Any) -> str:
+    """Shapes and dtypes, for messages."""
+    leaves = jax.tree.leaves(tree)
+    texts = [f"{v.dtype}{list(v.shape)}" if hasattr(v, "dtype") else type(v).__name__ for v in leaves]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _kind(value: Any) -> str:
+    """What a value is, for messages."""
+    return f"{len(value)} values" if isinstance(value, tuple) else type(value).__name__

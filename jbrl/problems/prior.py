@@ -1,0 +1,71 @@
+"""What an agent is told before it acts: a distribution over environments, the lifetime and the criterion."""
+
+from typing import Any
+
+import chex
+
+from jbrl.environments.environment import Discrete, Environment, Spec, drawn
+from jbrl.environments.lifetime import Episodes, Lifetime, Steps
+from jbrl.environments.tabular import Tabular
+from jbrl.mdp.dirichlet import DirichletMDPs, draw_mdp
+from jbrl.pytree import record, static
+
+
+class Prior:
+    """The contract. A pytree that JAX can trace; what is static is part of the compiled program.
+
+    Attributes:
+      discount: [] float32 in [0, 1), of the criterion; 1 where returns are not discounted.
+    """
+
+    discount: chex.Array
+
+    @property
+    def spec(self) -> Spec:
+        """Observations and actions of every environment that `sample` returns."""
+        raise NotImplementedError
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long the agent lives in each environment."""
+        raise NotImplementedError
+
+    def sample(self, key: chex.PRNGKey) -> Environment:
+        """Draw one environment."""
+        raise NotImplementedError
+
+
+@record
+class DirichletPrior(Prior):
+    """A Dirichlet distribution over finite MDPs, and the criterion."""
+
+    mdps: DirichletMDPs
+    discount: chex.Array  # [] float32 in [0, 1)
+    horizon: int = static()  # decisions in a lifetime
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Discrete(self.mdps.n_states), Discrete(self.mdps.n_actions))
+
+    @property
+    def lifetime(self) -> Steps:
+        return Steps(self.horizon)
+
+    def sample(self, key: chex.PRNGKey) -> Tabular:
+        return Tabular.of(draw_mdp(key, self.mdps, unit=False))
+
+
+@record
+class EnvironmentPrior(Prior):
+    """An environment whose settings are known, its physics perturbed as `Perturbed` says."""
+
+    environment: Any  # an `Environment`
+    discount: chex.Array  # [] float32
+    lifetime: Lifetime = static(Episodes(100))  # the default puts the field in the place of the contract's property
+
+    @property
+    def spec(self) -> Spec:
+        return self.environment.spec
+
+    def sample(self, key: chex.PRNGKey) -> Environment:
+        return drawn(self.environment, key)

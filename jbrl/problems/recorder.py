@@ -1,0 +1,73 @@
+"""Recorders: what is kept of a lifetime, and the score that it makes.
+
+A recorder is a frozen pytree without randomness. Its state is small: its size does not depend on the number of steps.
+"""
+
+from typing import Any, Protocol
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.environments.environment import Environment, Step
+from jbrl.pytree import record
+
+
+class Recorder(Protocol):
+    """The contract. `begin` and `record` are pure functions that JAX can trace, for one lane; `scores` runs on the host."""
+
+    def begin(self, environment: Environment, state: Any) -> Any:
+        """State at the start of a lifetime, before the first step; `state` is the environment's."""
+
+    def record(self, state: Any, environment: Environment, environment_state: Any, step: Step) -> Any:
+        """State after one step of the lifetime; `environment_state` is the one after that step, `step.terminated` may end an episode."""
+
+    def scores(self, state: Any) -> np.ndarray:
+        """The score of each lane, [n] float64, from states of n lanes stacked along a leading axis, as NumPy arrays."""
+
+
+@record
+class EpisodeTotals:
+    """What is known of a lifetime so far."""
+
+    episodes: chex.Array  # [] int32, episodes that have ended
+    current: chex.Array  # [] float32, return of the episode at work
+    steps: chex.Array  # [] int32, steps of the episode at work
+    total: chex.Array  # [] float32, sum of the returns of the episodes that have ended
+    lost: chex.Array  # [] float32, what rounding has taken from `total`
+    metrics: dict  # name: [] float32, the environment's counters, summed over the episodes that have ended
+
+
+@record
+class EpisodeMean:
+    """Scores a lifetime by its mean undiscounted return per episode (Jordan et al. 2020, section 3).
+
+    An episode that the lifetime cuts off counts with what it has earned. Sums are compensated (Neumaier 1974), so that 10^4 episodes lose
+    no digits of float32.
+    """
+
+    def begin(self, environment: Environment, state: Any) -> EpisodeTotals:
+        zero = jnp.float32(0)
+        counters = {name: jnp.zeros_like(value) for name, value in environment.metrics(state).items()}
+        return EpisodeTotals(jnp.int32(0), zero, jnp.int32(0), zero, zero, counters)
+
+    def record(self, state: EpisodeTotals, environment: Environment, environment_state: Any, step: Step) -> EpisodeTotals:
+        ended = step.terminated | step.truncated
+        earned = state.current + step.reward
+        gain = jnp.where(ended, earned, 0.0)
+        total = state.total + gain
+        larger, smaller = (jnp.where(jnp.abs(state.total) >= jnp.abs(gain), *pair) for pair in ((state.total, gain), (gain, state.total)))
+        counters = environment.metrics(environment_state)
+        return EpisodeTotals(
+            state.episodes + ended.astype(jnp.int32),
+            jnp.where(ended, 0.0, earned),
+            jnp.where(ended, 0, state.steps + 1),
+            total,
+            state.lost + ((larger - total) + smaller),
+            {name: value + jnp.where(ended, counters[name], 0.0) for name, value in state.metrics.items()},
+        )
+
+    def scores(self, state: EpisodeTotals) -> np.ndarray:
+        begun = np.asarray(state.episodes, np.float64) + (np.asarray(state.steps) > 0)
+        earned = np.asarray(state.total, np.float64) + np.asarray(state.lost, np.float64) + np.asarray(state.current, np.float64)
+        return earned / np.maximum(begun, 1)

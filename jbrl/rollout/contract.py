@@ -1,0 +1,73 @@
+"""What a rollout knows of an agent: the contract, and the mixins that it looks for by type."""
+
+from typing import Any, Protocol
+
+import chex
+
+from jbrl.environments.environment import Environment
+from jbrl.problems.prior import Prior
+from jbrl.pytree import record
+
+
+@record
+class Transition:
+    """One step of a lifetime, as an agent sees it."""
+
+    observation: chex.Array  # as the spec says
+    action: chex.Array  # [] int32
+    reward: chex.Array  # [] float32
+    next_observation: chex.Array  # after the last step of an episode the terminal observation
+    terminated: chex.Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    truncated: chex.Array  # [] bool, the episode was cut off
+
+
+class Player(Protocol):
+    """The four methods of an agent: pure functions that JAX can trace, for one lane. `jbrl.agents.agent.Agent` has their defaults."""
+
+    def train(self, key: chex.PRNGKey, prior: Prior) -> Any: ...
+
+    def reset(self, key: chex.PRNGKey, knowledge: Any) -> Any: ...
+
+    def act(self, key: chex.PRNGKey, state: Any, observation: chex.Array) -> tuple[chex.Array, Any]: ...
+
+    def observe(self, key: chex.PRNGKey, state: Any, transition: Transition) -> Any: ...
+
+
+class Oracle:
+    """Mixin of agents that see the true environment: reference lines, not competitors."""
+
+    def reveal(self, knowledge: Any, environment: Environment) -> Any:
+        """Return the knowledge after being shown the environment of a lifetime, before it starts."""
+        raise NotImplementedError(f"{type(self).__name__} has no method reveal")
+
+
+class Stepwise:
+    """Mixin of agents whose `observe` is a number of equal steps that differs from lane to lane.
+
+    In place of `observe`, the driver for T steps calls `note`, then `think` until `ready`, each lane at its own pace; the outcome is the
+    same. The state must keep lanes independent and be handled by `vectorize.over_lanes` functions.
+    """
+
+    def note(self, state: Any, transition: Transition) -> Any:
+        """Take in one transition. Must return a state that is not `ready` unchanged, as must `act`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method note")
+
+    def think(self, state: Any) -> Any:
+        """Take one step of learning. Must return a state that is `ready` unchanged."""
+        raise NotImplementedError(f"{type(self).__name__} has no method think")
+
+    def ready(self, state: Any) -> chex.Array:
+        """Whether the next decision may be taken, [] bool."""
+        raise NotImplementedError(f"{type(self).__name__} has no method ready")
+
+
+class DrawsParameters:
+    """Mixin of agents that stand for a distribution over agents, one drawn for each lifetime."""
+
+    def draw(self, key: chex.PRNGKey) -> Any:
+        """Draw the agent of one lifetime."""
+        raise NotImplementedError(f"{type(self).__name__} has no method draw")
+
+    def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Any, Any]:
+        """Draw the agent of one lifetime, and what it learns on the prior."""
+        raise NotImplementedError(f"{type(self).__name__} has no method draw_and_train")

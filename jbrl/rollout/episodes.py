@@ -1,0 +1,168 @@
+"""One agent in one environment for a lifetime of episodes, in blocks of steps.
+
+The randomness of a block is folded from the seed, the number of the environment and the number of the block, so the memory of a lifetime is
+that of a block, and a lifetime can be left after any block and taken up again. Nothing here selects between old and new states of the
+agent: a lane whose lifetime is over goes on until its block ends, and what it does no longer counts.
+"""
+
+import dataclasses
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.environments.environment import Box, Environment, OneHot, Step, drawn
+from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.mdp.sampling import stream
+from jbrl.pytree import record, static
+from jbrl.rollout.contract import DrawsParameters, Oracle, Transition
+from jbrl.rollout.rollout import act, observe_key, reset_key
+
+BLOCK = 128  # steps of a block; results hang on it, since each block has its own keys
+_FIRST_RESET = 2**32 - 1  # number of the block that never is: its key starts the first episode
+
+# Why a lifetime ended early: codes of `Lane.fault`.
+ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
+
+
+@record
+class Rules:
+    """What all lanes share."""
+
+    agent: Any  # a `Player`, or one that `DrawsParameters`
+    environment: Any  # an `Environment`, before its physics are drawn
+    recorder: Any  # a `Recorder`
+    key: chex.PRNGKey  # of the seed
+    lifetime: Lifetime = static()
+
+
+@record
+class Lane:
+    """A lifetime after some blocks."""
+
+    index: chex.Array  # [] int32, number of the environment
+    block: chex.Array  # [] int32, blocks played
+    agent: Any
+    environment: Any  # state of the environment
+    observation: chex.Array
+    recorder: Any
+    steps: chex.Array  # [] int32, decisions that count
+    episodes: chex.Array  # [] int32, episodes that have ended
+    episode_steps: chex.Array  # [] int32, decisions of the episode at work
+    fault: chex.Array  # [] int32, why the lifetime ended early; 0: it did not
+
+
+def begin(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
+    """Start lifetime number `index`, [] int32.
+
+    Args:
+      knowledge: what `agent.train` returned; the prior itself for agents that draw their parameters.
+    """
+    environment, own = _environment(rules, index), stream(rules.key, index, "parameters")
+    agent = rules.agent
+    if isinstance(agent, DrawsParameters):
+        agent, knowledge = agent.draw_and_train(own, knowledge)
+    if isinstance(agent, Oracle):
+        knowledge = agent.reveal(knowledge, environment)
+    first_key = jax.random.fold_in(stream(rules.key, index, "environment"), _FIRST_RESET)
+    state, observation = environment.reset(first_key)
+    zero = jnp.int32(0)
+    recorder = rules.recorder.begin(environment, state)
+    return Lane(
+        index, zero, agent.reset(reset_key(own), knowledge), state, observation, recorder, zero, zero, zero, _seen(environment, observation)
+    )
+
+
+def live(lane: Lane, lifetime: Lifetime) -> chex.Array:
+    """Whether a lifetime goes on, [] bool."""
+    within = lane.episodes < lifetime.episodes if isinstance(lifetime, Episodes) else lane.steps < lifetime.steps
+    return within & (lane.fault == 0)
+
+
+def advance(rules: Rules, lane: Lane) -> Lane:
+    """Play one block. A lifetime that is over is left as it is, but for states that no longer matter."""
+    environment, agent = _environment(rules, lane.index), rules.agent
+    if isinstance(agent, DrawsParameters):
+        agent = agent.draw(stream(rules.key, lane.index, "parameters"))
+    keys = tuple(
+        jax.random.split(jax.random.fold_in(stream(rules.key, lane.index, name), lane.block), BLOCK) for name in ("agent", "environment")
+    )
+
+    def step(now: Lane, keys: tuple[chex.PRNGKey, chex.PRNGKey]) -> tuple[Lane, None]:
+        return _step(rules, agent, environment, now, *keys), None
+
+    end, _ = lax.scan(step, lane, keys)
+    return dataclasses.replace(end, block=lane.block + 1)
+
+
+def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
+    """Play lifetime number `index` to its end. A pure function that JAX can trace and map: an agent may call it in `train`."""
+
+    def going(lane: Lane, rules: Rules) -> chex.Array:
+        return live(lane, rules.lifetime)
+
+    def one_block(lane: Lane, rules: Rules) -> Lane:
+        return advance(rules, lane)
+
+    return vectorize.while_active(going, one_block, begin(rules, knowledge, index), rules, masked=False)
+
+
+def _environment(rules: Rules, index: chex.Array) -> Environment:
+    """The environment of a lifetime, drawn again for each block: what is not perturbed stays common to all lanes."""
+    return drawn(rules.environment, stream(rules.key, index, "mdp"))
+
+
+def _step(rules: Rules, agent: Any, environment: Environment, lane: Lane, act_key: chex.PRNGKey, step_key: chex.PRNGKey) -> Lane:
+    """Take one decision."""
+    goes_on = live(lane, rules.lifetime)
+    action, state, legal = act(agent, act_key, lane.agent, lane.observation, environment.spec.actions.n)
+    action = vectorize.prevent_fusion_index(action)  # or XLA chooses it anew in each operation that uses it
+    after, step = environment.step(step_key, lane.environment, action)
+    transition = Transition(lane.observation, action, step.reward, step.observation, step.terminated, step.truncated)
+    state = agent.observe(observe_key(act_key), state, transition)
+    ended = step.terminated | step.truncated
+    recorded = rules.recorder.record(lane.recorder, environment, after, step)
+    restarted, first = environment.reset(jax.random.fold_in(step_key, 1))
+    counts = goes_on.astype(jnp.int32)
+    episode_steps = lane.episode_steps + counts
+    fault = _fault(rules, environment, step, legal, episode_steps, ended)
+    return Lane(
+        lane.index,
+        lane.block,
+        state,
+        _select(ended, restarted, after),
+        _select(ended, first, step.observation),
+        _select(goes_on, recorded, lane.recorder),
+        lane.steps + counts,
+        lane.episodes + (ended & goes_on).astype(jnp.int32),
+        jnp.where(ended, 0, episode_steps),
+        jnp.where(goes_on, fault, lane.fault),
+    )
+
+
+def _fault(
+    rules: Rules, environment: Environment, step: Step, legal: chex.Array, episode_steps: chex.Array, ended: chex.Array
+) -> chex.Array:
+    """The first of the faults of a step, [] int32; 0: none."""
+    fault = _seen(environment, step.observation)
+    fault = jnp.where(jnp.isfinite(step.reward), fault, BAD_REWARD)
+    fault = jnp.where(step.terminated & step.truncated, TWO_ENDS, fault)
+    if isinstance(rules.lifetime, Episodes):
+        fault = jnp.where(~ended & (episode_steps >= rules.lifetime.max_steps), NO_END, fault)
+    return jnp.where(legal, fault, ILLEGAL_ACTION)
+
+
+def _seen(environment: Environment, observation: chex.Array) -> chex.Array:
+    """`BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
+    if isinstance(environment.spec.observation, Box):
+        return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)
+    spec = environment.spec.observation
+    low = -1 if isinstance(spec, OneHot) else 0
+    return jnp.where((observation >= low) & (observation < spec.n), 0, BAD_OBSERVATION)
+
+
+def _select(condition: chex.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -1,0 +1,303 @@
+"""One agent in one experiment whose lifetimes are played in blocks of steps: episodes, and environments that are no finite MDPs.
+
+Lifetimes differ in length by orders of magnitude. A call plays some blocks of all lanes; after it the host takes the results of the
+lifetimes that are over, and when at most half of the groups are needed, the lanes that go on move together, so that one long lifetime does
+not keep a hundred finished ones company. Every group is as wide as every other on CPUs, so neither this, nor the number of devices, nor an
+interruption changes a bit. Memory is that of the lanes and of one block, whatever the number of steps.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl.agents.agent import Agent
+from jbrl.errors import JbrlError
+from jbrl.rollout import episodes
+from jbrl.rollout.episodes import Lane, Rules
+from jbrl.runner.play import batching
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.offline import train
+from jbrl.runner.play.protocol import Chunk, Protocol
+from jbrl.runner.play.resources import Resources
+from jbrl.runner.play.timing import device_name, timed
+from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
+
+GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
+NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step
+MOST_LANES = 4096  # at once on all devices, where memory allows
+MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
+FASTEST, SLOWEST = 0.1, 0.5  # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
+
+_FAULTS = {
+    episodes.BAD_REWARD: "the reward is not a finite number",
+    episodes.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
+    episodes.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
+}
+
+
+@dataclasses.dataclass
+class Flight:
+    """Lifetimes first..stop-1 while they are played. Results of lanes that are over are kept on the host."""
+
+    first: int
+    stop: int
+    lanes: Lane  # of all positions of a call, on the devices
+    numbers: np.ndarray  # [positions] int64, which lifetime is where; -1: none that counts
+    groups: np.ndarray  # [devices] int32, groups that each device plays
+    recorder: list[np.ndarray]  # leaves of the recorder's states, [stop - first, ...] each
+    steps: np.ndarray  # [stop - first] int64, of those that are over
+    decisions: int  # taken so far
+    over: np.ndarray  # [stop - first] bool
+    seconds: float = 0.0
+
+    @property
+    def finished(self) -> int:
+        return int(self.over.sum())
+
+
+class LifetimeRun(Run):
+    """As `Run`, for lifetimes that are played in blocks.
+
+    Raises:
+      JbrlError: trajectories are asked for.
+    """
+
+    def __init__(
+        self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
+    ) -> None:
+        if record:
+            raise JbrlError(f"record = true: expected false for '{protocol.test.short_name}': trajectories of episodes are not kept")
+        super().__init__(agent, protocol, resources=resources, lanes=lanes)
+
+    @property
+    def rules(self) -> Rules:
+        """What all lanes share."""
+        problem: Any = self.protocol.test
+        return Rules(self.agent, problem.environment, problem.recorder, self._key, self.protocol.lifetime)
+
+    @property
+    def bytes_per_device(self) -> int:
+        return self._advancing.bytes
+
+    def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
+        knowledge = jax.eval_shape(train, *self._learner)
+        lane = jax.eval_shape(episodes.begin, self.rules, knowledge, jax.ShapeDtypeStruct((), jnp.int32))
+        self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
+        self._width = self._group_width()
+        self._most = self._groups_per_device()
+        while True:
+            programs, seconds = self._compiled(training, knowledge, lane, self._width, self.devices, self._most)
+            self.compile_seconds += seconds
+            trained, self._beginning, self._advancing = programs
+            if self._most == 1 or self.resources.fits(self._advancing.bytes, len(self.devices)):
+                break
+            self._most //= 2
+        self.resources.smaller(self._advancing.bytes, self._width, self.devices[:1], type(self.given).__name__)
+        self.batch, self.device = self._width * self._most * len(self.devices), device_name(self.devices)
+        return trained
+
+    def _compiled(
+        self, training: Any, knowledge: Any, lane: Any, width: int, devices: Sequence[jax.Device], most: int
+    ) -> tuple[list[Any], float]:
+        shared, number = (self.rules, knowledge), jax.ShapeDtypeStruct((), jnp.int32)
+        return batching.compile_together(
+            training,
+            lambda: batching.compile_mapped(_begin, shared, number, width, devices, most),
+            lambda: batching.compile_groups(_advance, self.rules, lane, width, devices, most),
+        )
+
+    def _group_width(self) -> int:
+        """Lanes of a group: on CPUs by the size of a state alone, so that results hang on nothing else."""
+        if not self.resources.on_cpu:
+            return batching.lanes_per_device(self.agent, self.protocol.n_environments, self.devices)
+        fitting = 1 << (max(1, GROUP_BYTES // max(1, self._lane_bytes)).bit_length() - 1)
+        return min(self.agent.lanes, max(NARROWEST, fitting))
+
+    def _groups_per_device(self) -> int:
+        wanted = -(-min(self.protocol.n_environments, MOST_LANES) // (self._width * len(self.devices)))
+        memory = self.resources.memory or math.inf
+        share = MEMORY_SHARE * memory / (len(self.devices) if self.resources.on_cpu else 1)
+        fitting = max(1, int(min(2**20, share // (self._lane_bytes * self._width))))
+        return 1 << (min(wanted, fitting) - 1).bit_length() if wanted <= fitting else 1 << (fitting.bit_length() - 1)
+
+    def chunks(
+        self, start: int = 0, size: int | None = None, *, flight: Flight | None = None, between: Callable[[Flight], Any] | None = None
+    ) -> Iterator[Chunk]:
+        """Play lifetimes `start`..N-1 in chunks of `size`.
+
+        Args:
+          flight: lifetimes that an interrupted run had begun (`restored`), the first of them number `start`.
+          between: called after each call with the lifetimes at work; what it raises ends the run, which can go on from there.
+        """
+        size = size or self.batch
+        self._shared = batching.spread([self.rules] * len(self.devices), self.devices)
+        first = start
+        while first < self.protocol.n_environments:
+            if flight is None:
+                flight = self._begun(first, min(first + min(size, self.batch), self.protocol.n_environments))
+            blocks = 1
+            while not flight.over.all():
+                elapsed = self._call(flight, blocks)
+                blocks = blocks * 2 if elapsed < FASTEST else max(1, blocks // 2) if elapsed > SLOWEST else blocks
+                if between and not flight.over.all():
+                    between(flight)
+            yield self._finished(flight)
+            first, flight = flight.stop, None
+
+    def _begun(self, first: int, stop: int) -> Flight:
+        """Begin lifetimes first..stop-1."""
+        numbers, groups = self._dealt(np.arange(first, stop))
+        shared = batching.spread([(self.rules, self.knowledge)] * (len(self.devices) * self._most), self.devices)
+        lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
+        recorder = [np.zeros((stop - first, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(lanes.recorder)]
+        flight = Flight(first, stop, lanes, numbers, groups, recorder, np.zeros(stop - first, np.int64), 0, np.zeros(stop - first, bool))
+        self._check(flight, np.asarray(lanes.fault), np.asarray(lanes.episodes), np.asarray(lanes.steps))
+        return flight
+
+    def _dealt(self, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which lifetime is where, and how many groups each device plays: as evenly and as tightly as can be."""
+        devices, width = len(self.devices), self._width
+        share = -(-len(live) // (width * devices))
+        numbers = np.full((devices, self._most * width), -1, np.int64)
+        for device in range(devices):
+            mine = live[device * share * width : (device + 1) * share * width]
+            numbers[device, : len(mine)] = mine
+        groups = np.array([-(-(row >= 0).sum() // width) for row in numbers], np.int32)
+        return numbers.reshape(-1), groups
+
+    def _call(self, flight: Flight, blocks: int) -> float:
+        """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together where that saves work."""
+        limit = np.full(len(self.devices), blocks, np.int32)
+        flight.lanes, seconds = timed(self._advancing.call, self._shared, flight.groups, limit, flight.lanes)
+        flight.seconds += seconds
+        lanes = flight.lanes
+        steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
+        self._check(flight, fault, ended, steps)
+        flight.decisions = int(flight.steps.sum() + steps[flight.numbers >= 0].sum())
+        over = (flight.numbers >= 0) & ~_alive(lanes, self.protocol.lifetime)
+        places = flight.numbers[over] - flight.first
+        if len(places):
+            flight.over[places], flight.steps[places] = True, steps[over]
+            for kept, values in zip(flight.recorder, jax.tree.leaves(lanes.recorder), strict=True):
+                kept[places] = np.asarray(values)[over]
+            flight.numbers[over] = -1
+            self._compact(flight)
+        return seconds
+
+    def _compact(self, flight: Flight) -> None:
+        live = flight.numbers[flight.numbers >= 0]
+        if not len(live):
+            return
+        numbers, groups = self._dealt(np.sort(live))
+        if groups.max() > flight.groups.max() / 2:
+            return
+        where = {number: place for place, number in enumerate(flight.numbers) if number >= 0}
+        source = np.array([where.get(number, where[live[0]]) for number in numbers])
+        flight.lanes = batching.regathered(flight.lanes, source, self.devices)
+        flight.numbers, flight.groups = numbers, groups
+
+    def _check(self, flight: Flight, fault: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
+        """Refuse what an environment or an agent has done wrong in a lane that counts.
+
+        Raises:
+          JbrlError: names the agent or the environment, the lifetime, the step and the episode.
+        """
+        wrong = np.flatnonzero((fault != 0) & (flight.numbers >= 0))
+        if not len(wrong):
+            return
+        place = wrong[np.argmin(flight.numbers[wrong])]
+        code, problem, protocol = int(fault[place]), self.protocol.test.short_name, self.protocol
+        when = f"lifetime {flight.numbers[place]}, step {steps[place]} (episode {ended[place] + 1})"
+        if code == episodes.ILLEGAL_ACTION:
+            raise JbrlError(f"{type(self.given).__name__}, {when} of '{problem}': {self.agent.refusal(protocol.test.spec.actions.n)}")
+        if code == episodes.NO_END:
+            raise JbrlError(
+                f"environment '{problem}', {when}: no end after {protocol.lifetime.max_steps} steps: expected terminated or truncated "  # type: ignore[union-attr]
+                "before, or max_steps of the lifetime to be higher"
+            )
+        raise JbrlError(f"environment '{problem}', {when}: {_FAULTS[code]}")
+
+    def _finished(self, flight: Flight) -> Chunk:
+        structure = jax.tree.structure(flight.lanes.recorder)
+        problem: Any = self.protocol.test
+        scores = problem.recorder.scores(jax.tree.unflatten(structure, flight.recorder))
+        return Chunk(flight.first, np.asarray(scores, np.float64), None, flight.seconds, int(flight.steps.sum()))
+
+    def saved(self, flight: Flight) -> dict[str, np.ndarray]:
+        """All of a flight as arrays: what `restored` makes one of again, on any number of devices."""
+        live = np.flatnonzero(flight.numbers >= 0)
+        arrays = {f"lane_{i}": v[live] for i, v in enumerate(batching.bare_leaves(flight.lanes))}
+        arrays |= {f"recorder_{i}": v for i, v in enumerate(flight.recorder)}
+        span = np.array([flight.first, flight.stop], np.int64)
+        return {**arrays, "numbers": flight.numbers[live], "steps": flight.steps, "over": flight.over, "span": span}
+
+    def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
+        """Undo `saved`."""
+        first, stop = (int(v) for v in arrays["span"])
+        order = np.argsort(arrays["numbers"])
+        live = arrays["numbers"][order]
+        numbers, groups = self._dealt(live)
+        source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
+        shapes = jax.eval_shape(episodes.begin, self.rules, self.knowledge, jax.ShapeDtypeStruct((), jnp.int32))
+        leaves = [arrays[f"lane_{i}"][source] for i in range(len(jax.tree.leaves(shapes)))]
+        lanes = batching.laid_out(leaves, shapes, self.devices)
+        recorder = [np.array(arrays[f"recorder_{i}"]) for i in range(len(jax.tree.leaves(shapes.recorder)))]
+        steps = np.array(arrays["steps"])
+        decisions = int(steps.sum() + np.asarray(lanes.steps)[numbers >= 0].sum())
+        return Flight(first, stop, lanes, numbers, groups, recorder, steps, decisions, np.array(arrays["over"]), seconds)
+
+    def fits(self, arrays: dict[str, np.ndarray]) -> bool:
+        """Whether saved lifetimes can be gone on with: as many of them as one call may play."""
+        return len(arrays["numbers"]) <= self.batch
+
+    def latency(self) -> float:
+        """Wall seconds per decision when a single lifetime is played at a time: the median over a few calls."""
+        device = self.devices[:1]
+        lane = jax.eval_shape(episodes.begin, self.rules, self.knowledge, jax.ShapeDtypeStruct((), jnp.int32))
+        (_, beginning, advancing), seconds = self._compiled(None, self.knowledge, lane, 1, device, 1)
+        self.compile_seconds += seconds
+        alone, one = batching.spread([self.rules], device), np.ones(1, np.int32)
+        limit = np.full(1, -(-LATENCY_STEPS // episodes.BLOCK), np.int32)
+        found = []
+        for number in range(LATENCY_TRAJECTORIES):
+            lanes = beginning.call(batching.spread([(self.rules, self.knowledge)], device), np.array([number], np.int32))
+            lanes, elapsed = timed(advancing.call, alone, one, limit, lanes)
+            found.append(elapsed / max(1, int(lanes.steps[0])))
+        return statistics.median(found)
+
+    def shortened(self, n_environments: int, horizon: int) -> "LifetimeRun":
+        return super().shortened(n_environments, horizon)  # type: ignore[return-value]
+
+
+def _alive(lanes: Lane, lifetime: Any) -> np.ndarray:
+    """`episodes.live` of many lanes, on the host."""
+    steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
+    within = ended < lifetime.episodes if hasattr(lifetime, "episodes") else steps < lifetime.steps
+    return within & (fault == 0)
+
+
+# What follows is traced.
+
+
+def _begin(shared: tuple[Rules, Any], number: jax.Array) -> Lane:
+    rules, knowledge = shared
+    return episodes.begin(rules, knowledge, number)
+
+
+def _advance(rules: Rules, lanes: Lane, limit: jax.Array) -> Lane:
+    """Play up to `limit` blocks of a group of lanes, fewer where all are over before."""
+    block = jax.vmap(episodes.advance, in_axes=(None, 0))
+    alive = jax.vmap(lambda lane: episodes.live(lane, rules.lifetime))
+
+    def going(carry: tuple[jax.Array, Lane]) -> jax.Array:
+        played, lanes = carry
+        return (played < limit) & alive(lanes).any()
+
+    return lax.while_loop(going, lambda carry: (carry[0] + 1, block(rules, carry[1])), (jnp.int32(0), lanes))[1]

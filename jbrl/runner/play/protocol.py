@@ -1,0 +1,126 @@
+"""The rules of one experiment, and what is measured when it is played."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jbrl.agents.agent import Agent, check_requirements
+from jbrl.environments.lifetime import Lifetime, Steps, check_count
+from jbrl.errors import JbrlError
+from jbrl.problems.prior import Prior
+from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.runner.play.offline import Learned
+
+DEFAULT_LIFETIME = Steps(250)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules of one experiment.
+
+    Raises:
+      JbrlError: a number out of range, or a prior that does not fit the test distribution.
+    """
+
+    prior: Problem
+    test: Problem
+    n_environments: int = 500
+    seed: int = 0
+    lifetime: Lifetime = DEFAULT_LIFETIME
+    discount: float = 0.95  # of the criterion; not used where a recorder makes the score
+
+    def __post_init__(self) -> None:
+        check_count("n_environments", self.n_environments)
+        check_count("seed", self.seed, 2**32 - 1, low=0)
+        if not (isinstance(self.discount, int | float) and 0 <= self.discount < 1):
+            raise JbrlError(f"discount = {self.discount!r}: expected a number from 0 up to, but not including, 1")
+        self._check_specs()
+        self.test.prior(self.lifetime, self.discount)  # refuses a lifetime that the problem does not know
+        self.prior.prior(self.lifetime, self.discount)
+
+    def _check_specs(self) -> None:
+        prior, test = self.prior, self.test
+        if not (isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem)):
+            if prior.spec != test.spec:
+                raise JbrlError(
+                    f"prior '{prior.name}' has {prior.spec}, test '{test.name}' has {test.spec}: expected the same observations and actions"
+                )
+            return
+        if prior.mdps.concentrations.shape != test.mdps.concentrations.shape:
+            raise JbrlError(
+                f"prior '{prior.name}' has {prior.mdps.n_states} states and {prior.mdps.n_actions} actions, "
+                f"test '{test.name}' has {test.mdps.n_states} and {test.mdps.n_actions}: expected the same sizes"
+            )
+        if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
+            raise JbrlError(
+                f"prior '{prior.name}' and test '{test.name}' have different rewards: expected the same, since agents know them"
+            )
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether lifetimes are played in blocks of steps by the episode driver, and scored by a recorder."""
+        return self.test.recorder is not None
+
+    @property
+    def horizon(self) -> int:
+        """Decisions of a lifetime of known length."""
+        if not isinstance(self.lifetime, Steps):
+            raise TypeError(f"a lifetime of {self.lifetime} has no horizon")
+        return self.lifetime.steps
+
+    @property
+    def expected_steps(self) -> float:
+        """About how many decisions a lifetime takes, for estimates."""
+        return self.test.expected_steps(self.lifetime)
+
+    def agent_prior(self) -> Prior:
+        """What agents are told."""
+        return self.prior.prior(self.lifetime, self.discount)
+
+    def test_prior(self) -> Prior:
+        """What environments are drawn from, in the form of a prior."""
+        return self.test.prior(self.lifetime, self.discount)
+
+    def check_agent(self, agent: Agent, name: str) -> None:
+        """Raise `JbrlError` if an agent cannot use what the prior offers."""
+        check_requirements(agent, name, self.agent_prior(), self.prior.short_name)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Results of consecutive lifetimes, the first being number `start`."""
+
+    start: int
+    returns: np.ndarray  # [n] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    trajectories: dict[str, np.ndarray] | None  # states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32
+    online_seconds: float  # wall time of all decisions of the chunk
+    decisions: int  # that they took
+
+
+@dataclass(frozen=True)
+class Played:
+    """Everything measured of one agent in one experiment. Times are wall seconds."""
+
+    returns: np.ndarray  # [N] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    trajectories: dict[str, np.ndarray] | None
+    offline_seconds: float
+    online_seconds: float  # per decision, amortised over the lifetimes played at once
+    latency_seconds: float | None  # per decision with a single lifetime
+    compile_seconds: float
+    device: str
+    batch: int  # lifetimes played at once
+    decisions: int  # in all lifetimes
+    learned: Learned | None = None  # what an agent that searches offline has found
+
+
+def played(parts: list[Chunk], **facts: object) -> Played:
+    """Join the chunks of an experiment."""
+    decisions = sum(part.decisions for part in parts)
+    moves = [part.trajectories for part in parts if part.trajectories is not None]
+    return Played(
+        returns=np.concatenate([part.returns for part in parts]),
+        trajectories={name: np.concatenate([m[name] for m in moves]) for name in moves[0]} if moves else None,
+        online_seconds=sum(part.online_seconds for part in parts) / decisions,
+        decisions=decisions,
+        **facts,  # type: ignore[arg-type]
+    )

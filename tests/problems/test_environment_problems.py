@@ -1,0 +1,258 @@
+"""Problems made of one environment: names, settings, environments of the user's own."""
+
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jbrl.environments.chain import Chain
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.errors import JbrlError
+from jbrl.problems import settings
+from jbrl.problems.prior import EnvironmentPrior
+from jbrl.problems.problem import EnvironmentProblem, problem
+from jbrl.problems.recorder import EpisodeMean
+
+
+@pytest.mark.parametrize(
+    ("name", "short_name", "title", "episodes"),
+    [
+        ("Chain", "Chain", "Chain", 100),
+        ("Chain-50s", "Chain-50s", "Chain of 50 states, stochastic", 100),
+        ("Gridworld-10d", "Gridworld-10d", "Gridworld of 10 x 10 cells, deterministic", 100),
+        ("MountainCar", "MountainCar", "Mountain car", 100),
+        (" MountainCar ( random_start = true , ) ", "MountainCar(random_start=true)", "Mountain car", 100),
+        ("MountainCar(force=1e-3)", "MountainCar", "Mountain car", 100),
+        ("MountainCar(spread=0, force=2e-3)", "MountainCar(force=0.002,spread=0.0)", "Mountain car", 100),
+        ("MountainCar(max_steps=1_000)", "MountainCar(max_steps=1000)", "Mountain car", 100),
+        ("DeepSea(size=20)", "DeepSea(size=20)", "Deep sea", 10_000),
+        ("DeepSea(stochastic=true,size=12)", "DeepSea(size=12,stochastic=true)", "Deep sea", 10_000),
+        ("DeepSea-stochastic(size=12)", "DeepSea-stochastic(size=12)", "Deep sea, stochastic", 10_000),
+    ],
+)
+def test_names_with_settings(name, short_name, title, episodes):
+    found = problem(name)
+    assert isinstance(found, EnvironmentProblem)
+    assert (found.short_name, found.name, found.lifetime, found.recorder) == (short_name, title, Episodes(episodes), EpisodeMean())
+    assert problem(short_name) == found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Chain-10d", "Chain"),
+        ("Chain-50s", "Chain(n_states=50,stochastic=true)"),
+        ("Gridworld-5d", "Gridworld"),
+        ("Gridworld-10s", "Gridworld(size=10,stochastic=true)"),
+        ("DeepSea-stochastic(size=30)", "DeepSea(size=30,stochastic=true)"),
+    ],
+)
+def test_two_names_of_one_environment_have_one_digest(one, other):
+    assert problem(one).digest == problem(other).digest
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("MountainCar(random_start)", "environment 'MountainCar': 'random_start' is not written parameter=value"),
+        ("MountainCar(random_star=true)", "unknown parameter 'random_star'; did you mean 'random_start'"),
+        ("MountainCar(random_start=True)", "random_start = True: expected a number, true, false or a string in quotes"),
+        ("MountainCar(random_start=1)", "random_start = 1: expected true or false"),
+        ("MountainCar(force='strong')", "force = 'strong': expected a number from 0 up to 1"),
+        ("MountainCar(force=)", "force = : expected a number"),
+        ("MountainCar(force=-1)", "force = -1.0: expected a number from 0 up to 1"),
+        ("MountainCar(force=nan)", "force = nan: expected a number from 0 up to 1"),
+        ("MountainCar(force=[1])", "force = [1]: expected a number"),
+        ("MountainCar(max_steps=0)", "max_steps = 0: expected an integer from 1 up to 100000"),
+        ("MountainCar(max_steps=10.5)", "max_steps = 10.5: expected an integer"),
+        ("MountainCar(force=1e-3, force=2e-3)", "force is given twice"),
+        ("DeepSea(mapping=1)", "unknown parameter 'mapping'"),
+        ("DeepSea(size=1)", "size = 1: expected an integer from 2"),
+        ("uniform(Chain)", "uniform(Chain): expected a Dirichlet distribution over finite MDPs, for example uniform(GC)"),
+        ("uniform(DeepSea(size=12))", "uniform(DeepSea(size=12)): expected a Dirichlet distribution over finite MDPs"),
+    ],
+)
+def test_bad_settings_are_refused(name, message):
+    with pytest.raises(JbrlError) as caught:
+        problem(name)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_may_hold_commas_in_quotes():
+    assert settings.items("""a = "x, y", b = 'z,' , c=1""", "here") == {"a": '"x, y"', "b": "'z,'", "c": "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("DeepSea", "Deep sea"), ("mine:MyOwnThing2D", "My own thing2 D"), ("maze", "Maze"), ("CartPoleXY", "Cart pole XY")],
+)
+def test_titles_are_names_in_words(name, title):
+    assert settings.title(name) == title
+
+
+def test_prior_is_the_environment_itself_with_its_lifetime():
+    found = problem("Chain-10s")
+    for lifetime in (Episodes(3), Steps(50)):
+        prior = found.prior(lifetime, 0.9)
+        assert isinstance(prior, EnvironmentPrior)
+        assert (prior.lifetime, prior.spec) == (lifetime, found.spec)
+        assert float(prior.discount) == 1  # returns are not discounted
+    slips = {float(found.sample(jax.random.key(0), np.int32(i)).slip) for i in range(4)}
+    assert len(slips) == 4
+    assert all(0 <= slip <= 0.25 for slip in slips)
+
+
+def test_environments_of_problems_hold_arrays():
+    for leaf in jax.tree.leaves(problem("DeepSea(size=12)").environment):
+        assert isinstance(leaf, np.ndarray)
+
+
+def test_identity_holds_every_field():
+    plain, other = Chain(5), Chain(5, slip=np.float32(0.5))
+    assert settings.identity(plain, "Chain") == {
+        "environment": "Chain",
+        "version": 1,
+        "settings": {"n_states": 5, "slip": 0.0, "stochastic": False},
+    }
+    assert settings.identity(other, "Chain") != settings.identity(plain, "Chain")
+    assert settings.identity(other, "Chain") != settings.identity(Chain(5, slip=np.float32(0.25)), "Chain")
+    assert settings.registered_name(plain) == "Chain"
+
+
+# An environment of one's own -----------------------------------------------------------------------------------------------------------
+
+COIN = '''
+"""A coin."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from jbrl.environments.environment import Discrete, Environment, Spec, Step, register_environment
+from jbrl.environments.lifetime import Episodes
+from jbrl.errors import JbrlError
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+
+
+@register_environment("NAME")
+class Coin(Environment):
+    """Guess the side of a coin. Once per episode."""
+
+    lifetime = Episodes(7)
+    heads: float = parameter(0.5, "probability of heads", low=0, high=1)
+    label: str = parameter("a", "anything")
+
+    def __post_init__(self):
+        if self.label == "refused":
+            raise JbrlError("label = 'refused': expected another one")
+        if self.label == "broken":
+            raise KeyError("broken")
+
+    @property
+    def spec(self):
+        return Spec(Discrete(1), Discrete(2))
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.int32(0)
+
+    def step(self, key, state, action):
+        won = (sampling.uniforms(key)[0] < self.heads) == (action == 1)
+        return state, Step(state, won.astype(jnp.float32), jnp.bool_(True), jnp.bool_(False))
+
+
+class Plain(Coin):
+    pass
+
+
+class NoCoin:
+    pass
+'''
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write a module of this name into a folder that only this test imports from."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    written = []
+
+    def to_file(module, text):
+        written.append(module)
+        (tmp_path / f"{module}.py").write_text(text.replace("NAME", module))
+        return tmp_path
+
+    yield to_file
+    for module in written:
+        sys.modules.pop(module, None)
+
+
+def test_environment_of_ones_own(write):
+    folder = write("coin_sound", COIN)
+    found = problem("coin_sound:Coin(heads=0.25,label='b, c')", folder)
+    assert found.short_name == 'coin_sound:Coin(heads=0.25,label="b, c")'
+    assert (found.name, found.lifetime, found.description) == ("Coin", Episodes(7), "Guess the side of a coin. Once per episode.")
+    assert float(found.environment.heads) == 0.25
+    assert (found.identity["environment"], len(found.identity["source"])) == ("coin_sound:Coin", 64)
+    assert problem(found.short_name, folder) == found
+    assert problem("coin_sound:Coin", folder).short_name == "coin_sound:Coin"
+
+
+def test_source_of_ones_own_is_part_of_the_digest(write):
+    one = problem("coin_one:Coin", write("coin_one", COIN))
+    other = problem("coin_two:Coin", write("coin_two", COIN + "# other\n"))
+    assert one.identity["source"] != other.identity["source"]
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("coin_bad:Cion", "module 'coin_bad' has no environment called 'Cion'; did you mean 'Coin'"),
+        ("coin_bad:NoCoin", "has no environment called 'NoCoin'"),
+        ("coin_bad:Plain", "environment 'coin_bad:Plain' is not registered: write @register_environment(\"Plain\") above the class"),
+        ("coin_bad:Coin(heads=2)", "environment 'coin_bad:Coin': heads = 2.0: expected a number from 0 up to 1"),
+        ("coin_bad:Coin(tails=2)", "unknown parameter 'tails'"),
+        ("coin_bad:Coin(label='refused')", "environment 'coin_bad:Coin(label=\"refused\")': label = 'refused': expected another one"),
+        ("coin_bad:Coin(label='broken')", "environment 'coin_bad:Coin(label=\"broken\")': KeyError: 'broken'"),
+        ("no_such_module:Coin", "cannot import 'no_such_module'"),
+    ],
+)
+def test_faults_of_ones_own_are_told(name, message, write, request):
+    module = f"coin_bad_{request.node.callspec.indices['name']}"  # each is imported once
+    folder = write(module, COIN)
+    with pytest.raises(JbrlError) as caught:
+        problem(name.replace("coin_bad", module), folder)
+    assert message.replace("coin_bad", module) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "= parameter(0.5, ",
+            "= dataclasses.field(default=(0.5,), metadata={}); _ = dict(doc=",
+            "field 'heads': expected a default, a number",
+        ),
+        ('"probability of heads", low=0, high=1)', '"x"); side: str = "b"', "field 'side' = 'b': expected a number or an array"),
+        ("jnp.bool_(True)", "jnp.int32(1)", "step returned terminated int32[]: expected a scalar bool"),
+        ("Spec(Discrete(1)", "Spec(Discrete(0)", "spec.observation = Discrete(n=0): expected n to be an integer from 1"),
+        ("import sampling", "import no_such_thing", "cannot import"),
+    ],
+)
+def test_contract_is_checked_before_anything_is_compiled(old, new, message, write, request):
+    assert old in COIN
+    module = f"coin_wrong_{request.node.callspec.indices['old']}"
+    folder = write(module, COIN.replace(old, new))
+    with pytest.raises(JbrlError) as caught:
+        problem(f"{module}:Coin", folder)
+    assert message in str(caught.value)
+
+
+def test_a_file_that_has_changed_since_is_refused(write):
+    folder = write("coin_changed", COIN)
+    problem("coin_changed:Coin", folder)
+    write("coin_changed", COIN + "# changed\n")
+    with pytest.raises(JbrlError, match=r"coin_changed\.py has changed since it was imported: start Python anew"):
+        problem("coin_changed:Coin", folder)

@@ -1,0 +1,176 @@
+"""The episode driver, beside a loop that plays one step at a time."""
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import Agent
+from jbrl.environments.environment import Box, Discrete, Environment, Spec, Step, as_arrays, drawn
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.mdp import sampling
+from jbrl.mdp.sampling import stream
+from jbrl.problems.prior import EnvironmentPrior
+from jbrl.problems.problem import problem
+from jbrl.problems.recorder import EpisodeMean
+from jbrl.pytree import record, static
+from jbrl.rollout import episodes
+from jbrl.rollout.contract import Transition
+from jbrl.rollout.rollout import observe_key, reset_key
+
+
+@record
+class Counter(Agent[Any, tuple]):
+    """Acts at random and counts what it is shown."""
+
+    n_actions: int = static(2)
+
+    def reset(self, key: chex.PRNGKey, knowledge: Any) -> tuple:
+        return (jnp.int32(0), jnp.int32(0), sampling.uniforms(key)[0])
+
+    def act(self, key: chex.PRNGKey, state: tuple, observation: chex.Array) -> tuple[chex.Array, tuple]:
+        return (sampling.uniforms(key)[1] * self.n_actions).astype(jnp.int32), state
+
+    def observe(self, key: chex.PRNGKey, state: tuple, transition: Transition) -> tuple:
+        seen, ended, own = state
+        mixed = (own + sampling.uniforms(key)[0]) % 1
+        return seen + 1, ended + (transition.terminated | transition.truncated).astype(jnp.int32), mixed
+
+
+def rules_of(name: str, lifetime: Episodes | Steps, seed: int = 0) -> episodes.Rules:
+    found: Any = problem(name)
+    return episodes.Rules(Counter(found.spec.actions.n), found.environment, EpisodeMean(), jax.random.key(seed), lifetime)
+
+
+@jax.jit
+def _one_step(rules: episodes.Rules, environment: Any, now: tuple, act_key: chex.PRNGKey, step_key: chex.PRNGKey) -> tuple:
+    """What follows from (agent's state, environment's state, observation), and the start of another episode."""
+    agent_state, state, observation = now
+    action, agent_state = rules.agent.act(act_key, agent_state, observation)
+    state, step = environment.step(step_key, state, action)
+    transition = Transition(observation, action, step.reward, step.observation, step.terminated, step.truncated)
+    agent_state = rules.agent.observe(observe_key(act_key), agent_state, transition)
+    return (agent_state, state, step.observation), step, environment.reset(jax.random.fold_in(step_key, 1))
+
+
+def played_by_hand(rules: episodes.Rules, index: int) -> tuple[list[float], int, tuple]:
+    """Returns of the episodes, decisions, and the agent's state after the last of them: one step after the other."""
+    key, number = rules.key, jnp.int32(index)
+    environment = drawn(rules.environment, stream(key, number, "mdp"))
+    agent_state = rules.agent.reset(reset_key(stream(key, number, "parameters")), None)
+    now = (agent_state, *environment.reset(jax.random.fold_in(stream(key, number, "environment"), 2**32 - 1)))
+    returns, earned, decisions, block = [], 0.0, 0, 0
+    while True:
+        keys = (jax.random.split(jax.random.fold_in(stream(key, number, name), block), episodes.BLOCK) for name in ("agent", "environment"))
+        for act_key, step_key in zip(*keys, strict=True):
+            now, step, restarted = _one_step(rules, environment, now, act_key, step_key)
+            earned, decisions = earned + float(step.reward), decisions + 1
+            if bool(step.terminated) or bool(step.truncated):
+                returns.append(earned)
+                if len(returns) == rules.lifetime.episodes:
+                    return returns, decisions, now[0]
+                earned, now = 0.0, (now[0], *restarted)
+        block += 1
+
+
+@pytest.mark.parametrize(("name", "n_episodes"), [("Chain-10s", 3), ("Gridworld-5s", 2)])
+def test_a_lifetime_is_that_of_the_loop(name: str, n_episodes: int) -> None:
+    rules = rules_of(name, Episodes(n_episodes, 10_000), seed=5)
+    lane = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(3))
+    returns, decisions, seen = played_by_hand(rules, 3)
+    assert (int(lane.episodes), int(lane.steps), int(lane.fault)) == (n_episodes, decisions, 0)
+    score = EpisodeMean().scores(jax.tree.map(lambda v: np.asarray(v)[None], lane.recorder))
+    np.testing.assert_allclose(score, np.mean(returns), rtol=1e-6)
+    assert [int(v) for v in seen[:2]] == [decisions, n_episodes]
+
+
+def test_lanes_are_independent_and_differ() -> None:
+    rules = rules_of("Chain-10s", Episodes(4))
+    together = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))(rules, None, jnp.arange(9, dtype=jnp.int32))
+    alone = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(7))
+    assert int(together.steps[7]) == int(alone.steps)
+    assert float(together.recorder.total[7]) == float(alone.recorder.total)
+    assert len(set(np.asarray(together.steps).tolist())) > 5
+    other = jax.jit(episodes.play_lifetime)(rules_of("Chain-10s", Episodes(4), seed=1), None, jnp.int32(7))
+    assert int(other.steps) != int(alone.steps)
+
+
+def test_a_lifetime_of_steps_ends_within_an_episode() -> None:
+    lane = jax.jit(episodes.play_lifetime)(rules_of("Gridworld-5d", Steps(300)), None, jnp.int32(0))
+    assert int(lane.steps) == 300
+    totals = lane.recorder
+    assert float(totals.total + totals.current) == -300.0
+    assert int(totals.steps) > 0 or float(totals.current) == 0.0
+    score = EpisodeMean().scores(jax.tree.map(lambda v: np.asarray(v)[None], totals))
+    assert score == pytest.approx(-300 / (int(totals.episodes) + (int(totals.steps) > 0)))
+
+
+def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
+    """It plays a lifetime in an environment of the prior and knows what it earned."""
+
+    def train(key: chex.PRNGKey, prior: EnvironmentPrior) -> chex.Array:
+        rules = episodes.Rules(Counter(2), prior.environment, EpisodeMean(), key, prior.lifetime)
+        lanes = jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0))(rules, None, jnp.arange(8, dtype=jnp.int32))
+        return lanes.recorder.total / lanes.episodes.astype(jnp.float32)
+
+    prior: Any = problem("Chain-10d").prior(Episodes(2), 0.95)
+    found = np.asarray(jax.jit(train)(jax.random.key(2), prior))
+    assert found.shape == (8,)
+    assert (found < -8).all()
+    assert (found >= -199).all()
+
+
+@record
+class Faulty(Environment[chex.Array]):
+    """Does one thing wrong at its third step, or never ends."""
+
+    reward: float = 1.0
+    observation: float = 0.0
+    terminated: bool = True
+    truncated: bool = False
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Box((1,)), Discrete(2))
+
+    def reset(self, key: chex.PRNGKey) -> tuple[chex.Array, chex.Array]:
+        return jnp.int32(0), jnp.zeros(1)
+
+    def step(self, key: chex.PRNGKey, state: chex.Array, action: chex.Array) -> tuple[chex.Array, Step]:
+        here = state == 2
+        seen = jnp.where(here, self.observation, 0.0)[None]
+        return state + 1, Step(seen, jnp.where(here, self.reward, 1.0), here & self.terminated, here & self.truncated)
+
+
+@pytest.mark.parametrize(
+    ("environment", "fault", "at"),
+    [
+        (Faulty(), 0, 6),
+        (Faulty(reward=float("nan")), episodes.BAD_REWARD, 3),
+        (Faulty(reward=float("inf")), episodes.BAD_REWARD, 3),
+        (Faulty(observation=float("nan")), episodes.BAD_OBSERVATION, 3),
+        (Faulty(truncated=True), episodes.TWO_ENDS, 3),
+        (Faulty(terminated=False), episodes.NO_END, 50),
+        (Faulty(terminated=False, truncated=True), 0, 6),
+    ],
+)
+def test_faults_end_a_lifetime_where_they_happen(environment: Faulty, fault: int, at: int) -> None:
+    rules = episodes.Rules(Counter(2), as_arrays(environment), EpisodeMean(), jax.random.key(0), Episodes(2, 50))
+    lane = _play(rules, jnp.int32(0))
+    assert (int(lane.fault), int(lane.steps)) == (fault, at)
+
+
+@jax.jit
+def _play(rules: episodes.Rules, index: chex.Array) -> episodes.Lane:
+    return episodes.play_lifetime(rules, None, index)
+
+
+def test_settings_share_one_program() -> None:
+    """The seven cases above, and these two, are one trace: settings are leaves."""
+    for reward in (2.0, 3.0):
+        rules = episodes.Rules(Counter(2), as_arrays(Faulty(reward=reward)), EpisodeMean(), jax.random.key(0), Episodes(2, 50))
+        assert float(_play(rules, jnp.int32(0)).recorder.total) == 2 * (2 + reward)
+    assert _play._cache_size() == 1
