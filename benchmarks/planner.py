@@ -58,7 +58,7 @@ def at_own_pace(belief: beliefs.Belief, moves: tuple) -> jax.Array:
         return carry[1] <= STEPS
 
     begin = (belief, jnp.int32(0), belief.plan.q)
-    return vectorize.while_active(unfinished, learn, begin, moves, masked=False, lanes_last=True)[2]
+    return vectorize.while_active(unfinished, learn, begin, moves, keep="nothing", lanes_last=True)[2]
 
 
 def in_step(belief: beliefs.Belief, moves: tuple) -> jax.Array:

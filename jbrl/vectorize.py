@@ -17,7 +17,7 @@ Three layers:
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import chex
 import jax
@@ -26,6 +26,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 F = TypeVar("F", bound=Callable)
+Keep = Literal["all", "numbers", "nothing"]
 
 UNROLLED = 32  # terms of a `fold` that become straight code
 DENSE = 256  # entries per lane up to which passing over a whole table may be cheaper than indexing it
@@ -115,7 +116,7 @@ def while_active(
     carry: Any,
     consts: Any = (),
     *,
-    masked: bool = True,
+    keep: Keep = "all",
     lanes_last: bool = False,
 ) -> Any:
     """`carry = body(carry, consts)` while `active(carry, consts)`.
@@ -124,16 +125,22 @@ def while_active(
 
     Args:
       active, body: must not close over traced arrays: hand those in as `consts`.
-      masked: lanes that are not active keep their carry by selection. False: `body` itself returns such a carry unchanged, or
-        harmlessly changed, and spares the copy.
+      keep: what a lane that is not active keeps of its carry, by selection: "all"; "numbers", the arrays of no dimension alone, where
+        `body` writes nothing that matters to the others; or "nothing", where `body` itself returns such a carry unchanged, or
+        harmlessly changed. Selecting copies: the less is kept, the better.
       lanes_last: when mapped, keep `carry` and `consts` with the lanes on the last axis: for bodies made of `over_lanes` functions.
     """
-    kept = _unchanged(body, carry, consts)
+    kept = _unchanged(body, carry, consts) if keep != "numbers" else []  # a loop in machine code must use all that it is given
     if any(kept):
-        return _with_constants(active, body, carry, consts, kept, masked=masked, lanes_last=lanes_last)
+        return _with_constants(active, body, carry, consts, kept, keep=keep, lanes_last=lanes_last)
 
     def lane_body(lane: Any, consts: Any) -> Any:
-        return _select(active(lane, consts), body(lane, consts), lane) if masked else body(lane, consts)
+        if keep == "nothing":
+            return body(lane, consts)
+        live, new = active(lane, consts), body(lane, consts)
+        if keep == "all":
+            return _select(live, new, lane)
+        return jax.tree.map(lambda n, o: jnp.where(live, n, o) if n.ndim == 0 else n, new, lane)
 
     @custom_vmap
     def loop(carry: Any, consts: Any) -> Any:
@@ -157,7 +164,7 @@ def _unchanged(body: Callable, carry: Any, consts: Any) -> list[bool]:
     return [new is old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=False)]
 
 
-def _with_constants(active: Callable, body: Callable, carry: Any, consts: Any, kept: list[bool], **options: bool) -> Any:
+def _with_constants(active: Callable, body: Callable, carry: Any, consts: Any, kept: list[bool], **options: Any) -> Any:
     """`while_active` that does not carry the leaves that are `kept`: common to all lanes, they stay so."""
     leaves, structure = jax.tree.flatten(carry)
     fixed, moving = (tuple(v for v, k in zip(leaves, kept, strict=True) if k is wanted) for wanted in (True, False))

@@ -96,7 +96,7 @@ def plainly(value, step):
     return value, rounds
 
 
-OPTIONS = [{"masked": True}, {"masked": True, "lanes_last": True}, {"masked": False}, {"masked": False, "lanes_last": True}]
+OPTIONS = [{"keep": keep, "lanes_last": last} for keep in ("all", "numbers", "nothing") for last in (False, True)]
 
 
 def careful(carry, step):
@@ -105,7 +105,7 @@ def careful(carry, step):
 
 
 def run_loop(options):
-    body = descend if options["masked"] else careful
+    body = careful if options["keep"] == "nothing" else descend
     return lambda value, step: vectorize.while_active(above, body, (value, jnp.int32(0)), step, **options)
 
 
@@ -135,7 +135,7 @@ def test_a_leaf_that_the_body_hands_on_is_not_carried():
         return table, total + table[i], i + 1
 
     def run(table, first):
-        return vectorize.while_active(lambda c, _: c[2] < 4, body, (table, jnp.float32(0), first), masked=True, lanes_last=True)[1:]
+        return vectorize.while_active(lambda c, _: c[2] < 4, body, (table, jnp.float32(0), first), keep="all", lanes_last=True)[1:]
 
     table, first = random(4), np.array([0, 3, 4, 1], np.int32)
     jaxpr = str(jax.make_jaxpr(jax.vmap(run, (None, 0)))(table, first))

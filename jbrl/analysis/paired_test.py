@@ -151,7 +151,8 @@ def _check_same_mdps(a: pd.Series, b: pd.Series) -> None:
     only = lone.index[~lone.index.isin(other.index)]
     raise JbrlError(
         f"paired test: {a.name} ({len(a)} MDPs) and {b.name} ({len(b)} MDPs) were not played on the same MDPs: "
-        f"{len(only)} of {lone.name} are missing from {other.name}, the first is {_mdp(only)}; play both with the same seed and n_environments"
+        f"{len(only)} of {lone.name} are missing from {other.name}, the first is {_mdp(only)}; play both with the same seed and "
+        "n_environments"
     )
 
 

@@ -53,6 +53,10 @@ class Chain(Environment[ChainState], Perturbed):
         slip: chex.Array = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
+    @property
+    def typical_steps(self) -> float:
+        return 10.0 * self.n_states
+
     def reset(self, key: chex.PRNGKey) -> tuple[ChainState, chex.Array]:
         del key
         first = jnp.int32(0)

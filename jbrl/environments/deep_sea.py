@@ -64,6 +64,10 @@ class DeepSea(Environment[DeepSeaState]):
     def spec(self) -> Spec:
         return Spec(OneHot(self.size**2), Discrete(2))
 
+    @property
+    def typical_steps(self) -> float:
+        return float(self.size)
+
     def reset(self, key: chex.PRNGKey) -> tuple[DeepSeaState, chex.Array]:
         del key
         zero, no = jnp.int32(0), jnp.bool_(False)

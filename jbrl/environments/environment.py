@@ -121,6 +121,11 @@ class Environment(Generic[State]):
         """Observations and actions. On the host: it may depend on static fields alone."""
         raise NotImplementedError(f"{type(self).__name__} has no spec")
 
+    @property
+    def typical_steps(self) -> float:
+        """About how many steps an episode takes, for estimates of time. On the host. Default: 100."""
+        return 100.0
+
     def reset(self, key: chex.PRNGKey) -> tuple[State, Any]:
         """Start an episode: its state, of any structure, and the first observation."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")

@@ -55,6 +55,10 @@ class Gridworld(Environment[GridworldState], Perturbed):
         slip: chex.Array = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
+    @property
+    def typical_steps(self) -> float:
+        return 4.5 * self.size**2
+
     def reset(self, key: chex.PRNGKey) -> tuple[GridworldState, chex.Array]:
         del key
         zero = jnp.int32(0)

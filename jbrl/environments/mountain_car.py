@@ -64,6 +64,10 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         force: chex.Array = self.force * (1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0))
         return dataclasses.replace(self, force=force)
 
+    @property
+    def typical_steps(self) -> float:
+        return float(self.max_steps) / 2
+
     def reset(self, key: chex.PRNGKey) -> tuple[MountainCarState, chex.Array]:
         anywhere = 0.2 * sampling.uniforms(key)[0] - 0.6
         state = MountainCarState(jnp.where(self.random_start, anywhere, -0.5), jnp.float32(0), jnp.int32(0))

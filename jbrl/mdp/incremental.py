@@ -102,7 +102,7 @@ def solve_counts(counts: chex.Array, gains: chex.Array, discount: chex.Array) ->
 
 def converge(plan: Plan) -> Plan:
     """`improve` until the plan is certified."""
-    return vectorize.while_active(lambda plan, _: ~converged(plan), lambda plan, _: improve(plan), plan, masked=False, lanes_last=True)
+    return vectorize.while_active(lambda plan, _: ~converged(plan), lambda plan, _: improve(plan), plan, keep="nothing", lanes_last=True)
 
 
 def learn(plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array) -> Plan:

@@ -120,7 +120,7 @@ def _marsaglia_tsang(key: chex.PRNGKey, shapes: chex.Array) -> tuple[chex.Array,
     d = jnp.where(groups < 1, groups + 1, groups) - jnp.float32(1 / 3)
     begin = _Gammas(jnp.int32(0), _next_wanted(groups, jnp.full(groups.shape[:1], -1)), jnp.zeros_like(groups))
     # A lane that is done never changes again, whatever the others need: no selection between old and new carries.
-    end = vectorize.while_active(_unfinished, _try, begin, (key, groups), masked=False)
+    end = vectorize.while_active(_unfinished, _try, begin, (key, groups), keep="nothing")
     d, found = (v.reshape(-1)[: shapes.size].reshape(shapes.shape) for v in (d, end.found))
     return d, found
 

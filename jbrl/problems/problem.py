@@ -31,9 +31,6 @@ from jbrl.problems.recorder import EpisodeMean, Recorder
 CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
 
 
-TYPICAL_STEPS = 100  # of an episode, where nothing else is known
-
-
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A named distribution over environments, with the lifetime that belongs to it. The contract; subclasses hold the distribution.
@@ -70,7 +67,7 @@ class Problem:
 
     def expected_steps(self, lifetime: Lifetime) -> float:
         """About how many decisions a lifetime takes, for estimates of time."""
-        return lifetime.steps if isinstance(lifetime, Steps) else lifetime.episodes * min(TYPICAL_STEPS, lifetime.max_steps)
+        return lifetime.steps if isinstance(lifetime, Steps) else float(lifetime.episodes)
 
     def sample(self, key: chex.PRNGKey, index: chex.Array) -> Environment:
         """Draw environment number `index`, [] int32, of the seed behind `key`."""
@@ -138,6 +135,11 @@ class EnvironmentProblem(Problem):
     @property
     def spec(self) -> Spec:
         return self.environment.spec
+
+    def expected_steps(self, lifetime: Lifetime) -> float:
+        if isinstance(lifetime, Steps):
+            return lifetime.steps
+        return lifetime.episodes * min(float(self.environment.typical_steps), lifetime.max_steps)
 
     def prior(self, lifetime: Lifetime, discount: float) -> EnvironmentPrior:
         """As `Problem.prior`. `discount` is not used: scores are undiscounted."""

@@ -32,7 +32,7 @@ HATCH = "////"  # where an algorithm is tied with the best: to be told from full
     "Best algorithms under time bounds",
     "Each point is a pair of bounds: on the time per decision (to the right) and on the time before the first decision (upwards). Among "
     "the agents that keep both, the algorithm of a panel has the best one where it is full, is tied with the best (paired Z-test, "
-    "one-sided, 95%) where it is hatched, and is worse, or too slow, where it is blank. Figs 8 and 12 of the paper.",
+    "one-sided, 95%) where it is hatched, and is worse, or too slow, where it is blank. {Figures} 8 and 12 of the paper.",
 )
 def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
     """Algorithms that win nowhere are named in the note."""

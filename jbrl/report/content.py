@@ -143,6 +143,7 @@ class Document:
     """A report as a whole."""
 
     title: str
+    kind: str  # what stands above the title
     facts: tuple[str, ...]  # what it is about, in a few words each
     notices: tuple[Paragraph, ...]  # before everything else
     chapters: tuple[Chapter, ...]

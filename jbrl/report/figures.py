@@ -21,6 +21,7 @@ from jbrl.errors import JbrlError
 from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, legend_height, mark, reference_lines, rows_figure, time_axis
 from jbrl.report.style import INK, LOOK, ORACLE, PAPER, Style
 from jbrl.report.tables import Section
+from jbrl.report.terms import MDPS
 from jbrl.report.text import listing, score_text, seconds_text
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
@@ -49,7 +50,7 @@ class Kind:
 
     id: str
     title: str
-    caption: str
+    caption: str  # a template of `Terms.say`
     draw: Draw
 
 
@@ -57,7 +58,7 @@ FIGURES: list[Kind] = []
 
 
 def figure(id: str, title: str, caption: str) -> Callable[[Draw], Draw]:
-    """List a function as a figure that every experiment of a report gets."""
+    """List a function as a figure that every experiment of a report gets. `caption` is a template of `jbrl.report.terms.Terms.say`."""
 
     def register(function: Draw) -> Draw:
         def draw(section: Section, styles: Styles) -> Drawing | str:
@@ -73,8 +74,9 @@ def figure(id: str, title: str, caption: str) -> Callable[[Draw], Draw]:
 @figure(
     "online",
     "Score against online time",
-    "Mean return of every agent against its mean computation time per decision, amortised over the MDPs played at once. "
-    "Bars are 95% intervals of the mean. The best agent of each algorithm is drawn full, the others faint. Figs 7 and 11 of the paper.",
+    "Mean return of every agent against its mean computation time per decision, amortised over the {environments} played at once. "
+    "Bars are 95% intervals of the mean. The best agent of each algorithm is drawn full, the others faint. {Figures} 7 and 11 of the "
+    "paper.",
 )
 def score_against_online_time(section: Section, styles: Styles) -> Drawing | str:
     """Figs 7 and 11 of Castronovo et al. 2016."""
@@ -85,7 +87,7 @@ def score_against_online_time(section: Section, styles: Styles) -> Drawing | str
     "offline",
     "Score against offline time",
     "Mean return of every agent against what it computed before its first decision (compilation apart). "
-    "Agents that compute nothing offline stand side by side at\u00a00. Figs 6 and 10 of the paper.",
+    "Agents that compute nothing offline stand side by side at\u00a00. {Figures} 6 and 10 of the paper.",
 )
 def score_against_offline_time(section: Section, styles: Styles) -> Drawing | str:
     """Figs 6 and 10 of Castronovo et al. 2016."""
@@ -95,7 +97,7 @@ def score_against_offline_time(section: Section, styles: Styles) -> Drawing | st
 @figure(
     "latency",
     "Score against latency",
-    "Mean return of every agent against the time that one decision takes when a single MDP is played.",
+    "Mean return of every agent against the time that one decision takes when a single {environment} is played.",
 )
 def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
     """What a user of one agent waits for; online time is what an experiment costs."""
@@ -107,7 +109,7 @@ def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
 @figure(
     "difference",
     "Difference from the best",
-    "Mean over the MDPs of (agent − best agent), for the best agent of each algorithm. "
+    "Mean over the {environments} of (agent − best agent), for the best agent of each algorithm. "
     f"Bars reach {critical_value('one'):.3f} standard errors of the paired difference: an agent whose bar touches zero is tied with "
     "the best (full symbol), the others are worse (hollow).",
 )
@@ -136,14 +138,14 @@ def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
 @figure(
     "fraction",
     "Score as a fraction of the optimum",
-    "Of the way from Random (0) to the oracle, which knows the MDP (1), how far does the best agent of each algorithm come? Bars are 95% "
-    "intervals with the error of all three means, which were played on the same MDPs.",
+    "Of the way from Random (0) to the oracle, which knows the {environment} (1), how far does the best agent of each algorithm come? "
+    "Bars are 95% intervals with the error of all three means, which were played on the same {environments}.",
 )
 def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
     """Makes experiments with different rewards comparable."""
     rows = section.champions
     zero, one = rows[rows["algorithm"] == BASELINE], section.oracles.head(1)
-    if rows.empty:
+    if rows.empty or (one.empty and section.terms is not MDPS):  # few other environments have a known optimum
         return ""
     if zero.empty or one.empty:
         return f"the experiment has no {'oracle' if one.empty else BASELINE}"
@@ -175,11 +177,11 @@ def _who(row: pd.Series) -> tuple[str, str]:
 @figure(
     "distribution",
     "Distribution of returns",
-    "Discounted returns over the MDPs, of the best agent of each algorithm. Outline: histogram, each to its own height. "
+    "{Scores} over the {environments}, of the best agent of each algorithm. Outline: histogram, each to its own height. "
     "Box: middle half; line in it: median; whiskers: 5% to 95%; symbol: mean.",
 )
 def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
-    """Means hide that most of the spread comes from the MDPs, and that some agents never find the reward."""
+    """Means hide that most of the spread comes from the environments, and that some agents never find the reward."""
     rows = pd.concat([section.oracles, section.champions])
     samples = {index: section.sample(row) for index, row in rows.iterrows()}
     rows = rows[[samples[index].size > 0 for index in rows.index]]
@@ -200,7 +202,7 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
         drawing.titles[f"mark-{index}"] = (
             f"{row['label']}: mean {section.score(row)}, median {median:.{d}f}, 5% to 95%: {five:.{d}f} to {ninetyfive:.{d}f}"
         )
-    axes.set_xlabel("discounted return")
+    axes.set_xlabel(section.rules.criterion)
     return drawing
 
 
@@ -232,7 +234,7 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
             mark(axes, positions[index], row["mean"], style, gid, scale=1.0 if best else 0.7, faint=not best)
             drawing.titles[gid] = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
     axes.set_xlabel(name)
-    axes.set_ylabel("mean discounted return")
+    axes.set_ylabel(section.terms.mean)
     top = legend(drawing.figure, shown, styles)
     beyond = reference_lines(axes, section)
     drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.48 / drawn.get_figheight(), top=top / (1 + STRIP * beyond))

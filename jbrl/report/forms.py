@@ -12,6 +12,7 @@ from jbrl.report.chapters import document, oracles_of
 from jbrl.report.latex import write_latex
 from jbrl.report.markdown import write_markdown
 from jbrl.report.style import styles
+from jbrl.report.terms import rules_of
 
 Form = Literal["html", "latex", "markdown"]
 _OTHERS = {"latex": write_latex, "markdown": write_markdown}
@@ -35,5 +36,6 @@ def write(
     if form not in _OTHERS:
         raise JbrlError(f"unknown form of a report '{form}'{nearest(form, ['html', *_OTHERS])}")
     oracles = oracles_of(manifest)
-    report = document(tables.sections(scores, returns, oracles), styles(scores["algorithm"], oracles), manifest)
+    parts = tables.sections(scores, returns, oracles, rules_of(manifest))
+    report = document(parts, styles(scores["algorithm"], oracles), manifest)
     return _OTHERS[form](report, out / form)

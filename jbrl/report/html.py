@@ -18,6 +18,7 @@ from jbrl.report.content import Cell, Chapter, Document, Plot, Span, Words
 from jbrl.report.files import writing
 from jbrl.report.style import styles
 from jbrl.report.svg import inline
+from jbrl.report.terms import rules_of
 from jbrl.report.text import listing, seconds_text
 
 REMARK: Words = (
@@ -38,9 +39,10 @@ def write_report(
 
     Args:
       scores: one row per unit of the study, columns `jbrl.report.tables.SCORES`; seconds; NaN where nothing is known.
-      returns: one row per MDP of each finished unit, columns `jbrl.analysis.table.RETURNS`.
+      returns: one row per environment of each finished unit, columns `jbrl.analysis.table.RETURNS`.
       manifest: `study`, `machine` and `versions` are tables to show. Oracles are the algorithms in the list `oracles`, and those of
-        the entries of `units` whose `oracle` is true. All may be absent.
+        the entries of `units` whose `oracle` is true. The entries of `experiments` say how each is played and scored
+        (`jbrl.report.terms.Rules`). All may be absent.
       out: made if it is not there.
       strategies: what agents have tried offline: columns as `jbrl.report.strategies.render` says.
 
@@ -51,7 +53,7 @@ def write_report(
       JbrlError: a table lacks a column, holds a score that is not finite or two rows for one agent, or `out` cannot be written.
     """
     oracles = oracles_of(manifest)
-    parts = tables.sections(scores, returns, oracles)
+    parts = tables.sections(scores, returns, oracles, rules_of(manifest))
     searched = strategies is not None and len(strategies) > 0
     report = document(parts, styles(scores["algorithm"], oracles), manifest, (REMARK, DATA))
     pages = {"index.html": render(report, {"Strategies found offline": "strategies.html"} if searched else {})}

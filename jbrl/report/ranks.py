@@ -1,4 +1,4 @@
-"""The figure of ranks under a bootstrap of the MDPs."""
+"""The figure of ranks under a bootstrap of the environments."""
 
 import math
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ LEAST = 0.001  # share that is drawn
 @figure(
     "ranks",
     "How firm the ranks are",
-    f"The best agent of each algorithm, ranked by its mean in each of {RESAMPLES:,} resamples of the MDPs. The area of a square is the "
-    "share of resamples in which the agent has that rank; thin lines hold 95% of them. On the right, the share in which no other agent "
-    "is better.",
+    f"The best agent of each algorithm, ranked by its mean in each of {RESAMPLES:,} resamples "
+    "of the {environments}. The area of a square is the share of resamples in which the agent has that rank; thin lines hold 95% of them. "
+    "On the right, the share in which no other agent is better.",
 )
 def ranks_under_resampling(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
-    """Rows as in the order on all MDPs, so that a firm order is a diagonal."""
+    """Rows as in the order in all environments, so that a firm order is a diagonal."""
     rows = section.champions.reset_index(drop=True)
     if len(rows) < 2:
         return LONELY if len(rows) else ""

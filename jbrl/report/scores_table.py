@@ -16,10 +16,10 @@ def best_agents(section: Section) -> Table:
     columns = (
         Column("Algorithm"),
         Column("Parameters"),
-        Column("Score", "number", "mean discounted return ± 95% interval"),
+        Column("Score", "number", f"{section.terms.mean} ± 95% interval"),
         Column("Standing", "chip", "against the best agent of the experiment"),
         Column("Offline", "number", "computation before the first decision"),
-        Column("Online", "number", "per decision, amortised over the MDPs played at once"),
+        Column("Online", "number", section.terms.say("per decision, amortised over the {environments} played at once")),
     )
     rows = []
     for _, row in pd.concat([section.champions, section.oracles]).iterrows():
@@ -41,14 +41,14 @@ def all_agents(section: Section) -> Table:
     latency, devices = bool(section.table["latency_seconds"].notna().any()), section.done["device"].nunique() > 1
     columns = [
         Column("Agent"),
-        Column("Score", "number", "mean discounted return ± 95% interval"),
+        Column("Score", "number", f"{section.terms.mean} ± 95% interval"),
         Column("Interval", "bar"),
         Column("Standing", "chip", "against the best agent of the experiment"),
-        Column("s", "number", "standard deviation of the returns"),
-        Column("N", "number", "MDPs"),
+        Column("s", "number", section.terms.say("standard deviation of the {values}")),
+        Column("N", "number", section.terms.environments),
         Column("Offline", "number", "computation before the first decision"),
-        Column("Online", "number", "per decision, amortised over the MDPs played at once"),
-        *([Column("Latency", "number", "per decision, one MDP at a time")] * latency),
+        Column("Online", "number", section.terms.say("per decision, amortised over the {environments} played at once")),
+        *([Column("Latency", "number", section.terms.say("per decision, one {environment} at a time"))] * latency),
         Column("Compilation", "number", "in none of the other times"),
         *([Column("Device")] * devices),
     ]

@@ -1,7 +1,7 @@
 """The tables of a report: one section per experiment, an overview of all, and both as CSV and Markdown."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from jbrl.analysis.paired_test import best_and_tied, rank
 from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns
 from jbrl.analysis.time_bounds import Contest
 from jbrl.errors import JbrlError
+from jbrl.report.terms import MDPS, Rules, Terms
 from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, seconds_text, slug, varied
 
 SCORES = (
@@ -36,11 +37,22 @@ class Section:
     returns: pd.DataFrame  # score table of the experiment
     decimals: int  # digits after the point of its scores
     note: str  # why no test was made; "" when it was
+    rules: Rules = dataclasses.field(default_factory=Rules)
+
+    @property
+    def terms(self) -> Terms:
+        """What things are called in this experiment."""
+        return self.rules.terms
 
     @property
     def accurate(self) -> bool:
         """Whether agents were given the distribution that they were tested on."""
         return self.prior == self.test
+
+    @property
+    def told(self) -> bool:
+        """Whether agents were told a prior that is worth a word: one of finite MDPs, or of other environments than they were tested on."""
+        return self.terms is MDPS or not self.accurate
 
     @property
     def done(self) -> pd.DataFrame:
@@ -95,13 +107,16 @@ class Section:
         return score_text(row["mean"], row["ci95"], self.decimals)
 
 
-def sections(scores: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[str] = ()) -> list[Section]:
+def sections(
+    scores: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[str] = (), rules: Mapping[str, Rules] | None = None
+) -> list[Section]:
     """The experiments of a study, in order of first appearance.
 
     Args:
       scores: one row per unit, columns `SCORES`; `status` is "done", "missing" or "failed", and a column `reason` may say why.
-      returns: one row per MDP, columns `jbrl.analysis.table.RETURNS`.
+      returns: one row per environment, columns `jbrl.analysis.table.RETURNS`.
       oracles: algorithms that are reference lines, not competitors.
+      rules: of experiments, by name; those of the others are `Rules()`.
 
     Raises:
       JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no finite mean, a score is not finite.
@@ -110,11 +125,12 @@ def sections(scores: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[st
     returns = check_returns(returns, RETURNS)
     found: list[Section] = []
     for name, rows in _named(scores).groupby("experiment", sort=False):
-        mine = returns[returns["experiment"] == name]
+        text, mine = str(name), returns[returns["experiment"] == name]
+        played = (rules or {}).get(text, Rules())
         table, note = _marked(rows, mine, oracles)
-        text = str(name)
+        id, decimals = slug(text, [s.id for s in found]), decimals_for(table["ci95"])
         prior, test = str(rows["prior"].iloc[0]), str(rows["test"].iloc[0])
-        found.append(Section(text, slug(text, [s.id for s in found]), prior, test, table, mine, decimals_for(table["ci95"]), note))
+        found.append(Section(text, id, prior, test, table, mine, decimals, played.terms.adapt(note), played))
     return found
 
 
@@ -158,7 +174,8 @@ def scores_markdown(section: Section) -> str:
         ]
         for _, row in section.table.iterrows()
     ]
-    title = f"## {_cell(section.name)}\n\nPrior {_cell(section.prior)}, test {_cell(section.test)}.\n\n"
+    drawn = f"Prior {section.prior}, test {section.test}" if section.told else f"{section.test}, {section.rules.lifetime}"
+    title = f"## {_cell(section.name)}\n\n{_cell(drawn)}.\n\n"
     return title + (f"{_cell(section.note)}\n\n" if section.note else "") + _markdown(header, rows)
 
 

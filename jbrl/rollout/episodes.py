@@ -91,7 +91,7 @@ def advance(rules: Rules, lane: Lane) -> Lane:
         jax.random.split(jax.random.fold_in(stream(rules.key, lane.index, name), lane.block), BLOCK) for name in ("agent", "environment")
     )
 
-    def step(now: Lane, keys: tuple[chex.PRNGKey, chex.PRNGKey]) -> tuple[Lane, None]:
+    def step(now: Lane, keys: tuple[chex.PRNGKey, ...]) -> tuple[Lane, None]:
         return _step(rules, agent, environment, now, *keys), None
 
     end, _ = lax.scan(step, lane, keys)
@@ -107,7 +107,7 @@ def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     def one_block(lane: Lane, rules: Rules) -> Lane:
         return advance(rules, lane)
 
-    return vectorize.while_active(going, one_block, begin(rules, knowledge, index), rules, masked=False)
+    return vectorize.while_active(going, one_block, begin(rules, knowledge, index), rules, keep="nothing")
 
 
 def _environment(rules: Rules, index: chex.Array) -> Environment:

@@ -156,7 +156,7 @@ def _play_stepwise(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) ->
             vectorize.set_entry(now.actions, slot, action) if keep else None,
         )
 
-    end = vectorize.while_active(lambda now, _: now.t < horizon, advance, begin, consts, masked=False, lanes_last=True)
+    end = vectorize.while_active(lambda now, _: now.t < horizon, advance, begin, consts, keep="nothing", lanes_last=True)
     if not keep:
         return Trajectory(end.rewards[:horizon]), end.legal
     states = vectorize.set_entry(end.states, jnp.int32(horizon), end.x)

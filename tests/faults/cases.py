@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.runner.storage.store import Result, Store
+from jbrl.runner.storage.store import FLIGHT, Result, Store
 
 STUDY = """
 [study]
@@ -36,11 +36,36 @@ space = "Q2/Q0; Q0/Q1*Q1; Q0/Q2"
 budget = 600
 c = 60.0
 """
+EPISODES = """
+[study]
+name = "faults of episodes"
+n_environments = 40
+chunk = 16
+
+[[experiments]]
+name = "Chain"
+problem = "Chain-10s"
+episodes = 60
+
+[[experiments]]
+name = "Gridworld"
+problem = "Gridworld-5s"
+horizon = 5000
+
+[[agents]]
+algorithm = "Sarsa"
+alpha = [0.1, 0.01]
+
+[[agents]]
+algorithm = "Q-learning"
+alpha = { uniform = [0.01, 0.1] }
+"""
+KINDS = {"plain": STUDY, "search": STUDY + SEARCH, "episodes": EPISODES}
 
 
-def write_study(folder: Path, *, search: bool = False) -> Path:
+def write_study(folder: Path, kind: str = "plain") -> Path:
     path = folder / "study.toml"
-    path.write_text(STUDY + SEARCH * search)
+    path.write_text(KINDS[kind])
     return path
 
 
@@ -65,11 +90,12 @@ def outcome(folder: Path) -> dict[str, dict[str, np.ndarray]]:
         id, partial = path.name.split(".")[0], ".partial." in path.name
         kept: Result | None = None
         if path.parent.name == "units":
-            kept = store.checkpoint(id, arrays=True) if partial else store.result(id, arrays=True)
+            kept = store.checkpoint(id) if partial else store.result(id, arrays=True)
         elif path.parent.name == "knowledge":
             kept = store.knowledge(id, partial=partial)
         if kept is not None and kept.status != "failed":
-            found[f"{path.parent.name}/{path.name}"] = {"returns": kept.returns, **kept.arrays}
+            arrays = {name: values for name, values in kept.arrays.items() if not name.startswith(FLIGHT)}  # of lifetimes at work
+            found[f"{path.parent.name}/{path.name}"] = {"returns": kept.returns, **arrays}
     return found
 
 

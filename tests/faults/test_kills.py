@@ -15,16 +15,23 @@ from tests.faults.warm import Warm
 
 
 def test_four_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
-    ordeal = Ordeal(warm, tmp_path, seed=0, search=False)
+    ordeal = Ordeal(warm, tmp_path, seed=0)
     assert {name: list(arrays) for name, arrays in ordeal.expected.items()} == {name: list(arrays) for name, arrays in whole.items()}
     figures = ordeal.run(4)
     assert figures.losses == []
     assert figures.tries == 4
 
 
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_of_a_study_of_episodes(tmp_path: Path, warm: Warm, kills: int) -> None:
+    figures = Ordeal(warm, tmp_path, 2, "episodes").run(kills)
+    assert figures.losses == []
+    assert figures.tries == kills and figures.checkpoints
+
+
 @pytest.mark.slow
 def test_two_hundred_kills(tmp_path: Path, warm: Warm) -> None:
-    figures = Ordeal(warm, tmp_path, seed=1, search=True).run(200)
+    figures = Ordeal(warm, tmp_path, 1, "search").run(200)
     assert figures.losses == []
     assert figures.tries == 200 and figures.completed and figures.checkpoints
 

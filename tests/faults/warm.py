@@ -110,10 +110,11 @@ def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str,
     """The run itself.
 
     Args:
-      often: write a checkpoint after every chunk, whatever it costs.
+      often: write a checkpoint after every chunk and every block, whatever it costs.
       limits: on resources, by their names in `LIMITS`, in bytes.
     """
     from jbrl.cli.app import app
+    from jbrl.runner.play import lifetimes
     from jbrl.runner.study import execute
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -123,6 +124,7 @@ def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str,
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if often:
         execute.CHECKPOINT_SECONDS, execute.CHECKPOINT_SHARE = 0.0, 1e9
+        lifetimes.FASTEST = 0.0  # one block a call
     for name, value in (limits or {}).items():
         resource.setrlimit(LIMITS[name], (value, value))
     try:

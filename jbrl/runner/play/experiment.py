@@ -52,7 +52,7 @@ class Run:
         self.knowledge: Any = None
         self.learned: Learned | None = None
         self._key = jax.random.key(protocol.seed)
-        self.test = (protocol.test_prior(), self._key)
+        self.test: tuple[Any, jax.Array] = (protocol.test_prior(), self._key)
 
     def prepare(self, checkpoint: SearchCheckpoint | None = None) -> None:
         """Train the agent and compile what will be played.
@@ -71,7 +71,8 @@ class Run:
     def choose(self, checkpoint: SearchCheckpoint | None = None) -> None:
         """Set `agent`, the one that plays: for an agent that searches, what it finds."""
         if isinstance(self.given, OfflineSearch):
-            prior, protocol = self.protocol.agent_prior(), self.protocol
+            prior: Any = self.protocol.agent_prior()  # Dirichlet, as `requires` says
+            protocol = self.protocol
             lanes = None if self.resources.on_cpu else self._lanes  # CPUs have their own width, whatever the memory
             trials = Trials(prior, protocol.discount, self._own, self.devices, lanes)
             self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint())

@@ -50,7 +50,8 @@ def _program_of(unit: Unit) -> tuple:
     protocol = unit.protocol
     shared = (as_arrays(unit.agent), protocol.agent_prior(), protocol.test_prior())
     leaves, structure = jax.tree.flatten(shared)
-    kind = (has_unit_concentrations(protocol.test_prior().mdps), type(unit.agent), unit.record, unit.latency)
+    test: Any = protocol.test_prior()
+    kind = (has_unit_concentrations(test.mdps), type(unit.agent), unit.record, unit.latency)
     return structure, tuple(jax.typeof(leaf) for leaf in leaves), kind, protocol.horizon, protocol.n_environments
 
 

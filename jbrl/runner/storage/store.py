@@ -53,10 +53,10 @@ class ResultWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a unit: all of it when `status` is "done", the first `n` MDPs when it is a checkpoint."""
+    """What is known of a unit: all of it when `status` is "done", the first `n` lifetimes when it is a checkpoint."""
 
     header: dict[str, Any]
-    returns: np.ndarray  # [n] float64, discounted
+    returns: np.ndarray  # [n] float64, scores
     recorded: bool  # whether trajectories are kept beside it
     arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # the others of the file, where they were asked for
 
@@ -136,7 +136,7 @@ class Store:
         """Make the directory ready for results and write the manifest.
 
         Args:
-          tables: the tables of the study file; `study` holds the settings.
+          tables: the tables of the study file; `study` holds the settings. Experiments are listed with their rules (`Unit.rules`).
 
         Raises:
           StoreError: the directory holds another study, or cannot be written.
@@ -145,7 +145,9 @@ class Store:
         listed = [
             {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.is_oracle, "knowledge": unit.knowledge_id} for unit in units
         ]
-        content = {"format": FORMAT, **tables, "units": listed, "versions": versions(), "machine": machine()}
+        rules = {unit.experiment: unit.rules for unit in units}
+        experiments = [table | rules.get(table["name"], {}) for table in tables["experiments"]]
+        content = {"format": FORMAT, **tables, "experiments": experiments, "units": listed, "versions": versions(), "machine": machine()}
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -264,7 +266,7 @@ class Store:
         """One row per unit of the study, in its order: columns `UNIT_COLUMNS`.
 
         Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per decision, amortised over the
-        MDPs played at once, `latency_seconds` per decision with a single MDP. `status` is "done", "failed" or "missing"; `reason`
+        lifetimes played at once, `latency_seconds` per decision with a single one. `status` is "done", "failed" or "missing"; `reason`
         says why a unit failed.
         """
         return pd.DataFrame([self._unit_row(listed) for listed in self.manifest()["units"]], columns=list(UNIT_COLUMNS))
@@ -275,9 +277,10 @@ class Store:
         return {**listed, **{name: header.get(name) for name in UNIT_COLUMNS if name not in listed}}
 
     def returns(self) -> pd.DataFrame:
-        """One row per MDP of each finished unit, in the order of the study: experiment, algorithm, parameters, unit, seed, score.
+        """One row per environment of each finished unit, in the order of the study: experiment, algorithm, parameters, unit, seed, score.
 
-        `unit` is the number of the MDP: with the same `seed`, the same number is the same MDP for every agent of an experiment.
+        `unit` is the number of the environment: with the same `seed`, the same number is the same environment (the same MDP) for every
+        agent of an experiment.
         """
         parts = []
         for listed in self.manifest()["units"]:

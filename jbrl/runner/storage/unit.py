@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # results are read without JAX
 
 LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
 LATENCY_STEPS = 256  # decisions of each, for a lifetime in blocks
+CRITERIA = {None: "discounted return", "EpisodeMean": "mean return per episode"}  # what the scores of a recorder are; None: without one
 FORMAT = 1  # of identities and result files; raised when either changes its meaning
 
 
@@ -40,7 +41,10 @@ class Unit:
         """Everything that the returns depend on."""
         protocol = self.protocol
         if protocol.in_blocks:
-            criterion = {"lifetime": dataclasses.asdict(protocol.lifetime), "recorder": type(protocol.test.recorder).__name__}
+            criterion: dict[str, Any] = {
+                "lifetime": dataclasses.asdict(protocol.lifetime),
+                "recorder": type(protocol.test.recorder).__name__,
+            }
         else:
             criterion = {"discount": protocol.discount, "horizon": protocol.horizon}
         return {
@@ -79,6 +83,13 @@ class Unit:
         from jbrl.agents.complete import is_oracle
 
         return is_oracle(self.agent)
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """How its experiment is played and scored, in words, for the manifest."""
+        kind, n = next(iter(dataclasses.asdict(self.protocol.lifetime).items()))  # "steps" or "episodes"
+        recorder = type(self.protocol.test.recorder).__name__ if self.protocol.in_blocks else None
+        return {"criterion": CRITERIA.get(recorder, "score"), "lifetime": f"{n:,} {kind if n != 1 else kind[:-1]}"}
 
     @property
     def label(self) -> str:

@@ -293,7 +293,7 @@ def check_returns(chunk: Chunk) -> Chunk:
     """
     finite = np.isfinite(chunk.returns)
     if not finite.all():
-        raise FloatingPointError(f"the return on MDP {chunk.start + int(np.argmin(finite))} is not a finite number")
+        raise FloatingPointError(f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite number")
     return chunk
 
 

@@ -126,9 +126,9 @@ BAD = {
     "no problem": (lambda d: d["experiments"][1].pop("test"), "[[experiments]] 2: 'test' is missing: expected a problem"),
     "two names of a number": (
         lambda d: d["study"].update(n_mdps=3),
-        "[study]: both n_mdps = 3 and n_environments = 20: expected one of them",
+        "both n_mdps = 3 and n_environments = 20: expected one of them",
     ),
-    "two names of a problem": (lambda d: d["experiments"][0].update(problem="GC"), "[[experiments]] 1: both problem = 'GC' and test = "),
+    "two names of a problem": (lambda d: d["experiments"][0].update(problem="GC"), "[[experiments]] 1: both problem = "),
     "two lifetimes": (
         lambda d: d["experiments"][0].update(horizon=3, episodes=4),
         "both horizon = 3 and episodes = 4: expected one of them",

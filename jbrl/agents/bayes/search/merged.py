@@ -16,13 +16,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.bayes.search import hashing, stacked
-from jbrl.agents.bayes.search.loop import repeat
 from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
 from jbrl.agents.bayes.search.native import native
 from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.pytree import record, static
+from jbrl.vectorize import while_active
 
 MEMORY = 4 << 30  # bytes of one device that solves in lockstep may take
 MAX_BYTES = 1 << 30  # of the samples of one MDP
@@ -142,17 +142,17 @@ def _solve(task: MergedTask, memory: Memory) -> tuple[chex.Array, Memory]:
     memory = draw(task, memory)
     nothing = jnp.zeros(task.n_states * (task.n_states + 1))
     policy = MergedPolicy(nothing, task.values, jnp.zeros(task.n_states * task.n_actions), task.samples[0] > 0, jnp.int32(0))
-    policy = repeat(_improvable, _improve, policy, (task, memory))
+    policy = while_active(_improvable, _improve, policy, (task, memory), keep="numbers")
     return policy.q.reshape(task.n_states, task.n_actions), memory
 
 
 def draw(task: MergedTask, memory: Memory) -> Memory:
     """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place, then probabilities."""
-    place, rows = repeat(_rows_left, _copy, (_begin(task), memory.rows), task)
+    place, rows = while_active(_rows_left, _copy, (_begin(task), memory.rows), task, keep="numbers")
     zero = jnp.int32(0)
     block = Block(zero, zero, rows[:BLOCK], jnp.zeros(BLOCK), jnp.zeros(BLOCK, bool), rows)
-    rows = repeat(_variates_left, _propose, block, (task.stream, place.i * task.n_states)).rows
-    return Memory(repeat(_rows_left, _normalise, (_begin(task), rows), task)[1])
+    rows = while_active(_variates_left, _propose, block, (task.stream, place.i * task.n_states), keep="numbers").rows
+    return Memory(while_active(_rows_left, _normalise, (_begin(task), rows), task, keep="numbers")[1])
 
 
 def _begin(task: MergedTask) -> Place:
@@ -224,7 +224,7 @@ def _boost(shape: chex.Array, stream: chex.Array, round: chex.Array) -> chex.Arr
         return jnp.bool_(False), jnp.where((shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0)
 
     small = ((shape > 0) & (shape < 1)).any()  # seldom
-    return repeat(wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round))[1]
+    return while_active(wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round), keep="numbers")[1]
 
 
 def _open_uniforms(stream: chex.Array, round: chex.Array, which: int) -> chex.Array:
@@ -243,7 +243,7 @@ def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
     tolerance = jnp.float32(TIE_TOLERANCE) * jnp.abs(policy.values).max()
     bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + tolerance)
     begin = Sweep(_begin(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
-    swept = repeat(_sweeping, _sweep, begin, (task, memory, policy.values, bars))
+    swept = while_active(_sweeping, _sweep, begin, (task, memory, policy.values, bars), keep="numbers")
     values = jnp.where(swept.changed, _evaluate(swept.rows, task, swept.changed), policy.values)
     return MergedPolicy(swept.rows, values, swept.q, swept.changed, policy.improvements + 1)
 
@@ -284,7 +284,7 @@ def _evaluate(rows: chex.Array, task: MergedTask, wanted: chex.Array) -> chex.Ar
     table = rows.reshape(n_states, n_states + 1)
     system = jnp.concatenate([jnp.eye(n_states) - task.discount * table[:, :n_states], table[:, n_states:]], axis=1)
     end = jnp.where(wanted, n_states, 0)
-    return repeat(lambda carry, end: carry[0] < end, _eliminate, (jnp.int32(0), system), end)[1][:, n_states]
+    return while_active(lambda carry, end: carry[0] < end, _eliminate, (jnp.int32(0), system), end, keep="numbers")[1][:, n_states]
 
 
 def _eliminate(carry: tuple, _: chex.Array) -> tuple:

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.bayes.search import hashing
-from jbrl.agents.bayes.search.loop import repeat
 from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
 from jbrl.pytree import record, static
+from jbrl.vectorize import while_active
 
 
 @record
@@ -135,6 +135,6 @@ def transplant(tree: SearchTree, parents: chex.Array, statistics: chex.Array, si
         )
 
     begin = (jnp.int32(0), jnp.int32(-1), jnp.zeros_like(tree.parents), dataclasses.replace(tree, size=jnp.int32(0)))
-    _, _, _, tree = repeat(more, move, begin, (parents, statistics, size, link))
+    _, _, _, tree = while_active(more, move, begin, (parents, statistics, size, link), keep="numbers")
     size = jnp.maximum(tree.size, 1)
     return dataclasses.replace(tree, statistics=write_row(tree.statistics, size * width, jnp.zeros(width)), size=size)

@@ -12,13 +12,13 @@ import chex
 import jax.numpy as jnp
 
 from jbrl.agents.bayes.search import hashing, rollout_policy, stacked, tree, urn
-from jbrl.agents.bayes.search.loop import repeat
 from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
 from jbrl.agents.bayes.search.native import native
 from jbrl.agents.bayes.search.tree import SearchTree
 from jbrl.agents.bayes.search.urn import Draw, Urns
 from jbrl.mdp import sampling
 from jbrl.pytree import record, static
+from jbrl.vectorize import while_active
 
 MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
 
@@ -162,7 +162,7 @@ def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
         live = more(carry, task)
         return k + live.astype(jnp.int32), _simulate(k, memory, task, live)
 
-    _, memory = repeat(more, simulate, (jnp.int32(0), memory), task)
+    _, memory = while_active(more, simulate, (jnp.int32(0), memory), task, keep="numbers")
     visits, means = tree.at_node(memory.tree, jnp.int32(0))
     return Root(visits, means, kept and _keep(memory.tree)), memory
 
@@ -179,12 +179,12 @@ def _simulate(k: chex.Array, memory: Memory, task: SearchTask, live: chex.Array)
     start = k * task.depth
     zero, last = jnp.int32(0), urn.begin(memory.urns, start)
     walk = Walk(live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards)
-    walk = repeat(_inside, _descend, walk, (task, memory.tree, memory.logs))
+    walk = while_active(_inside, _descend, walk, (task, memory.tree, memory.logs), keep="numbers")
     out = Rollout(jnp.where(live, walk.d, task.depth), walk.x, jnp.float32(1), jnp.float32(0), walk.last, walk.urns)
-    out = repeat(_unfinished, _roll, out, task)
+    out = while_active(_unfinished, _roll, out, task, keep="numbers")
     grown = tree.grow(memory.tree, walk.link)
     back = (walk.d - 1, out.value, grown.statistics)
-    _, _, statistics = repeat(_not_at_root, _back_up, back, (walk.edges, walk.rewards, task))
+    _, _, statistics = while_active(_not_at_root, _back_up, back, (walk.edges, walk.rewards, task), keep="numbers")
     return Memory(dataclasses.replace(grown, statistics=statistics), out.urns, walk.edges, walk.rewards, memory.logs)
 
 
