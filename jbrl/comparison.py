@@ -1,6 +1,7 @@
 """Lay the results of a study beside the published ones, or beside those of another study."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from jbrl.analysis import winners as winners_lists
 from jbrl.analysis.agreement import Comparison
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
+from jbrl.report.terms import rules_of
 from jbrl.results import Results
 
 PUBLISHED = "published"
@@ -26,8 +28,9 @@ class Side:
     name: str
     returns: pd.DataFrame
     units: pd.DataFrame  # experiment, prior, test; agents with their times where they are known
-    protocol: dict[str, Any]  # horizon, discount; empty where they are not known
+    protocol: dict[str, Any]  # horizon, where all experiments have the same, and discount; empty where they are not known
     rounding: float = 0.0  # what a return may be off, for having been rounded
+    lifetimes: dict[str, str] = dataclasses.field(default_factory=dict)  # of experiments, in words; empty where they are not known
 
     @cached_property
     def played(self) -> pd.DataFrame:
@@ -47,7 +50,7 @@ def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
       to: "published", or another source.
 
     Raises:
-      JbrlError: there is nothing to read, or the two have nothing in common or were played under another horizon or discount.
+      JbrlError: there is nothing to read, or the two have nothing in common or were played for another time or under another discount.
     """
     ours = read(source)
     return _with_published(ours) if str(to) == PUBLISHED else _with_study(ours, read(to))
@@ -66,7 +69,17 @@ def read(source: str | Path) -> Side:
     results = Results(path)
     settings, decimals = results.manifest["study"], results.manifest.get("decimals")
     known = {name: settings[name] for name in published.PROTOCOL if name in settings}
-    return Side(str(path), results.returns, results.units, known, 0.0 if decimals is None else 0.5 * 10.0**-decimals)
+    lifetimes = {name: rules.lifetime for name, rules in rules_of(results.manifest).items()}
+    if any(lifetime != _steps(known.get("horizon")) for lifetime in lifetimes.values()):
+        known.pop("horizon", None)
+    elif not lifetimes and isinstance(known.get("horizon"), int):
+        lifetimes = dict.fromkeys(results.units["experiment"], _steps(known["horizon"]))
+    return Side(str(path), results.returns, results.units, known, 0.0 if decimals is None else 0.5 * 10.0**-decimals, lifetimes)
+
+
+def _steps(horizon: object) -> str:
+    """A horizon as the manifest writes a lifetime."""
+    return f"{horizon:,} steps" if isinstance(horizon, int) else ""
 
 
 def _read_file(path: Path) -> pd.DataFrame:
@@ -82,7 +95,10 @@ def _read_file(path: Path) -> pd.DataFrame:
 
 
 def _with_published(ours: Side) -> Comparison:
-    cells.check_protocol(ours.protocol, published.PROTOCOL, ours.name, "the published comparison")
+    them = "the published comparison"
+    cells.check_protocol(ours.protocol, published.PROTOCOL, ours.name, them)
+    printed = ours.units.loc[ours.units["test"].isin(published.cells()["experiment"]), "experiment"]
+    _check_lifetimes(ours, dict.fromkeys(printed, _steps(published.PROTOCOL["horizon"])), them)
     try:
         candidates = cells.beside_published(ours.played)
     except JbrlError as error:
@@ -94,6 +110,16 @@ def _with_published(ours: Side) -> Comparison:
     return Comparison(ours.name, "Castronovo et al. 2016", table, _published_note(table), candidates, winners)
 
 
+def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
+    """Refuse to compare experiments whose lifetimes differ in length. What is not known is not checked."""
+    for name, lifetime in ours.lifetimes.items():
+        if name in theirs and theirs[name] != lifetime:
+            raise JbrlError(
+                f"a lifetime of experiment {name} is {lifetime} in {ours.name} and {theirs[name]} in {them}: "
+                "scores of different ones cannot be compared"
+            )
+
+
 def _published_note(table: pd.DataFrame) -> str:
     """How many cells agree, and how."""
     count = cells.counts(table)
@@ -103,6 +129,7 @@ def _published_note(table: pd.DataFrame) -> str:
 
 def _with_study(ours: Side, theirs: Side) -> Comparison:
     cells.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
+    _check_lifetimes(ours, theirs.lifetimes, theirs.name)
     rounding = ours.rounding + theirs.rounding
     table = two_studies.beside(ours.played, ours.returns, theirs.played, theirs.returns, rounding=rounding)
     return Comparison(ours.name, theirs.name, table, _study_note(table, ours, theirs))

@@ -39,7 +39,7 @@ class Results:
 
     @cached_property
     def returns(self) -> pd.DataFrame:
-        """The score table: one row per MDP of each finished unit (experiment, algorithm, parameters, unit, seed, score)."""
+        """The score table: one row per environment of each finished unit (experiment, algorithm, parameters, unit, seed, score)."""
         return self.store.returns()
 
     @cached_property
@@ -66,7 +66,7 @@ class Results:
         algorithms, whose names say in which parameters they differ.
 
         Args:
-          oracles: keep algorithms that see the true MDP.
+          oracles: keep algorithms that see the environment itself, the true MDP.
         """
         from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
@@ -150,7 +150,7 @@ class Results:
 
 
 def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
-    """One row per agent: the MDPs of all seeds taken together, times averaged over seeds."""
+    """One row per agent: the environments of all seeds taken together, times averaged over seeds."""
     if scores["seed"].nunique() == 1:
         return scores
     seconds = dict.fromkeys((name for name in SCORES if name.endswith("_seconds")), "mean")

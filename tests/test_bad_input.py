@@ -61,7 +61,7 @@ def study(tmp_path: Path) -> Path:
 IN_THE_STUDY = {
     "unknown algorithm": ('"e-Greedy"', '"e-Gredy"', ["study.toml", "[[agents]] 2", "'e-Gredy'", "did you mean 'e-Greedy'?"]),
     "unknown problem": ('prior = "GC"', 'prior = "GD"', ["study.toml", "[[experiments]] 1", "prior", "'GD'", "did you mean 'G"]),
-    "unknown field": ("n_environments", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_environments'?"]),
+    "unknown field": ("n_environments", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_mdps'?"]),
     "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
     "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
     "no MDPs": ("n_environments = 6", "n_environments = 0", ["study.toml", "[study]", "n_environments = 0", "expected an integer from 1"]),
@@ -251,7 +251,7 @@ import jbrl
 class Broken(jbrl.Agent):
     '''Fails.'''
 
-    def reset(self, knowledge):
+    def reset(self, key, knowledge):
         raise RuntimeError("not today")
 """
 

@@ -104,7 +104,7 @@ def beside_published(scores: pd.DataFrame) -> pd.DataFrame:
         have = ", ".join(dict.fromkeys(f"{a} in {e}" for a, e in zip(scores["algorithm"], scores["experiment"], strict=True)))
         raise JbrlError(
             "none of the published cells has been played: expected an algorithm of Castronovo et al. 2016 on GC, GDL or Grid "
-            f"with the same or the uniform prior; found {have[:300]}"
+            f"with the same or the uniform prior; found {have[:300]}{'…' if len(have) > 300 else ''}"
         )
     return pd.DataFrame(rows, columns=list(CANDIDATES))
 

@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="jbrl",
     cls=_Commands,
-    help="A benchmark for Bayesian reinforcement learning, played as arrays: run a study, read its scores, write its report.",
+    help="A benchmark for reinforcement learning, played as arrays: run a study, read its scores, write its report.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -21,16 +21,17 @@ def entries(names: Sequence[str]) -> list[str]:
 
 def _cited(name: str) -> list[str]:
     from jbrl.agents.agent import AGENTS
+    from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.problem import PROBLEMS, problem
 
     if name == OURSELVES:
         return [_by_key()[OURSELVES]]
     if name in AGENTS:
         cite = AGENTS[name].cite
-    elif name in PROBLEMS or "(" in name:
+    elif name in PROBLEMS or name in ENVIRONMENTS or "(" in name:
         cite = problem(name).cite
     else:
-        raise JbrlError(f"nothing to cite is called '{name}'{nearest(name, [*AGENTS, *PROBLEMS, OURSELVES])}")
+        raise JbrlError(f"nothing to cite is called '{name}'{nearest(name, {*AGENTS, *PROBLEMS, *ENVIRONMENTS, OURSELVES})}")
     if not cite:
         raise JbrlError(f"'{name}' says nothing about where it comes from")
     if cite.lstrip().startswith("@"):

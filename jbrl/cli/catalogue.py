@@ -1,7 +1,8 @@
 """`jbrl list`, `jbrl show`, `jbrl cite`: what there is."""
 
 import dataclasses
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +15,10 @@ from rich.table import Table
 
 from jbrl.errors import JbrlError
 
+WIDTH = 100  # columns at least where output is no terminal
+
 if TYPE_CHECKING:  # listing starts without JAX
-    from jbrl.problems.problem import Problem
+    from jbrl.problems.problem import EnvironmentProblem, Problem
 
 
 class Kind(StrEnum):
@@ -23,51 +26,104 @@ class Kind(StrEnum):
 
     agents = "agents"
     problems = "problems"
+    environments = "environments"
 
 
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List the agents with their parameters, or the problems: distributions over MDPs.
+    """List the agents, the problems, or the environments that problems are made of.
+
+    Agents and environments are listed with what can be set, problems (what an
+    experiment names) with their observations, actions and lifetime.
 
     [bold]Examples[/bold]
 
     \b
     jbrl list agents
     jbrl list problems
+    jbrl list environments
     """
-    table = _agents() if kind is Kind.agents else _problems()
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal and console.width < WIDTH:
+        console = Console(width=WIDTH)
+    tables: dict[Kind, Callable[[], Sequence[Table | str]]]
+    tables = {Kind.agents: _agents, Kind.problems: _problems, Kind.environments: _environments}
+    for table in tables[kind]():
+        console.print(table)
 
 
-def _agents() -> Table:
+def _agents() -> list[Table]:
     from jbrl.agents.agent import AGENTS
 
-    table = Table("algorithm", "parameters (default)", "what it does", box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    for name, entry in sorted(AGENTS.items(), key=lambda item: item[0].casefold()):
-        fields = dataclasses.fields(entry.agent)  # type: ignore[arg-type]
-        values = [f"{field.name} = {field.default}: {field.metadata['doc']}" for field in fields]
-        table.add_row(name, escape("\n".join(values)), escape(entry.summary))
+    return [_with_parameters("algorithm", {name: (entry.agent, entry.summary) for name, entry in AGENTS.items()})]
+
+
+def _environments() -> list[Table]:
+    from jbrl.environments.environment import ENVIRONMENTS
+
+    return [_with_parameters("environment", {name: (entry.environment, entry.summary) for name, entry in ENVIRONMENTS.items()})]
+
+
+def _with_parameters(kind: str, entries: Mapping[str, tuple[type, str]]) -> Table:
+    """Classes by name, each with its parameters, which are fields that have a default, and a summary."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    table.add_column(kind, no_wrap=True)
+    table.add_column("parameters (default)")
+    table.add_column("what it does" if kind == "algorithm" else "what it is")
+    for name, (cls, summary) in sorted(entries.items(), key=lambda item: item[0].casefold()):
+        values = [f"{field.name} = {_toml(field.default)}: {field.metadata['doc']}" for field in _settable(cls)]
+        table.add_row(name, escape("\n".join(values)), escape(summary))
     return table
 
 
-def _problems() -> Table:
-    from jbrl.environments.environment import ENVIRONMENTS
-    from jbrl.problems.problem import DERIVED, PROBLEMS, problem
+def _settable(cls: type) -> list[dataclasses.Field]:
+    """The fields that a study or a name can set; the others are computed from them."""
+    return [field for field in dataclasses.fields(cls) if field.default is not None]
 
-    table = Table("problem", "observation", "actions", "lifetime", "what it is", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+def _toml(value: object) -> str:
+    """A default as it is written in a study or in the name of a problem."""
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _problems() -> list[Table | str]:
+    """A table for each kind of problem, all with the same widths."""
+    from jbrl.environments.environment import ENVIRONMENTS
+    from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem, problem
+
     settings = {name: entry.parameters for name, entry in PROBLEMS.items()}
-    settings |= {
-        name: {f.name: f.default for f in dataclasses.fields(entry.environment)}  # type: ignore[arg-type]
-        for name, entry in ENVIRONMENTS.items()
-        if name not in PROBLEMS
+    alone = {name: {field.name: field.default for field in _settable(entry.environment)} for name, entry in ENVIRONMENTS.items()}
+    rows = {name: _row(problem(name), values) for name, values in (alone | settings).items()}
+    finite = [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]
+    derived = {f"{name}(PROBLEM)": ["", "", "", (make.__doc__ or "").strip().splitlines()[0]] for name, make in DERIVED.items()}
+    groups = {
+        "Finite MDPs, drawn from a Dirichlet distribution": {name: rows[name] for name in finite},
+        "Environments with the settings of published experiments": {name: rows[name] for name in PROBLEMS if name not in finite},
+        "Environments with settings of your own ('jbrl list environments' says more)": {name: rows[name] for name in alone},
+        "Made out of another problem": derived,
     }
-    for name, values in settings.items():
-        found = problem(name)
-        shown = f"({', '.join(f'{key}={value}' for key, value in values.items() if value is not None)})" if values else ""
-        lifetime = " ".join(f"{value} {key}" for key, value in dataclasses.asdict(found.lifetime).items() if key != "max_steps")
-        spec = found.spec
-        table.add_row(escape(name + shown), str(spec.observation), str(spec.actions.n), lifetime, escape(found.description))
-    for name, make in DERIVED.items():
-        table.add_row(f"{name}(PROBLEM)", "", "", escape((make.__doc__ or "").strip().splitlines()[0]))
+    everything = rows | derived
+    widths = [max(map(len, everything)), *(max(len(row[k]) for row in everything.values()) for k in range(3))]
+    found: list[Table | str] = []
+    for title, group in groups.items():
+        found += [f"[bold]{title}[/bold]", _group(group, widths), ""]
+    return found[:-1]
+
+
+def _row(found: "Problem", settings: Mapping[str, object]) -> list[str]:
+    """Observation, actions, lifetime; what it is and how it is set."""
+    kind, n = next(iter(dataclasses.asdict(found.lifetime).items()))
+    written = ", ".join(f"{name}={_toml(value)}" for name, value in settings.items())
+    text = found.description + (f"\nSettings: {written}" if written else "")
+    return [str(found.spec.observation), str(found.spec.actions.n), f"{n:,} {kind}", text]
+
+
+def _group(rows: Mapping[str, Sequence[str]], widths: Sequence[int]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, width in zip(("problem", "observation", "actions", "lifetime"), widths, strict=True):
+        table.add_column(title, no_wrap=True, min_width=max(width, len(title)))
+    table.add_column("what it is")
+    for name, row in rows.items():
+        table.add_row(name, *map(escape, row))
     return table
 
 
@@ -75,7 +131,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="PROBLEM", help="A name of 'jbrl list problems', or the path of a JSON file.")],
     json_: Annotated[bool, typer.Option("--json", help="Print it in the file format, to edit and use as a problem of your own.")] = False,
 ) -> None:
-    """Show a distribution over MDPs: the concentrations of each action and the rewards.
+    """Show a problem: the concentrations and rewards of finite MDPs, or the settings of an environment.
 
     [bold]Examples[/bold]
 
@@ -83,15 +139,17 @@ def show(
     jbrl show GC
     jbrl show 'Grid(rows=3,columns=4)'
     jbrl show GC --json > mine.json
+    jbrl show 'DeepSea(size=20)'
     """
-    from jbrl.problems.problem import DirichletProblem, problem, to_json
+    from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, problem, to_json
 
     found = problem(name, Path.cwd())
-    if not isinstance(found, DirichletProblem):
+    if isinstance(found, EnvironmentProblem):
         if json_:
             raise JbrlError(f"'{name}' is an environment, not a distribution over finite MDPs: it has no JSON form")
-        _show_environment(found)
+        typer.echo("\n".join(_described(found)))
         return
+    assert isinstance(found, DirichletProblem)
     if json_:
         typer.echo(to_json(found))
         return
@@ -104,16 +162,20 @@ def show(
     typer.echo(_view("Rewards", np.asarray(mdps.rewards)))
 
 
-def _show_environment(found: "Problem") -> None:
-    """Observations, actions, lifetime and settings of a problem that is no distribution over finite MDPs."""
-    typer.echo(f"{found.name} ({found.short_name}): {found.spec}")
-    typer.echo(found.description)
-    for name, value in dataclasses.asdict(found.lifetime).items():
-        typer.echo(f"{name}: {value}")
-    for field in dataclasses.fields(found.environment):  # type: ignore[attr-defined]
-        value = np.asarray(getattr(found.environment, field.name))  # type: ignore[attr-defined]
-        shown = value.item() if value.ndim == 0 else f"array of shape {value.shape}"
-        typer.echo(f"{field.name}: {shown}  ({field.metadata.get('doc', '')})")
+def _described(found: "EnvironmentProblem") -> list[str]:
+    """Observations, actions, lifetime and settings of a problem that is made of an environment, as lines of text."""
+    kind, n = next(iter(dataclasses.asdict(found.lifetime).items()))
+    lines = [
+        f"{found.name} ({found.short_name}): {found.spec}",
+        found.description,
+        f"Lifetime, unless a study says otherwise: {n:,} {kind}.",
+    ]
+    settings = _settable(type(found.environment))
+    lines += ["", "Settings"] if settings else []
+    for field in settings:
+        value = np.asarray(getattr(found.environment, field.name)).item()
+        lines.append(f"  {field.name} = {f'{value:g}' if isinstance(value, float) else _toml(value)}: {field.metadata['doc']}")
+    return lines
 
 
 LARGEST_MATRIX = 10  # states

@@ -35,7 +35,8 @@ def compare(
     both half-widths together.
 
     Against another study: agents with the same parameters in the same experiment,
-    by a paired test where the MDPs are the same, else by that of Welch.
+    by a paired test where the MDPs or environments are the same, else by that of
+    Welch. Experiments of episodes can only be laid beside another study.
 
     [bold]Examples[/bold]
 

@@ -83,7 +83,7 @@ def evaluate(
         typer.Option("--plug-in", help="Compare an algorithm with itself by its samples, as in the paper's text, not by decree (1/2)."),
     ] = False,
     oracles: Annotated[
-        bool, typer.Option("--oracles", help="Of directories of results, take algorithms that see the true MDP as well.")
+        bool, typer.Option("--oracles", help="Of directories of results, take algorithms that see the environment itself as well.")
     ] = False,
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Add mean, median, IQM, optimality gap, profiles, probability of improvement.")

@@ -7,6 +7,7 @@ import typer
 
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import complain, show_warnings
+from jbrl.errors import JbrlError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +34,19 @@ def rank(
     best_per_algorithm: Annotated[
         bool, typer.Option("--best-per-algorithm/--all", help="The best agent of each algorithm, or all agents.")
     ] = True,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of the MDPs.")] = 10_000,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of the environments.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     level: Annotated[float, typer.Option(help="Of each interval, between 0 and 1.")] = 0.95,
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
 ) -> None:
     """Rank the agents of a study, and say how firm their ranks are.
 
-    Agents are compared MDP by MDP: difference of the means, probability of
-    improvement (how often one is better on an MDP that both play), effect size
-    d_z. The MDPs are resampled: rank_lower to rank_upper are the ranks they leave
-    open, first is the share of resamples in which no other agent is better. With
-    several experiments, '(all)' ranks by the mean rank. Oracles do not compete.
+    Agents are compared environment by environment (MDP by MDP): difference of the
+    means, probability of improvement (how often one is better in an environment
+    that both play), effect size d_z. The environments are resampled: rank_lower to
+    rank_upper are the ranks they leave open, first is the share of resamples in
+    which no other agent is better. With several experiments, '(all)' ranks agents
+    that occur in each by their mean rank. Oracles do not compete.
 
     [bold]Examples[/bold]
 
@@ -69,7 +71,6 @@ def rank(
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
     """The agents of the experiments asked for, or of all."""
     from jbrl.analysis.pairing import pair
-    from jbrl.errors import JbrlError, nearest
     from jbrl.report.chapters import oracles_of
 
     returns, known = results.returns, list(results.units["experiment"].unique())
@@ -115,5 +116,8 @@ def _orders(results: "Results", experiments: list["Paired"], resamples: int, see
     found = [rank_stability([part]) for part in parts]
     if len(parts) > 1:
         one_each = all(not part.paired.agents["algorithm"].duplicated().any() for part in parts)
-        found.append(overall(parts, ["algorithm"] if one_each else ("algorithm", "parameters")))
+        try:
+            found.append(overall(parts, ["algorithm"] if one_each else ("algorithm", "parameters")))
+        except JbrlError as error:
+            complain(f"there are no ranks over all experiments: {error}", "note")
     return found

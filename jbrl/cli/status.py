@@ -94,7 +94,7 @@ def _work(worker: "Worker", *, alone: bool) -> str:
     elif worker.search:
         what = f"{worker.unit}: search {worker.search[0]:,}/{worker.search[1]:,}"
     else:
-        what = f"{worker.unit}: {worker.n}/{worker.of} MDPs" if worker.n else f"{worker.unit}: begins"
+        what = f"{worker.unit}: {worker.n}/{worker.of} lifetimes" if worker.n else f"{worker.unit}: begins"
     after = f", {count(len(worker.left) - 1, 'unit')} to come" if len(worker.left) > 1 else ""
     rest = f", about {duration(worker.seconds_left)} to go" if alone and worker.seconds_left is not None else ""
     return f"{what} ({_who(worker)}, for {duration(worker.seconds)}{after}{rest})"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from jbrl.report.forms import Form
+    from jbrl.results import Results
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")]
 
@@ -28,11 +29,13 @@ class Format(StrEnum):
 
 
 def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table) -> None:
-    """Print one row per unit: mean discounted return, its 95% interval, and the times.
+    """Print one row per unit: mean score, its 95% interval, and the times.
 
-    Times are wall seconds: offline in all; online per decision, amortised over
-    the MDPs played at once; latency per decision with a single MDP; compile for
-    the unit that had to compile. Status is done, failed or missing.
+    A score is the discounted return on an MDP; in other environments, it is the
+    mean return per episode of a lifetime. Times are wall seconds: offline in all;
+    online per decision, amortised over the MDPs or environments played at once;
+    latency per decision with a single one; compile for the unit that had to
+    compile. Status is done, failed or missing.
 
     [bold]Examples[/bold]
 
@@ -44,16 +47,30 @@ def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to p
 
     show_warnings()
     results = Results(folder)
-    print_table(results.scores, format)
+    print_table(_with_rules(results) if format in (Format.table, Format.md) else results.scores, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}", "failed")
 
 
-def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.csv) -> None:
-    """Print the score table: one row per MDP of each finished unit.
+def _with_rules(results: "Results") -> "pd.DataFrame":
+    """The scores with what they are and how long lifetimes are, where some are no discounted returns; without priors that say nothing."""
+    from jbrl.report.terms import MDPS, Rules, rules_of
 
-    With the same seed, the same number in column unit is the same MDP for every
-    agent of an experiment.
+    table, known = results.scores, rules_of(results.manifest)
+    if all(rules.terms is MDPS for rules in known.values()):
+        return table
+    rules = [known.get(name, Rules()) for name in table["experiment"]]
+    for place, column in enumerate(("criterion", "lifetime"), table.columns.get_loc("n")):
+        table = table.assign(**{column: [getattr(one, column) for one in rules]})
+        table.insert(place, column, table.pop(column))
+    return table.drop(columns="prior") if (table["prior"] == table["test"]).all() else table
+
+
+def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.csv) -> None:
+    """Print the score table: one row per MDP or environment of each finished unit.
+
+    With the same seed, the same number in column unit is the same environment for
+    every agent of an experiment.
 
     [bold]Example[/bold]
 

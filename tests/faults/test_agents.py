@@ -28,7 +28,7 @@ class Raises(jbrl.Agent):
         rewards = prior.mdps.rewards
         return rewards * jnp.nan if self.mode == "learns NaN" else rewards
 
-    def reset(self, knowledge):
+    def reset(self, key, knowledge):
         return knowledge
 
     def act(self, key, state, x):

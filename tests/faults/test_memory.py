@@ -6,11 +6,10 @@ from typing import Any
 
 import jax
 import pytest
-from jbrl.runner.play.capacity import Room
 
 import jbrl
-from jbrl.runner.play import capacity
-from jbrl.runner.play.resources import Resources
+from jbrl.runner.play import resources
+from jbrl.runner.play.resources import Capacity, Resources
 from jbrl.runner.storage.store import Store
 from jbrl.runner.study import execute
 from tests.faults.cases import differences, outcome
@@ -37,7 +36,7 @@ class Cramped(execute.Run):
 @pytest.fixture
 def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
     fresh = type("Fresh", (Cramped,), {"starts": []})
-    monkeypatch.setattr(execute, "Run", fresh)
+    monkeypatch.setattr(execute, "make_run", fresh)
     return fresh
 
 
@@ -68,13 +67,13 @@ def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -
     jbrl.run(study, study.parent / "out")
     assert list(Store(study.parent / "out").units()["status"]) == ["failed", "done", "done"]
     assert cramped.starts == [0, 0, 0]
-    assert not capacity.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
+    assert not resources.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
 
 
 def test_on_cpus_devices_are_given_up_and_never_lanes() -> None:
     devices = jax.devices("cpu") * 2
-    tried: list[Room] = []
-    now: Room | None = Room(Resources(devices), 256, 5000)
+    tried: list[Capacity] = []
+    now: Capacity | None = Capacity(Resources(devices), 256, 5000)
     while now:
         tried.append(now)
         now = now.smaller()
@@ -91,8 +90,8 @@ class Accelerator:
 
 
 def test_on_accelerators_lanes_are_halved() -> None:
-    tried: list[Room] = []
-    now: Room | None = Room(Resources([Accelerator(), Accelerator()], memory=0), 8, None)  # type: ignore[list-item]
+    tried: list[Capacity] = []
+    now: Capacity | None = Capacity(Resources([Accelerator(), Accelerator()], memory=0), 8, None)  # type: ignore[list-item]
     while now:
         tried.append(now)
         now = now.smaller()
@@ -111,7 +110,7 @@ import jbrl
 class Greedy(jbrl.Agent):
     """Keeps a large table for each MDP."""
 
-    def reset(self, knowledge):
+    def reset(self, key, knowledge):
         return jnp.zeros(2**22), knowledge.mdps.rewards
 
     def act(self, key, state, x):
@@ -135,8 +134,8 @@ def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dic
 
 def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attempt_begins() -> None:
     devices = [Accelerator(), Accelerator()]
-    room = Room(Resources(devices, memory=0), 16_384, 40_000)  # type: ignore[arg-type]
-    assert capacity.taken(0, devices) == room  # type: ignore[arg-type]
+    capacity = Capacity(Resources(devices, memory=0), 16_384, 40_000)  # type: ignore[arg-type]
+    assert capacity.taken(0, devices) == capacity  # type: ignore[arg-type]
     found = capacity.taken(2048, devices)  # type: ignore[arg-type]
     assert (found.lanes, found.call) == (1024, 2048)
     smaller = found.smaller()

@@ -58,7 +58,7 @@ def test_every_agent_has_a_finite_cost_by_the_rough_rule(name: str, tmp_path: Pa
         assert 0 < outlook.cost.deciding < outlook.cost.seconds < math.inf
         assert 0 < outlook.bytes < math.inf and not outlook.measured
     for unit in study:
-        assert 1 <= unit.agent.fewest_lanes(unit.protocol.test.mdps.n_actions) <= unit.agent.lanes
+        assert 1 <= estimates.fewest_lanes(unit.agent, unit.protocol) <= unit.agent.lanes
 
 
 @cpu_only
@@ -141,7 +141,7 @@ def test_short_runs_are_short_and_few() -> None:
     wanted = Calibration(recall=False).missing(study)
     for probe in wanted:
         assert probe.expected() < probes.TOO_LONG * probes.SECONDS
-        fewest = probe.agent.fewest_lanes(probe.unit.protocol.test.mdps.n_actions)
+        fewest = estimates.fewest_lanes(probe.agent, probe.unit.protocol)
         assert probe.agent == probe.unit.agent and fewest <= (probe.lanes or probe.agent.lanes) <= probe.agent.lanes
     for algorithm in ("BAMCP", "BFS3"):
         mine = [p for p in wanted if p.unit.algorithm == algorithm and p.unit.experiment == "GC"]

@@ -219,5 +219,5 @@ def test_a_protocol_of_a_run_is_its_own() -> None:
     run.prepare()
     short = run.shortened(4, 6)
     assert (short.protocol.n_environments, short.protocol.horizon) == (4, 6)
-    assert run.protocol == dataclasses.replace(short.protocol, n_environments=10, horizon=20)
+    assert run.protocol == dataclasses.replace(short.protocol, n_environments=10, lifetime=Steps(20))
     assert len(next(short.chunks()).returns) == 4
