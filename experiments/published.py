@@ -10,12 +10,12 @@ cores with 500 MDPs.
 import argparse
 from collections.abc import Iterator
 
-import jbrl.runner.experiment as experiment
 import numpy as np
 import pandas as pd
 
 from jbrl.agents.agent import AGENTS
 from jbrl.analysis import published as numbers
+from jbrl.runner.play.play import play
 
 SEARCHES = ("BAMCP", "BFS3")
 # Where the published program computes something else than the algorithm that it names, what it computes is played.
@@ -47,7 +47,7 @@ def compare(n_environments: int = 500, seed: int = 0, *, long: bool = False) -> 
         prior = cell.experiment if cell.case == "accurate" else "U" + cell.experiment
         count = min(n_environments, MDPS.get((cell.source, cell.agent, cell.parameters), n_environments))
         agent = AGENTS[PLAYED.get(cell.agent, cell.agent)].agent(**chosen, **capacity)
-        returns = experiment.play(agent, prior=prior, test=cell.experiment, n_environments=count, seed=seed).returns
+        returns = play(agent, prior=prior, test=cell.experiment, n_environments=count, seed=seed).returns
         mean, half = returns.mean(), 1.96 * returns.std(ddof=1) / np.sqrt(count)
         theirs = float(cell.half_width or widths.get((cell.case, cell.experiment, cell.agent), half))
         error = max(np.hypot(half, theirs) / 1.96, 1e-9)  # Soft-max on Grid: 0 ± 0

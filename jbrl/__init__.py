@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
         Requirements,
         register_agent,
     )
+    from jbrl.agents.offline_search import OfflineSearch
     from jbrl.analysis.intervals import summarise
     from jbrl.analysis.paired_test import paired_z
     from jbrl.comparison import compare
@@ -47,8 +48,8 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
     from jbrl.mdp.dirichlet import DirichletMDPs
     from jbrl.mdp.mdp import MDP
     from jbrl.parameters import parameter
-    from jbrl.problems.prior import DirichletPrior, Prior
-    from jbrl.problems.problem import PROBLEMS, Problem, Setting, problem, register_problem
+    from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
+    from jbrl.problems.problem import PROBLEMS, DirichletProblem, EnvironmentProblem, Problem, Setting, problem, register_problem
     from jbrl.problems.recorder import EpisodeMean, Recorder
     from jbrl.pytree import record, static
     from jbrl.results import Results, run
@@ -72,6 +73,7 @@ _HOME = {
     **dict.fromkeys(
         ("Agent", "AGENTS", "BAYESIAN", "Cost", "HasCost", "NO_ACTION", "Requirements", "TABULAR", "register_agent"), "jbrl.agents.agent"
     ),
+    "OfflineSearch": "jbrl.agents.offline_search",
     **dict.fromkeys(("Oracle", "Stepwise", "Transition"), "jbrl.rollout.contract"),
     **dict.fromkeys(
         ("Box", "Discrete", "ENVIRONMENTS", "Environment", "OneHot", "Perturbed", "Spec", "Step", "register_environment"),
@@ -81,8 +83,10 @@ _HOME = {
     "Tabular": "jbrl.environments.tabular",
     "MDP": "jbrl.mdp.mdp",
     "DirichletMDPs": "jbrl.mdp.dirichlet",
-    **dict.fromkeys(("PROBLEMS", "Problem", "Setting", "problem", "register_problem"), "jbrl.problems.problem"),
-    **dict.fromkeys(("DirichletPrior", "Prior"), "jbrl.problems.prior"),
+    **dict.fromkeys(
+        ("DirichletProblem", "EnvironmentProblem", "PROBLEMS", "Problem", "Setting", "problem", "register_problem"), "jbrl.problems.problem"
+    ),
+    **dict.fromkeys(("DirichletPrior", "EnvironmentPrior", "Prior"), "jbrl.problems.prior"),
     **dict.fromkeys(("EpisodeMean", "Recorder"), "jbrl.problems.recorder"),
     "planning": "jbrl.mdp.planning",
     "sampling": "jbrl.mdp.sampling",
@@ -111,6 +115,7 @@ __all__ = [  # noqa: RUF022, the order of `_HOME`
     "Requirements",
     "TABULAR",
     "register_agent",
+    "OfflineSearch",
     "Oracle",
     "Stepwise",
     "Transition",
@@ -128,12 +133,15 @@ __all__ = [  # noqa: RUF022, the order of `_HOME`
     "Tabular",
     "MDP",
     "DirichletMDPs",
+    "DirichletProblem",
+    "EnvironmentProblem",
     "PROBLEMS",
     "Problem",
     "Setting",
     "problem",
     "register_problem",
     "DirichletPrior",
+    "EnvironmentPrior",
     "Prior",
     "EpisodeMean",
     "Recorder",

@@ -30,7 +30,8 @@ def find_class(name: str, folder: Path, contract: type, kind: str) -> tuple[Any,
     if not (isinstance(found, type) and issubclass(found, contract)):
         classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
         candidates = [key for key, value in classes.items() if issubclass(value, contract) and value is not contract]
-        raise JbrlError(f"'{name}': module '{module_name}' has no {kind} called '{class_name}'{nearest(class_name, candidates)}")
+        known = nearest(class_name, candidates) if candidates else f": it has no class that is a jbrl.{contract.__name__}"
+        raise JbrlError(f"'{name}': module '{module_name}' has no {kind} called '{class_name}'{known}")
     return found, _digests[module_name]
 
 
@@ -50,5 +51,7 @@ def _imported(name: str, folder: Path) -> ModuleType:
 
 def _in_short(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
     place = "" if isinstance(error, ImportError) else f" ({frame.filename}, line {frame.lineno})"
     return f"{type(error).__name__}: {error}{place}"

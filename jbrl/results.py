@@ -92,6 +92,14 @@ class Results:
         """
         return self.store.trajectories(self._unit(experiment, algorithm, seed, parameters)["id"])
 
+    def metrics(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> dict[str, np.ndarray]:
+        """What was kept of one unit beside its scores, [N] float64 by name: episodes, and the counters of its environment.
+
+        Raises:
+          JbrlError: not exactly one unit fits.
+        """
+        return self.store.metrics(self._unit(experiment, algorithm, seed, parameters)["id"])
+
     def learned(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> "Learned":
         """What an agent has found by searching on its prior: `strategy` is an agent that plays it, `arms` a table of all that was tried.
 

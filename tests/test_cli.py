@@ -1,6 +1,7 @@
 """The command line, and the same from Python."""
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -19,7 +20,8 @@ from jbrl.agents.agent import AGENTS
 from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
-from jbrl.problems.problem import PROBLEMS, problem, read_json
+from jbrl.environments.environment import ENVIRONMENTS
+from jbrl.problems.problem import DERIVED, PROBLEMS, problem, read_json
 from jbrl.runner.play import compile_cache
 from jbrl.runner.study import selftest
 
@@ -202,7 +204,7 @@ def test_set_replaces_a_setting(study: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_told_how_to_go_on(study: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(display: Display, unit: object, n: int, seconds: float) -> None:
+    def interrupt(display: Display, unit: object, n: int, seconds: float, decisions: int) -> None:
         if n == 4:
             raise KeyboardInterrupt
 
@@ -245,9 +247,14 @@ def test_strategies_of_a_study_without_searches(out: Path) -> None:
 
 
 def test_lists_hold_everything_that_is_registered() -> None:
-    agents, problems = call("list", "agents").stdout, call("list", "problems").stdout
+    agents, problems, environments = (call("list", kind).stdout for kind in ("agents", "problems", "environments"))
     assert all(name in agents for name in AGENTS)
-    assert all(name in problems for name in PROBLEMS)
+    assert all(f"\n{name} " in problems for name in (*PROBLEMS, *ENVIRONMENTS, *(f"{name}(PROBLEM)" for name in DERIVED)))
+    assert "Settings: n_states=5, n_actions=3" in problems and "Settings: n_states=10, slip=0.0," in problems
+    assert max(map(len, problems.splitlines())) <= 100 and "…" not in problems
+    for name, entry in ENVIRONMENTS.items():
+        fields = [field for field in dataclasses.fields(entry.environment) if field.default is not None]
+        assert f"\n{name} " in environments and all(f"{field.name} = " in environments for field in fields)
 
 
 def test_show_prints_matrices(tmp_path: Path) -> None:

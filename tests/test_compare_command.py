@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 import jbrl
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
+from jbrl.runner.storage import files
+from jbrl.runner.study.study import load_study
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
 from tests.runner.storage.test_store import HEADER, opened, returns_of
@@ -47,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna({"online_seconds": 1e-6})
     units.to_parquet(out / "units.parquet")
     returns.to_parquet(out / "returns.parquet")
-    settings = {"name": "whole", "seed": 0, "n_environments": 500, "horizon": 250, "discount": 0.95}
+    settings = {"name": "whole", "seed": 0, "n_mdps": 500, "horizon": 250, "discount": 0.95}
     (out / "study.json").write_text(json.dumps({"format": 1, "study": settings, "decimals": None}))
     return out
 
@@ -173,3 +175,33 @@ def test_studies_of_another_protocol_are_refused(tmp_path: Path) -> None:
     store.save(units[0], HEADER, returns_of(units[0]))
     with pytest.raises(JbrlError, match=r"discount is 0\.95 in .*short and 0\.5 in .*impatient"):
         jbrl.compare(tmp_path / "short", tmp_path / "impatient")
+
+
+def played(folder: Path, **experiment: object) -> Path:
+    """Results of Random in one experiment of a study whose horizon is that of the published one."""
+    tables = {"study": {"name": "x", "n_environments": 4}, "experiments": [experiment], "agents": [{"algorithm": "Random"}]}
+    store, units = opened(folder, load_study(tables))
+    store.save(units[0], HEADER, returns_of(units[0]))
+    return folder
+
+
+def test_experiments_of_another_length_are_refused(tmp_path: Path) -> None:
+    short = played(tmp_path / "short", name="GC", problem="GC", horizon=100)
+    assert f"a lifetime of experiment GC is 100 steps in {short} and 250 steps in the published comparison" in refused(short)
+    long = played(tmp_path / "long", name="GC", problem="GC")
+    assert "a lifetime of experiment GC is 250 steps in" in refused(long, "--to", short)
+    assert call("compare", long).exit_code == 0
+    few, many = (played(tmp_path / f"{n}", name="Chain", problem="Chain-10d", episodes=n) for n in (3, 5))
+    assert "a lifetime of experiment Chain is 3 episodes in" in refused(few, "--to", many)
+    assert "(identical: 1)" in call("compare", few, "--to", few).stderr
+    assert "none of the published cells has been played" in refused(few)
+
+
+def test_results_that_do_not_say_how_long_lifetimes_are(tmp_path: Path) -> None:
+    """Those of the first versions: the horizon of the study is that of all experiments."""
+    new, old = played(tmp_path / "new", name="GC", problem="GC", horizon=100), played(tmp_path / "old", name="GC", problem="GC")
+    manifest = json.loads((old / "study.json").read_text())
+    manifest["experiments"] = [{"name": "GC", "prior": "GC", "test": "GC"}]
+    (old / "study.json").write_bytes(files.pack_json(manifest))
+    assert call("compare", old).exit_code == 0
+    assert "a lifetime of experiment GC is 100 steps in" in refused(new, "--to", old)

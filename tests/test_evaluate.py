@@ -13,8 +13,10 @@ import jbrl
 from jbrl.analysis.metrics import metrics, performance_profiles, probability_of_improvement
 from jbrl.cli.app import app
 from jbrl.results import Results
+from jbrl.runner.study.study import load_study
 from tests.analysis.evaluation_cases import expected, mini
 from tests.report.test_html import Page
+from tests.runner.storage.test_store import HEADER, opened
 
 
 def call(*arguments: object) -> Result:
@@ -135,6 +137,20 @@ def test_a_directory_of_results(tmp_path):
     assert "Optimal" in {row["algorithm"] for row in with_oracle["aggregate"]}
     assert call(tmp_path / "out", "--html").exit_code == 0
     assert (tmp_path / "out" / "evaluation" / "index.html").exists()
+
+
+def test_a_directory_of_results_of_episodes(tmp_path):
+    """Scores of MDPs and of environments are ranked together: only their order within an experiment counts."""
+    learners = [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": [0.1, 0.3]}]
+    chains = [{"name": "Chain", "problem": "Chain-10d", "episodes": 3}, {"name": "slippery", "problem": "Chain-10s", "episodes": 3}]
+    store, units = opened(tmp_path, load_study({"study": {"name": "x", "n_environments": 4}, "experiments": chains, "agents": learners}))
+    for number, unit in enumerate(units):
+        store.save(unit, HEADER, np.arange(4.0) + number - 200)
+    rows = Results(tmp_path).score_table()
+    assert rows["algorithm"].drop_duplicates().tolist() == ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
+    done = call(tmp_path, "--html", "--format", "json")
+    assert [row["algorithm"] for row in json.loads(done.stdout)["aggregate"]][0] == "Q-learning(α = 0.3)"
+    assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
 
 
 HEAD = "algorithm,environment,score\n"

@@ -25,6 +25,9 @@ class Recorder(Protocol):
     def scores(self, state: Any) -> np.ndarray:
         """The score of each lane, [n] float64, from states of n lanes stacked along a leading axis, as NumPy arrays."""
 
+    def metrics(self, state: Any) -> dict[str, np.ndarray]:
+        """What else is kept of each lane, by name, [n] float64 each, from states as above."""
+
 
 @record
 class EpisodeTotals:
@@ -71,3 +74,8 @@ class EpisodeMean:
         begun = np.asarray(state.episodes, np.float64) + (np.asarray(state.steps) > 0)
         earned = np.asarray(state.total, np.float64) + np.asarray(state.lost, np.float64) + np.asarray(state.current, np.float64)
         return earned / np.maximum(begun, 1)
+
+    def metrics(self, state: EpisodeTotals) -> dict[str, np.ndarray]:
+        """Episodes that have ended, and the environment's counters summed over them."""
+        counters = {name: np.asarray(values, np.float64) for name, values in state.metrics.items()}
+        return {"episodes": np.asarray(state.episodes, np.float64), **counters}

@@ -107,6 +107,8 @@ def differences(found: dict[str, dict[str, np.ndarray]], expected: dict[str, dic
         whole = expected.get(name.replace(".partial.", "."))
         if whole is None:
             yield f"{name}: nobody expected it"
+        elif not len(arrays["returns"]) and ".partial." in name:
+            continue  # no lifetime is over yet
         elif set(whole) != set(arrays):
             yield f"{name}: holds {sorted(arrays)}, expected {sorted(whole)}"
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jbrl.runner.play.timing import interrupts_deferred
 from jbrl.runner.storage.store import Store
 from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
@@ -78,3 +79,44 @@ def test_the_command_ends_with_143_and_goes_on_from_there(study: Path, warm: War
     assert list(differences(outcome(out), whole)) == []
     assert warm.start("run", study, "--out", out, log=log).wait() == 0
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
+
+
+LONG = """
+[study]
+name = "long lifetimes"
+n_environments = 20
+
+[[experiments]]
+name = "Gridworld"
+problem = "Gridworld-10s"
+episodes = 400
+
+[[agents]]
+algorithm = "Sarsa"
+"""
+
+
+def test_an_interrupted_lifetime_of_episodes_goes_on(tmp_path: Path, warm: Warm) -> None:
+    """Ctrl-C in the middle of a compiled call, which takes over the memory of the lanes that it plays."""
+    study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
+    study.write_text(LONG)
+    assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
+    process = warm.start("run", study, "--out", out, log=log, often=True)
+    while not list(out.glob("units/*.partial.npz")):
+        assert process.wait(0.0) is None
+        time.sleep(0.002)
+    process.send(signal.SIGINT)
+    assert process.wait() == 130
+    (path,) = out.glob("units/*.npz")
+    assert ".partial." in path.name
+    assert warm.start("run", study, "--out", out, log=log).wait() == 0
+    assert list(differences(outcome(out), outcome(tmp_path / "whole"))) == [] and outcome(out)
+
+
+def test_a_deferred_interrupt_comes_after_the_block() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        done.append(True)
+    assert done == [True] and signal.getsignal(signal.SIGINT) is signal.default_int_handler

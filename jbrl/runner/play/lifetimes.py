@@ -26,7 +26,7 @@ from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
-from jbrl.runner.play.timing import device_name, timed
+from jbrl.runner.play.timing import device_name, interrupts_deferred, timed
 from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
@@ -60,6 +60,11 @@ class Flight:
     @property
     def finished(self) -> int:
         return int(self.over.sum())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the lanes are there: a call that failed has taken over their memory and left nothing."""
+        return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
 
 
 class LifetimeRun(Run):
@@ -175,8 +180,9 @@ class LifetimeRun(Run):
     def _call(self, flight: Flight, blocks: int) -> float:
         """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together where that saves work."""
         limit = np.full(len(self.devices), blocks, np.int32)
-        flight.lanes, seconds = timed(self._advancing.call, self._shared, flight.groups, limit, flight.lanes)
-        flight.seconds += seconds
+        with interrupts_deferred():
+            flight.lanes, seconds = timed(self._advancing.call, self._shared, flight.groups, limit, flight.lanes)
+            flight.seconds += seconds
         lanes = flight.lanes
         steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
         self._check(flight, fault, ended, steps)
@@ -227,8 +233,9 @@ class LifetimeRun(Run):
     def _finished(self, flight: Flight) -> Chunk:
         structure = jax.tree.structure(flight.lanes.recorder)
         problem: Any = self.protocol.test
-        scores = problem.recorder.scores(jax.tree.unflatten(structure, flight.recorder))
-        return Chunk(flight.first, np.asarray(scores, np.float64), None, flight.seconds, int(flight.steps.sum()))
+        state = jax.tree.unflatten(structure, flight.recorder)
+        scores, metrics = np.asarray(problem.recorder.scores(state), np.float64), problem.recorder.metrics(state)
+        return Chunk(flight.first, scores, None, flight.seconds, int(flight.steps.sum()), metrics)
 
     def saved(self, flight: Flight) -> dict[str, np.ndarray]:
         """All of a flight as arrays: what `restored` makes one of again, on any number of devices."""

@@ -1,6 +1,7 @@
 """The rules of one experiment, and what is measured when it is played."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -95,6 +96,7 @@ class Chunk:
     trajectories: dict[str, np.ndarray] | None  # states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32
     online_seconds: float  # wall time of all decisions of the chunk
     decisions: int  # that they took
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)  # what the recorder keeps beside the score, [n] float64 each
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,13 @@ class Played:
     device: str
     batch: int  # lifetimes played at once
     decisions: int  # in all lifetimes
+    metrics: dict[str, np.ndarray]  # what the recorder keeps beside the score, [N] float64 each
     learned: Learned | None = None  # what an agent that searches offline has found
+
+
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of consecutive chunks, joined by name."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
 def played(parts: list[Chunk], **facts: object) -> Played:
@@ -119,8 +127,9 @@ def played(parts: list[Chunk], **facts: object) -> Played:
     moves = [part.trajectories for part in parts if part.trajectories is not None]
     return Played(
         returns=np.concatenate([part.returns for part in parts]),
-        trajectories={name: np.concatenate([m[name] for m in moves]) for name in moves[0]} if moves else None,
+        trajectories=joined(moves) or None,
         online_seconds=sum(part.online_seconds for part in parts) / decisions,
         decisions=decisions,
+        metrics=joined([part.metrics for part in parts]),
         **facts,  # type: ignore[arg-type]
     )

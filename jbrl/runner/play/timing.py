@@ -1,7 +1,10 @@
 """Clocks: compilation apart, work awaited, nothing called back inside."""
 
+import contextlib
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -24,3 +27,24 @@ def device_name(devices: list[jax.Device]) -> str:
     """What the work ran on, for example `cpu x 2` or `NVIDIA H200`."""
     name = devices[0].device_kind
     return f"{name} x {len(devices)}" if len(devices) > 1 else name
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Raise KeyboardInterrupt after the block instead of inside it: for calls that take over the memory of what they are given.
+
+    Only for Ctrl-C as Python handles it by itself, and in the main thread, which alone receives it.
+    """
+    alone = threading.current_thread() is threading.main_thread()
+    if not alone or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    received: list[int] = []
+
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if received:
+        raise KeyboardInterrupt

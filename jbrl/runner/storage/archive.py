@@ -75,6 +75,14 @@ class Archive:
         """
         raise StoreError(f"{self.folder}: an archive holds no trajectories; they stay in the directory that it was made from")
 
+    def metrics(self, id: str) -> dict[str, np.ndarray]:
+        """Never there.
+
+        Raises:
+          StoreError: always.
+        """
+        raise StoreError(f"{self.folder}: an archive holds scores alone; metrics stay in the directory that it was made from")
+
     def _table(self, name: str) -> pd.DataFrame:
         path = self.folder / f"{name}.parquet"
         try:

@@ -28,6 +28,7 @@ from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.unit import FORMAT, Unit
 
 TRAJECTORY = ("states", "actions", "rewards")
+METRIC = "metric_"  # how the arrays of what a recorder keeps beside the score are named
 FLIGHT = "flight_"  # how the arrays of lifetimes that are not over are named
 IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")  # settings that make it another study
 RENAMED = {"n_mdps": "n_environments"}  # settings that studies call otherwise than stored manifests do
@@ -126,7 +127,7 @@ class Store:
             self._warn(self._manifest_path, error)
             return
         for field in IDENTITY:
-            if before.get(field) != settings.get(field):
+            if field in before and field in settings and before[field] != settings[field]:  # one may have no lifetimes of that kind
                 raise StoreError(
                     f"{self.folder} holds the results of another study: {RENAMED.get(field, field)} is {before.get(field)!r} there "
                     f"and {settings.get(field)!r} in this one; choose another --out"
@@ -169,9 +170,9 @@ class Store:
         """A unit's result, done or failed; None when there is none, or when it is damaged (with a warning).
 
         Args:
-          arrays: with its trajectories, if they were recorded.
+          arrays: with all that is kept beside the scores: trajectories, metrics.
         """
-        return self._load(self._path(id), id, TRAJECTORY if arrays else ())
+        return self._load(self._path(id), id, None if arrays else ())
 
     def checkpoint(self, id: str) -> Result | None:
         """What is known of a unit that is not finished, with all its arrays; None when nothing is."""
@@ -186,7 +187,13 @@ class Store:
         found = self.result(id, arrays=True)
         if not (found and found.recorded):
             raise StoreError(f"{self._path(id)}: no trajectories to be read; they are kept when [study] says record = true")
-        return found.arrays
+        return {name: found.arrays[name] for name in TRAJECTORY}
+
+    def metrics(self, id: str) -> dict[str, np.ndarray]:
+        """What the recorder of a unit has kept beside the scores, [n] float64 by name; empty where there is nothing."""
+        found = self.result(id, arrays=True)
+        arrays = found.arrays if found else {}
+        return {name.removeprefix(METRIC): values for name, values in arrays.items() if name.startswith(METRIC)}
 
     def _path(self, id: str, *, partial: bool = False) -> Path:
         return self.units_folder / f"{id}{'.partial' if partial else ''}.npz"
@@ -195,7 +202,7 @@ class Store:
         """Write the result of a unit, or a checkpoint when `header["status"]` is "partial".
 
         Args:
-          arrays: trajectories, and in a checkpoint all that is needed to go on with lifetimes that are not over, named `FLIGHT` and more.
+          arrays: trajectories, metrics (`METRIC` and a name), and in a checkpoint lifetimes that are not over (`FLIGHT` and a name).
 
         Raises:
           StoreError: it cannot be written.

@@ -43,7 +43,7 @@ class Unit:
         if protocol.in_blocks:
             criterion: dict[str, Any] = {
                 "lifetime": dataclasses.asdict(protocol.lifetime),
-                "recorder": type(protocol.test.recorder).__name__,
+                "recorder": repr(protocol.test.recorder),
             }
         else:
             criterion = {"discount": protocol.discount, "horizon": protocol.horizon}

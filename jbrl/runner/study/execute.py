@@ -15,11 +15,11 @@ from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.lifetimes import Flight, LifetimeRun
 from jbrl.runner.play.offline import Learned, SearchCheckpoint
 from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Chunk
+from jbrl.runner.play.protocol import Chunk, joined
 from jbrl.runner.play.resources import Capacity, Resources, out_of_memory
 from jbrl.runner.play.stacking import Results, Stack, stacks, times
 from jbrl.runner.storage.machine import versions
-from jbrl.runner.storage.store import FLIGHT, TRAJECTORY, Result, Store, StoreError
+from jbrl.runner.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.stopping import stop_if_asked
 
@@ -197,8 +197,8 @@ class _Played:
         header = {"online_seconds": self.seconds / max(1, self.decisions), "decisions": self.decisions, **header}
         header |= {"stacked": self.stacked} if self.stacked else {}
         returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
-        parts = [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
-        arrays = {name: np.concatenate([p[name] for p in parts]) for name in TRAJECTORY} if parts else {}
+        arrays = joined([chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None])
+        arrays |= {f"{METRIC}{name}": values for name, values in joined([chunk.metrics for chunk in self.chunks]).items()}
         arrays |= {f"{FLIGHT}{name}": values for name, values in (flight or {}).items()}
         store.save(unit, header, returns, arrays)
         return header, returns
@@ -282,7 +282,8 @@ class _Work:
                 self.played.save(self.unit, self.store, self.facts)
             return
         assert isinstance(self.run, LifetimeRun)
-        self.played.save(self.unit, self.store, {**self.facts, "flight_seconds": flight.seconds}, self.run.saved(flight))
+        if flight.whole:  # otherwise the checkpoint before is better than none of the lifetimes at work
+            self.played.save(self.unit, self.store, {**self.facts, "flight_seconds": flight.seconds}, self.run.saved(flight))
 
 
 def check_returns(chunk: Chunk) -> Chunk:
@@ -392,7 +393,7 @@ class _Together:
 
 def _before(unit: Unit, store: Store, platform: str) -> _Played:
     """What an earlier run has left of a unit: a checkpoint, or a result that lacks its latency."""
-    for found, partial in ((store.result(unit.id, arrays=unit.record), False), (store.checkpoint(unit.id), True)):
+    for found, partial in ((store.result(unit.id, arrays=True), False), (store.checkpoint(unit.id), True)):
         # On another kind of device the times would mean nothing, and the last digits might differ.
         if not (found and _answers(found, unit) and found.header.get("platform") == platform):
             continue
@@ -404,6 +405,7 @@ def _before(unit: Unit, store: Store, platform: str) -> _Played:
         decisions = found.header.get("decisions") or (0 if unit.protocol.in_blocks else found.n * unit.protocol.horizon)
         seconds = found.header["online_seconds"] * decisions
         arrays = {name: found.arrays[name] for name in TRAJECTORY} if unit.record else None
-        chunks = [Chunk(0, found.returns, arrays, seconds, decisions)] if found.n else []
+        metrics = {name.removeprefix(METRIC): values for name, values in found.arrays.items() if name.startswith(METRIC)}
+        chunks = [Chunk(0, found.returns, arrays, seconds, decisions, metrics)] if found.n else []
         return _Played(chunks, found.header.get("stacked", 0), (flight, found.header["flight_seconds"]) if flight else None)
     return _Played()

@@ -58,6 +58,18 @@ def test_three_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl.Resu
     same(jbrl.Results(folders[0]).returns, whole.returns)
 
 
+def test_what_the_recorder_keeps_beside_the_scores(tmp_path: Path, whole: jbrl.Results) -> None:
+    found = whole.metrics("Deep", "Random")
+    assert set(found) == {"episodes", "total_bad_episodes", "denoised_return"}
+    np.testing.assert_array_equal(found["episodes"], np.full(N, 50 // 4))
+    assert 0 < found["total_bad_episodes"].sum() < found["episodes"].sum()
+    chunked = jbrl.run(tables(chunk=7), tmp_path, only="Deep").metrics("Deep", "Random")
+    for name, values in found.items():
+        np.testing.assert_array_equal(chunked[name], values)
+    played = jbrl.play(jbrl.AGENTS["Random"].agent(), test="DeepSea(size=4)", n_environments=N, horizon=50)
+    np.testing.assert_array_equal(played.metrics["total_bad_episodes"], found["total_bad_episodes"])
+
+
 def test_results_of_seeds_differ_and_identities_hang_on_the_lifetime() -> None:
     def ids(changes: dict[str, Any]) -> list[str]:
         changed = tables()
