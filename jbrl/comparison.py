@@ -139,9 +139,9 @@ def _study_note(table: pd.DataFrame, ours: Side, theirs: Side) -> str:
     """How many agents differ, how many would by chance, and which are only in one."""
     count = {name: int((table["verdict"] == name).sum()) for name in dict.fromkeys(table["verdict"])}
     chance = (1 - two_studies.LEVEL) * table["verdict"].isin((two_studies.AGREES, two_studies.DIFFERS)).sum()
-    told = "; ".join(f"{name}: {n}" for name, n in count.items())
+    counts_text = "; ".join(f"{name}: {n}" for name, n in count.items())
     parts = [
-        f"{len(table)} agents are in both ({told}). By chance {chance:.3g} would differ; with Holm's correction "
+        f"{len(table)} agents are in both ({counts_text}). By chance {chance:.3g} would differ; with Holm's correction "
         f"{int(table['holm'].sum())} do."
     ]
     for side, only in zip((ours, theirs), two_studies.only_in_one(ours.played, theirs.played), strict=True):

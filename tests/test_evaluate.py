@@ -149,7 +149,7 @@ def test_a_directory_of_results_of_episodes(tmp_path):
     rows = Results(tmp_path).score_table()
     assert rows["algorithm"].drop_duplicates().tolist() == ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
     done = call(tmp_path, "--html", "--format", "json")
-    assert [row["algorithm"] for row in json.loads(done.stdout)["aggregate"]][0] == "Q-learning(α = 0.3)"
+    assert json.loads(done.stdout)["aggregate"][0]["algorithm"] == "Q-learning(α = 0.3)"
     assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
 
 

@@ -1,6 +1,7 @@
 """The score table: one row per sample, columns found by name.
 
-Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the discounted return of one agent on one MDP.
+Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the score of one agent in one environment, for example its discounted return on one MDP. Messages and names here say
+MDP for an environment, since an experiment is an environment elsewhere (`jbrl.analysis.score_table`).
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ import pandas as pd
 from jbrl.errors import JbrlError
 
 AGENT = ("experiment", "algorithm", "parameters")  # what tells one agent from another; `parameters` is JSON text with sorted keys
-MDP = ("seed", "unit")  # what tells one MDP from another: pairing goes by both
+MDP = ("seed", "unit")  # what tells one MDP (one environment drawn) from another: pairing goes by both
 RETURNS = (*AGENT, *MDP, "score")
 
 

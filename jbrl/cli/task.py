@@ -41,13 +41,13 @@ def _work(job: "Job") -> None:
     resources = choose(*(job.options.get(name) for name in ("devices", "memory", "stack")))
     planned = job.plan()
     keep_compiled(job.options.get("compile_cache"))
-    told = _Moving(planned, quiet=False)
+    observer = _Moving(planned, quiet=False)
     try:
-        with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), told:
-            failed = planned.execute(told, resources)
+        with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), observer:
+            failed = planned.execute(observer, resources)
     except Stopped as stopped:
         number = _meant(stopped.asked, job.warning)
-        _leave(number, told.moved)
+        _leave(number, observer.moved)
         sys.exit(BY_SIGNAL + number)
     finally:
         for number in (signal.SIGUSR1, signal.SIGUSR2):  # a warning that comes now has nothing to say, but would end the process

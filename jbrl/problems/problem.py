@@ -252,8 +252,8 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
 def _make(entry: ProblemEntry, inside: str) -> Problem:
     defaults = entry.parameters
     values = _arguments(entry, inside)
-    told = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
-    short_name = f"{entry.name}({told})" if told else entry.name
+    changed = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
+    short_name = f"{entry.name}({changed})" if changed else entry.name
     try:
         made = entry.make(**values)
     except JbrlError as error:

@@ -184,10 +184,10 @@ class Calibration:
 
     def _key(self, unit: Unit) -> str:
         """What units have in common whose short runs tell of each other: the algorithm in the experiment, whatever the seed."""
-        told = {name: value for name, value in unit.configuration.items() if name not in ("experiment", "seed", "parameters", "n_mdps")}
+        relevant = {name: value for name, value in unit.configuration.items() if name not in ("experiment", "seed", "parameters", "n_mdps")}
         if self.devices[0].platform != "cpu":
-            told["lanes"] = lanes_per_device(unit.agent, unit.protocol.n_environments, self.devices)
-        return _digest(told)
+            relevant["lanes"] = lanes_per_device(unit.agent, unit.protocol.n_environments, self.devices)
+        return _digest(relevant)
 
     def _keep(self) -> list[str]:
         content = {"about": self.about, "runs": {key: [dataclasses.asdict(run) for run in runs] for key, runs in self.runs.items()}}

@@ -54,8 +54,8 @@ def folder(where: str | Path) -> Path:
 def fingerprint() -> str:
     """Twelve hexadecimal digits that stand for the processor: for the host, where the system does not say what its processor can do."""
     features = processor_features()
-    told = (platform.system(), platform.machine(), processor(), *(features or (platform.node(),)))
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:12]
+    identity = (platform.system(), platform.machine(), processor(), *(features or (platform.node(),)))
+    return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]
 
 
 def use(where: str | Path) -> Path:

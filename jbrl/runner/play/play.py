@@ -64,8 +64,8 @@ def play(
     if test is None and prior is None:
         raise JbrlError('test: expected a problem, for example test="GC"')
     tested = _problem(prior if test is None else test)  # type: ignore[arg-type]
-    told = tested if prior is None or test is None else _problem(prior)
-    protocol = Protocol(told, tested, n_environments, seed, lifetime_of(tested, horizon, episodes), discount)
+    prior_problem = tested if prior is None or test is None else _problem(prior)
+    protocol = Protocol(prior_problem, tested, n_environments, seed, lifetime_of(tested, horizon, episodes), discount)
     protocol.check_agent(agent, type(agent).__name__)
     run = make_run(agent, protocol, record=record)
     run.prepare()

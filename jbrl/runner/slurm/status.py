@@ -164,8 +164,8 @@ def _seconds_left(note: dict[str, Any], left: Sequence[str], n_environments: int
     played = {id: (n, seconds * n_environments / n) for id, (n, seconds) in note["played"].items() if n and id in expected}
     pace = note["pace"]
     if pace is None:  # nothing is done yet
-        told = sum(expected[id] for id in played)
-        pace = sum(whole for _, whole in played.values()) / told if told else 1.0
+        expected_so_far = sum(expected[id] for id in played)
+        pace = sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
     share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
     rest = {id: whole * (1 - n / n_environments) for id, (n, whole) in played.items()}
     return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))

@@ -41,8 +41,8 @@ class Heartbeat(Progress):
       expected: seconds that each unit is expected to take, by its id.
     """
 
-    def __init__(self, folder: Path, expected: Mapping[str, float], told: Progress) -> None:
-        self.folder, self.expected, self._told = folder / "running", expected, told
+    def __init__(self, folder: Path, expected: Mapping[str, float], observer: Progress) -> None:
+        self.folder, self.expected, self._observer = folder / "running", expected, observer
         host, job = socket.gethostname(), task_id()
         self._path = self.folder / f"{f'task-{job}-' if job else ''}{host}-{os.getpid()}.json"
         self._facts: dict[str, Any] = {
@@ -76,21 +76,21 @@ class Heartbeat(Progress):
     def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
         self._left = [unit.id for unit in todo]
         self._say(left=self._left)
-        self._told.begin(units, todo)
+        self._observer.begin(units, todo)
 
     def started(self, unit: Unit) -> None:
         self._left = self._left[self._left.index(unit.id) :]  # whatever stood before has been done by another process
         self._say(unit=unit.id, left=self._left)
-        self._told.started(unit)
+        self._observer.started(unit)
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         self._say(write=False, unit=unit.id, search=[consumed, budget])
-        self._told.searching(unit, consumed, budget, seconds)
+        self._observer.searching(unit, consumed, budget, seconds)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         self._played[unit.id] = (n, seconds)
         self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
-        self._told.advanced(unit, n, seconds, decisions)
+        self._observer.advanced(unit, n, seconds, decisions)
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         self._done += self.expected.get(unit.id, 0.0)
@@ -98,7 +98,7 @@ class Heartbeat(Progress):
         self._played.pop(unit.id, None)
         pace = (time.monotonic() - self._began) / self._done if self._done else None
         self._say(write=not self._left, unit=None, search=None, left=self._left, played=dict(self._played), pace=pace)
-        self._told.finished(unit, header, returns)
+        self._observer.finished(unit, header, returns)
 
     def _say(self, *, write: bool = True, **state: Any) -> None:
         with self._lock:

@@ -49,8 +49,8 @@ class RunPlan:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
-        with Heartbeat(self.store.folder, self.estimate, progress or Progress()) as told:
-            return run_units(self.units, self.todo, self.store, told, resources)
+        with Heartbeat(self.store.folder, self.estimate, progress or Progress()) as observer:
+            return run_units(self.units, self.todo, self.store, observer, resources)
 
     @cached_property
     def estimate(self) -> dict[str, float]:
