@@ -9,7 +9,7 @@ What only some agents need are mixins, found by type: `Oracle`, `Stepwise` (`jbr
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 import chex
 import jax
@@ -159,6 +159,7 @@ class AgentEntry:
 AGENTS: dict[str, AgentEntry] = {}
 
 
+@dataclass_transform(frozen_default=True)
 def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
     """Class decorator: make the class a record and list it under `name`."""
 

@@ -1,7 +1,8 @@
 """The score table: one row per sample, columns found by name.
 
-Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the score of one agent in one environment, for example its discounted return on one MDP. Messages and names here say
-MDP for an environment, since an experiment is an environment elsewhere (`jbrl.analysis.score_table`).
+Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the score of one agent in one environment, for
+example its discounted return on one MDP. Names and messages here say MDP for an environment drawn, since in score tables of other
+sources (`jbrl.analysis.score_table`) an environment is what an experiment is here.
 """
 
 from collections.abc import Iterable

@@ -23,39 +23,27 @@ State = TypeVar("State")
 
 
 @dataclasses.dataclass(frozen=True)
-class Discrete:
+class _Index:
+    n: int
+
+    @property
+    def dtype(self) -> Any:
+        return jnp.int32
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+
+class Discrete(_Index):
     """Integers 0..n-1, as [] int32."""
 
-    n: int
 
-    @property
-    def dtype(self) -> Any:
-        return jnp.int32
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    def __str__(self) -> str:
-        return f"Discrete({self.n})"
-
-
-@dataclasses.dataclass(frozen=True)
-class OneHot:
+class OneHot(_Index):
     """One-hot vectors of length n, each given by the index of its 1, [] int32; -1 stands for the vector of zeros."""
-
-    n: int
-
-    @property
-    def dtype(self) -> Any:
-        return jnp.int32
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    def __str__(self) -> str:
-        return f"OneHot({self.n})"
 
 
 @dataclasses.dataclass(frozen=True)

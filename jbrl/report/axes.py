@@ -84,6 +84,12 @@ def _time_ticks(low: float, high: float) -> list[float]:
     return found
 
 
+def left_margin(axes: Axes, least: float) -> float:
+    """Fraction of the width that the numbers and the label of the y axis need, `least` or more: its limits are final."""
+    longest = max(map(len, axes.yaxis.get_major_formatter().format_ticks(list(axes.get_yticks()))))
+    return max(least, 0.1 + 0.018 * (longest - 4))
+
+
 def reference_lines(axes: Axes, section: Section) -> int:
     """A horizontal line for each oracle, with its score.
 

@@ -165,7 +165,7 @@ def _name(algorithm: str, parts: Sequence[Section]) -> Cell:
 
 def _small(section: Section, terms: Terms, *, length: bool) -> str:
     """What an experiment is, below its name."""
-    drawn = f"prior {section.prior} → test {section.test}" if section.told else section.test
+    drawn = f"prior {section.prior} → test {section.test}" if section.shows_prior else section.test
     parts = [drawn] if drawn != section.name else []
     parts += [section.rules.lifetime] if length or section.terms is not MDPS else []
     parts += [section.rules.criterion] if terms is OTHERS else []
@@ -198,12 +198,12 @@ def _experiment(section: Section, styles: Mapping[str, Style], *, length: bool) 
 
 
 def _setup(section: Section, *, length: bool) -> Paragraph:
-    """What agents were told, where they were played and, with `length` or where it is worth a word, for how long."""
+    """What prior agents had, where they were played and, with `length` or where it is worth a word, for how long."""
     on = "on" if section.terms is MDPS else "in"
     played, words = f"played {on} {section.terms.environments} drawn from ", list[Span | str]()
-    if section.told:
+    if section.shows_prior:
         words += [Span("accurate prior" if section.accurate else "inaccurate prior", "chip"), " Trained on ", Span(section.prior, "strong")]
-    words += [f", {played}" if section.told else played.capitalize(), Span(section.test, "strong")]
+    words += [f", {played}" if section.shows_prior else played.capitalize(), Span(section.test, "strong")]
     end = f", {section.rules.lifetime} {on} each." if length or section.terms is not MDPS else "."
     return Paragraph((*words, end if section.terms is MDPS else f"{end} Score: {section.rules.criterion}."), "setup")
 

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from jbrl.analysis.bands import half_widths
 from jbrl.analysis.percentiles import Samples
 from jbrl.analysis.ranking import Evaluation
-from jbrl.report.axes import WIDTH, legend, mark, rows_figure
+from jbrl.report.axes import WIDTH, left_margin, legend, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK, Style
 
@@ -138,7 +138,7 @@ def _curves(samples: Samples, environment: int, delta: float, styles: Styles, *,
     (axes.set_xlim if swapped else axes.set_ylim)(0, 1)
     axes.grid()
     top = legend(drawing.figure, samples.algorithms, styles)
-    drawing.figure.subplots_adjust(left=0.13, right=0.965, bottom=0.13, top=top)
+    drawing.figure.subplots_adjust(left=left_margin(axes, 0.13), right=0.965, bottom=0.13, top=top)
     return drawing
 
 

@@ -18,7 +18,20 @@ from matplotlib.figure import Figure
 from jbrl.analysis.fraction import fractions
 from jbrl.analysis.paired_test import critical_value
 from jbrl.errors import JbrlError
-from jbrl.report.axes import STRIP, WIDTH, box, histogram, interval, legend, legend_height, mark, reference_lines, rows_figure, time_axis
+from jbrl.report.axes import (
+    STRIP,
+    WIDTH,
+    box,
+    histogram,
+    interval,
+    left_margin,
+    legend,
+    legend_height,
+    mark,
+    reference_lines,
+    rows_figure,
+    time_axis,
+)
 from jbrl.report.style import INK, LOOK, ORACLE, PAPER, Style
 from jbrl.report.tables import Section
 from jbrl.report.terms import MDPS
@@ -237,7 +250,8 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
     axes.set_ylabel(section.terms.mean)
     top = legend(drawing.figure, shown, styles)
     beyond = reference_lines(axes, section)
-    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.48 / drawn.get_figheight(), top=top / (1 + STRIP * beyond))
+    left, bottom = left_margin(axes, 0.1), 0.48 / drawn.get_figheight()
+    drawing.figure.subplots_adjust(left=left, right=0.965, bottom=bottom, top=top / (1 + STRIP * beyond))
     lost = rows[~rows.index.isin(timed.index)]["label"]
     notes = ["There being so many agents, only the best ones have bars."] if crowded else []
     notes += [f"Not drawn, having no {name}: {listing(list(lost))}."] if len(lost) else []

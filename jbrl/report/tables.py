@@ -50,8 +50,8 @@ class Section:
         return self.prior == self.test
 
     @property
-    def told(self) -> bool:
-        """Whether agents were told a prior that is worth a word: one of finite MDPs, or of other environments than they were tested on."""
+    def shows_prior(self) -> bool:
+        """Whether the prior is worth a word: it is one of finite MDPs, or of other environments than agents were tested on."""
         return self.terms is MDPS or not self.accurate
 
     @property
@@ -174,7 +174,7 @@ def scores_markdown(section: Section) -> str:
         ]
         for _, row in section.table.iterrows()
     ]
-    drawn = f"Prior {section.prior}, test {section.test}" if section.told else f"{section.test}, {section.rules.lifetime}"
+    drawn = f"Prior {section.prior}, test {section.test}" if section.shows_prior else f"{section.test}, {section.rules.lifetime}"
     title = f"## {_cell(section.name)}\n\n{_cell(drawn)}.\n\n"
     return title + (f"{_cell(section.note)}\n\n" if section.note else "") + _markdown(header, rows)
 

@@ -90,6 +90,14 @@ def test_axes_say_what_the_score_is():
     assert kinds["fraction"].draw(section, looks) == ""  # there is no oracle, and nobody would expect one
 
 
+def test_long_numbers_leave_place_for_the_label():
+    scores, returns = study(experiments=(CHAIN,), agents=LEARNERS)
+    small = tables.sections(scores.assign(mean=scores["mean"] * -1e-5, ci95=1e-5), returns)[0]
+    kinds, looks = {kind.id: kind for kind in FIGURES}, styles(scores["algorithm"])
+    margins = [kinds["online"].draw(section, looks).figure.subplotpars.left for section in (tables.sections(scores, returns)[0], small)]
+    assert margins[0] == 0.1 and 0.13 < margins[1] < 0.2
+
+
 def test_lifetimes_of_one_length_stand_in_the_heading():
     whole = study(experiments=(CHAIN,), agents=LEARNERS)
     assert "lifetimes of 100 episodes" in report_of(whole, EPISODIC).facts

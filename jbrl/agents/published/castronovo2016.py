@@ -68,7 +68,7 @@ class TruncatedBEB(Planner):
         return first_of_the_best(vectorize.get_entry(state.plan.q, observation), state.plan.tolerance), state
 
     def _truncated(self) -> BEB:
-        return BEB(beta=jnp.floor(self.beta))  # type: ignore[call-arg]  # `register_agent` hides the fields
+        return BEB(beta=jnp.floor(self.beta))  # type: ignore[arg-type]  # `register_agent` hides the fields
 
 
 @register_agent("SBOSS-published", cite="castronovo2016")
