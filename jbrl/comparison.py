@@ -100,13 +100,13 @@ def _with_published(ours: Side) -> Comparison:
     printed = ours.units.loc[ours.units["test"].isin(published.cells()["experiment"]), "experiment"]
     _check_lifetimes(ours, dict.fromkeys(printed, _steps(published.PROTOCOL["horizon"])), them)
     try:
-        candidates = cells.beside_published(ours.played)
+        candidates = cells.with_published(ours.played)
     except JbrlError as error:
         raise JbrlError(f"{ours.name}: {error}") from None
     table = cells.verdicts(candidates)
     winners = None
     if set(cells.TIMES) <= set(ours.played.columns):
-        winners = winners_lists.in_words(winners_lists.beside_published(ours.played, ours.returns))
+        winners = winners_lists.in_words(winners_lists.with_published(ours.played, ours.returns))
     return Comparison(ours.name, "Castronovo et al. 2016", table, _published_note(table), candidates, winners)
 
 

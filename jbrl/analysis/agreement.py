@@ -42,7 +42,7 @@ class Comparison:
     theirs: str
     table: pd.DataFrame  # one row per cell, with its verdict: of `verdicts`, or of `jbrl.analysis.two_studies.beside`
     note: str  # the outcome in words, a line for each part
-    candidates: pd.DataFrame | None = None  # of `beside_published`; None beside another study
+    candidates: pd.DataFrame | None = None  # of `with_published`; None beside another study
     winners: pd.DataFrame | None = None  # of `jbrl.analysis.winners.in_words`; None where times are not known
 
 
@@ -86,7 +86,7 @@ def case(prior: str, test: str) -> str:
     return "accurate" if prior == test else "inaccurate" if prior in (f"U{test}", f"uniform({test})") else ""
 
 
-def beside_published(scores: pd.DataFrame) -> pd.DataFrame:
+def with_published(scores: pd.DataFrame) -> pd.DataFrame:
     """Every way in which a published cell has been played, beside what was published.
 
     Args:
@@ -113,7 +113,7 @@ def verdicts(candidates: pd.DataFrame) -> pd.DataFrame:
     """The verdict on each of the 48 cells.
 
     Args:
-      candidates: what `beside_published` returns.
+      candidates: what `with_published` returns.
 
     Returns:
       One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `agent`, `parameters`, `n`, `mean`, `ci95`, `difference`,

@@ -14,7 +14,7 @@ SEARCH = "OPPS-DS"
 PAPER, DESCRIBED, PROGRAM = "paper", "as described", "as published"
 
 
-def beside_published(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
+def with_published(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
     """The lists of winners of the paper, and the same of a study, with the algorithms as they are described and as they were published.
 
     Args:

@@ -30,7 +30,7 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
     """The cells of one case.
 
     Args:
-      candidates: what `jbrl.analysis.agreement.beside_published` returns.
+      candidates: what `jbrl.analysis.agreement.with_published` returns.
       case: "accurate" or "inaccurate".
     """
     with mpl.rc_context(LOOK):

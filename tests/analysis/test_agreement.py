@@ -13,7 +13,7 @@ from tests.published_study import rows, sample, study
 
 def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
     """The row of one cell."""
-    table = agreement.verdicts(agreement.beside_published(agreement.played(returns, returns)))
+    table = agreement.verdicts(agreement.with_published(agreement.played(returns, returns)))
     mine = table[(table["case"] == case) & (table["experiment"] == experiment) & (table["algorithm"] == algorithm)]
     assert len(mine) == 1
     return mine.iloc[0]
@@ -26,7 +26,7 @@ def everything():
 
 
 def test_the_published_means_agree_with_themselves(everything):
-    table = agreement.verdicts(agreement.beside_published(everything))
+    table = agreement.verdicts(agreement.with_published(everything))
     assert list(table["verdict"]) == ["agrees"] * 48
     np.testing.assert_allclose(table["difference"], 0, atol=1e-12)
     np.testing.assert_allclose(table["combined"], 2 * table["published_ci95"], atol=1e-9)
@@ -45,7 +45,7 @@ def test_the_published_means_agree_with_themselves(everything):
 def test_means_agree_up_to_the_sum_of_both_half_widths(shift, agree):
     """Both half-widths are equal. Soft-max on Grid is 0 ± 0 whatever the shift."""
     returns, units = study(shift)
-    table = agreement.verdicts(agreement.beside_published(agreement.played(returns, units)))
+    table = agreement.verdicts(agreement.with_published(agreement.played(returns, units)))
     assert agreement.counts(table)["agrees"] == agree
     told = table[table["published_ci95"] > 0]
     np.testing.assert_allclose(told["apart"], shift * 1.96 / np.sqrt(2), rtol=1e-9)
@@ -144,7 +144,7 @@ def test_seeds_are_taken_together():
 def test_candidates_stand_in_order_with_the_best_setting_last():
     parts = [softmax(described=41.2, as_published=34.5), rows("accurate", "GC", "Soft-max", {"tau": 0.05}, sample(42.0, 1.8))]
     returns = pd.concat(parts)
-    found = agreement.beside_published(agreement.played(returns, returns))
+    found = agreement.with_published(agreement.played(returns, returns))
     assert tuple(found.columns) == agreement.CANDIDATES
     assert list(found["way"]) == ["same parameters", "defect", "our best"]
     assert list(found["agrees"]) == [False, True, False]
@@ -153,7 +153,7 @@ def test_candidates_stand_in_order_with_the_best_setting_last():
 
 def test_nothing_to_compare_is_refused():
     with pytest.raises(JbrlError, match=r"none of the published cells has been played.*found Random in GC"):
-        agreement.beside_published(agreement.played(one := rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid"), one))
+        agreement.with_published(agreement.played(one := rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid"), one))
     with pytest.raises(JbrlError, match="not one unit of this study is done"):
         agreement.played(one.iloc[:0], one)
     with pytest.raises(JbrlError, match="no column prior"):

@@ -35,7 +35,7 @@ LEVELS = [
 
 @pytest.fixture(scope="module")
 def steps():
-    found = winners.beside_published(*contest(LEVELS))
+    found = winners.with_published(*contest(LEVELS))
     return found[(found["case"] == "accurate") & (found["experiment"] == "GC")]
 
 
@@ -65,25 +65,25 @@ def test_in_words(steps):
 
 
 def test_experiments_that_were_not_played_have_the_papers_list_only():
-    found = winners.beside_published(*contest(LEVELS[:1] + LEVELS[3:4]))
+    found = winners.with_published(*contest(LEVELS[:1] + LEVELS[3:4]))
     sources = {key: list(dict.fromkeys(rows["source"])) for key, rows in found.groupby(["case", "experiment"], sort=False)}
     assert sources.pop(("accurate", "GC")) == ["paper", "as described", "as published"]
     assert list(sources.values()) == [["paper"]] * 5
 
 
 def test_without_a_search_there_is_no_bound_on_offline_time():
-    found = winners.beside_published(*contest([*LEVELS[:1], ("BAMCP", 9.0, 1e-3, 10.0)]))
+    found = winners.with_published(*contest([*LEVELS[:1], ("BAMCP", 9.0, 1e-3, 10.0)]))
     assert list(found.loc[found["source"] == "as described", "algorithms"]) == [("Random",), ("BAMCP",)]
 
 
 def test_agents_whose_times_are_not_known_do_not_take_part():
-    found = winners.beside_published(*contest([*LEVELS[:4], ("BEB", 5.0, np.nan, 0.0)]))
+    found = winners.with_published(*contest([*LEVELS[:4], ("BEB", 5.0, np.nan, 0.0)]))
     assert not any("BEB" in names for names in found.loc[found["source"] == "as described", "algorithms"])
 
 
 def test_all_experiments_of_a_whole_study():
     returns, units = study()
-    found = winners.in_words(winners.beside_published(agreement.played(returns, units), returns))
+    found = winners.in_words(winners.with_published(agreement.played(returns, units), returns))
     assert list(found["source"]) == ["paper", "as described", "as published"] * 6
     printed = [", ".join(f"({', '.join(names)})" for names in rows["algorithms"]) for _, rows in _lists()]
     assert list(found.loc[found["source"] == "paper", "winners"]) == printed

@@ -35,7 +35,11 @@ alpha = [0.0, 0.5]
 # What is changed in the file, and the message that follows: (what stands there, what stands there instead, the message).
 TRACED = [
     ('@jbrl.register_environment("Corridor")', "", 'is not registered: write @register_environment("Corridor") above the class'),
-    (", static=True", "", ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer from 1"),
+    (
+        ", static=True",
+        "",
+        ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer from 1, made of static fields alone",
+    ),
     (
         "self.wind * jax.random.uniform(key)",
         "jnp.zeros(2)",
