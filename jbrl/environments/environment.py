@@ -244,7 +244,7 @@ def _check_spec(spec: Any, where: str) -> None:
         space = getattr(spec, name)
         n = getattr(space, "n", 1)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise JbrlError(f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static fields alone")
+            raise JbrlError(f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static fields")
     if isinstance(spec.observation, Box):
         _check_box(spec.observation, f"{where}.observation")
 
