@@ -123,13 +123,14 @@ class EnvironmentProblem(Problem):
     # Defaults, not factories: they put the fields in the place of the contract's properties.
     lifetime: Lifetime = dataclasses.field(default=Episodes(100))
     recorder: Recorder = dataclasses.field(default=EpisodeMean())
-    identity: dict[str, Any] = dataclasses.field(default_factory=dict)  # what tells it from others: name, version, settings, source
+    identity: dict[str, Any] = dataclasses.field(default_factory=dict)  # what tells it from others; empty: class, version and settings
 
     def __post_init__(self) -> None:
         environment = as_arrays(self.environment)
         check_environment(environment, f"environment '{self.short_name}'")
         object.__setattr__(self, "environment", environment)
-        content = json.dumps(self.identity, sort_keys=True)
+        known = self.identity or settings.identity(self.environment, settings.registered_name(self.environment))
+        content = json.dumps(known, sort_keys=True)
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
 
     @property

@@ -199,6 +199,11 @@ def test_environment_of_ones_own(write):
     assert problem("coin_sound:Coin", folder).short_name == "coin_sound:Coin"
 
 
+def test_problems_made_in_python_have_digests_of_their_own():
+    found = {EnvironmentProblem("mine", "mine", environment=Chain(n_states=n)).digest for n in (10, 11)}
+    assert len(found) == 2
+
+
 def test_source_of_ones_own_is_part_of_the_digest(write):
     one = problem("coin_one:Coin", write("coin_one", COIN))
     other = problem("coin_two:Coin", write("coin_two", COIN + "# other\n"))

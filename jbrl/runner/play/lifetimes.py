@@ -31,7 +31,7 @@ from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
 NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step
-MOST_LANES = 4096  # at once on all devices, where memory allows
+MAX_LANES = 4096  # at once on all devices, where memory allows
 MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
 FASTEST, SLOWEST = 0.1, 0.5  # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
 
@@ -96,26 +96,26 @@ class LifetimeRun(Run):
         lane = jax.eval_shape(episodes.begin, self.rules, knowledge, jax.ShapeDtypeStruct((), jnp.int32))
         self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
         self._width = self._group_width()
-        self._most = self._groups_per_device()
+        self._max_groups = self._groups_per_device()
         while True:
-            programs, seconds = self._compiled(training, knowledge, lane, self._width, self.devices, self._most)
+            programs, seconds = self._compiled(training, knowledge, lane, self._width, self.devices, self._max_groups)
             self.compile_seconds += seconds
             trained, self._beginning, self._advancing = programs
-            if self._most == 1 or self.resources.fits(self._advancing.bytes, len(self.devices)):
+            if self._max_groups == 1 or self.resources.fits(self._advancing.bytes, len(self.devices)):
                 break
-            self._most //= 2
+            self._max_groups //= 2
         self.resources.smaller(self._advancing.bytes, self._width, self.devices[:1], type(self.given).__name__)
-        self.batch, self.device = self._width * self._most * len(self.devices), device_name(self.devices)
+        self.batch, self.device = self._width * self._max_groups * len(self.devices), device_name(self.devices)
         return trained
 
     def _compiled(
-        self, training: Any, knowledge: Any, lane: Any, width: int, devices: Sequence[jax.Device], most: int
+        self, training: Any, knowledge: Any, lane: Any, width: int, devices: Sequence[jax.Device], max_groups: int
     ) -> tuple[list[Any], float]:
         shared, number = (self.rules, knowledge), jax.ShapeDtypeStruct((), jnp.int32)
         return batching.compile_together(
             training,
-            lambda: batching.compile_mapped(_begin, shared, number, width, devices, most),
-            lambda: batching.compile_groups(_advance, self.rules, lane, width, devices, most),
+            lambda: batching.compile_mapped(_begin, shared, number, width, devices, max_groups),
+            lambda: batching.compile_groups(_advance, self.rules, lane, width, devices, max_groups),
         )
 
     def _group_width(self) -> int:
@@ -126,7 +126,7 @@ class LifetimeRun(Run):
         return min(self.agent.lanes, max(NARROWEST, fitting))
 
     def _groups_per_device(self) -> int:
-        wanted = -(-min(self.protocol.n_environments, MOST_LANES) // (self._width * len(self.devices)))
+        wanted = -(-min(self.protocol.n_environments, MAX_LANES) // (self._width * len(self.devices)))
         memory = self.resources.memory or math.inf
         share = MEMORY_SHARE * memory / (len(self.devices) if self.resources.on_cpu else 1)
         fitting = max(1, int(min(2**20, share // (self._lane_bytes * self._width))))
@@ -159,7 +159,7 @@ class LifetimeRun(Run):
     def _begun(self, first: int, stop: int) -> Flight:
         """Begin lifetimes first..stop-1."""
         numbers, groups = self._dealt(np.arange(first, stop))
-        shared = batching.spread([(self.rules, self.knowledge)] * (len(self.devices) * self._most), self.devices)
+        shared = batching.spread([(self.rules, self.knowledge)] * (len(self.devices) * self._max_groups), self.devices)
         lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
         recorder = [np.zeros((stop - first, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(lanes.recorder)]
         flight = Flight(first, stop, lanes, numbers, groups, recorder, np.zeros(stop - first, np.int64), 0, np.zeros(stop - first, bool))
@@ -170,7 +170,7 @@ class LifetimeRun(Run):
         """Which lifetime is where, and how many groups each device plays: as evenly and as tightly as can be."""
         devices, width = len(self.devices), self._width
         share = -(-len(live) // (width * devices))
-        numbers = np.full((devices, self._most * width), -1, np.int64)
+        numbers = np.full((devices, self._max_groups * width), -1, np.int64)
         for device in range(devices):
             mine = live[device * share * width : (device + 1) * share * width]
             numbers[device, : len(mine)] = mine

@@ -67,20 +67,20 @@ def pack(
     searches = [piece for piece in pieces if piece.id in searching]
     free = [piece for piece in pieces if piece.id not in searching | waiting]
     after = [piece for piece in pieces if piece.id in waiting]
-    most = max(parallelism, LARGEST_ARRAY)
-    first = _balanced(searches, _count(searches, parallelism, limit, most - bool(free)))
+    max_tasks = max(parallelism, LARGEST_ARRAY)
+    first = _balanced(searches, _count(searches, parallelism, limit, max_tasks - bool(free)))
     return Packing(
         first,
-        _balanced(free, _count(free, max(1, parallelism - len(first)), limit, most - len(first))),
-        _balanced(after, _count(after, parallelism, limit, most)),
+        _balanced(free, _count(free, max(1, parallelism - len(first)), limit, max_tasks - len(first))),
+        _balanced(after, _count(after, parallelism, limit, max_tasks)),
     )
 
 
-def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, most: int) -> int:
+def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, max_tasks: int) -> int:
     """How many tasks."""
     total = math.fsum(piece.seconds for piece in pieces)
     needed = math.ceil(total / (FILLED * limit)) if limit else 1
-    return min(len(pieces), max(parallelism, needed), most)
+    return min(len(pieces), max(parallelism, needed), max_tasks)
 
 
 def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:

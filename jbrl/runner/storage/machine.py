@@ -47,7 +47,7 @@ def memory_bytes() -> int:
         physical = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, ValueError, OSError):
         physical = []
-    return min([*physical, *_allocated(), *(most for most, _ in _control_groups())], default=0)
+    return min([*physical, *_allocated(), *(limit for limit, _ in _control_groups())], default=0)
 
 
 def _allocated() -> list[int]:
@@ -61,8 +61,8 @@ def _control_groups() -> list[tuple[int, int]]:
     named = _fields(OWN_GROUP, "0")  # the line is `0::/group/of/this`
     group, found = Path(named[0].lstrip(":/") if named else ""), []
     for folder in (GROUPS / group, *(GROUPS / parent for parent in group.parents)):
-        most, used = (_whole(_text(folder / name)) for name in ("memory.max", "memory.current"))
-        found += [(most, used)] if most else []
+        limit, used = (_whole(_text(folder / name)) for name in ("memory.max", "memory.current"))
+        found += [(limit, used)] if limit else []
     return found
 
 
@@ -98,7 +98,7 @@ def peak_resident_bytes() -> int:
 def available_memory() -> int:
     """Memory that programs may still take: what the system has free, or what this process's control group leaves; 0 where unknown."""
     free = [int(value.split()[0]) * 1024 for value in _fields("/proc/meminfo", "MemAvailable")]
-    return max(0, min([*free, *(most - used for most, used in _control_groups())], default=0))
+    return max(0, min([*free, *(limit - used for limit, used in _control_groups())], default=0))
 
 
 def processor() -> str:

@@ -159,9 +159,9 @@ def _walk_down(
     return path, children
 
 
-def _draws(seed: chex.Array, n_actions: int, first: int, samples: chex.Array, most: int) -> chex.Array:
+def _draws(seed: chex.Array, n_actions: int, first: int, samples: chex.Array, max_samples: int) -> chex.Array:
     """24 random bits for each sample of each action, [C, A, B] int32; those beyond the budget exceed every threshold."""
-    draw = jnp.arange(most, dtype=jnp.int32)[:, None]
+    draw = jnp.arange(max_samples, dtype=jnp.int32)[:, None]
     number = first + draw * n_actions + jnp.arange(n_actions, dtype=jnp.int32)[None, :]
     beyond = (draw[:, :, None] >= samples[None, None, :]).astype(jnp.int32)
     return bits(seed[None, None, :] + spread(number)[:, :, None]) | (beyond << 24)

@@ -65,7 +65,7 @@ def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
     return lax.fori_loop(0, count, step, (memory, nothing))[1]
 
 
-def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], most: int) -> Any:
+def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], max_group: int) -> Any:
     """Results of all tasks, which take each step together, `most` at a time, each in memory of its own, `blank(task)`.
 
     Groups are powers of two, as is the number of tasks on accelerators: a last group of another size would be a program of its own.
@@ -79,7 +79,7 @@ def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], most: int) ->
         task = jax.tree.unflatten(structure, [next(mine) if v.shape[0] == count else v[0] for v in leaves])
         return work(task, blank(task))[0]
 
-    return lax.map(one, own, batch_size=min(count, 1 << (max(1, most).bit_length() - 1)))
+    return lax.map(one, own, batch_size=min(count, 1 << (max(1, max_group).bit_length() - 1)))
 
 
 def _count(tasks: Any) -> int:
