@@ -261,8 +261,8 @@ class LifetimeRun(Run):
         return Flight(first, stop, lanes, numbers, groups, recorder, steps, decisions, np.array(arrays["over"]), seconds)
 
     def fits(self, arrays: dict[str, np.ndarray]) -> bool:
-        """Whether saved lifetimes can be gone on with: as many of them as one call may play."""
-        return len(arrays["numbers"]) <= self.batch
+        """Whether saved lifetimes can be gone on with: some that are not over, as many as one call may play."""
+        return 0 < len(arrays["numbers"]) <= self.batch
 
     def latency(self) -> float:
         """Wall seconds per decision when a single lifetime is played at a time: the median over a few calls."""
