@@ -70,7 +70,7 @@ def _with_parameters(kind: str, entries: Mapping[str, tuple[type, str]]) -> Tabl
     table.add_column("parameters (default)")
     table.add_column("what it does" if kind == "algorithm" else "what it is")
     for name, (cls, summary) in sorted(entries.items(), key=lambda item: item[0].casefold()):
-        values = [f"{field.name} = {_toml(field.default)}: {field.metadata['doc']}" for field in _settable(cls)]
+        values = [f"{field.name} = {_toml(field.default)}: {field.metadata.get('doc', '')}" for field in _settable(cls)]
         table.add_row(name, escape("\n".join(values)), escape(summary))
     return table
 
@@ -174,7 +174,7 @@ def _described(found: "EnvironmentProblem") -> list[str]:
     lines += ["", "Settings"] if settings else []
     for field in settings:
         value = np.asarray(getattr(found.environment, field.name)).item()
-        lines.append(f"  {field.name} = {f'{value:g}' if isinstance(value, float) else _toml(value)}: {field.metadata['doc']}")
+        lines.append(f"  {field.name} = {f'{value:g}' if isinstance(value, float) else _toml(value)}: {field.metadata.get('doc', '')}")
     return lines
 
 

@@ -38,7 +38,7 @@ TRACED = [
     (
         ", static=True",
         "",
-        ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer from 1, made of static fields alone",
+        ": spec.observation = Discrete(n=array(6, dtype=int32)): expected n to be an integer from 1, made of static fields",
     ),
     (
         "self.wind * jax.random.uniform(key)",
