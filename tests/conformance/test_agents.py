@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, Cost, HasCost, as_arrays, check_requirements, cost
+from jbrl.agents.agent import AGENTS, BAYESIAN, Cost, HasCost, as_arrays, check_requirements, cost
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Steps
 from jbrl.environments.tabular import Tabular
@@ -98,9 +98,12 @@ def played(name):
     return tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N))))
 
 
-def earned(name):
-    """Rewards of the second half of each trajectory, [N]: by then agents that are told nothing have learned something, too."""
-    return played(name)[2][:, T // 2 :].astype(np.float64).sum(1)
+def earned(name, judged):
+    """What an agent has earned, [N]: the discounted return; where `judged` has no prior to start from, the rewards of the second half."""
+    rewards = played(name)[2].astype(np.float64)
+    if AGENTS[judged].agent.requires == BAYESIAN:
+        return (rewards * 0.95 ** np.arange(T)).sum(1)
+    return rewards[:, T // 2 :].sum(1)
 
 
 @every_agent
@@ -236,7 +239,7 @@ def test_one_state_and_one_action_are_enough(name):
 @pytest.mark.parametrize("name", sorted(set(PLAYERS) - NO_BETTER))
 def test_it_is_better_than_random(name):
     # Paired on the same MDPs. An agent that is no better passes with a probability of 0.0014.
-    difference = earned(name) - earned("Random")
+    difference = earned(name, name) - earned("Random", name)
     assert difference.mean() > 3 * difference.std(ddof=1) / np.sqrt(N)
 
 

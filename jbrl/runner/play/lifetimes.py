@@ -187,7 +187,8 @@ class LifetimeRun(Run):
         steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
         self._check(flight, fault, ended, steps)
         flight.decisions = int(flight.steps.sum() + steps[flight.numbers >= 0].sum())
-        over = (flight.numbers >= 0) & ~_alive(lanes, self.protocol.lifetime)
+        here = dataclasses.replace(lanes, steps=steps, episodes=ended, fault=fault)  # on the host
+        over = (flight.numbers >= 0) & ~np.asarray(episodes.live(here, self.protocol.lifetime))
         places = flight.numbers[over] - flight.first
         if len(places):
             flight.over[places], flight.steps[places] = True, steps[over]
@@ -281,13 +282,6 @@ class LifetimeRun(Run):
 
     def shortened(self, n_environments: int, horizon: int) -> "LifetimeRun":
         return super().shortened(n_environments, horizon)  # type: ignore[return-value]
-
-
-def _alive(lanes: Lane, lifetime: Any) -> np.ndarray:
-    """`episodes.live` of many lanes, on the host."""
-    steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
-    within = ended < lifetime.episodes if hasattr(lifetime, "episodes") else steps < lifetime.steps
-    return within & (fault == 0)
 
 
 # What follows is traced.
