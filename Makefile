@@ -10,7 +10,7 @@ EXTRAS_core :=
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
-.PHONY: help study paper test slurm lint docs bench bench-check clean
+.PHONY: help study paper test test-slow test-all slurm lint docs bench bench-check clean
 .NOTPARALLEL:
 
 help: ## say what can be made
@@ -29,6 +29,11 @@ paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaT
 
 test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-slow: $(VENV)/.has-dev ## run the tests that take longer, which `test` leaves out
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow
+
+test-all: test test-slow ## run both
 
 slurm: $(VENV)/.has-dev ## run the tests on a SLURM that they start themselves; needs its packages, and root
 	$(BIN)/python -m pytest -m slurm tests/slurm

@@ -1,9 +1,12 @@
-"""All kernels and the main job in one table, beside NumPy and the published C++ program. `make bench`.
+"""All kernels and the main job in one table, beside NumPy and the published C++ program.
+
+`make bench`.
 
 python benchmarks/all.py [--n-environments N] [--rounds N] [--no-main-job] [--out DIR]
 
-Writes DIR/table.md and DIR/table.json (default: benchmarks/results) and adds a line to DIR/history.jsonl. Kernels run on one core, as their
-twins do; the main job, `experiments/quick.toml`, on all, cold and with a warm compile cache.
+Writes DIR/table.md and DIR/table.json (default: benchmarks/results) and adds a line to
+DIR/history.jsonl. Kernels run on one core, as their twins do; the main job,
+`experiments/quick.toml`, on all, cold and with a warm compile cache.
 """
 
 import argparse
@@ -22,9 +25,13 @@ COLUMNS = ("µs", "NumPy, µs", "times NumPy", "C++, µs", "times C++")
 
 
 def lines_of(script: str, *arguments: str) -> list[dict[str, Any]]:
-    """What a benchmark prints, passed on as it comes."""
+    """Yield the output of a benchmark, passed on as it comes."""
     found = []
-    with subprocess.Popen([sys.executable, str(ROOT / "benchmarks" / script), *arguments], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "benchmarks" / script), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             found.append(json.loads(line))
@@ -33,21 +40,34 @@ def lines_of(script: str, *arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def markdown(kernels: list[dict[str, Any]], job: list[dict[str, Any]], entry: dict[str, Any]) -> str:
-    """The table, and under it the main job."""
+def markdown(
+    kernels: list[dict[str, Any]], job: list[dict[str, Any]], entry: dict[str, Any]
+) -> str:
+    """Return the table, and under it the main job."""
     names = ("microseconds", "numpy", "times_numpy", "cpp", "times_cpp")
     rows = [[row["kernel"], *(_number(row.get(name)) for name in names)] for row in kernels]
     place, known = entry["machine"], entry["versions"]
     commit = f", commit {known['commit'][:12]}" if "commit" in known else ""
     about = (
-        f"{entry['date'][:10]}, {place['processor']}, one core of {place['cores']}, jax {known['jax']}, jaxlib {known['jaxlib']}{commit}."
+        f"{entry['date'][:10]}, {place['processor']}, one core of {place['cores']}, jax "
+        f"{known['jax']}, jaxlib {known['jaxlib']}{commit}."
     )
     parts = [about, _table(("kernel", *COLUMNS), rows)]
     runs = [row for row in job if "seconds" in row]
     if runs:
-        header = ("compile cache", "seconds", "compiling or loading", "searching priors", "deciding", "the rest")
+        header = (
+            "compile cache",
+            "seconds",
+            "compiling or loading",
+            "searching priors",
+            "deciding",
+            "the rest",
+        )
         fields = ("compile_cache", "seconds", "compile", "offline", "decisions", "rest")
-        parts += [f"The main job, {runs[0]['units']} units, all cores.", _table(header, [[str(row[f]) for f in fields] for row in runs])]
+        parts += [
+            f"The main job, {runs[0]['units']} units, all cores.",
+            _table(header, [[str(row[f]) for f in fields] for row in runs]),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,14 +77,20 @@ def _number(value: float | None) -> str:
 
 def _table(header: tuple[str, ...], rows: list[list[str]]) -> str:
     ruler = "|---|" + "---:|" * (len(header) - 1)
-    return "\n".join(["| " + " | ".join(header) + " |", ruler, *("| " + " | ".join(row) + " |" for row in rows)])
+    return "\n".join(
+        ["| " + " | ".join(header) + " |", ruler, *("| " + " | ".join(row) + " |" for row in rows)]
+    )
 
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n-environments", help="MDPs of the main job (default: those of the study)")
-    parser.add_argument("--rounds", default="5", help="how often each kernel and its twin take turns")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--n-environments", help="MDPs of the main job (default: those of the study)"
+    )
+    parser.add_argument(
+        "--rounds", default="5", help="how often each kernel and its twin take turns"
+    )
     parser.add_argument("--no-main-job", action="store_true", help="kernels only")
     parser.add_argument("--out", type=Path, default=history.FILE.parent)
     chosen = parser.parse_args()
@@ -75,7 +101,9 @@ def main() -> None:
     entry = history.entry({row["kernel"]: row["times_numpy"] for row in kernels}, seconds or None)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "table.md").write_text(markdown(kernels, job, entry))
-    (chosen.out / "table.json").write_text(json.dumps({**entry, "kernels": kernels, "main_job": job}, indent=1) + "\n")
+    (chosen.out / "table.json").write_text(
+        json.dumps({**entry, "kernels": kernels, "main_job": job}, indent=1) + "\n"
+    )
     history.append(entry, chosen.out / history.FILE.name)
 
 

@@ -1,10 +1,14 @@
-"""Whether a kernel has become slower: the quick ones beside what they were on machines of this kind. `make bench-check`.
+"""Check for slower kernels: the quick ones beside their earlier speed on machines of this kind.
+
+`make bench-check`.
 
 python benchmarks/check.py [--record]
 
-What is compared is how many times faster than its NumPy twin a kernel is, with the median of `benchmarks/results/history.jsonl` for the
-same kind of processor. A ratio that seems to have worsened by half is measured once more, twice as long, and the better one counts. Exit
-code 1 when one has. Where the history knows nothing of such a machine, nothing is compared. `--record` adds what was measured to it.
+What is compared is how many times faster than its NumPy twin a kernel is, with the median of
+`benchmarks/results/history.jsonl` for the same kind of processor. A ratio that seems to have
+worsened by half is measured once more, twice as long, and the better one counts. Exit code 1 when
+one has. Where the history has no such machine, nothing is compared. `--record` adds what was
+measured to it.
 """
 
 import sys
@@ -16,8 +20,10 @@ from benchmarks import history
 from benchmarks.kernels import KERNELS, ROUNDS, Kernel, on_one_core, ratio_of
 
 
-def ratios_of(kernels: list[Kernel], before: dict[str, float], rounds: int = ROUNDS) -> dict[str, float]:
-    """Ratios of kernels, those that seem to have worsened measured again."""
+def ratios_of(
+    kernels: list[Kernel], before: dict[str, float], rounds: int = ROUNDS
+) -> dict[str, float]:
+    """Return ratios of kernels, those that seem to have worsened measured again."""
     found = {}
     for kernel in kernels:
         pair = kernel.make()
@@ -29,7 +35,7 @@ def ratios_of(kernels: list[Kernel], before: dict[str, float], rounds: int = ROU
 
 
 def told(ratios: dict[str, float], before: dict[str, float]) -> str:
-    """One line for each kernel."""
+    """Write one line for each kernel."""
     slow = history.worsened(ratios, before)
     rows = [f"{'kernel':<44}{'times NumPy':>12}{'usual':>10}"]
     for name, ratio in ratios.items():
@@ -45,12 +51,16 @@ def main(record: bool) -> int:
     ratios = ratios_of([kernel for kernel in KERNELS if kernel.quick], before)
     print(told(ratios, before))
     if record:
-        history.append(history.entry({name: float(f"{ratio:.4g}") for name, ratio in ratios.items()}))
+        history.append(
+            history.entry({name: float(f"{ratio:.4g}") for name, ratio in ratios.items()})
+        )
     if not before:
         print("nothing to compare with: the history has no machine of this kind")
     slow = history.worsened(ratios, before)
     if slow:
-        print(f"slower by more than half than usual, beside NumPy: {', '.join(slow)}", file=sys.stderr)
+        print(
+            f"slower by more than half than usual, beside NumPy: {', '.join(slow)}", file=sys.stderr
+        )
     return bool(slow)
 
 

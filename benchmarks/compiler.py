@@ -1,11 +1,13 @@
-"""What the options of the compiler, and a second device in the same process, do to decisions.
+"""Effect on decisions of the compiler's options, and of a second device in the same process.
 
 python benchmarks/compiler.py [--rounds 9] [AGENT …]
 
-For each agent one JSON line: milliseconds in which 500 MDPs of GC make 250 decisions on all CPU devices, compilation, drawing and
-fetching apart, with the compiler as it is (`plain`), without splitting operations over cores (`whole`), and as jbrl uses it, without the
-library for small sums either (`jbrl`); whether the returns of all three are the same to the last bit; and how many times longer than on
-one device alone a call takes on all devices at once (`slower`). All take turns; medians.
+For each agent one JSON line: milliseconds in which 500 MDPs of GC make 250 decisions on all CPU
+devices, compilation, drawing and fetching apart, with the compiler as it is (`plain`), without
+splitting operations over cores (`whole`), and as jbrl uses it, without the library for small sums
+either (`jbrl`); whether the returns of all three are the same to the last bit; and how many times
+longer than on one device alone a call takes on all devices at once (`slower`). All take
+turns; medians.
 """
 
 import argparse
@@ -31,15 +33,23 @@ ROWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("SBOSS", {"epsilon": 0.1}),
 )
 JBRL = dict(batching._ON_CPU)
-OPTIONS = {"plain": {}, "whole": {"xla_disable_hlo_passes": JBRL["xla_disable_hlo_passes"]}, "jbrl": JBRL}
+OPTIONS = {
+    "plain": {},
+    "whole": {"xla_disable_hlo_passes": JBRL["xla_disable_hlo_passes"]},
+    "jbrl": JBRL,
+}
 
 
 def ready(name: str, parameters: dict, devices: list[jax.Device], options: dict[str, str]) -> Run:
-    """An agent, compiled with these options whatever was compiled before."""
+    """Return an agent compiled with these options, independent of earlier compilations."""
     batching._ON_CPU = options
     batching._options.cache_clear()
     batching._compiled.clear()
-    run = Run(AGENTS[name].agent(**parameters), Protocol(problem("GC"), problem("GC")), resources=Resources(devices))
+    run = Run(
+        AGENTS[name].agent(**parameters),
+        Protocol(problem("GC"), problem("GC")),
+        resources=Resources(devices),
+    )
     run.prepare()
     list(run.chunks())
     return run
@@ -50,12 +60,14 @@ def milliseconds(chunks: list[Chunk]) -> float:
 
 
 def measure(name: str, parameters: dict, devices: list[jax.Device], rounds: int) -> dict[str, Any]:
-    """One row."""
+    """Measure one row."""
     runs = {label: ready(name, parameters, devices, options) for label, options in OPTIONS.items()}
     runs["alone"] = ready(name, parameters, devices[:1], JBRL)
     played = [{label: list(run.chunks()) for label, run in runs.items()} for _ in range(rounds)]
     found = {label: statistics.median(milliseconds(one[label]) for one in played) for label in runs}
-    returns = {label: np.concatenate([chunk.returns for chunk in played[0][label]]) for label in runs}
+    returns = {
+        label: np.concatenate([chunk.returns for chunk in played[0][label]]) for label in runs
+    }
     calls = {label: len(played[0][label]) for label in runs}
     return {
         "agent": name,
@@ -68,7 +80,7 @@ def measure(name: str, parameters: dict, devices: list[jax.Device], rounds: int)
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("agents", nargs="*", help="only these rows")
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
@@ -76,7 +88,12 @@ def main() -> None:
     devices = choose().devices
     for name, parameters in ROWS:
         if not arguments.agents or name in arguments.agents:
-            print(json.dumps(measure(name, parameters, devices, arguments.rounds) | {"devices": len(devices)}), flush=True)
+            print(
+                json.dumps(
+                    measure(name, parameters, devices, arguments.rounds) | {"devices": len(devices)}
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 python benchmarks/deterministic.py
 
-The MDP has 9 states and 2 actions. mctx (the Python package of that name, which jbrl does not install) plans in it with `muzero_policy`, a
-uniform prior policy, values 0 and the same depth, in batches of 64. Its simulations end at the new node, where those of BAMCP go on to
-the depth limit. One JSON line for each number of simulations: simulations per second, the best of three runs after compilation; one core
-for jbrl, what XLA takes of the machine for mctx.
+The MDP has 9 states and 2 actions. mctx (the Python package of that name, which jbrl does not
+install) plans in it with `muzero_policy`, a uniform prior policy, values 0 and the same depth, in
+batches of 64. Its simulations end at the new node, where those of BAMCP go on to the depth limit.
+One JSON line for each number of simulations: simulations per second, the best of three runs after
+compilation; one core for jbrl, what XLA takes of the machine for mctx.
 """
 
 import json
@@ -25,7 +26,7 @@ SIMULATIONS = (32, 128, 512, 2048)
 
 
 def model() -> tuple[np.ndarray, np.ndarray]:
-    """Next state and reward of each pair: two loops, [S, A] each."""
+    """Return the next state and reward of each pair: two loops, [S, A] each."""
     following, rewards = np.zeros((S, A), np.int32), np.zeros((S, A), np.float32)
     for x in range(S):
         following[x] = [(x + 1) % 5, 5 if x == 0 else (x + 1) % S]
@@ -34,7 +35,7 @@ def model() -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_of_three(call, *args) -> float:
-    """Least wall seconds of a call, compilation apart."""
+    """Return the least wall seconds of a call, compilation apart."""
     jax.block_until_ready(call(*args))
     seconds = []
     for _ in range(3):
@@ -45,7 +46,7 @@ def best_of_three(call, *args) -> float:
 
 
 def ours(simulations: int) -> float:
-    """Simulations per second on one core."""
+    """Measure simulations per second on one core."""
     following, rewards = model()
     counts = np.zeros((S, A, S))
     counts[np.arange(S)[:, None], np.arange(A)[None], following] = 1
@@ -57,7 +58,7 @@ def ours(simulations: int) -> float:
 
 
 def theirs(simulations: int) -> float | None:
-    """Simulations per second of mctx; None where it is not installed."""
+    """Measure simulations per second of mctx; None where it is not installed."""
     try:
         import mctx
     except ImportError:
@@ -67,13 +68,28 @@ def theirs(simulations: int) -> float | None:
     def step(_params, _key, action, embedding):
         zeros = jnp.zeros(action.shape)
         output = mctx.RecurrentFnOutput(
-            reward=rewards[embedding, action], discount=zeros + 0.95, prior_logits=jnp.zeros((*action.shape, A)), value=zeros
+            reward=rewards[embedding, action],
+            discount=zeros + 0.95,
+            prior_logits=jnp.zeros((*action.shape, A)),
+            value=zeros,
         )
         return output, following[embedding, action]
 
     def act(key):
-        root = mctx.RootFnOutput(prior_logits=jnp.zeros((LANES, A)), value=jnp.zeros(LANES), embedding=jnp.zeros(LANES, jnp.int32))
-        return mctx.muzero_policy((), key, root, step, num_simulations=simulations, max_depth=DEPTH, dirichlet_fraction=0.0).action
+        root = mctx.RootFnOutput(
+            prior_logits=jnp.zeros((LANES, A)),
+            value=jnp.zeros(LANES),
+            embedding=jnp.zeros(LANES, jnp.int32),
+        )
+        return mctx.muzero_policy(
+            (),
+            key,
+            root,
+            step,
+            num_simulations=simulations,
+            max_depth=DEPTH,
+            dirichlet_fraction=0.0,
+        ).action
 
     return LANES * simulations / best_of_three(jax.jit(act), jax.random.key(0))
 
@@ -81,10 +97,17 @@ def theirs(simulations: int) -> float | None:
 def main() -> None:
     """Run from the command line."""
     for simulations in SIMULATIONS:
-        row = {"simulations": simulations, "depth": DEPTH, "jbrl_per_second": round(ours(simulations))}
+        row = {
+            "simulations": simulations,
+            "depth": DEPTH,
+            "jbrl_per_second": round(ours(simulations)),
+        }
         other = theirs(simulations)
         if other is not None:
-            row |= {"mctx_per_second": round(other), "times_faster": round(row["jbrl_per_second"] / other, 1)}
+            row |= {
+                "mctx_per_second": round(other),
+                "times_faster": round(row["jbrl_per_second"] / other, 1),
+            }
         print(json.dumps(row), flush=True)
 
 

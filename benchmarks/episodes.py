@@ -1,9 +1,11 @@
-"""The episode driver: steps a second, memory whatever the number of steps, and what one long lifetime costs among many short ones.
+"""The episode driver: steps a second, memory for any number of steps, and what one long lifetime
+costs among many short ones.
 
 python benchmarks/episodes.py [--environments N] [--repeat R] [--out FILE]
 
-Prints one JSON line per measurement and adds it to FILE (default: benchmarks/results/episodes-cpu2.jsonl). Steps are those that count; the
-recorder is on; compilation is apart. Each figure is the median of R runs, with the least and the greatest beside it.
+Prints one JSON line per measurement and adds it to FILE (default:
+benchmarks/results/episodes-cpu2.jsonl). Steps are those that count; the recorder is on; compilation
+is apart. Each figure is the median of R runs, with the least and the greatest beside it.
 """
 
 import argparse
@@ -79,32 +81,61 @@ def seconds_and_steps(run: Any) -> tuple[float, int]:
 
 
 def spread(values: list[float], digits: int = 3) -> dict[str, float]:
-    return {name: float(f"{fn(values):.{digits}g}") for name, fn in (("median", statistics.median), ("least", min), ("greatest", max))}
+    return {
+        name: float(f"{fn(values):.{digits}g}")
+        for name, fn in (("median", statistics.median), ("least", min), ("greatest", max))
+    }
 
 
 def rates(n: int, repeat: int) -> Iterator[dict[str, Any]]:
-    """Steps a second."""
+    """Measure steps per second."""
     for agent, name, lifetime, wanted in RATES:
         run = run_of(agent, jbrl.problem(name), n, lifetime)
-        found = [steps / seconds for seconds, steps in (seconds_and_steps(run) for _ in range(repeat))]
-        facts = {"measured": "steps a second", "agent": agent, "problem": name, "environments": n, "wanted": wanted}
-        yield {**facts, **spread(found), "compile_seconds": round(run.compile_seconds, 2), "group": run._width}
+        found = [
+            steps / seconds for seconds, steps in (seconds_and_steps(run) for _ in range(repeat))
+        ]
+        facts = {
+            "measured": "steps a second",
+            "agent": agent,
+            "problem": name,
+            "environments": n,
+            "wanted": wanted,
+        }
+        yield {
+            **facts,
+            **spread(found),
+            "compile_seconds": round(run.compile_seconds, 2),
+            "group": run._width,
+        }
 
 
 def memory() -> Iterator[dict[str, Any]]:
-    """Bytes of the program and of the process, for lifetimes of 10^4 and 10^6 steps in 256 lanes."""
+    """Measure bytes of the program and of the process, for lifetimes of 10^4 and 10^6 steps in 256
+    lanes.
+    """
     found = {}
     for steps in (10**4, 10**6):
         run = run_of("Sarsa", jbrl.problem("Gridworld-10s"), 256, jbrl.Steps(steps))
         before = resident_bytes()
         _, played = seconds_and_steps(run)
         assert played == 256 * steps
-        found[steps] = {"program_bytes": run.bytes_per_device, "grown_mib": round(max(0, resident_bytes() - before) / 2**20, 1)}
-    yield {"measured": "memory", "agent": "Sarsa", "problem": "Gridworld-10s", "environments": 256, "by_steps": found}
+        found[steps] = {
+            "program_bytes": run.bytes_per_device,
+            "grown_mib": round(max(0, resident_bytes() - before) / 2**20, 1),
+        }
+    yield {
+        "measured": "memory",
+        "agent": "Sarsa",
+        "problem": "Gridworld-10s",
+        "environments": 256,
+        "by_steps": found,
+    }
 
 
 def compaction(repeat: int) -> Iterator[dict[str, Any]]:
-    """64 lifetimes of which one is 100 times longer than the rest, beside that one alone, in turns."""
+    """Time 64 lifetimes of which one is 100 times longer than the rest, beside that one alone, in
+    turns.
+    """
     environment = as_arrays(Errand())
     seed = next(s for s in range(10**4) if _long(environment, s) == [0])
     problem = EnvironmentProblem("Errand", "Errand", environment=Errand(), lifetime=Errand.lifetime)
@@ -116,16 +147,20 @@ def compaction(repeat: int) -> Iterator[dict[str, Any]]:
 
 
 def _long(environment: Errand, seed: int) -> list[int]:
-    drawn = jax.vmap(lambda i: environment.perturb(stream(jax.random.key(seed), i, "mdp")).steps)(jnp.arange(64, dtype=jnp.int32))
+    drawn = jax.vmap(lambda i: environment.perturb(stream(jax.random.key(seed), i, "mdp")).steps)(
+        jnp.arange(64, dtype=jnp.int32)
+    )
     return np.flatnonzero(np.asarray(drawn) > environment.steps).tolist()
 
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--environments", type=int, default=2048)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "episodes-cpu2.jsonl")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks" / "results" / "episodes-cpu2.jsonl"
+    )
     chosen = parser.parse_args()
     use_all_cores()
     parts: tuple[Callable[[], Iterator[dict[str, Any]]], ...] = (
@@ -133,7 +168,11 @@ def main() -> None:
         memory,
         lambda: compaction(chosen.repeat),
     )
-    about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions(), "machine": machine()}
+    about = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "machine": machine(),
+    }
     with chosen.out.open("a") as file:
         for part in parts:
             for row in part():

@@ -2,9 +2,11 @@
 
 python benchmarks/faults.py [KILLS]
 
-First a study that is killed 200 times, or KILLS (0: not at all), as `tests/faults/kills.py` tells it; then the tests in `tests/faults`, one
-row for each file of them. A try is one fault: a test, or, where a test goes through many, as many as it says. A loss is a test that fails:
-a number that differs, a file that is gone, is not sealed or is believed though damaged, an exit code that is not the one promised.
+First a study that is killed 200 times, or KILLS (0: not at all), as `tests/faults/kills.py` reports
+it; then the tests in `tests/faults`, one row for each file of them. A try is one fault: a test, or,
+where a test goes through many, as many as it says. A loss is a test that fails: a number that
+differs, a file that is gone, is not sealed or is believed though damaged, an exit code that is not
+the one promised.
 """
 
 import datetime
@@ -29,8 +31,13 @@ FAULTS = {
 
 
 def kill(tries: int) -> list[dict]:
-    """Studies that are killed, without a search and with one."""
-    done = subprocess.run([sys.executable, "-m", "tests.faults.kills", str(tries)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    """Kill studies, without a search and with one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.kills", str(tries)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     lines = done.stdout.splitlines()
     print(*(line for line in lines if not line.startswith("{")), sep="\n", file=sys.stderr)
     rows = [json.loads(line) for line in lines if line.startswith("{")]
@@ -40,18 +47,35 @@ def kill(tries: int) -> list[dict]:
 
 
 def test(name: str, fault: str) -> dict:
-    """The tests of one file."""
+    """Run the tests of one file."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", f"tests/faults/{name}.py", "-q", f"--junit-xml={report}", "-o", "junit_family=xunit1"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            f"tests/faults/{name}.py",
+            "-q",
+            f"--junit-xml={report}",
+            "-o",
+            "junit_family=xunit1",
+        ]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    failed = [
+        case for case in cases if case.find("failure") is not None or case.find("error") is not None
+    ]
     skipped = [case for case in cases if case.find("skipped") is not None]
     if failed:
         print(done.stdout, file=sys.stderr)
     tries = sum(_tries(case) for case in cases if case not in skipped)
-    return {"fault": fault, "tries": tries, "losses": len(failed), "tests": len(cases), "skipped": len(skipped)}
+    return {
+        "fault": fault,
+        "tries": tries,
+        "losses": len(failed),
+        "tests": len(cases),
+        "skipped": len(skipped),
+    }
 
 
 def _tries(case: ElementTree.Element) -> int:
@@ -60,13 +84,19 @@ def _tries(case: ElementTree.Element) -> int:
 
 
 def main(tries: int) -> int:
-    """All of it, one JSON line for each kind of fault; 1 when anything was lost."""
+    """Run all of it, one JSON line for each kind of fault; return 1 when anything was lost."""
     sys.path.insert(0, str(ROOT))
     from jbrl.runner.storage.machine import available_cores, versions
 
-    facts = {"device": f"cpu x {available_cores()}", "date": datetime.date.today().isoformat(), "versions": versions()}
+    facts = {
+        "device": f"cpu x {available_cores()}",
+        "date": datetime.date.today().isoformat(),
+        "versions": versions(),
+    }
     losses = 0
-    for row in itertools.chain(kill(tries) if tries else (), itertools.starmap(test, FAULTS.items())):
+    for row in itertools.chain(
+        kill(tries) if tries else (), itertools.starmap(test, FAULTS.items())
+    ):
         print(json.dumps(row | facts), flush=True)
         losses += row["losses"]
     return bool(losses)

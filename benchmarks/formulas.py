@@ -31,7 +31,7 @@ def report(**figures: object) -> None:
 
 
 def fastest(call: Callable[[], object], repetitions: int = 25) -> float:
-    """Least seconds of several calls, the first not counted: it compiles."""
+    """Return the least seconds of several calls, the first not counted: it compiles."""
     jax.block_until_ready(call())
     times = []
     for _ in range(repetitions):
@@ -48,17 +48,35 @@ def enumeration() -> None:
             found = enumerate_set(6, domain, seed)
             seconds = time.perf_counter() - started
             counts = [sum(len(tokens) <= n for tokens in found) for n in range(2, 7)]
-            report(benchmark="enumeration", domain=domain, seed=seed, counts=counts, seconds=round(seconds, 2))
+            report(
+                benchmark="enumeration",
+                domain=domain,
+                seed=seed,
+                counts=counts,
+                seconds=round(seconds, 2),
+            )
 
 
 def evaluation() -> None:
-    """One decision of lanes that run different formulas, beside that of lanes that all run Q0/Q2."""
+    """Time one decision of lanes that run different formulas, beside that of lanes that all run
+    Q0/Q2.
+    """
     rng = np.random.default_rng(0)
-    for name, n_actions in (("F2", 4), ("F3", 3), ("F4", 2), ("F4", 4), ("F5", 4), ("F6", 2), ("F6", 4)):
+    for name, n_actions in (
+        ("F2", 4),
+        ("F3", 3),
+        ("F4", 2),
+        ("F4", 4),
+        ("F5", 4),
+        ("F6", 2),
+        ("F6", 4),
+    ):
         q = jnp.asarray(rng.uniform(0, 50, (LANES, 3, n_actions)), jnp.float32)
         expressions = formula_set(name)
         every = programs(expressions)
-        rows = jax.tree.map(lambda words: jnp.asarray(words[rng.integers(0, len(words), LANES)]), every)
+        rows = jax.tree.map(
+            lambda words: jnp.asarray(words[rng.integers(0, len(words), LANES)]), every
+        )
 
         def different(q: jax.Array, rows: object = rows) -> jax.Array:
             values, valid = jax.vmap(evaluate)(rows, q)
@@ -70,33 +88,59 @@ def evaluation() -> None:
             @jax.jit
             def trajectory(q: jax.Array, value: Callable = value) -> jax.Array:
                 total = jnp.zeros((LANES, n_actions), jnp.float32)  # noqa: B023
-                return lax.scan(lambda carry, _: ((carry[0] * 1.0001, carry[1] + value(carry[0])), None), (q, total), None, DECISIONS)[0][1]
+                return lax.scan(
+                    lambda carry, _: ((carry[0] * 1.0001, carry[1] + value(carry[0])), None),
+                    (q, total),
+                    None,
+                    DECISIONS,
+                )[0][1]
 
             seconds[label] = fastest(lambda: trajectory(q)) / DECISIONS / LANES  # noqa: B023
         cost = {f"{label}_ns": round(s * 1e9, 1) for label, s in seconds.items()}
-        report(benchmark="evaluation", set=name, actions=n_actions, instructions=every.words.shape[1], lanes=LANES, **cost)
+        report(
+            benchmark="evaluation",
+            set=name,
+            actions=n_actions,
+            instructions=every.words.shape[1],
+            lanes=LANES,
+            **cost,
+        )
 
 
 def arms(n_arms: int, seed: int = 1) -> np.ndarray:
-    """Means like those of the formulas on GC."""
+    """Return means like those of the formulas on GC."""
     return np.random.default_rng(seed).normal(30, 7, n_arms)
 
 
 def bandits() -> None:
-    """The loop over pulls, all returns waiting: what is left of a search when simulation costs nothing."""
+    """Time the loop over pulls, all returns waiting: the part of a search that remains when
+    simulation costs nothing.
+    """
     rng = np.random.default_rng(0)
-    for n_arms, pulls in ((12, 100_000), (43, 1_000_000), (226, 100_000), (1212, 100_000), (3093, 50_000), (7408, 50_000)):
+    for n_arms, pulls in (
+        (12, 100_000),
+        (43, 1_000_000),
+        (226, 100_000),
+        (1212, 100_000),
+        (3093, 50_000),
+        (7408, 50_000),
+    ):
         each = 30 * pulls // n_arms
         values = rng.normal(np.repeat(arms(n_arms), each), 15)
         bandit = UCB1(660.0)
         start = begin(bandit, n_arms)
         streams = start.streams.extend(np.repeat(np.arange(n_arms), each), values)
         advance = lambda: bandit.advance(start.state, streams, pulls)[0].counts  # noqa: B023, E731
-        report(benchmark="bandits", arms=n_arms, pulls=pulls, microseconds_per_pull=round(fastest(advance, 5) / pulls * 1e6, 2))
+        report(
+            benchmark="bandits",
+            arms=n_arms,
+            pulls=pulls,
+            microseconds_per_pull=round(fastest(advance, 5) / pulls * 1e6, 2),
+        )
 
 
 def overhead() -> None:
-    """Returns simulated in vain, as a fraction of the pulls; Gaussian arms."""
+    """Measure the returns simulated without use, as a fraction of the pulls; Gaussian arms."""
     rng = np.random.default_rng(2)
     kinds = {
         "UCB1(660)": UCB1(660.0),
@@ -111,17 +155,35 @@ def overhead() -> None:
                 vain = {}
                 for name, bandit in kinds.items():
                     means = arms(n_arms)
-                    *_, last = search(bandit, begin(bandit, n_arms), each * n_arms, lambda a, _, m=means: rng.normal(m[a], 15), width)
+                    *_, last = search(
+                        bandit,
+                        begin(bandit, n_arms),
+                        each * n_arms,
+                        lambda a, _, m=means: rng.normal(m[a], 15),
+                        width,
+                    )
                     vain[name] = round(last.overhead, 3)
                 report(benchmark="overhead", arms=n_arms, pulls=each * n_arms, width=width, **vain)
 
 
 def stosoo() -> None:
-    """What the answer loses against the maximum, mean over 8 seeds; values in about [0, 1], noise of standard deviation 0.1."""
+    """Measure the loss of the answer against the maximum, mean over 8 seeds; values in about [0,
+    1], noise of standard deviation 0.1.
+    """
     functions = {
         "1 - (x - 0.7)^2 on [-1, 2]": (lambda x: 1 - (x[0] - 0.7) ** 2, 1.0, (-1.0,), (2.0,)),
-        "sin 13x sin 27x / 2 + 1/2 on [0, 1]": (lambda x: np.sin(13 * x[0]) * np.sin(27 * x[0]) / 2 + 0.5, 0.97560, (0.0,), (1.0,)),
-        "1 - |x - a|^2 on [-1, 1]^3": (lambda x: 1 - ((x - np.array([0.7, 0.2, -0.3])) ** 2).sum(), 1.0, (-1.0,) * 3, (1.0,) * 3),
+        "sin 13x sin 27x / 2 + 1/2 on [0, 1]": (
+            lambda x: np.sin(13 * x[0]) * np.sin(27 * x[0]) / 2 + 0.5,
+            0.97560,
+            (0.0,),
+            (1.0,),
+        ),
+        "1 - |x - a|^2 on [-1, 1]^3": (
+            lambda x: 1 - ((x - np.array([0.7, 0.2, -0.3])) ** 2).sum(),
+            1.0,
+            (-1.0,) * 3,
+            (1.0,) * 3,
+        ),
     }
     for name, (function, greatest, low, high) in functions.items():
         for budget in (100, 500, 2000):
@@ -131,9 +193,13 @@ def stosoo() -> None:
                 for seed in range(8):
                     rng = np.random.default_rng(seed)
                     rules = StoSOO(low, high, budget=budget, linger=linger, seed=seed)
-                    *_, tree = rules.search(lambda x, f=function, rng=rng: f(x) + 0.1 * rng.standard_normal())
+                    *_, tree = rules.search(
+                        lambda x, f=function, rng=rng: f(x) + 0.1 * rng.standard_normal()
+                    )
                     answers.append(greatest - function(tree.centres[rules.best(tree)]))
-                lost["lingering" if linger else "published"] = round(float(statistics.mean(answers)), 4)
+                lost["lingering" if linger else "published"] = round(
+                    float(statistics.mean(answers)), 4
+                )
             report(benchmark="stosoo", function=name, evaluations=budget, **lost)
 
 

@@ -1,15 +1,17 @@
-"""What a GPU makes of jbrl, in one run that is made to end within nine minutes.
+"""Performance of jbrl on a GPU, in one run that ends within nine minutes.
 
 python benchmarks/gpu.py [--device gpu|cpu] [--budget SECONDS] [--out FILE] [--tiny]
 python benchmarks/gpu.py --draw FILE … --figure docs/_static/gpu.svg
 
-Measured, in this order: the device (bandwidth of a copy, microseconds of an iteration of a loop that does next to nothing); sweeps of
-value iteration as a share of that bandwidth; precision against NumPy in float64; then for each agent, on 512 MDPs, decisions per second,
-compilation, whether three runs agree to the last bit, and its returns beside those of the CPU of the same machine on the same MDPs with
-the same luck; pulls per second of a search on the prior against batch width; and the agents again on more MDPs. What the budget leaves no
-time for is named as skipped, and what is still being measured a little after it is given up. The file (default:
-benchmarks/results/gpu-DEVICE.json) is written anew after each measurement, so that a run that is stopped has lost nothing. `--tiny` is for
-trying the program out: its sizes mean nothing.
+Measured, in this order: the device (bandwidth of a copy, microseconds of an iteration of a loop
+that does next to nothing); sweeps of value iteration as a share of that bandwidth; precision
+against NumPy in float64; then for each agent, on 512 MDPs, decisions per second, compilation,
+whether three runs agree to the last bit, and its returns beside those of the CPU of the same
+machine on the same MDPs with the same random draws; pulls per second of a search on the prior
+against batch width; and the agents again on more MDPs. What the budget leaves no time for is named
+as skipped, and what is still being measured a little after it is given up. The file (default:
+benchmarks/results/gpu-DEVICE.json) is written anew after each measurement, so that a run that is
+stopped has lost nothing. `--tiny` is for trying the program out: its sizes mean nothing.
 """
 
 import argparse
@@ -54,12 +56,13 @@ from jbrl.runner.storage.machine import machine, versions  # noqa: E402
 Row = dict[str, Any]
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million
 GRACE = 15.0  # seconds after the budget until a measurement is given up
-LEAST = 20.0  # seconds that a measurement may take, at least, when it is asked whether there is time left
+# seconds that a measurement may take, at least, when it is asked whether there is time left
+LEAST = 20.0
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything."""
+    """Sizes of all measurements."""
 
     copied: int = 2**29  # numbers
     mdps: int = 65_536  # solved at once
@@ -94,7 +97,7 @@ TABLE = (
 
 @dataclass
 class Report:
-    """What was found so far, on disk after each measurement."""
+    """Measurements so far, on disk after each one."""
 
     file: Path
     facts: Row
@@ -108,14 +111,16 @@ class Report:
         return time.perf_counter() - self.started
 
     def measure(self, what: Row, call: Callable[[], Row]) -> Row | None:
-        """One measurement, unless one as long as the longest so far would not fit; one that fails is told, and the others go on."""
+        """Make one measurement, unless one as long as the longest so far would not fit; a failure
+        is recorded, and the others continue.
+        """
         before = self.seconds
         if before + max(LEAST, self.longest) > self.budget:
             self._add({**what, "skipped": "no time left"})
             return None
         try:
             found = call()
-        except Exception as error:  # whatever a device cannot do must not lose what it can
+        except Exception as error:  # a failure of one measurement must not lose the others
             self._add({**what, "failed": f"{type(error).__name__}: {error}"[:500]})
             return None
         self.longest = max(self.longest, self.seconds - before)
@@ -126,12 +131,17 @@ class Report:
         self.rows.append(row)
         print(json.dumps(row), flush=True)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        content = {**self.facts, "budget": self.budget, "seconds": round(self.seconds, 1), "rows": self.rows}
+        content = {
+            **self.facts,
+            "budget": self.budget,
+            "seconds": round(self.seconds, 1),
+            "rows": self.rows,
+        }
         write_whole(self.file, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def fastest(call: Callable[[], Any], repetitions: int = 5) -> float:
-    """Least wall seconds of several calls after the one that compiles."""
+    """Return the least wall seconds of several calls after the one that compiles."""
     jax.block_until_ready(call())
     seconds = []
     for _ in range(repetitions):
@@ -142,15 +152,18 @@ def fastest(call: Callable[[], Any], repetitions: int = 5) -> float:
 
 
 def figures(**numbers: Any) -> Row:
-    """Floats with four digits."""
-    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in numbers.items()}
+    """Round floats to four digits."""
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in numbers.items()
+    }
 
 
 # ---- the device ----
 
 
 def copy_bandwidth(count: int) -> Row:
-    """Bytes read and written by an array that is copied, with 1 added."""
+    """Measure bytes read and written by an array that is copied, with 1 added."""
     numbers = jnp.zeros(count, jnp.float32)
     return figures(gigabytes_per_second=8 * count / fastest(lambda: _plus_one(numbers)) / 1e9)
 
@@ -161,27 +174,39 @@ def _plus_one(numbers: jax.Array) -> jax.Array:
 
 
 def loop_iteration(width: int, count: int) -> Row:
-    """A `while_loop` whose body is one small fused operation, and which asks whether any lane is left, as those of jbrl do."""
+    """Time a `while_loop` whose body is one small fused operation, and which asks whether any lane
+    is left, as those of jbrl do.
+    """
 
     @jax.jit
     def loop(numbers: jax.Array) -> jax.Array:
-        return lax.while_loop(lambda c: (c[0] < count) & (c[1] < jnp.inf).any(), lambda c: (c[0] + 1, c[1] * 1.0001), (0, numbers))[1]
+        return lax.while_loop(
+            lambda c: (c[0] < count) & (c[1] < jnp.inf).any(),
+            lambda c: (c[0] + 1, c[1] * 1.0001),
+            (0, numbers),
+        )[1]
 
-    return figures(microseconds_per_iteration=fastest(lambda: loop(jnp.zeros(width)), 3) / count * 1e6)
+    return figures(
+        microseconds_per_iteration=fastest(lambda: loop(jnp.zeros(width)), 3) / count * 1e6
+    )
 
 
 # ---- planning ----
 
 
 def random_mdps(count: int, n_states: int, n_actions: int) -> tuple[jax.Array, jax.Array]:
-    """Transitions [N, S, A, S] and rewards [N, S, A] made on the device."""
+    """Return transitions [N, S, A, S] and rewards [N, S, A] made on the device."""
     first, second = jax.random.split(jax.random.key(0))
     weights = jax.random.exponential(first, (count, n_states, n_actions, n_states))
-    return weights / weights.sum(-1, keepdims=True), jax.random.uniform(second, (count, n_states, n_actions))
+    return weights / weights.sum(-1, keepdims=True), jax.random.uniform(
+        second, (count, n_states, n_actions)
+    )
 
 
 def sweep_bandwidth(count: int, bandwidth: float) -> Row:
-    """Sweeps of value iteration over `count` MDPs of the size of Grid: each reads all transitions once."""
+    """Time sweeps of value iteration over `count` MDPs of the size of Grid: each reads all
+    transitions once.
+    """
     transitions, rewards = jax.jit(random_mdps, static_argnums=(0, 1, 2))(count, 25, 4)
     sweeps = 20
 
@@ -189,20 +214,31 @@ def sweep_bandwidth(count: int, bandwidth: float) -> Row:
     def solve(transitions: jax.Array, rewards: jax.Array) -> jax.Array:
         def sweep(_: jax.Array, q: jax.Array) -> jax.Array:
             values = q.max(-1)
-            return jax.vmap(planning.sweep, in_axes=(0, 0, 0, None))(transitions, rewards, values, jnp.float32(0.95))
+            return jax.vmap(planning.sweep, in_axes=(0, 0, 0, None))(
+                transitions, rewards, values, jnp.float32(0.95)
+            )
 
         return lax.fori_loop(0, sweeps, sweep, jnp.zeros_like(rewards))
 
     seconds = fastest(lambda: solve(transitions, rewards), 3) / sweeps
     rate = transitions.size * 4 / seconds / 1e9
-    return figures(mdps=count, gigabytes_per_second=rate, share_of_copy=rate / bandwidth, microseconds_per_sweep=seconds * 1e6)
+    return figures(
+        mdps=count,
+        gigabytes_per_second=rate,
+        share_of_copy=rate / bandwidth,
+        microseconds_per_sweep=seconds * 1e6,
+    )
 
 
 def precision(n_states: int, n_actions: int) -> Row:
-    """Greatest error of action values against policy iteration in float64, as a part of the greatest value."""
+    """Measure the greatest error of action values against policy iteration in float64, as a part of
+    the greatest value.
+    """
     transitions, rewards = random_mdps(64, n_states, n_actions)
     p, r = np.asarray(transitions, np.float64), np.asarray(rewards, np.float64)
-    exact = np.array([policy_iteration(*one, 0.95) for one in zip(p / p.sum(-1, keepdims=True), r, strict=True)])
+    exact = np.array(
+        [policy_iteration(*one, 0.95) for one in zip(p / p.sum(-1, keepdims=True), r, strict=True)]
+    )
     discount, found = jnp.float32(0.95), {}
     for name, solve in (
         ("value_iteration", lambda p, r: planning.value_iteration(p, r, discount, tolerance=0.0).q),
@@ -214,11 +250,18 @@ def precision(n_states: int, n_actions: int) -> Row:
 
 
 def incremental_precision(name: str) -> Row:
-    """The same of the plan of the mean model after it has followed 60 transitions."""
+    """Measure the same of the plan of the mean model after it has followed 60 transitions."""
     mdps, rng, steps = problem(name).mdps, np.random.default_rng(0), 60
-    moves = tuple(rng.integers(0, n, steps).astype(np.int32) for n in (mdps.n_states, mdps.n_actions, mdps.n_states))
+    moves = tuple(
+        rng.integers(0, n, steps).astype(np.int32)
+        for n in (mdps.n_states, mdps.n_actions, mdps.n_states)
+    )
     begin = jax.jit(beliefs.believe)(jax.tree.map(jnp.asarray, mdps), jnp.float32(0.95))
-    learn = jax.jit(lambda belief, moves: lax.scan(lambda b, move: (beliefs.learn(b, *move), None), belief, moves)[0].plan.q)
+    learn = jax.jit(
+        lambda belief, moves: (
+            lax.scan(lambda b, move: (beliefs.learn(b, *move), None), belief, moves)[0].plan.q
+        )
+    )
     counts = np.array(mdps.concentrations, np.float64)
     for x, u, y in zip(*moves, strict=True):
         counts[x, u, y] += 1
@@ -231,34 +274,53 @@ def incremental_precision(name: str) -> Row:
 
 
 def batch_of_pulls(name: str, width: int, devices: list[jax.Device], horizon: int) -> Row:
-    """Trajectories of different formulas of F3 in one call."""
+    """Time trajectories of different formulas of F3 in one call."""
     told = Protocol(problem(name), problem(name), lifetime=Steps(horizon)).agent_prior()
     expressions = [e for e in formula_set("F3") if len(e.variables) == 2]
-    trials, policies = Trials(told, 0.95, jax.random.key(0), devices, width), formula_policies(expressions)
+    trials, policies = (
+        Trials(told, 0.95, jax.random.key(0), devices, width),
+        formula_policies(expressions),
+    )
     compiling = time.perf_counter()
     trials.compile([policies], width)
     compiling = time.perf_counter() - compiling
     arms = np.arange(trials.width) % len(expressions)
     stack = jax.tree.map(lambda v: v[arms], policies)
     seconds = fastest(lambda: trials(stack, arms, np.arange(trials.width)), 3)
-    return figures(width=trials.width, pulls_per_second=trials.width / seconds, compile_seconds=compiling)
+    return figures(
+        width=trials.width, pulls_per_second=trials.width / seconds, compile_seconds=compiling
+    )
 
 
 def search(name: str, budget: int, devices: list[jax.Device], horizon: int) -> Row:
-    """A whole search of F3 by UCB1, compilation apart."""
+    """Time a whole search of F3 by UCB1, compilation apart."""
     told = Protocol(problem(name), problem(name), lifetime=Steps(horizon)).agent_prior()
     trials = Trials(told, 0.95, jax.random.key(0), devices)
     found, compiling = learn(OPPSDS("F3", budget), 0, told, trials, SearchCheckpoint())
     vain = found.simulated / found.consumed - 1
-    return figures(pulls=found.consumed, pulls_per_second=found.consumed / found.seconds, in_vain=vain, compile_seconds=compiling)
+    return figures(
+        pulls=found.consumed,
+        pulls_per_second=found.consumed / found.seconds,
+        in_vain=vain,
+        compile_seconds=compiling,
+    )
 
 
 # ---- agents ----
 
 
-def play(name: str, parameters: Row, on: str, n_environments: int, horizon: int, devices: list[jax.Device]) -> tuple[Row, np.ndarray]:
-    """Figures of three runs of one compiled program, and the returns of the last."""
-    protocol = Protocol(problem(on), problem(on), n_environments=n_environments, lifetime=Steps(horizon))
+def play(
+    name: str,
+    parameters: Row,
+    on: str,
+    n_environments: int,
+    horizon: int,
+    devices: list[jax.Device],
+) -> tuple[Row, np.ndarray]:
+    """Return figures of three runs of one compiled program, and the returns of the last."""
+    protocol = Protocol(
+        problem(on), problem(on), n_environments=n_environments, lifetime=Steps(horizon)
+    )
     run = Run(AGENTS[name].agent(**parameters), protocol, resources=Resources(devices))
     run.prepare()
     seconds, returns = [], []
@@ -276,8 +338,19 @@ def play(name: str, parameters: Row, on: str, n_environments: int, horizon: int,
     return row, returns[-1]
 
 
-def agent(name: str, parameters: Row, on: str, horizon: int, width: int, devices: list[jax.Device], *, beside_cpu: bool) -> Row:
-    """An agent on `width` MDPs; `beside_cpu`: its returns minus those of the CPU, which met the same MDPs with the same luck."""
+def agent(
+    name: str,
+    parameters: Row,
+    on: str,
+    horizon: int,
+    width: int,
+    devices: list[jax.Device],
+    *,
+    beside_cpu: bool,
+) -> Row:
+    """Play an agent on `width` MDPs; `beside_cpu`: its returns minus those of the CPU, which played
+    the same MDPs with the same random draws.
+    """
     row, returns = play(name, parameters, on, width, horizon, devices)
     if not beside_cpu:
         return row
@@ -293,43 +366,79 @@ def agent(name: str, parameters: Row, on: str, horizon: int, width: int, devices
         times_cpu=row["decisions_per_second"] / cpu["decisions_per_second"],
         cpu_compile_seconds=cpu["compile_seconds"],
     )
-    return row | beside | {"agrees": bool(abs(difference.mean()) <= STANDARD_ERRORS * error + 1e-6 * abs(known.mean()))}
+    return (
+        row
+        | beside
+        | {
+            "agrees": bool(
+                abs(difference.mean()) <= STANDARD_ERRORS * error + 1e-6 * abs(known.mean())
+            )
+        }
+    )
 
 
 # ---- all of it ----
 
 
 def run(report: Report, sizes: Sizes, devices: list[jax.Device]) -> None:
-    """All measurements, what matters most first."""
+    """Make all measurements, what matters most first."""
     bandwidth = report.measure({"section": "copy"}, lambda: copy_bandwidth(sizes.copied))
     for width in (1, *sizes.widths):
-        report.measure({"section": "loop", "width": width}, lambda w=width: loop_iteration(w, sizes.iterations))
+        report.measure(
+            {"section": "loop", "width": width}, lambda w=width: loop_iteration(w, sizes.iterations)
+        )
     if bandwidth:
-        report.measure({"section": "sweeps"}, lambda: sweep_bandwidth(sizes.mdps, bandwidth["gigabytes_per_second"]))
+        report.measure(
+            {"section": "sweeps"},
+            lambda: sweep_bandwidth(sizes.mdps, bandwidth["gigabytes_per_second"]),
+        )
     for shape in ((5, 3), (25, 4)):
-        report.measure({"section": "precision", "states": shape[0], "actions": shape[1]}, lambda s=shape: precision(*s))
+        report.measure(
+            {"section": "precision", "states": shape[0], "actions": shape[1]},
+            lambda s=shape: precision(*s),
+        )
     for name in ("GC", "Grid"):
-        report.measure({"section": "precision", "plan": name}, lambda n=name: incremental_precision(n))
+        report.measure(
+            {"section": "precision", "plan": name}, lambda n=name: incremental_precision(n)
+        )
     agents = TABLE[: sizes.agents]
     for index, width in enumerate(sizes.widths):
-        for what, call in measurements(agents, width, sizes.shorten, devices, beside_cpu=index == 0):
+        for what, call in measurements(
+            agents, width, sizes.shorten, devices, beside_cpu=index == 0
+        ):
             report.measure(what, call)
         if index == 0:
             horizon = 250 // sizes.shorten
             for name, batch in itertools.product(("GC", "Grid"), sizes.batches):
                 what = {"section": "pulls", "problem": name, "width": batch}
-                report.measure(what, lambda n=name, b=batch, h=horizon: batch_of_pulls(n, b, devices, h))
-            report.measure({"section": "search", "problem": "GC"}, lambda h=horizon: search("GC", sizes.pulls, devices, h))
+                report.measure(
+                    what, lambda n=name, b=batch, h=horizon: batch_of_pulls(n, b, devices, h)
+                )
+            report.measure(
+                {"section": "search", "problem": "GC"},
+                lambda h=horizon: search("GC", sizes.pulls, devices, h),
+            )
 
 
-def measurements(agents: tuple, width: int, shorten: int, devices: list[jax.Device], *, beside_cpu: bool) -> Iterator[tuple]:
-    """What, and how, for each agent."""
+def measurements(
+    agents: tuple, width: int, shorten: int, devices: list[jax.Device], *, beside_cpu: bool
+) -> Iterator[tuple]:
+    """Yield each measurement of each agent, with its method."""
     for name, parameters, on, full in agents:
         horizon = max(2, full // shorten)
-        what = {"section": "decisions", "agent": name, "parameters": parameters, "problem": on, "width": width, "horizon": horizon}
+        what = {
+            "section": "decisions",
+            "agent": name,
+            "parameters": parameters,
+            "problem": on,
+            "width": width,
+            "horizon": horizon,
+        }
         yield (
             what,
-            lambda n=name, p=parameters, o=on, h=horizon: agent(n, p, o, h, width, devices, beside_cpu=beside_cpu and not on_cpu(devices)),
+            lambda n=name, p=parameters, o=on, h=horizon: agent(
+                n, p, o, h, width, devices, beside_cpu=beside_cpu and not on_cpu(devices)
+            ),
         )
 
 
@@ -342,37 +451,56 @@ def slug(kind: str) -> str:
 
 
 def draw(files: list[Path], figure_file: Path) -> None:
-    """Decisions per second against the number of MDPs on GC, one panel for each file."""
+    """Draw decisions per second against the number of MDPs on GC, one panel for each file."""
     import matplotlib.pyplot as plt
 
-    figure, all_axes = plt.subplots(1, len(files), figsize=(0.6 + 4.6 * len(files), 4), layout="constrained", sharey=True, squeeze=False)
+    figure, all_axes = plt.subplots(
+        1,
+        len(files),
+        figsize=(0.6 + 4.6 * len(files), 4),
+        layout="constrained",
+        sharey=True,
+        squeeze=False,
+    )
     for axes, file in zip(all_axes[0], files, strict=True):
         content = json.loads(file.read_text())
-        rows = [r for r in content["rows"] if r["section"] == "decisions" and r["problem"] == "GC" and "decisions_per_second" in r]
+        rows = [
+            r
+            for r in content["rows"]
+            if r["section"] == "decisions" and r["problem"] == "GC" and "decisions_per_second" in r
+        ]
         for number, name in enumerate(dict.fromkeys(row["agent"] for row in rows)):
-            line = [(row["width"], row["decisions_per_second"]) for row in rows if row["agent"] == name]
+            line = [
+                (row["width"], row["decisions_per_second"]) for row in rows if row["agent"] == name
+            ]
             axes.loglog(*zip(*line, strict=True), marker="os^vDP*X<>h"[number % 11], label=name)
         axes.set(xlabel="MDPs played at once", title=content["device"])
         axes.grid(alpha=0.3)
     all_axes[0][0].set_ylabel("decisions per second, GC")
-    figure.legend(*all_axes[0][0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    figure.legend(
+        *all_axes[0][0].get_legend_handles_labels(), loc="outside right upper", frameon=False
+    )
     figure.savefig(figure_file)
 
 
 def give_up() -> None:
-    """End now: what has been measured is on disk, and nothing else could interrupt a device at work."""
+    """End now: what has been measured is on disk, and nothing else could interrupt a running
+    device.
+    """
     print("stopped: a measurement has taken longer than was left", file=sys.stderr, flush=True)
     os._exit(0)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--budget", type=float, default=520.0, help="seconds")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tiny", action="store_true", help="try the program out")
-    parser.add_argument("--draw", type=Path, nargs="+", help="draw these results instead of measuring")
+    parser.add_argument(
+        "--draw", type=Path, nargs="+", help="draw these results instead of measuring"
+    )
     parser.add_argument("--figure", type=Path, default=Path("gpu.svg"))
     chosen = parser.parse_args(arguments)
     if chosen.draw:
@@ -386,7 +514,14 @@ def main(arguments: list[str] | None = None) -> None:
     jax.config.update("jax_default_device", devices[0])
     kind = devices[0].device_kind
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    facts = {"date": when, "device": kind, "devices": len(devices), "versions": versions(), "machine": machine(), "tiny": chosen.tiny}
+    facts = {
+        "date": when,
+        "device": kind,
+        "devices": len(devices),
+        "versions": versions(),
+        "machine": machine(),
+        "tiny": chosen.tiny,
+    }
     sizes = TINY if chosen.tiny else ON_CPU if on_cpu(devices) else Sizes()
     file = chosen.out or ROOT / "benchmarks" / "results" / f"gpu-{slug(kind)}.json"
     limit = threading.Timer(chosen.budget + GRACE, give_up)

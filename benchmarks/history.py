@@ -1,4 +1,6 @@
-"""How many times faster than NumPy each kernel was, each time it was measured: `benchmarks/results/history.jsonl`."""
+"""Ratio of each kernel's speed to NumPy's, each time it was measured:
+`benchmarks/results/history.jsonl`.
+"""
 
 import json
 import os
@@ -19,11 +21,24 @@ FILE = ROOT / "benchmarks" / "results" / "history.jsonl"
 WORSE = 1.5  # a ratio that has worsened by half
 
 
-def entry(ratios: Mapping[str, float], main_job: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """A line of the history: when, what, where, how fast. `kind` stands for the model and the features of the processor."""
+def entry(
+    ratios: Mapping[str, float], main_job: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Return a line of the history: when, what, where, how fast.
+
+    `kind` stands for the model and the features of the processor.
+    """
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    place = {"processor": machine()["processor"], "cores": os.cpu_count()}  # of the machine: this process may be kept to one
-    return {"date": when, "kind": fingerprint(), "versions": versions(), "machine": place, "ratios": dict(ratios), "main_job": main_job}
+    # of the machine: this process may be kept to one
+    place = {"processor": machine()["processor"], "cores": os.cpu_count()}
+    return {
+        "date": when,
+        "kind": fingerprint(),
+        "versions": versions(),
+        "machine": place,
+        "ratios": dict(ratios),
+        "main_job": main_job,
+    }
 
 
 def append(line: Mapping[str, Any], file: Path = FILE) -> None:
@@ -34,17 +49,21 @@ def append(line: Mapping[str, Any], file: Path = FILE) -> None:
 
 
 def read(file: Path = FILE) -> list[dict[str, Any]]:
-    """All lines, the oldest first."""
+    """Return all lines, the oldest first."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def usual(lines: Sequence[Mapping[str, Any]], kind: str) -> dict[str, float]:
-    """The median of each kernel's ratios on machines of a kind."""
+    """Return the median of each kernel's ratios on machines of a kind."""
     mine = [line["ratios"] for line in lines if line["kind"] == kind]
     names = dict.fromkeys(name for ratios in mine for name in ratios)
-    return {name: statistics.median(ratios[name] for ratios in mine if name in ratios) for name in names}
+    return {
+        name: statistics.median(ratios[name] for ratios in mine if name in ratios) for name in names
+    }
 
 
 def worsened(ratios: Mapping[str, float], before: Mapping[str, float]) -> list[str]:
-    """Kernels that are slower, beside their twins, by more than half than they were."""
-    return [name for name, ratio in ratios.items() if name in before and ratio * WORSE < before[name]]
+    """Return kernels that are slower, beside their twins, by more than half than they were."""
+    return [
+        name for name, ratio in ratios.items() if name in before and ratio * WORSE < before[name]
+    ]

@@ -1,11 +1,14 @@
 """The main job, a study from start to end, cold and with compiled programs kept from before.
 
-python benchmarks/main_job.py [--study experiments/quick.toml] [--n-environments N] [--only REGEX] [--runs none cold warm]
+python benchmarks/main_job.py [--study experiments/quick.toml] [--n-environments N] [--only REGEX]
+    [--runs none cold warm]
 
-Each run is a process of its own with an empty results directory: `none` keeps no programs, `cold` starts with an empty compile cache
-and fills it, `warm` finds it filled. One JSON line for each: wall seconds of the process, the seconds of compilation (or of loading what
-was compiled) told by the results, the seconds of searching the prior, of decisions, and, as `rest`, of everything else; last, whether all
-runs gave the same returns to the last bit. `latency = true` is left out of the seconds of decisions: it is part of the rest.
+Each run is a process of its own with an empty results directory: `none` keeps no programs, `cold`
+starts with an empty compile cache and fills it, `warm` finds it filled. One JSON line for each:
+wall seconds of the process, the seconds of compilation (or of loading what was compiled) read from
+the results, the seconds of searching the prior, of decisions, and, as `rest`, of everything else;
+last, whether all runs gave the same returns to the last bit. `latency = true` is left out of the
+seconds of decisions: it is part of the rest.
 """
 
 import argparse
@@ -29,28 +32,47 @@ RUNS = ("none", "cold", "warm")
 
 
 def run(kind: str, arguments: list[str], folder: Path) -> tuple[dict[str, Any], bytes]:
-    """One run: its figures, and the returns of all units, in the order of the study."""
+    """Run the study once; return its figures, and the returns of all units, in the order of the
+    study.
+    """
     out, cache = folder / kind, folder / "cache"
-    environment = {name: value for name, value in os.environ.items() if name != "JBRL_COMPILE_CACHE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "JBRL_COMPILE_CACHE"
+    }
     command = [sys.executable, "-m", "jbrl", "run", *arguments, "--out", str(out), "--quiet"]
     started = time.perf_counter()
-    subprocess.run(command + ([] if kind == "none" else ["--compile-cache", str(cache)]), check=True, cwd=ROOT, env=environment)
+    subprocess.run(
+        command + ([] if kind == "none" else ["--compile-cache", str(cache)]),
+        check=True,
+        cwd=ROOT,
+        env=environment,
+    )
     seconds = time.perf_counter() - started
     results = jbrl.Results(out)
     done = results.scores[results.scores["status"] == "done"]
-    searches = done.drop_duplicates(["prior", "algorithm", "parameters", "seed"])  # one search serves all experiments with a prior
+    # one search serves all experiments with a prior
+    searches = done.drop_duplicates(["prior", "algorithm", "parameters", "seed"])
     parts = {
         "compile": done["compile_seconds"].sum(),
         "offline": searches["offline_seconds"].sum(),
-        "decisions": (done["online_seconds"] * done["n"]).sum() * results.manifest["study"]["horizon"],
+        "decisions": (done["online_seconds"] * done["n"]).sum()
+        * results.manifest["study"]["horizon"],
     }
-    found = {"benchmark": "main job", "compile_cache": kind, "units": len(done), "seconds": seconds, **parts}
+    found = {
+        "benchmark": "main job",
+        "compile_cache": kind,
+        "units": len(done),
+        "seconds": seconds,
+        **parts,
+    }
     found["rest"] = seconds - sum(parts.values())
-    return {k: round(float(v), 2) if isinstance(v, float) else v for k, v in found.items()}, results.returns["score"].to_numpy().tobytes()
+    return {
+        k: round(float(v), 2) if isinstance(v, float) else v for k, v in found.items()
+    }, results.returns["score"].to_numpy().tobytes()
 
 
 def measure(arguments: list[str], kinds: tuple[str, ...] = RUNS) -> list[dict[str, Any]]:
-    """Figures of each run, printed as they come, and last what they have in common."""
+    """Return the figures of each run, printed as they come, and last what they have in common."""
     rows, returns = [], []
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
@@ -58,8 +80,14 @@ def measure(arguments: list[str], kinds: tuple[str, ...] = RUNS) -> list[dict[st
             rows.append(row)
             returns.append(scores)
             print(json.dumps(row), flush=True)
-        kept = sum(file.stat().st_size for file in Path(folder, "cache").rglob("*") if file.is_file())
-    same = {"benchmark": "main job", "returns": len(np.frombuffer(returns[0])), "same_bits": len(set(returns)) == 1}
+        kept = sum(
+            file.stat().st_size for file in Path(folder, "cache").rglob("*") if file.is_file()
+        )
+    same = {
+        "benchmark": "main job",
+        "returns": len(np.frombuffer(returns[0])),
+        "same_bits": len(set(returns)) == 1,
+    }
     rows.append({**same, "cache_megabytes": round(kept / 1e6, 1)})
     print(json.dumps(rows[-1]), flush=True)
     return rows
@@ -67,9 +95,11 @@ def measure(arguments: list[str], kinds: tuple[str, ...] = RUNS) -> list[dict[st
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--study", default="experiments/quick.toml")
-    parser.add_argument("--n-environments", type=int, help="play so many MDPs instead of those of the study")
+    parser.add_argument(
+        "--n-environments", type=int, help="play so many MDPs instead of those of the study"
+    )
     parser.add_argument("--only", help="only units whose label matches, as in jbrl run")
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     chosen = parser.parse_args()

@@ -2,8 +2,8 @@
 
 python benchmarks/report.py [FOLDER]
 
-Seconds are those of `write_report` alone, on the clock and of the processor; memory is the peak of the whole process. FOLDER keeps
-the report.
+Seconds are those of `write_report` alone, on the clock and of the processor; memory is the peak of
+the whole process. FOLDER keeps the report.
 """
 
 import json
@@ -24,17 +24,29 @@ LIMITS = {"seconds": 60.0, "gibibytes": 2.0, "largest_page_megabytes": 5.0}
 def main(folder: Path) -> int:
     scores, returns = study()
     started, used = time.perf_counter(), time.process_time()
-    write_report(scores, returns, {"study": {"name": "Synthetic scores", "horizon": 250}, "oracles": ["Optimal"]}, folder)
+    write_report(
+        scores,
+        returns,
+        {"study": {"name": "Synthetic scores", "horizon": 250}, "oracles": ["Optimal"]},
+        folder,
+    )
     seconds, used = time.perf_counter() - started, time.process_time() - used
     found = {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(used, 1),
         "gibibytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
-        "largest_page_megabytes": round(max(path.stat().st_size for path in folder.glob("*.html")) / 1e6, 2),
+        "largest_page_megabytes": round(
+            max(path.stat().st_size for path in folder.glob("*.html")) / 1e6, 2
+        ),
     }
     agents = len(scores.drop_duplicates(["algorithm", "parameters"]))
     held = all(found[name] <= limit for name, limit in LIMITS.items())
-    line = {"benchmark": "report of a study", "agents": agents, "experiments": scores["experiment"].nunique(), "returns": len(returns)}
+    line = {
+        "benchmark": "report of a study",
+        "agents": agents,
+        "experiments": scores["experiment"].nunique(),
+        "returns": len(returns),
+    }
     print(json.dumps({**line, **found, "within_limits": held, "limits": LIMITS}), flush=True)
     return 0 if held else 1
 

@@ -1,15 +1,18 @@
-"""Time of BAMCP per simulation, of BFS3 per trajectory, of SBOSS and BOSS per decision, beside the published C++ program and plain NumPy.
+"""Time of BAMCP per simulation, of BFS3 per trajectory, of SBOSS and BOSS per decision, beside the
+published C++ program and plain NumPy.
 
 python benchmarks/search.py [AGENT …]
+python benchmarks/search.py --tables
 
-One JSON line for each row: microseconds for each unit of work, amortised over MDPs played at once on all cores, the least of two runs
-after compilation, the whole simulation included; `target`, what it should be at most; `cpp`, what one thread of the C++ program needs;
-`numpy`, the same by the twin in `benchmarks/twins`, at the first decision. Last come, for BAMCP, how much dearer a simulation is at
-K = 25,000 than at K = 500, and the peak memory of the process.
+One JSON line for each row: microseconds for each unit of work, amortised over MDPs played at once
+on all cores, the least of two runs after compilation, the whole simulation included; `target`, what
+it should be at most; `cpp`, what one thread of the C++ program needs; `numpy`, the same by the twin
+in `benchmarks/twins`, at the first decision.
+
+Lines are added to benchmarks/results/search-cpu2.jsonl (cpu2: two cores); `--tables` makes the
+tables of the pages of BAMCP, BFS3 and SBOSS from the latest ones.
 """
 
-import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -18,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 
+from benchmarks import kept
 from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
@@ -36,7 +40,6 @@ ROWS = (
     ("BAMCP", {"simulations": 25_000, "depth": 15}, "GDL", "GDL", 16, 4, None, None),
     ("BAMCP", {"simulations": 25_000, "depth": 15}, "Grid", "Grid", 16, 4, None, None),
     ("BAMCP", {"simulations": 25_000, "depth": 15}, "UGrid", "Grid", 16, 4, None, None),
-    ("BAMCP", {"simulations": 25_000, "depth": 50}, "Grid", "Grid", 500, 1, None, None),
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "GC", "GC", 512, 8, 4.0, 20.0),
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "GDL", "GDL", 512, 8, 3.0, 15.0),
     ("BFS3", {"trajectories": 15, "samples": 15, "depth": 15}, "UGC", "GC", 512, 8, 6.0, 30.0),
@@ -49,24 +52,33 @@ ROWS = (
 
 
 def units(name: str, parameters: dict, n_actions: int) -> tuple[str, int]:
-    """What is counted, and how many a decision takes."""
+    """Return the name of the counted things, and how many a decision takes."""
     if name == "BAMCP":
         return "simulation", parameters["simulations"]
     if name == "BFS3":
-        trees, samples = max(1, parameters["trajectories"] // parameters["samples"]), parameters["samples"]
+        trees, samples = (
+            max(1, parameters["trajectories"] // parameters["samples"]),
+            parameters["samples"],
+        )
         return "trajectory", n_actions * samples * trees
     return "decision", 1
 
 
 def by_numpy(name: str, parameters: dict, prior: str) -> float:
-    """Microseconds that the twin needs for the first decision."""
+    """Return microseconds that the twin needs for the first decision."""
     mdps = problem(prior).mdps
     counts, rewards = np.asarray(mdps.concentrations, float), np.asarray(mdps.rewards, float)
     if name == "BAMCP":
         act = lambda: bamcp.Twin(counts, rewards, **parameters).act((1, 2), 0)  # noqa: E731
     elif name == "BFS3":
-        budget = max(1, parameters["trajectories"] // parameters["samples"]), parameters["samples"], parameters["depth"]
-        act = lambda: forward_search.Search(rewards, 0.95, 0.0, rewards.max() / 0.05, *budget).resampled((1, 2), 0, counts)  # noqa: E731
+        budget = (
+            max(1, parameters["trajectories"] // parameters["samples"]),
+            parameters["samples"],
+            parameters["depth"],
+        )
+        act = lambda: forward_search.Search(  # noqa: E731
+            rewards, 0.95, 0.0, rewards.max() / 0.05, *budget
+        ).resampled((1, 2), 0, counts)
     elif name == "SBOSS":
         act = lambda: merged.SBOSS(mdps, **parameters).act(0, (1, 2), 0.5)  # noqa: E731
     else:
@@ -77,38 +89,91 @@ def by_numpy(name: str, parameters: dict, prior: str) -> float:
 
 
 def measure(
-    name: str, parameters: dict, prior: str, test: str, n_environments: int, horizon: int, target: float | None, cpp: float | None
+    name: str,
+    parameters: dict,
+    prior: str,
+    test: str,
+    n_environments: int,
+    horizon: int,
+    target: float | None,
+    cpp: float | None,
 ) -> dict:
-    """One row."""
+    """Measure one row."""
     run = Run(
-        AGENTS[name].agent(**parameters), Protocol(problem(prior), problem(test), n_environments=n_environments, lifetime=Steps(horizon))
+        AGENTS[name].agent(**parameters),
+        Protocol(
+            problem(prior), problem(test), n_environments=n_environments, lifetime=Steps(horizon)
+        ),
     )
     run.prepare()
     seconds = min(sum(chunk.online_seconds for chunk in run.chunks()) for _ in range(2))
     unit, count = units(name, parameters, problem(prior).mdps.n_actions)
     micros = seconds / (n_environments * horizon * count) * 1e6
-    row = {"agent": name, "parameters": parameters, "prior": prior, "test": test, f"microseconds_per_{unit}": round(micros, 3)}
+    row = {
+        "agent": name,
+        "parameters": parameters,
+        "key": key_of(parameters),
+        "prior": prior,
+        "test": test,
+        f"microseconds_per_{unit}": round(micros, 3),
+    }
     if cpp:
         row |= {"target": target, "cpp": cpp, "times_faster": round(cpp / micros, 1)}
         row["numpy"] = round(by_numpy(name, parameters, prior) / count)
-    return row | {"n_environments": n_environments, "compile_seconds": round(run.compile_seconds, 2), "device": run.device}
+    return row | {
+        "n_environments": n_environments,
+        "compile_seconds": round(run.compile_seconds, 2),
+        "device": run.device,
+    }
 
 
-def main(wanted: list[str]) -> None:
+def rows_of(file: Path, agent: str) -> list[dict]:
+    """Return the latest row of each configuration of an agent, in the order of `ROWS`."""
+    found = kept.latest(file, ("key", "prior"), agent=agent)
+    keys = [(key_of(row[1]), row[2]) for row in ROWS if row[0] == agent]
+    return [found[key] for key in keys if key in found]
+
+
+def key_of(parameters: dict) -> str:
+    """Return the parameters of a row as text."""
+    return ", ".join(f"{name} = {value:g}" for name, value in parameters.items())
+
+
+def write_tables(file: Path) -> None:
+    """Write a table for each agent: microseconds for each simulation, trajectory or decision."""
+    for agent in dict.fromkeys(row[0] for row in ROWS):
+        rows = rows_of(file, agent)
+        unit = units(agent, {"simulations": 1, "trajectories": 1, "samples": 1}, 1)[0]
+        lines = [
+            [
+                row["prior"],
+                row["test"],
+                row["key"],
+                *(
+                    kept.number(row.get(name))
+                    for name in (f"microseconds_per_{unit}", "cpp", "numpy")
+                ),
+            ]
+            for row in rows
+        ]
+        header = ("prior", "test", "parameters", f"µs for each {unit}", "C++", "NumPy")
+        kept.write(agent.lower(), rows, kept.table(header, lines, texts=3))
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Measure the rows of the agents wanted, all of them by default."""
+    parser = kept.parser(__doc__, "search")
+    known = list(dict.fromkeys(row[0] for row in ROWS))
+    parser.add_argument("agents", nargs="*", help=f"default: {', '.join(known)}")
+    chosen = parser.parse_args(arguments)
+    if chosen.tables:
+        write_tables(chosen.out)
+        return
     batching.use_all_cores()
-    costs: dict[str, dict[int, float]] = {}
     for row in ROWS:
-        if wanted and row[0] not in wanted:
-            continue
-        found = measure(*row)
-        print(json.dumps(found), flush=True)
-        if row[0] == "BAMCP" and row[1]["depth"] == 15:
-            costs.setdefault(row[2], {})[row[1]["simulations"]] = found["microseconds_per_simulation"]
-    for prior, cost in costs.items():
-        print(json.dumps({"agent": "BAMCP", "prior": prior, "cost_at_25000_over_cost_at_500": round(cost[25_000] / cost[500], 2)}))
-    print(json.dumps({"peak_memory_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)}))
+        if not chosen.agents or row[0] in chosen.agents:
+            kept.keep(measure(*row), chosen.out)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,7 +2,8 @@
 
 python benchmarks/subset.py
 
-Seconds are those of a whole search after compilation: tables, every subset, and the exact fits of the best. Each is the least of three.
+Seconds are those of a whole search after compilation: tables, every subset, and the exact fits of
+the best. Each is the least of three.
 """
 
 import dataclasses
@@ -42,8 +43,22 @@ def measure(prepared: Prepared, name: str, settings: Search) -> tuple[str, ...]:
         found = search(prepared, settings)
         seconds.append(time.perf_counter() - started)
     total, best = found.counts["total"], min(seconds)
-    line = {"benchmark": name, "subsets": total, "seconds": round(best, 2), "first_call_seconds": round(first, 2)}
-    print(json.dumps({**line, "microseconds_per_subset": round(best / total * 1e6, 3), "winner": found.best.subset}), flush=True)
+    line = {
+        "benchmark": name,
+        "subsets": total,
+        "seconds": round(best, 2),
+        "first_call_seconds": round(first, 2),
+    }
+    print(
+        json.dumps(
+            {
+                **line,
+                "microseconds_per_subset": round(best / total * 1e6, 3),
+                "winner": found.best.subset,
+            }
+        ),
+        flush=True,
+    )
     return found.best.subset
 
 
@@ -53,16 +68,36 @@ def main() -> None:
     measure(prepared, "five of 56, every subset by 10 folds", five)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     print(json.dumps({"benchmark": "peak memory so far", "mebibytes": round(peak)}), flush=True)
-    same = {search(prepared, dataclasses.replace(five, chunk=chunk)).best.subset for chunk in (2**14, 10**5, 2**22)}
+    same = {
+        search(prepared, dataclasses.replace(five, chunk=chunk)).best.subset
+        for chunk in (2**14, 10**5, 2**22)
+    }
     print(json.dumps({"benchmark": "other chunks", "same_winner": same == {FIFTH}}), flush=True)
     measure(prepared, "five of 56, in sample", dataclasses.replace(five, criterion="in-sample"))
     measure(prepared, "five of 56, leave-one-out", dataclasses.replace(five, criterion="loo"))
-    measure(prepared, "five of 56, 10 folds, non-negative", dataclasses.replace(five, non_negative=True))
-    known = dict(run_plan(prepared, read_plan(ROOT / "experiments" / "atari5" / "plan.toml")[:5], Search(shortlist=20)))
+    measure(
+        prepared, "five of 56, 10 folds, non-negative", dataclasses.replace(five, non_negative=True)
+    )
+    known = dict(
+        run_plan(
+            prepared,
+            read_plan(ROOT / "experiments" / "atari5" / "plan.toml")[:5],
+            Search(shortlist=20),
+        )
+    )
     validation = known["Atari-5-Val"].best.subset
     ten = Search(size=10, force_in=FIFTH, force_out=validation)
     measure(prepared, "Atari-10: five more of 46, every subset by 10 folds", ten)
-    print(json.dumps({"device": str(jax.devices()[0]), "jax": jax.__version__, "authors_hours_for_five": AUTHORS_HOURS}), flush=True)
+    print(
+        json.dumps(
+            {
+                "device": str(jax.devices()[0]),
+                "jax": jax.__version__,
+                "authors_hours_for_five": AUTHORS_HOURS,
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

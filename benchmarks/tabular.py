@@ -1,10 +1,12 @@
-"""Steps per second of the agents that learn action values in a table, on gridworlds: one JSON line for each case.
+"""Steps per second of the agents that learn action values in a table, on gridworlds: one JSON line
+for each case.
 
 python benchmarks/tabular.py [--agents NAME …] [--sizes N …] [--widths LANES …] [--rounds R]
 
-Each case plays blocks of episodes as studies do (`jbrl.rollout.episodes`), compiled as studies compile, on one core. Times are processor
-time after compilation, in which waiting for other programs does not count; the least of several rounds counts. Agent, environment and
-recorder are included: the agent Random shows what is left without learning.
+Each case plays blocks of episodes as studies do (`jbrl.rollout.episodes`), compiled as studies
+compile, on one core. Times are processor time after compilation, in which waiting for other
+programs does not count; the least of several rounds counts. Agent, environment and recorder are
+included: the agent Random shows what is left without learning.
 """
 
 import argparse
@@ -39,17 +41,21 @@ LANE_STEPS = 64 * BLOCKS * episodes.BLOCK  # of all lanes in a call, about
 
 
 def play(shared: Any, index: jax.Array) -> jax.Array:
-    """Play the first blocks of a lifetime that is not over by then; return the decisions that count."""
+    """Play the first blocks of a lifetime that is not over by then; return the decisions
+    that count.
+    """
     rules, prior, blocks = shared
     begun = episodes.begin(rules, prior, index)
     return lax.fori_loop(0, blocks, lambda _, lane: episodes.advance(rules, lane), begun).steps
 
 
 def steps_per_second(name: str, size: int, width: int, rounds: int) -> float:
-    """Steps per second and core of `width` lanes."""
+    """Measure steps per second and core of `width` lanes."""
     world = environments.as_arrays(Gridworld(size=size))
     lifetime = Episodes(MAX_COUNT)
-    rules = episodes.Rules(as_arrays(AGENTS[name].agent()), world, EpisodeMean(), jax.random.key(0), lifetime)
+    rules = episodes.Rules(
+        as_arrays(AGENTS[name].agent()), world, EpisodeMean(), jax.random.key(0), lifetime
+    )
     blocks = max(1, LANE_STEPS // (width * episodes.BLOCK))
     shared = batched((rules, EnvironmentPrior(world, jnp.float32(1), lifetime), jnp.int32(blocks)))
     indices = jnp.arange(width, dtype=jnp.int32)
@@ -61,12 +67,12 @@ def steps_per_second(name: str, size: int, width: int, rounds: int) -> float:
 
 
 def batched(tree: Any) -> Any:
-    """`tree` for the one group of lanes of the one device."""
+    """Return `tree` for the one group of lanes of the one device."""
     return jax.tree.map(lambda v: jnp.asarray(v)[None], tree)
 
 
 def least(call: Callable[[], jax.Array], rounds: int) -> tuple[float, jax.Array]:
-    """Least processor seconds of a call after the first, and its result."""
+    """Return the least processor seconds of a call after the first, and its result."""
     result = jax.block_until_ready(call())
     seconds = []
     for _ in range(rounds):
@@ -78,9 +84,13 @@ def least(call: Callable[[], jax.Array], rounds: int) -> tuple[float, jax.Array]
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--agents", nargs="+", default=AGENT_NAMES, choices=sorted(AGENTS), metavar="NAME")
-    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="cells along one side of the gridworld")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "--agents", nargs="+", default=AGENT_NAMES, choices=sorted(AGENTS), metavar="NAME"
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, default=SIZES, help="cells along one side of the gridworld"
+    )
     parser.add_argument("--widths", nargs="+", type=int, default=WIDTHS, help="lanes of a call")
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
@@ -91,8 +101,16 @@ def main() -> None:
         for name in chosen.agents:
             for width in chosen.widths:
                 speed = steps_per_second(name, size, width, chosen.rounds)
-                case = {"agent": name, "states": size**2, "lanes": width, "microseconds": round(1e6 / speed, 3)}
-                print(json.dumps({**case, "million_steps_per_second": round(speed / 1e6, 2)}), flush=True)
+                case = {
+                    "agent": name,
+                    "states": size**2,
+                    "lanes": width,
+                    "microseconds": round(1e6 / speed, 3),
+                }
+                print(
+                    json.dumps({**case, "million_steps_per_second": round(speed / 1e6, 2)}),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

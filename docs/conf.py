@@ -36,17 +36,34 @@ napoleon_use_rtype = False
 default_role = "code"  # docstrings write names in `single` backticks
 
 logger = getLogger(__name__)
-FIELD = re.compile(r"^    (\w+): .*  # (.+)$", re.MULTILINE)
+ABOVE = r"(?:^    # .+\n)*"
+FIELD = re.compile(rf"({ABOVE})^    (\w+): .*?(?:  # (?!noqa|type:)(.+))?$", re.MULTILINE)
+
+
+def fields_of(source: str) -> list[tuple[str, str]]:
+    """Names of fields, and the comment behind or above each: those that have one."""
+    found = []
+    for above, name, behind in FIELD.findall(source):
+        comment = " ".join(line.strip(" #") for line in above.splitlines()) or behind
+        if comment:
+            found.append((name, comment))
+    return found
 
 
 def show_fields(_app, what, _name, obj, _options, lines: list[str]) -> None:
     """List the fields of a record with the comments that stand on them: shapes, dtypes, units."""
-    if what == "class" and dataclasses.is_dataclass(obj) and (fields := FIELD.findall(inspect.getsource(obj))):
+    if (
+        what == "class"
+        and dataclasses.is_dataclass(obj)
+        and (fields := fields_of(inspect.getsource(obj)))
+    ):
         lines += ["", "Fields:", *(f"    {name}: {comment}" for name, comment in fields), ""]
 
 
 def as_plain_text(_app, what, _name, _obj, _options, lines: list[str]) -> None:
-    """Show indented lines (equations, examples) as they stand, and bars as bars: |Q| is no substitution."""
+    """Show indented lines (equations, examples) as they stand, and bars as bars: |Q| is no
+    substitution.
+    """
     shown, verbatim, previous = [], False, ""
     for line in lines:
         indented = line.startswith("    ")
@@ -75,4 +92,5 @@ def show_math(translator, node) -> None:
 def setup(app) -> None:
     app.add_html_math_renderer("mathml", (show_math, None), (show_math, None))
     app.connect("autodoc-process-docstring", show_fields, priority=99)
-    app.connect("autodoc-process-docstring", as_plain_text, priority=100)  # before napoleon reads the sections
+    # before napoleon reads the sections
+    app.connect("autodoc-process-docstring", as_plain_text, priority=100)

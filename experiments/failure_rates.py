@@ -1,15 +1,21 @@
-"""How often do the intervals of an evaluation fail, and how much do they find? The experiment of table 2 of Jordan et al. (2020).
+"""Error rate and power of the intervals of an evaluation.
 
-python experiments/failure_rates.py [TABLE] [--algorithms A,B…] [--sizes 10,30,100] [--replications 100] [--resamples 200]
+The experiment of table 2 of Jordan et al. (2020).
 
-A population of scores is given: a score table, a directory of results, or (default) a synthetic one. Each replication draws `size` scores
-with replacement for each algorithm and environment, and computes all intervals at delta = 0.05. Printed as JSON lines, for each size and
-method:
+python experiments/failure_rates.py [TABLE] [--algorithms A,B…] [--sizes 10,30,100] [--replications
+    100] [--resamples 200]
 
-cross      the paper's failure rate: of all ordered pairs of replications, how many have an estimate of the one outside the intervals of
-           the other. Two estimates differ by more than an estimate and the truth, so this overstates failure.
-missed     how many replications have an interval that misses the score that the population itself has. What delta promises to bound.
-significant  share of the pairs of algorithms that differ significantly. What is left of the data's power.
+A population of scores is given: a score table, a directory of results, or (default) a synthetic
+one. Each replication draws `size` scores with replacement for each algorithm and environment, and
+computes all intervals at delta = 0.05. Printed as JSON lines, for each size and method:
+
+cross      the paper's failure rate: of all ordered pairs of replications, how many have an estimate
+           of the one outside the intervals of the other. Two estimates differ by more than an
+           estimate and the truth, so this overstates failure.
+missed     how many replications have an interval that misses the score that the population itself
+           has. What delta promises to bound.
+significant  share of the pairs of algorithms that differ significantly. What is left of the
+             data's power.
 """
 
 import argparse
@@ -35,7 +41,10 @@ Ends = tuple[np.ndarray, np.ndarray]
 
 
 def synthetic(algorithms: int = 4, environments: int = 9, scores: int = 5_000) -> pd.DataFrame:
-    """Two pairs of algorithms; within a pair one is a little better. Skewed scores with a cap that some reach, as in real tables."""
+    """Return two pairs of algorithms; within a pair one is a little better.
+
+    Skewed scores with a cap that some reach, as in real tables.
+    """
     generator = np.random.default_rng(0)
     parts = []
     for j in range(environments):
@@ -43,13 +52,25 @@ def synthetic(algorithms: int = 4, environments: int = 9, scores: int = 5_000) -
         for i in range(algorithms):
             ability = 1.0 * (i // 2) + 0.25 * (i % 2) + 0.1 * generator.normal()
             drawn = -np.exp(hardness - ability + 0.8 * generator.normal(size=scores))
-            parts.append(pd.DataFrame({"algorithm": f"a{i}", "environment": f"e{j}", "score": np.maximum(drawn, -20.0)}))
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "algorithm": f"a{i}",
+                        "environment": f"e{j}",
+                        "score": np.maximum(drawn, -20.0),
+                    }
+                )
+            )
     return pd.concat(parts, ignore_index=True)
 
 
 def replications(population: Samples, size: int, count: int, seed: int) -> Iterator[Samples]:
-    """Samples of `size` scores for each cell; bounds are those that each replication observes."""
-    cells = [(i, j, population.sample(i, j)) for j in range(population.shape[1]) for i in range(population.shape[0])]
+    """Draw samples of `size` scores for each cell; bounds are those of each replication."""
+    cells = [
+        (i, j, population.sample(i, j))
+        for j in range(population.shape[1])
+        for i in range(population.shape[0])
+    ]
     names = [(population.algorithms[i], population.environments[j]) for i, j, _ in cells]
     generator = np.random.default_rng([seed, size])
     for _ in range(count):
@@ -59,7 +80,7 @@ def replications(population: Samples, size: int, count: int, seed: int) -> Itera
 
 
 def intervals(samples: Samples, resamples: int, seed: int) -> dict[str, Ends]:
-    """The interval ends by each method."""
+    """Return the interval ends by each method."""
     student = payoff_t_intervals(samples, DELTA)
     return {
         "pbp": propagate(*payoff_bounds(samples, DELTA), samples.same),
@@ -73,11 +94,17 @@ def _ends(found: Bootstrap) -> Ends:
     return found.lower, found.upper
 
 
-def rates(truth: np.ndarray, scores: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, float]:
-    """Rates of one method from the estimates and interval ends [R, n] of all replications."""
+def rates(
+    truth: np.ndarray, scores: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> dict[str, float]:
+    """Return rates of one method from the estimates and interval ends [R, n] of all
+    replications.
+    """
     R, n = scores.shape
     outside = ((scores[:, None] < lower[None]) | (scores[:, None] > upper[None])).any(axis=2)
-    pairs = [significant(low, high).sum() / (n * (n - 1)) for low, high in zip(lower, upper, strict=True)]
+    pairs = [
+        significant(low, high).sum() / (n * (n - 1)) for low, high in zip(lower, upper, strict=True)
+    ]
     return {
         "cross": float(outside[~np.eye(R, dtype=bool)].mean()),
         "missed": float(((truth < lower) | (truth > upper)).any(axis=1).mean()),
@@ -85,8 +112,10 @@ def rates(truth: np.ndarray, scores: np.ndarray, lower: np.ndarray, upper: np.nd
     }
 
 
-def experiment(population: Samples, size: int, count: int, resamples: int, seed: int) -> Iterator[dict]:
-    """Rates of all methods at one sample size."""
+def experiment(
+    population: Samples, size: int, count: int, resamples: int, seed: int
+) -> Iterator[dict]:
+    """Yield rates of all methods at one sample size."""
     truth = equilibrium(payoffs(population)).scores
     scores, ends = [], []
     for number, samples in enumerate(replications(population, size, count, seed)):
@@ -95,25 +124,48 @@ def experiment(population: Samples, size: int, count: int, resamples: int, seed:
     for method in ends[0]:
         lower, upper = (np.array([found[method][side] for found in ends]) for side in (0, 1))
         found = rates(truth, np.array(scores), lower, upper)
-        yield {"size": size, "method": method, "replications": count, "resamples": resamples, **found}
+        yield {
+            "size": size,
+            "method": method,
+            "replications": count,
+            "resamples": resamples,
+            **found,
+        }
 
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", nargs="?", type=Path, help="score table or directory of results (default: synthetic scores)")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "table",
+        nargs="?",
+        type=Path,
+        help="score table or directory of results (default: synthetic scores)",
+    )
     parser.add_argument("--algorithms", help="only these, separated by commas")
-    parser.add_argument("--sizes", default="10,30,100", help="scores for each algorithm and environment, separated by commas")
+    parser.add_argument(
+        "--sizes",
+        default="10,30,100",
+        help="scores for each algorithm and environment, separated by commas",
+    )
     parser.add_argument("--replications", type=int, default=100)
-    parser.add_argument("--resamples", type=int, default=200, help="of the bootstrap in each replication")
+    parser.add_argument(
+        "--resamples", type=int, default=200, help="of the bootstrap in each replication"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     use_all_cores()
     if given.table is None:
         rows = synthetic()
     else:
-        rows = Results(given.table).score_table() if given.table.is_dir() else read_score_table(given.table)
-    population = samples_of(restrict(rows, algorithms=given.algorithms.split(",") if given.algorithms else None))
+        rows = (
+            Results(given.table).score_table()
+            if given.table.is_dir()
+            else read_score_table(given.table)
+        )
+    population = samples_of(
+        restrict(rows, algorithms=given.algorithms.split(",") if given.algorithms else None)
+    )
     for size in map(int, given.sizes.split(",")):
         for line in experiment(population, size, given.replications, given.resamples, given.seed):
             print(json.dumps(line), flush=True)

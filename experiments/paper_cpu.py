@@ -1,9 +1,11 @@
-"""Keep the scores of experiments/paper-cpu.toml, draw the figures of docs/published-comparison.md and write its tables into it.
+"""Keep the scores of experiments/paper-cpu.toml, draw the figures of docs/published-comparison.md
+and write its tables into it.
 
 python experiments/paper_cpu.py [DIR]
 
-DIR holds the results of the study: they are archived in experiments/published/paper-cpu. Without DIR, what is kept there is drawn and
-written again; a test sees to it that the page says what the scores say.
+DIR holds the results of the study: they are archived in experiments/published/paper-cpu. Without
+DIR, what is kept there is drawn and written again; a test sees to it that the page says what the
+scores say.
 """
 
 import argparse
@@ -38,34 +40,43 @@ DOTS = 110  # per inch
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, help="results of the study (default: those that are kept)")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="results of the study (default: those that are kept)"
+    )
     folder = parser.parse_args().folder
     if folder:
         jbrl.Results(folder).archive(KEPT, decimals=DECIMALS)
     results = jbrl.Results(KEPT)
     found = jbrl.compare(KEPT)
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), blocks(results, found)), encoding="utf-8")
+    PAGE.write_text(
+        filled(PAGE.read_text(encoding="utf-8"), blocks(results, found)), encoding="utf-8"
+    )
     for name, image in drawn(results, found).items():
         image.save(STATIC / name, optimize=True)
     print(found.note)
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:
-    """The page with the text between `<!-- NAME -->` and `<!-- end NAME -->` replaced, for each name."""
+    """Return the page with the text between `<!-- NAME -->` and `<!-- end NAME -->` replaced, for
+    each name.
+    """
     for name, content in contents.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
-        page, count = re.subn(pattern, lambda m, text=content: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL)
+        page, count = re.subn(
+            pattern, lambda m, text=content: f"{m[1]}\n{text}\n{m[2]}", page, flags=re.DOTALL
+        )
         if count != 1:
             raise ValueError(f"{PAGE}: expected <!-- {name} --> once, found it {count} times")
     return page
 
 
 def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
-    """The tables of the page, by name."""
+    """Return the tables of the page, by name."""
     scores = read(KEPT).played
     return {
-        "outcome": f"**{found.note}.**\n",
+        "outcome": f"**{found.note.splitlines()[0]}.**\n",
+        "deviations": deviations(found),
         "cells": cells(found),
         "why": why(found.table),
         "winners": winners(found),
@@ -78,23 +89,60 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     }
 
 
+def deviations(found: Comparison) -> str:
+    """Describe the distance of the study as a whole from the published one, an item for each
+    sentence.
+    """
+    return "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in found.note.splitlines()[1:])
+
+
 def cells(found: Comparison) -> str:
-    """The 48 cells in the ways they were played, a table for each pair of distributions; bold, the way that decides."""
-    ways = {key: rows.set_index("way") for key, rows in found.candidates.groupby(list(published.CELL), sort=False)}
-    header = ["algorithm", "verdict", "paper", "as described", "as published", "difference of allowed", "apart"]
+    """Return the 48 cells in the ways they were played, a table for each pair of distributions; the
+    way that decides is bold.
+    """
+    ways = {
+        key: rows.set_index("way")
+        for key, rows in found.candidates.groupby(list(published.CELL), sort=False)
+    }
+    header = [
+        "algorithm",
+        "verdict",
+        "paper",
+        "as described",
+        "as published",
+        "difference of allowed",
+        "apart",
+    ]
     texts = []
     for (case, experiment), mine in found.table.groupby(["case", "experiment"], sort=False):
-        rows = [_cell(cell, ways.get((case, experiment, cell["algorithm"]))) for cell in mine.to_dict("records")]
-        texts.append(f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(2, 7)))
+        rows = [
+            _cell(cell, ways.get((case, experiment, cell["algorithm"])))
+            for cell in mine.to_dict("records")
+        ]
+        texts.append(
+            f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(2, 7))
+        )
     return "\n".join(texts)
 
 
 def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
-    who = f"{cell['algorithm']}<br>`{cell['printed']}`".replace("|", "\\|") if cell["printed"] else cell["algorithm"]
+    who = (
+        f"{cell['algorithm']}<br>`{cell['printed']}`".replace("|", "\\|")
+        if cell["printed"]
+        else cell["algorithm"]
+    )
     texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT)}
     smaller = "\u00a0¹" if texts[OTHER] else ""
-    scores = [score(cell["published"], cell["published_ci95"]), texts[SAME] or texts[OTHER] + smaller, texts[DEFECT]]
-    numbers = [f"{cell['difference']:+.2f} of {cell['combined']:.2f}", f"{cell['apart']:+.1f}"] if cell["agent"] else ["", ""]
+    scores = [
+        score(cell["published"], cell["published_ci95"]),
+        texts[SAME] or texts[OTHER] + smaller,
+        texts[DEFECT],
+    ]
+    numbers = (
+        [f"{cell['difference']:+.2f} of {cell['combined']:.2f}", f"{cell['apart']:+.1f}"]
+        if cell["agent"]
+        else ["", ""]
+    )
     verdict = cell["verdict"].removesuffix(f", {OTHER}") + smaller
     return [who, verdict, *scores, *(n.replace("-", "−").replace(" ", "\u00a0") for n in numbers)]
 
@@ -109,14 +157,20 @@ def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, Any]) -> str:
 
 
 def score(mean: float, ci95: float) -> str:
-    """Mean and interval, not to be broken between lines."""
+    """Write mean and interval, not to be broken between lines."""
     return score_text(mean, ci95, 2).replace(" ", "\u00a0")
 
 
 def why(found: pd.DataFrame) -> str:
-    """Cells that do not simply agree, with what is known about them."""
+    """List cells that do not simply agree, with what is known about them."""
     rows = [
-        [f"{row['experiment']}, {row['case']}", row["algorithm"], row["verdict"], row["explanation"], row["reference"].replace("docs/", "")]
+        [
+            f"{row['experiment']}, {row['case']}",
+            row["algorithm"],
+            row["verdict"],
+            row["explanation"],
+            row["reference"].replace("docs/", ""),
+        ]
         for row in found[~found["verdict"].isin(("agrees", "not played"))].to_dict("records")
     ]
     linked = [[*row[:4], f"[{Path(row[4]).stem}]({row[4]})" if row[4] else ""] for row in rows]
@@ -124,46 +178,65 @@ def why(found: pd.DataFrame) -> str:
 
 
 def winners(found: Comparison) -> str:
-    """Lists of winners from left to right, ours below the paper's."""
+    """Return lists of winners from left to right, ours below the paper's."""
     rows = []
     for (case, experiment), lists in found.winners.groupby(["case", "experiment"], sort=False):
-        rows += [[f"{experiment}, {case}" if not i else "", r["source"], r["winners"]] for i, r in enumerate(lists.to_dict("records"))]
+        rows += [
+            [f"{experiment}, {case}" if not i else "", r["source"], r["winners"]]
+            for i, r in enumerate(lists.to_dict("records"))
+        ]
     return table(["pair", "", "winners from left to right"], rows)
 
 
 def best(results: jbrl.Results) -> str:
-    """Figs 9 and 13 anew: the best setting of each algorithm in each experiment, then of what the program computes."""
+    """Write Figs 9 and 13 anew: the best setting of each algorithm in each experiment, then of what
+    the program computes.
+    """
     scores, parts = results.scores, described(results)
-    shown = {name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)}
+    shown = {
+        name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)
+    }
     rows = []
     for name in (*ALGORITHMS, "Optimal", *PROGRAM):
         cells = [name]
         for part in parts:
-            mine = (scores if name in PROGRAM else part.done).query("algorithm == @name and experiment == @part.name and status == 'done'")
+            mine = (scores if name in PROGRAM else part.done).query(
+                "algorithm == @name and experiment == @part.name and status == 'done'"
+            )
             cells.append(_best(mine.loc[mine["mean"].idxmax()], shown[name]) if len(mine) else "")
         rows.append(cells)
     return table(["algorithm", *(part.name for part in parts)], rows)
 
 
 def _best(row: pd.Series, shown: list[str] | None) -> str:
-    """Score and setting; bold for the best of the experiment, ≈ for those tied with it."""
-    text, setting = score(row["mean"], row["ci95"]), parameters_text(row["parameters"], shown).replace(" = ", "\u00a0=\u00a0")
+    """Return score and setting; bold for the best of the experiment, ≈ for those tied with it."""
+    text, setting = (
+        score(row["mean"], row["ci95"]),
+        parameters_text(row["parameters"], shown).replace(" = ", "\u00a0=\u00a0"),
+    )
     text = f"**{text}**" if row.get("best") else f"≈\u00a0{text}" if row.get("tied") else text
     return text + (f"<br>{setting}" if setting else "")
 
 
 def described(results: jbrl.Results) -> list[Section]:
-    """The experiments as the report has them, of the algorithms as they are described."""
+    """Return the experiments as the report has them, of the algorithms as they are described."""
     kept = results.scores["algorithm"].isin((*ALGORITHMS, "Optimal"))
     return sections(results.scores[kept], results.returns, {"Optimal"})
 
 
 def ranks(scores: pd.DataFrame, algorithm: str) -> str:
-    """Place of an algorithm's best setting among the best of the eight, as described and as published, beside the paper's place."""
+    """Return the place of an algorithm's best setting among the best of the eight, as described and
+    as published, beside the paper's place.
+    """
     rows = []
-    for (case, experiment), printed in published.cells().groupby(["case", "experiment"], sort=False):
+    for (case, experiment), printed in published.cells().groupby(
+        ["case", "experiment"], sort=False
+    ):
         here = scores[(scores["case"] == case) & (scores["test"] == experiment)]
-        cast = {name: f"{name}-published" if f"{name}-published" in PROGRAM else name for name in ALGORITHMS}
+        cast = {
+            name: f"{name}-published" if f"{name}-published" in PROGRAM else name
+            for name in ALGORITHMS
+        }
         sources = {
             "paper": printed.set_index("algorithm")["mean"],
             "as described": _tops(here, dict(zip(ALGORITHMS, ALGORITHMS, strict=True))),
@@ -172,47 +245,78 @@ def ranks(scores: pd.DataFrame, algorithm: str) -> str:
         row = [f"{experiment}, {case}"]
         for means in sources.values():
             known = algorithm in means.index
-            row.append(f"{int(means.rank(ascending=False)[algorithm])} of {len(means)} ({means[algorithm]:.2f})" if known else "")
+            row.append(
+                (
+                    f"{int(means.rank(ascending=False)[algorithm])} of {len(means)} "
+                    f"({means[algorithm]:.2f})"
+                )
+                if known
+                else ""
+            )
         rows.append(row)
     return table(["pair", "paper", "as described", "as published"], rows)
 
 
 def _tops(here: pd.DataFrame, cast: Mapping[str, str]) -> pd.Series:
-    """Greatest mean of each algorithm."""
+    """Return the greatest mean of each algorithm."""
     tops = here.groupby("algorithm")["mean"].max()
-    return pd.Series({name: tops[agent] for name, agent in cast.items() if agent in tops.index}, dtype=float)
+    return pd.Series(
+        {name: tops[agent] for name, agent in cast.items() if agent in tops.index}, dtype=float
+    )
 
 
 def formulas(scores: pd.DataFrame) -> str:
-    """The formulas that the paper prints, and the one that it prints reversed."""
+    """Return the formulas that the paper prints, and the one that it prints reversed."""
     rows = []
-    for (case, experiment), printed in published.cells().groupby(["case", "experiment"], sort=False):
+    for (case, experiment), printed in published.cells().groupby(
+        ["case", "experiment"], sort=False
+    ):
         here = scores[(scores["case"] == case) & (scores["test"] == experiment)]
         paper = printed[printed["algorithm"] == "OPPS-DS"].iloc[0]
         tops = here[here["algorithm"] == "OPPS-DS"]
         top = tops.loc[tops["mean"].idxmax()] if len(tops) else None
         for row in here[here["algorithm"] == "Formula"].to_dict("records"):
             text = json.loads(row["parameters"])["formula"]
-            said = score(paper["mean"], paper["ci95"]) if row["parameters"] == paper["parameters"] else ""
+            said = (
+                score(paper["mean"], paper["ci95"])
+                if row["parameters"] == paper["parameters"]
+                else ""
+            )
             found = score(top["mean"], top["ci95"]) if top is not None else ""
-            rows.append([f"{experiment}, {case}", f"`{text}`".replace("|", "\\|"), said, score(row["mean"], row["ci95"]), found])
+            rows.append(
+                [
+                    f"{experiment}, {case}",
+                    f"`{text}`".replace("|", "\\|"),
+                    said,
+                    score(row["mean"], row["ci95"]),
+                    found,
+                ]
+            )
     return table(["pair", "formula", "paper", "jbrl", "best OPPS-DS of jbrl"], rows)
 
 
 def budgets(scores: pd.DataFrame, units: pd.DataFrame) -> str:
-    """Settings of the two searches in all experiments, with what a decision costs."""
+    """Return settings of the two searches in all experiments, with what a decision costs."""
     costs = units.set_index(["experiment", "algorithm", "parameters"])["latency_seconds"]
     rows = []
     for name in ("BAMCP", "BFS3"):
         mine = scores[scores["algorithm"] == name]
-        shown = [p for p in ("simulations", "trajectories", "samples", "depth") if p in json.loads(mine["parameters"].iloc[0])]
-        for parameters in sorted(set(mine["parameters"]), key=lambda p: [json.loads(p)[s] for s in shown]):
+        shown = [
+            p
+            for p in ("simulations", "trajectories", "samples", "depth")
+            if p in json.loads(mine["parameters"].iloc[0])
+        ]
+        for parameters in sorted(
+            set(mine["parameters"]), key=lambda p: [json.loads(p)[s] for s in shown]
+        ):
             played = mine[mine["parameters"] == parameters].set_index("experiment")
             row = [name, ", ".join(str(json.loads(parameters)[s]) for s in shown)]
             for experiment in dict.fromkeys(scores["experiment"]):
                 if experiment in played.index:
                     one = played.loc[experiment]
-                    cost = seconds_text(float(costs[experiment, name, parameters])).replace(" ", "\u00a0")
+                    cost = seconds_text(float(costs[experiment, name, parameters])).replace(
+                        " ", "\u00a0"
+                    )
                     row.append(f"{score(one['mean'], one['ci95'])}<br>{cost}")
                 else:
                     row.append("")
@@ -221,13 +325,13 @@ def budgets(scores: pd.DataFrame, units: pd.DataFrame) -> str:
 
 
 def table(header: list[str], rows: list[list[str]], numbers: range = range(0)) -> str:
-    """A table in Markdown; columns `numbers` stand right."""
+    """Write a table in Markdown; columns `numbers` are aligned on the right."""
     rule = ["---:" if i in numbers else "---" for i in range(len(header))]
     return "".join(f"| {' | '.join(line)} |\n" for line in [header, rule, *rows])
 
 
 def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
-    """The figures of the page, by file name."""
+    """Draw the figures of the page, by file name."""
     parts = described(results)
     look = styles((*ALGORITHMS, "Optimal"), {"Optimal"})
     images: dict[str, Image.Image] = {}
@@ -241,7 +345,11 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     for name, draw in kinds.items():
         drawings = [(part.name, draw(part, look)) for part in parts]
         images[f"paper-cpu-{name}.png"] = _tiled(
-            [_image(drawing, title) for title, drawing in drawings if isinstance(drawing, figures.Drawing)]
+            [
+                _image(drawing, title)
+                for title, drawing in drawings
+                if isinstance(drawing, figures.Drawing)
+            ]
         )
     return images
 
@@ -249,14 +357,18 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
 def _image(drawing: figures.Drawing, title: str = "") -> Image.Image:
     with mpl.rc_context(LOOK):
         if title:
-            drawing.figure.suptitle(title, x=0.02, y=1.06, ha="left", fontsize=11, fontweight="bold")
+            drawing.figure.suptitle(
+                title, x=0.02, y=1.06, ha="left", fontsize=11, fontweight="bold"
+            )
         buffer = io.BytesIO()
-        drawing.figure.savefig(buffer, format="png", dpi=DOTS, bbox_inches="tight", facecolor="white")
+        drawing.figure.savefig(
+            buffer, format="png", dpi=DOTS, bbox_inches="tight", facecolor="white"
+        )
     return Image.open(buffer).convert("RGB")
 
 
 def _tiled(images: list[Image.Image], columns: int = 2) -> Image.Image:
-    """Images side by side, column by column: the accurate cases on the left."""
+    """Place images side by side, column by column: the accurate cases on the left."""
     lines = -(-len(images) // columns)
     width, height = max(i.width for i in images) + 20, max(i.height for i in images) + 20
     page = Image.new("RGB", (width * columns, height * lines), "white")

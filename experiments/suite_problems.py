@@ -1,4 +1,5 @@
-"""Write the random problems of experiments/suite.toml: Dirichlet distributions over MDPs, sparse and dense, as JSON files.
+"""Write the random problems of experiments/suite.toml: Dirichlet distributions over MDPs, sparse
+and dense, as JSON files.
 
 python experiments/suite_problems.py
 """
@@ -16,33 +17,48 @@ BRANCHES = 3  # next states that are possible in a sparse problem
 
 
 def sparse(rng: np.random.Generator, n_states: int, n_actions: int) -> np.ndarray:
-    """Concentrations [S, A, S]: 1 for `BRANCHES` next states of each state and action, 0 for the others (the Garnet construction)."""
+    """Return concentrations [S, A, S]: 1 for `BRANCHES` next states of each state and action, 0 for
+    the others (the Garnet construction).
+    """
     order = rng.random((n_states, n_actions, n_states)).argsort(-1)
     return (order < BRANCHES).astype(np.float64)
 
 
 def dense(rng: np.random.Generator, n_states: int, n_actions: int) -> np.ndarray:
-    """Concentrations [S, A, S] log-uniform between 0.1 and 10: all transitions are possible, some are well known."""
+    """Return concentrations [S, A, S] log-uniform between 0.1 and 10: all transitions are possible,
+    some are well known.
+    """
     return np.round(10 ** rng.uniform(-1, 1, (n_states, n_actions, n_states)), 3)
 
 
 def rewards(rng: np.random.Generator, n_states: int, n_actions: int) -> np.ndarray:
-    """Rewards [S, A, S] that depend on state and action: 1 to 10 for a fifth of the pairs, 0 for the others."""
+    """Return rewards [S, A, S] that depend on state and action: 1 to 10 for a fifth of the pairs, 0
+    for the others.
+    """
     paying = rng.permutation(n_states * n_actions) < max(2, n_states * n_actions // 5)
     values = np.where(paying, rng.integers(1, 11, n_states * n_actions), 0).astype(np.float64)
     return np.repeat(values.reshape(n_states, n_actions, 1), n_states, axis=2)
 
 
 def problems() -> list[Problem]:
-    """Two problems for each kind and size."""
+    """Return two problems for each kind and size."""
     found = []
     for kind, make in (("sparse", sparse), ("dense", dense)):
         for n_states, n_actions in SIZES:
             name = f"{kind}-{n_states}x{n_actions}"
             rng = np.random.default_rng([ord(kind[0]), n_states, n_actions])
-            mdps: DirichletMDPs = distribution(make(rng, n_states, n_actions), rewards(rng, n_states, n_actions))
+            mdps: DirichletMDPs = distribution(
+                make(rng, n_states, n_actions), rewards(rng, n_states, n_actions)
+            )
             text = "three next states possible" if kind == "sparse" else "every next state possible"
-            found.append(Problem(f"Random {kind} MDPs, {n_states} states, {n_actions} actions", name, mdps, f"Random rewards, {text}."))
+            found.append(
+                Problem(
+                    f"Random {kind} MDPs, {n_states} states, {n_actions} actions",
+                    name,
+                    mdps,
+                    f"Random rewards, {text}.",
+                )
+            )
     return found
 
 

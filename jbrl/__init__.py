@@ -2,12 +2,15 @@
 
     import jbrl
 
-    played = jbrl.play(agent, prior="UGC", test="GC", n_environments=100, seed=0)  # one agent in one experiment
-    results = jbrl.run("experiments/quick.toml", out="out/quick")                  # a whole study; again: resumes
-    results.scores, results.returns                                                # tables
+    # One agent in one experiment.
+    played = jbrl.play(agent, prior="UGC", test="GC", n_environments=100, seed=0)
+    # A whole study; the same call again resumes it.
+    results = jbrl.run("experiments/quick.toml", out="out/quick")
+    results.scores, results.returns  # tables
 
-Authors of agents, environments and problems need no other import: `jbrl.Agent`, `jbrl.Environment`, `jbrl.parameter`,
-`jbrl.register_agent`, … Public names are imported when first used: `import jbrl` is quick and starts nothing.
+Authors of agents, environments and problems need no other import: `jbrl.Agent`, `jbrl.Environment`,
+`jbrl.parameter`, `jbrl.register_agent`, … Public names are imported when first used: `import jbrl`
+is quick and starts nothing.
 """
 
 import importlib
@@ -49,7 +52,15 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
     from jbrl.mdp.mdp import MDP
     from jbrl.parameters import parameter
     from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
-    from jbrl.problems.problem import PROBLEMS, DirichletProblem, EnvironmentProblem, Problem, Setting, problem, register_problem
+    from jbrl.problems.problem import (
+        PROBLEMS,
+        DirichletProblem,
+        EnvironmentProblem,
+        Problem,
+        Setting,
+        problem,
+        register_problem,
+    )
     from jbrl.problems.recorder import EpisodeMean, Recorder
     from jbrl.pytree import record, static
     from jbrl.results import Results, run
@@ -71,12 +82,33 @@ _HOME = {
     "static": "jbrl.pytree",
     "parameter": "jbrl.parameters",
     **dict.fromkeys(
-        ("Agent", "AGENTS", "BAYESIAN", "Cost", "HasCost", "NO_ACTION", "Requirements", "TABULAR", "register_agent"), "jbrl.agents.agent"
+        (
+            "Agent",
+            "AGENTS",
+            "BAYESIAN",
+            "Cost",
+            "HasCost",
+            "NO_ACTION",
+            "Requirements",
+            "TABULAR",
+            "register_agent",
+        ),
+        "jbrl.agents.agent",
     ),
     "OfflineSearch": "jbrl.agents.offline_search",
     **dict.fromkeys(("Oracle", "Stepwise", "Transition"), "jbrl.rollout.contract"),
     **dict.fromkeys(
-        ("Box", "Discrete", "ENVIRONMENTS", "Environment", "OneHot", "Perturbed", "Spec", "Step", "register_environment"),
+        (
+            "Box",
+            "Discrete",
+            "ENVIRONMENTS",
+            "Environment",
+            "OneHot",
+            "Perturbed",
+            "Spec",
+            "Step",
+            "register_environment",
+        ),
         "jbrl.environments.environment",
     ),
     **dict.fromkeys(("Episodes", "Steps"), "jbrl.environments.lifetime"),
@@ -84,7 +116,16 @@ _HOME = {
     "MDP": "jbrl.mdp.mdp",
     "DirichletMDPs": "jbrl.mdp.dirichlet",
     **dict.fromkeys(
-        ("DirichletProblem", "EnvironmentProblem", "PROBLEMS", "Problem", "Setting", "problem", "register_problem"), "jbrl.problems.problem"
+        (
+            "DirichletProblem",
+            "EnvironmentProblem",
+            "PROBLEMS",
+            "Problem",
+            "Setting",
+            "problem",
+            "register_problem",
+        ),
+        "jbrl.problems.problem",
     ),
     **dict.fromkeys(("DirichletPrior", "EnvironmentPrior", "Prior"), "jbrl.problems.prior"),
     **dict.fromkeys(("EpisodeMean", "Recorder"), "jbrl.problems.recorder"),
@@ -157,7 +198,11 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'jbrl' has no attribute '{name}'")
     module = importlib.import_module(_HOME[name])
-    return module if _HOME[name].endswith(f".{name}") and not hasattr(module, name) else getattr(module, name)
+    return (
+        module
+        if _HOME[name].endswith(f".{name}") and not hasattr(module, name)
+        else getattr(module, name)
+    )
 
 
 def __dir__() -> list[str]:

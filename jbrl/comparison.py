@@ -1,7 +1,7 @@
-"""Lay the results of a study beside the published ones, or beside those of another study."""
+"""Comparison of the results of a study with the published ones, or with those of another study."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from jbrl.analysis import agreement as cells
-from jbrl.analysis import published, two_studies
+from jbrl.analysis import deviations, published, two_studies
 from jbrl.analysis import winners as winners_lists
 from jbrl.analysis.agreement import Comparison
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
@@ -18,19 +18,32 @@ from jbrl.report.terms import rules_of
 from jbrl.results import Results
 
 PUBLISHED = "published"
+_DIGITS = 8  # of a digest in a message
 _SHOWN = 5  # agents that only one study has, named in a message
 
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """What is compared: the results of a study, an archive of them, or a table of returns."""
+    """One side of a comparison: results of a study, an archive of them, or a table of returns."""
 
     name: str
     returns: pd.DataFrame
     units: pd.DataFrame  # experiment, prior, test; agents with their times where they are known
-    protocol: dict[str, Any]  # horizon, where all experiments have the same, and discount; empty where they are not known
+    # horizon, where all experiments have the same, and discount; empty where they are not known
+    protocol: dict[str, Any]
     rounding: float = 0.0  # what a return may be off, for having been rounded
-    lifetimes: dict[str, str] = dataclasses.field(default_factory=dict)  # of experiments, in words; empty where they are not known
+    # of experiments, in words; empty where they are not known
+    lifetimes: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def digests(self, which: str) -> dict[str, str | None]:
+        """Return the digest of the "prior" or "test" distribution of each experiment, None where it
+        is not known.
+        """
+        column = f"{which}_digest"
+        if column not in self.units.columns:
+            return {}
+        known = self.units.dropna(subset=[column]).drop_duplicates("experiment")
+        return dict(zip(known["experiment"], known[column], strict=True))
 
     @cached_property
     def played(self) -> pd.DataFrame:
@@ -42,22 +55,23 @@ class Side:
 
 
 def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
-    """Lay `source` beside the published comparison (Castronovo et al. 2016) or beside another study.
+    """Compare `source` with the published results (Castronovo et al. 2016) or with another study.
 
     Args:
-      source: results of a study, an archive of them, or a CSV or Parquet file of returns, columns `jbrl.analysis.table.RETURNS` with
-        prior and test.
+      source: results of a study, an archive of them, or a CSV or Parquet file of returns, columns
+        `jbrl.analysis.table.RETURNS` with prior and test.
       to: "published", or another source.
 
     Raises:
-      JbrlError: there is nothing to read, or the two have nothing in common or were played for another time or under another discount.
+      JbrlError: there is nothing to read, or the two have nothing in common or were played for
+        another time or under another discount.
     """
     ours = read(source)
     return _with_published(ours) if str(to) == PUBLISHED else _with_study(ours, read(to))
 
 
 def read(source: str | Path) -> Side:
-    """A side of a comparison.
+    """Read a side of a comparison.
 
     Raises:
       JbrlError: `source` is neither results of a study nor a file of returns.
@@ -74,18 +88,31 @@ def read(source: str | Path) -> Side:
         known.pop("horizon", None)
     elif not lifetimes and isinstance(known.get("horizon"), int):
         lifetimes = dict.fromkeys(results.units["experiment"], _steps(known["horizon"]))
-    return Side(str(path), results.returns, results.units, known, 0.0 if decimals is None else 0.5 * 10.0**-decimals, lifetimes)
+    return Side(
+        str(path),
+        results.returns,
+        results.units,
+        known,
+        0.0 if decimals is None else 0.5 * 10.0**-decimals,
+        lifetimes,
+    )
 
 
 def _steps(horizon: object) -> str:
-    """A horizon as the manifest writes a lifetime."""
+    """Return a horizon as the manifest writes a lifetime."""
     return f"{horizon:,} steps" if isinstance(horizon, int) else ""
 
 
 def _read_file(path: Path) -> pd.DataFrame:
-    kinds = {".csv": lambda: pd.read_csv(path, keep_default_na=False), ".parquet": lambda: pd.read_parquet(path)}
+    kinds = {
+        ".csv": lambda: pd.read_csv(path, keep_default_na=False),
+        ".parquet": lambda: pd.read_parquet(path),
+    }
     if path.suffix not in kinds:
-        raise JbrlError(f"{path}: expected results of a study, or a file of returns that ends in .csv or .parquet")
+        raise JbrlError(
+            f"{path}: expected results of a study, or a file of returns that ends in .csv or "
+            ".parquet"
+        )
     try:
         found = kinds[path.suffix]()
     except (OSError, ValueError) as error:
@@ -107,23 +134,51 @@ def _with_published(ours: Side) -> Comparison:
     winners = None
     if set(cells.TIMES) <= set(ours.played.columns):
         winners = winners_lists.in_words(winners_lists.with_published(ours.played, ours.returns))
-    return Comparison(ours.name, "Castronovo et al. 2016", table, _published_note(table), candidates, winners)
+    notes = [_published_note(table), *_deviation_notes(table, candidates, ours)]
+    note = "\n".join(notes)
+    return Comparison(ours.name, "Castronovo et al. 2016", table, note, candidates, winners)
+
+
+def _deviation_notes(table: pd.DataFrame, candidates: pd.DataFrame, ours: Side) -> Iterator[str]:
+    """Describe the distance of the study from the published one as a whole; nothing where MDPs are
+    not known by number.
+    """
+    if not set(RETURNS) <= set(ours.returns.columns):
+        return
+    found = deviations.deviations(table, ours.played, ours.returns)
+    if not found.cells:
+        return
+    yield found.text
+    best = deviations.advantages(candidates, ours.played, ours.returns)
+    if len(best):
+        shift = f"{deviations.explained(table, best):+.2f}".replace("-", "−")
+        yield (
+            "the published settings are the best of several: that alone shifts the mean by "
+            f"{shift} (estimated in {len(best)} cells from the settings played here)"
+        )
 
 
 def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
-    """Refuse to compare experiments whose lifetimes differ in length. What is not known is not checked."""
+    """Refuse to compare experiments whose lifetimes differ in length.
+
+    What is not known is not checked.
+    """
     for name, lifetime in ours.lifetimes.items():
         if name in theirs and theirs[name] != lifetime:
             raise JbrlError(
-                f"a lifetime of experiment {name} is {lifetime} in {ours.name} and {theirs[name]} in {them}: "
-                "scores of different ones cannot be compared"
+                f"a lifetime of experiment {name} is {lifetime} in {ours.name} and "
+                f"{theirs[name]} in {them}: scores of different ones cannot be compared"
             )
 
 
 def _published_note(table: pd.DataFrame) -> str:
-    """How many cells agree, and how."""
+    """Count the cells that agree, by verdict."""
     count = cells.counts(table)
-    ways = "; ".join(f"{name}: {count[name]}" for name in (*cells.VERDICTS.values(), cells.DIFFERS, cells.ABSENT) if count[name])
+    ways = "; ".join(
+        f"{name}: {count[name]}"
+        for name in (*cells.VERDICTS.values(), cells.DIFFERS, cells.ABSENT)
+        if count[name]
+    )
     return f"{count['in all']} of {count['cells']} published cells agree in some way ({ways})"
 
 
@@ -131,21 +186,68 @@ def _with_study(ours: Side, theirs: Side) -> Comparison:
     cells.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
     _check_lifetimes(ours, theirs.lifetimes, theirs.name)
     rounding = ours.rounding + theirs.rounding
-    table = two_studies.beside(ours.played, ours.returns, theirs.played, theirs.returns, rounding=rounding)
-    return Comparison(ours.name, theirs.name, table, _study_note(table, ours, theirs))
+    problems = two_studies.same_problems(ours.digests("test"), theirs.digests("test"))
+    table = two_studies.beside(
+        ours.played,
+        ours.returns,
+        theirs.played,
+        theirs.returns,
+        rounding=rounding,
+        problems=problems,
+    )
+    notes = [_study_note(table, ours, theirs), *_problem_notes(table, ours, theirs)]
+    return Comparison(ours.name, theirs.name, table, "\n".join(notes))
+
+
+def _problem_notes(table: pd.DataFrame, ours: Side, theirs: Side) -> Iterator[str]:
+    """Explain why MDPs cannot be paired, and for which experiments this is not known."""
+    differing = table.loc[table["problem"] == two_studies.OTHER, "experiment"]
+    for name in dict.fromkeys(differing):
+        pair = [str(side.digests("test")[name])[:_DIGITS] for side in (ours, theirs)]
+        yield (
+            f"Experiment {name}: its test problem has the same name in both and is not the same "
+            f"(digest {pair[0]}… in {ours.name}, {pair[1]}… in {theirs.name}): MDPs cannot be "
+            "paired, and scores are of different problems"
+        )
+    priors = two_studies.same_problems(ours.digests("prior"), theirs.digests("prior"))
+    for name in dict.fromkeys(table["experiment"]):
+        if priors.get(name) == two_studies.OTHER and name not in set(differing):
+            yield f"Experiment {name}: its prior has the same name in both and is not the same"
+    unknown = table[(table["problem"] == two_studies.UNKNOWN) & (table["test"] == "paired")]
+    if len(unknown):
+        names = ", ".join(dict.fromkeys(unknown["experiment"]))
+        yield (
+            f"Experiments {names}: MDPs are paired by seed and number alone, since one side does "
+            "not say which distribution they were drawn from"
+        )
 
 
 def _study_note(table: pd.DataFrame, ours: Side, theirs: Side) -> str:
-    """How many agents differ, how many would by chance, and which are only in one."""
-    count = {name: int((table["verdict"] == name).sum()) for name in dict.fromkeys(table["verdict"])}
-    chance = (1 - two_studies.LEVEL) * table["verdict"].isin((two_studies.AGREES, two_studies.DIFFERS)).sum()
+    """Count the agents that differ, those expected to differ by chance, and those in only one
+    study.
+    """
+    count = {
+        name: int((table["verdict"] == name).sum()) for name in dict.fromkeys(table["verdict"])
+    }
+    chance = (1 - two_studies.LEVEL) * table["verdict"].isin(
+        (two_studies.AGREES, two_studies.DIFFERS)
+    ).sum()
     counts_text = "; ".join(f"{name}: {n}" for name, n in count.items())
     parts = [
-        f"{len(table)} agents are in both ({counts_text}). By chance {chance:.3g} would differ; with Holm's correction "
-        f"{int(table['holm'].sum())} do."
+        (
+            f"{len(table)} agents are in both ({counts_text}). By chance {chance:.3g} would "
+            f"differ; with Holm's correction {int(table['holm'].sum())} do."
+        )
     ]
-    for side, only in zip((ours, theirs), two_studies.only_in_one(ours.played, theirs.played), strict=True):
+    for side, only in zip(
+        (ours, theirs), two_studies.only_in_one(ours.played, theirs.played), strict=True
+    ):
         if len(only):
-            first = [f"{e}/{a} {p}" for e, a, p in only[list(AGENT)].head(_SHOWN).itertuples(index=False)]
-            parts.append(f"{len(only)} only in {side.name}: {', '.join(first)}{', …' if len(only) > _SHOWN else ''}")
+            first = [
+                f"{e}/{a} {p}" for e, a, p in only[list(AGENT)].head(_SHOWN).itertuples(index=False)
+            ]
+            parts.append(
+                f"{len(only)} only in {side.name}: "
+                f"{', '.join(first)}{', …' if len(only) > _SHOWN else ''}"
+            )
     return "\n".join(parts)

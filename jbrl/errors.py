@@ -1,17 +1,46 @@
-"""Errors that are the user's to mend: one clear sentence, never a traceback."""
+"""Errors that the user can correct: one clear sentence, never a traceback."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class JbrlError(Exception):
     """Bad input. The message names the place, the field, the value and what would be accepted."""
 
 
+class JbrlWarning(UserWarning):
+    """Warning about results, to be read before they are used: one sentence."""
+
+
+LONGEST = 80  # characters of a value in a message
+
+
+def shown(value: object, text: Callable[[object], str] = repr) -> str:
+    """Return a value as a message shows it: whole if it is short, for any value.
+
+    Args:
+      text: writes the value, for example `str` for a word that needs no quotes.
+    """
+    try:
+        found = text(value)
+    except ValueError:  # Python writes no integers of more than 4,300 digits
+        return "an integer of thousands of digits"
+    except RecursionError:
+        return "a value nested too deeply"
+    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Text to append to «unknown …»: the nearest known name, if one is near, and all that are known."""
+    """Return the text to append to «unknown …»: the nearest known name, if one is near, and all
+    that are known.
+    """
     known = sorted(known)
     folded = {k.casefold(): k for k in known}
-    close = difflib.get_close_matches(str(name).casefold(), list(folded), n=1, cutoff=0.5)
+    word = str(name).casefold()
+    close = (
+        difflib.get_close_matches(word, list(folded), n=1, cutoff=0.5)
+        if len(word) <= LONGEST
+        else []
+    )
     guess = f"; did you mean '{folded[close[0]]}'?" if close else ""
     return f"{guess} (known: {', '.join(known)})"

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that JAX can look into.
+"""Frozen dataclasses that are pytrees of JAX.
 
 Every record of jbrl is one: its fields are leaves, so that they can be traced, mapped and stacked,
 unless declared `static()`, in which case they belong to the compiled program and must be hashable.
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def static(default: Any = dataclasses.MISSING, **metadata: Any) -> Any:
-    """A field that is part of the compiled program: another value means another compilation."""
+    """Declare a field as part of the compiled program: another value means another compilation."""
     return dataclasses.field(default=default, metadata={"static": True, **metadata})
 
 
@@ -23,7 +23,10 @@ def record(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree."""
     made = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    data, meta = ([f.name for f in fields if bool(f.metadata.get("static")) is fixed] for fixed in (False, True))
+    data, meta = (
+        [f.name for f in fields if bool(f.metadata.get("static")) is fixed]
+        for fixed in (False, True)
+    )
     keys = [jax.tree_util.GetAttrKey(name) for name in data]
 
     def flatten(value: T) -> tuple[list[Any], tuple]:
@@ -36,7 +39,8 @@ def record(cls: type[T]) -> type[T]:
     def unflatten(fixed: tuple, leaves: Iterable[Any]) -> T:
         return made(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, fixed, strict=True)))
 
-    # Not `register_dataclass`: to jaxlib (0.10.2, 0.11.2) two such classes with as many fields are one and the same, so that a function
-    # compiled for one may be run for the other, by chance, where the hashes of the two look alike.
+    # Not `register_dataclass`: to jaxlib (0.10.2, 0.11.2) two such classes with as many fields are
+    # one and the same, so that a function compiled for one may be run for the other, by chance,
+    # where the hashes of the two look alike.
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
     return made

@@ -3,27 +3,38 @@
 import json
 from collections.abc import Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.intervals import Z95, summarise
-from jbrl.analysis.table import AGENT
+from jbrl.analysis.intervals import factor95, summarise
+from jbrl.analysis.table import AGENT, check_returns
 from jbrl.errors import JbrlError
 from jbrl.runner.storage.archive import Archive, write_archive
+from jbrl.runner.storage.outcomes import Outcomes
 from jbrl.runner.storage.store import Store
 
 if TYPE_CHECKING:
     from jbrl.report.forms import Form
+    from jbrl.report.tables import Section
     from jbrl.runner.play.offline import Learned
 
-UNIT = (*AGENT, "seed")
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
-    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status"),
+    *(
+        "offline_seconds",
+        "online_seconds",
+        "latency_seconds",
+        "compile_seconds",
+        "device",
+        "seed",
+        "status",
+    ),
 )
+SHOWN = 6  # experiments whose best agents a notebook shows
 
 
 class Results:
@@ -38,35 +49,54 @@ class Results:
         self.manifest = self.store.manifest()
 
     @cached_property
+    def _found(self) -> Outcomes | Archive:
+        """All results, each file read once."""
+        return self.store.read()
+
+    @cached_property
     def returns(self) -> pd.DataFrame:
-        """The score table: one row per environment of each finished unit (experiment, algorithm, parameters, unit, seed, score)."""
-        return self.store.returns()
+        """The score table: one row per environment of each finished unit (experiment, algorithm,
+        parameters, unit, seed, score).
+        """
+        return self._found.returns()
 
     @cached_property
     def units(self) -> pd.DataFrame:
-        """One row per unit, in the order of the study, without statistics; column `reason` says why a unit failed."""
-        return self.store.units()
+        """One row per unit, in the order of the study, without statistics; column `reason` says why
+        a unit failed.
+        """
+        return self._found.units()
 
     @cached_property
     def strategies(self) -> pd.DataFrame:
-        """What agents that search have tried on each prior, the most pulled first (`Store.strategies`), with `ci95` of the mean."""
+        """Strategies that agents which search have tried on each prior, the most pulled first
+        (`Store.strategies`), with `ci95` of the mean.
+        """
         found = self.store.strategies()
-        return found.assign(ci95=Z95 * found["std"] / np.sqrt(found["pulls"].clip(lower=1)))
+        pulls = found["pulls"].clip(lower=1)
+        return found.assign(ci95=factor95(pulls) * found["std"] / np.sqrt(pulls))
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per unit, in the order of the study, columns `SCORES`; missing and failed units have no mean."""
-        means = summarise(self.returns, by=UNIT).drop(columns="n")
-        return self.units.merge(means, on=list(UNIT), how="left")[list(SCORES)]
+        """One row per unit, in the order of the study, columns `SCORES`; missing and failed units
+        have no mean.
+        """
+        numbered = self._found.numbered()
+        if not np.isfinite(numbered["score"]).all():
+            check_returns(self.returns)  # which names the row
+        means = summarise(numbered, by=["row"]).set_index("row").drop(columns="n")
+        return self.units.join(means)[list(SCORES)]
 
-    def score_table(self, *, oracles: bool = False) -> pd.DataFrame:
-        """The returns as any score table: columns algorithm, environment, score.
+    def score_table(self, *, oracles: bool = False, trials: bool = False) -> pd.DataFrame:
+        """Return the scores as any score table: columns algorithm, environment, score.
 
-        An environment is an experiment. An algorithm with one setting of its parameters has its name; several settings are several
-        algorithms, whose names say in which parameters they differ.
+        An environment is an experiment. An algorithm with one setting of its parameters has its
+        name; several settings are several algorithms, whose names say in which parameters
+        they differ.
 
         Args:
           oracles: keep algorithms that see the environment itself, the true MDP.
+          trials: add the columns unit and seed, which distinguish trials.
         """
         from jbrl.report.chapters import oracles_of
         from jbrl.report.text import parameters_text, varied
@@ -79,29 +109,47 @@ class Results:
             settings = rows["parameters"].unique()
             shown = varied(settings)
             for setting in settings:
-                text = parameters_text(setting, shown).replace(", ", "; ") if len(settings) > 1 else ""  # commas separate algorithms
+                # commas separate algorithms
+                text = (
+                    parameters_text(setting, shown).replace(", ", "; ") if len(settings) > 1 else ""
+                )
                 names[algorithm, setting] = f"{algorithm}({text})" if text else str(algorithm)
         who = [names[key] for key in zip(returns["algorithm"], returns["parameters"], strict=True)]
-        return pd.DataFrame({"algorithm": who, "environment": returns["experiment"].to_numpy(), "score": returns["score"].to_numpy()})
+        columns = {
+            "algorithm": who,
+            "environment": returns["experiment"].to_numpy(),
+            "score": returns["score"].to_numpy(),
+        }
+        extra = {name: returns[name].to_numpy() for name in ("unit", "seed") if trials}
+        return pd.DataFrame(columns | extra)
 
-    def trajectories(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> dict[str, np.ndarray]:
-        """What was recorded of one unit: states [N, T+1] int32, actions [N, T] int32, rewards [N, T] float32.
+    def trajectories(
+        self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any
+    ) -> dict[str, np.ndarray]:
+        """Return the recorded trajectories of one unit: states [N, T+1] int32, actions [N, T]
+        int32, rewards [N, T] float32.
 
         Raises:
           JbrlError: not exactly one unit fits, or its trajectories were not recorded.
         """
         return self.store.trajectories(self._unit(experiment, algorithm, seed, parameters)["id"])
 
-    def metrics(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> dict[str, np.ndarray]:
-        """What was kept of one unit beside its scores, [N] float64 by name: episodes, and the counters of its environment.
+    def metrics(
+        self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any
+    ) -> dict[str, np.ndarray]:
+        """Return the records of one unit beside its scores, [N] float64 by name: episodes, and the
+        counters of its environment.
 
         Raises:
           JbrlError: not exactly one unit fits.
         """
         return self.store.metrics(self._unit(experiment, algorithm, seed, parameters)["id"])
 
-    def learned(self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any) -> "Learned":
-        """What an agent has found by searching on its prior: `strategy` is an agent that plays it, `arms` a table of all that was tried.
+    def learned(
+        self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any
+    ) -> "Learned":
+        """Return the findings of an agent that searches on its prior: `strategy` is an agent that
+        plays it, `arms` a table of all that was tried.
 
         Raises:
           JbrlError: not exactly one unit fits, or it has found nothing.
@@ -111,21 +159,34 @@ class Results:
         id = self._unit(experiment, algorithm, seed, parameters).get("knowledge")
         found = self.store.knowledge(id) if id else None
         if found is None:
-            raise JbrlError(f"{self.store.folder}: {algorithm} in {experiment} has found nothing: it does not search, or has not been run")
+            raise JbrlError(
+                f"{self.store.folder}: {algorithm} in {experiment} has found nothing: it does not "
+                "search, or has not been run"
+            )
         return Learned.read(found.header["learned"], found.arrays)
 
-    def _unit(self, experiment: str, algorithm: str, seed: int | None, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The one unit that fits."""
-        asked = {"experiment": experiment, "algorithm": algorithm} | ({} if seed is None else {"seed": seed})
-        fits = [unit for unit in self.manifest["units"] if unit | asked == unit and _holds(unit, parameters)]
+    def _unit(
+        self, experiment: str, algorithm: str, seed: int | None, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the only unit that fits."""
+        asked = {"experiment": experiment, "algorithm": algorithm} | (
+            {} if seed is None else {"seed": seed}
+        )
+        fits = [
+            unit
+            for unit in self.manifest["units"]
+            if unit | asked == unit and _holds(unit, parameters)
+        ]
         if len(fits) != 1:
             raise JbrlError(
-                f"{len(fits)} units fit {asked | parameters}: expected exactly one; name its experiment, algorithm, parameters and seed"
+                f"{len(fits)} units fit {asked | parameters}: expected exactly one; name its "
+                "experiment, algorithm, parameters and seed"
             )
         return fits[0]
 
     def report(self, out: str | Path | None = None, form: "Form" = "html") -> Path:
-        """Write the report to `out` (default: `report` beside the results); the path of its page, its LaTeX source or its Markdown.
+        """Write the report to `out` (default: `report` beside the results); return the path of its
+        page, its LaTeX source or its Markdown.
 
         Args:
           form: "html"; "latex" and "markdown" get a folder of that name in `out`.
@@ -136,10 +197,33 @@ class Results:
         from jbrl.report import forms
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return forms.write(form, scores, self.returns, self.manifest, Path(out) if out else self.store.folder / "report", self.strategies)
+        return forms.write(
+            form,
+            scores,
+            self.returns,
+            self.manifest,
+            Path(out) if out else self.store.folder / "report",
+            self.strategies,
+        )
+
+    def sections(self) -> list["Section"]:
+        """Return the experiments as the report shows them: agents in order, with the tests between
+        them; seeds taken together. `jbrl.plot` draws them.
+
+        Raises:
+          JbrlError: a score is not finite.
+        """
+        from jbrl.report.chapters import oracles_of
+        from jbrl.report.tables import sections
+        from jbrl.report.terms import rules_of
+
+        scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
+        manifest = self.manifest
+        return sections(scores, self.returns, oracles_of(manifest), rules_of(manifest))
 
     def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
-        """Write the scores as three small files to `folder`, which `Results` reads like this directory; the paths written.
+        """Write the scores as three small files to `folder`, which `Results` reads like this
+        directory; return the paths.
 
         Args:
           decimals: digits after the point of each return; default: all.
@@ -152,18 +236,55 @@ class Results:
         return write_archive(self.store, folder, decimals=decimals)
 
     def __repr__(self) -> str:
-        """Name, place and how much is done."""
+        """Return name, place and progress."""
         count = self.scores["status"].value_counts()
-        return f"<Results of '{self.manifest['study']['name']}' in {self.store.folder}: {', '.join(f'{n} {s}' for s, n in count.items())}>"
+        return (
+            f"<Results of '{self.manifest['study']['name']}' in {self.store.folder}: "
+            f"{', '.join(f'{n} {s}' for s, n in count.items())}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Tables of the best agents and a figure, for notebooks; the figure is of the first
+        experiment.
+        """
+        from jbrl.notebook import table
+        from jbrl.plot import svg
+        from jbrl.report.text import count, seconds_text
+
+        begun = [section for section in self.sections() if len(section.done)]
+        blocks = [f"<p>{escape(repr(self)[1:-1])}</p>"]
+        for section in begun[:SHOWN]:
+            rows = [
+                (
+                    row["algorithm"],
+                    row["setting"],
+                    section.score(row),
+                    seconds_text(row["offline_seconds"]),
+                    seconds_text(row["online_seconds"]),
+                )
+                for part in (section.champions, section.oracles)
+                for _, row in part.iterrows()
+            ]
+            heads = ("Best agent", "Parameters", section.terms.mean, "Offline", "Online")
+            blocks.append(table(heads, rows, section.name))
+        if len(begun) > SHOWN:
+            blocks.append(f"<p>{count(len(begun) - SHOWN, 'more experiment')}: `.scores`</p>")
+        return "".join([*blocks, *map(svg, begun[:1])])
 
 
 def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
-    """One row per agent: the environments of all seeds taken together, times averaged over seeds."""
+    """Return one row per agent: the environments of all seeds taken together, times averaged over
+    seeds.
+    """
     if scores["seed"].nunique() == 1:
         return scores
     seconds = dict.fromkeys((name for name in SCORES if name.endswith("_seconds")), "mean")
     first = dict.fromkeys(("prior", "test", "device", "seed"), "first")
-    rows = scores.groupby(list(AGENT), sort=False).agg({**first, **seconds, "status": _worst}).reset_index()
+    rows = (
+        scores.groupby(list(AGENT), sort=False)
+        .agg({**first, **seconds, "status": _worst})
+        .reset_index()
+    )
     return rows.merge(summarise(returns), on=list(AGENT), how="left").fillna({"n": 0})[list(SCORES)]
 
 
@@ -186,18 +307,25 @@ def run(
     devices: str | int | Sequence[int] | None = None,
     memory: str | int | None = None,
     stack: bool | None = None,
+    progress: bool = True,
 ) -> Results:
-    """Run a study, or what is left of it: what `jbrl run` does, silently. All devices are used; JAX that has started keeps those it has.
+    """Run a study, or what is left of it, as `jbrl run` does, silently.
+
+    All devices are used; JAX that has started keeps those it has.
 
     Args:
-      study: a TOML file, or the same tables as a dict: `{"study": {...}, "experiments": [{...}], "agents": [{...}]}`.
+      study: a TOML file, or the same tables as a dict: `{"study": {...}, "experiments": [{...}],
+        "agents": [{...}]}`.
       out: directory of the results.
       overrides: fields of `[study]` to replace, each `"study.field=value"`.
       only: regular expression that the labels of units must match.
       shard: `"I/N"`, the I-th of N parts.
-      devices: how many CPU cores or accelerators to use, or which accelerators (`[0, 2]` or `"0,2"`).
-      memory: how much of it to use, `"8GiB"` or a number of bytes: of each accelerator, or of the machine when it plays on CPUs.
+      devices: how many CPU cores or accelerators to use, or which accelerators (`[0, 2]`
+        or `"0,2"`).
+      memory: how much of it to use, `"8GiB"` or a number of bytes: of each accelerator, or of the
+        machine when it plays on CPUs.
       stack: play several units at once; None: where it helps.
+      progress: show a bar if a notebook is running.
 
     Returns: the results in `out`. Units that failed are listed as such in `.scores`.
 
@@ -205,8 +333,10 @@ def run(
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
     from jbrl.runner.play.resources import choose
+    from jbrl.runner.study.bar import NotebookProgress
     from jbrl.runner.study.plan import plan
 
     resources = choose(devices, memory, stack)
-    plan(study, out, overrides=overrides, only=only, shard=shard).execute(resources=resources)
+    chosen = plan(study, out, overrides=overrides, only=only, shard=shard)
+    chosen.execute(NotebookProgress() if progress else None, resources)
     return Results(out)

@@ -1,16 +1,18 @@
 """Indexing and loops that stay fast when mapped over many MDPs.
 
-What `jax.vmap` makes of a scatter, a `while_loop` or a `cond` copies the whole carried state at each iteration, and what it makes
-of a sum over 5 or 25 states cannot use vector instructions. The functions here are called for one MDP like any other; mapped, they
-run a rule of their own. Rules call the function they belong to, so maps may be nested.
+Under `jax.vmap`, a scatter, a `while_loop` or a `cond` copies the whole carried state at each
+iteration, and a sum over 5 or 25 states cannot use vector instructions. The functions here are
+called for one MDP like any other; mapped, they run their own batching rule. Rules call the function
+they belong to, so maps may be nested.
 
 Three layers:
 
 - `get_row`, `set_row`, `when_any`, `while_active`: written for one lane.
-- `over_lanes`: a decorator for functions written on arrays whose *last* axis runs over lanes, so that every operation is a vector
-  instruction across lanes. Called for one lane, such a function sees a last axis of length 1. Arrays common to all lanes keep
-  length 1 when mapped: write operations that broadcast along the last axis. `while_active(..., lanes_last=True)` keeps what it carries in
-  that order, so that nothing is transposed from one iteration to the next.
+- `over_lanes`: a decorator for functions written on arrays whose *last* axis runs over lanes, so
+  that every operation is a vector instruction across lanes. Called for one lane, such a function
+  sees a last axis of length 1. Arrays common to all lanes keep length 1 when mapped: write
+  operations that broadcast along the last axis. `while_active(..., lanes_last=True)` keeps what it
+  carries in that order, so that nothing is transposed from one iteration to the next.
 - `fold`, `pick`, `add_at`, `prevent_fusion`: for use inside such functions.
 """
 
@@ -29,22 +31,23 @@ F = TypeVar("F", bound=Callable)
 Keep = Literal["all", "numbers", "nothing"]
 
 UNROLLED = 32  # terms of a `fold` that become straight code
-DENSE = 256  # entries per lane up to which passing over a whole table may be cheaper than indexing it
+# entries per lane up to which passing over a whole table may be cheaper than indexing it
+DENSE = 256
 
 
 def get_row(table: chex.Array, i: chex.Array) -> chex.Array:
-    """table[i]: a row of [R, C] as [C]; `i` must lie in range."""
+    """Return table[i]: a row of [R, C] as [C]; `i` must lie in range."""
     return _get_rows(table, i[None])[0]
 
 
 def set_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
-    """`table` [R, C] with row `i` replaced; `i` must lie in range."""
+    """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
     return _set_rows(table, i[None], row[None])
 
 
 @custom_vmap
 def _get_rows(table: chex.Array, rows: chex.Array) -> chex.Array:
-    """Rows `rows` [K] of `table` [R, C]: [K, C]."""
+    """Return rows `rows` [K] of `table` [R, C]: [K, C]."""
     return table.at[rows].get(mode="promise_in_bounds")
 
 
@@ -62,30 +65,46 @@ def _(size: int, batched: list[bool], table: chex.Array, rows: chex.Array) -> tu
 
 @custom_vmap
 def _set_rows(table: chex.Array, rows: chex.Array, new: chex.Array) -> chex.Array:
-    """`table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat arrays, where scatters are cheapest."""
+    """Return `table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat
+    arrays, where scatters are cheapest.
+    """
     columns = table.shape[1]
     at = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
-    flat = table.reshape(-1).at[at.reshape(-1)].set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)
+    flat = (
+        table.reshape(-1)
+        .at[at.reshape(-1)]
+        .set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)
+    )
     return flat.reshape(table.shape)
 
 
 @_set_rows.def_vmap
-def _(size: int, batched: list[bool], table: chex.Array, rows: chex.Array, new: chex.Array) -> tuple:
-    table, rows, new = (v if b else jnp.broadcast_to(v, (size, *v.shape)) for v, b in zip((table, rows, new), batched, strict=True))
+def _(
+    size: int, batched: list[bool], table: chex.Array, rows: chex.Array, new: chex.Array
+) -> tuple:
+    table, rows, new = (
+        v if b else jnp.broadcast_to(v, (size, *v.shape))
+        for v, b in zip((table, rows, new), batched, strict=True)
+    )
     length, columns = table.shape[1:]
     rows = (rows + _offsets(size, length)).reshape(-1)
-    return _set_rows(table.reshape(-1, columns), rows, new.reshape(-1, columns)).reshape(table.shape), True
+    return _set_rows(table.reshape(-1, columns), rows, new.reshape(-1, columns)).reshape(
+        table.shape
+    ), True
 
 
 def _offsets(size: int, length: int) -> chex.Array:
-    """First row of each lane in a table of `size` lanes of `length` rows: [size, 1] int32."""
+    """Return the first row of each lane in a table of `size` lanes of `length` rows: [size, 1]
+    int32.
+    """
     return (jnp.arange(size, dtype=jnp.int32) * length)[:, None]
 
 
 def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
-    """`fn(operand)` where `wanted` ([] bool), else `operand`, of the same structure.
+    """Return `fn(operand)` where `wanted` ([] bool), else `operand`, of the same structure.
 
-    Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise. `fn` must not close over traced arrays.
+    Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise. `fn` must not
+    close over traced arrays.
     """
 
     @custom_vmap
@@ -94,7 +113,9 @@ def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
 
     @apply.def_vmap
     def _(size: int, batched: list, wanted: chex.Array, operand: Any) -> tuple:
-        operand = jax.tree.map(lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1])
+        operand = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
+        )
         wanted = wanted if batched[0] else jnp.broadcast_to(wanted, (size,))
         result, _ = when_any(wanted.any(), jax.vmap(_masked(fn)), (operand, wanted))
         return result, _all_true(result)
@@ -119,18 +140,21 @@ def while_active(
     keep: Keep = "all",
     lanes_last: bool = False,
 ) -> Any:
-    """`carry = body(carry, consts)` while `active(carry, consts)`.
+    """Iterate `carry = body(carry, consts)` while `active(carry, consts)`.
 
     Mapped, the loop runs while any lane is active.
 
     Args:
-      active, body: must not close over traced arrays: hand those in as `consts`.
-      keep: what a lane that is not active keeps of its carry, by selection: "all"; "numbers", the arrays of no dimension alone, where
-        `body` writes nothing that matters to the others; or "nothing", where `body` itself returns such a carry unchanged, or
-        harmlessly changed. Selecting copies: the less is kept, the better.
-      lanes_last: when mapped, keep `carry` and `consts` with the lanes on the last axis: for bodies made of `over_lanes` functions.
+      active, body: must not close over traced arrays: pass those as `consts`.
+      keep: what a lane that is not active keeps of its carry, by selection: "all"; "numbers", the
+        arrays of no dimension alone, where `body` writes nothing that matters to the others; or
+        "nothing", where `body` itself returns such a carry unchanged, or harmlessly changed.
+        Selecting copies: the less is kept, the better.
+      lanes_last: when mapped, keep `carry` and `consts` with the lanes on the last axis: for bodies
+        made of `over_lanes` functions.
     """
-    kept = _unchanged(body, carry, consts) if keep != "numbers" else []  # a loop in machine code must use all that it is given
+    # a loop in machine code must use all that it is given
+    kept = _unchanged(body, carry, consts) if keep != "numbers" else []
     if any(kept):
         return _with_constants(active, body, carry, consts, kept, keep=keep, lanes_last=lanes_last)
 
@@ -148,7 +172,9 @@ def while_active(
 
     @loop.def_vmap
     def _(size: int, batched: list, carry: Any, consts: Any) -> tuple:
-        carry = jax.tree.map(lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), carry, batched[0])
+        carry = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), carry, batched[0]
+        )
         if lanes_last:
             carry = jax.tree.map(_to_last, carry)
             consts = jax.tree.map(lambda v, b: _to_last(v) if b else v, consts, batched[1])
@@ -159,15 +185,22 @@ def while_active(
 
 
 def _unchanged(body: Callable, carry: Any, consts: Any) -> list[bool]:
-    """Which leaves of `carry` the body hands on as they are."""
+    """Return which leaves of `carry` the body returns unchanged."""
     jaxpr = jax.make_jaxpr(body)(carry, consts).jaxpr
     return [new is old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=False)]
 
 
-def _with_constants(active: Callable, body: Callable, carry: Any, consts: Any, kept: list[bool], **options: Any) -> Any:
-    """`while_active` that does not carry the leaves that are `kept`: common to all lanes, they stay so."""
+def _with_constants(
+    active: Callable, body: Callable, carry: Any, consts: Any, kept: list[bool], **options: Any
+) -> Any:
+    """Run `while_active` without carrying the leaves that are `kept`: common to all lanes, they
+    stay so.
+    """
     leaves, structure = jax.tree.flatten(carry)
-    fixed, moving = (tuple(v for v, k in zip(leaves, kept, strict=True) if k is wanted) for wanted in (True, False))
+    fixed, moving = (
+        tuple(v for v, k in zip(leaves, kept, strict=True) if k is wanted)
+        for wanted in (True, False)
+    )
 
     def join(moving: tuple, fixed: tuple) -> Any:
         sources = {True: iter(fixed), False: iter(moving)}
@@ -183,8 +216,12 @@ def _with_constants(active: Callable, body: Callable, carry: Any, consts: Any, k
     return join(while_active(moving_active, moving_body, moving, (fixed, consts), **options), fixed)
 
 
-def _lockstep(active: Callable, body: Callable, carry: Any, consts: Any, mapped: Any, axis: int) -> Any:
-    """Loop over many lanes, found along `axis` of `carry` and of those `consts` that are `mapped`, while any is active."""
+def _lockstep(
+    active: Callable, body: Callable, carry: Any, consts: Any, mapped: Any, axis: int
+) -> Any:
+    """Loop over many lanes, found along `axis` of `carry` and of those `consts` that are `mapped`,
+    while any is active.
+    """
     axes = jax.tree.map(lambda m: axis if m else None, mapped)
     size = jax.tree.leaves(carry)[0].shape[axis]
     any_active = jax.vmap(active, in_axes=(axis, axes), axis_size=size)
@@ -192,13 +229,20 @@ def _lockstep(active: Callable, body: Callable, carry: Any, consts: Any, mapped:
 
     @custom_vmap
     def loop(carry: Any, consts: Any) -> Any:
-        return lax.while_loop(lambda c: any_active(c, consts).any(), lambda c: step(c, consts), carry)
+        return lax.while_loop(
+            lambda c: any_active(c, consts).any(), lambda c: step(c, consts), carry
+        )
 
     @loop.def_vmap
     def _(outer: int, batched: list, carry: Any, consts: Any) -> tuple:
         # Two maps become one over all pairs, so that lanes remain a single axis.
         carry = jax.tree.map(lambda v, b: _merge(v, b, True, outer, size, axis), carry, batched[0])
-        consts = jax.tree.map(lambda v, b, m: _merge(v, b, m, outer, size, axis) if b or m else v, consts, batched[1], mapped)
+        consts = jax.tree.map(
+            lambda v, b, m: _merge(v, b, m, outer, size, axis) if b or m else v,
+            consts,
+            batched[1],
+            mapped,
+        )
         both = jax.tree.map(lambda b, m: b or m, batched[1], mapped)
         result = _lockstep(active, body, carry, consts, both, axis)
         return jax.tree.map(lambda v: _split(v, outer, size, axis), result), _all_true(result)
@@ -206,8 +250,12 @@ def _lockstep(active: Callable, body: Callable, carry: Any, consts: Any, mapped:
     return loop(carry, consts)
 
 
-def _merge(value: chex.Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int) -> chex.Array:
-    """One axis of length outer * inner at `axis`, from an outer axis in front and an inner one at `axis`, either possibly missing."""
+def _merge(
+    value: chex.Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int
+) -> chex.Array:
+    """Make one axis of length outer * inner at `axis`, from an outer axis in front and an inner one
+    at `axis`, either possibly missing.
+    """
     if not outer_mapped:
         value = jnp.broadcast_to(value, (outer, *value.shape))
     if not inner_mapped:
@@ -228,10 +276,12 @@ def _split(value: chex.Array, outer: int, inner: int, axis: int) -> chex.Array:
 
 
 def over_lanes(fn: F) -> F:
-    """Call `fn`, written on arrays whose last axis runs over lanes, for one lane: arguments and results without that axis.
+    """Call `fn`, written on arrays whose last axis runs over lanes, for one lane: arguments and
+    results without that axis.
 
-    Arguments and results are pytrees of arrays. Mapped, `fn` is called once with all lanes; arguments common to all lanes have a
-    last axis of length 1. `fn` must treat lanes independently and must not close over traced arrays.
+    Arguments and results are pytrees of arrays. Mapped, `fn` is called once with all lanes;
+    arguments common to all lanes have a last axis of length 1. `fn` must treat lanes independently
+    and must not close over traced arrays.
     """
 
     @jax.jit  # traced once for each shape, however often the maps around it are
@@ -263,7 +313,9 @@ def over_lanes(fn: F) -> F:
     @one.def_vmap
     def _(size: int, batched: list, *args: Any) -> tuple:
         del size
-        result = many(*jax.tree.map(lambda v, b: _to_last(v) if b else v[..., None], args, tuple(batched)))
+        result = many(
+            *jax.tree.map(lambda v, b: _to_last(v) if b else v[..., None], args, tuple(batched))
+        )
         return jax.tree.map(_to_first, result), _all_true(result)
 
     @functools.wraps(fn)
@@ -273,11 +325,16 @@ def over_lanes(fn: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def fold(op: Callable[[chex.Array, chex.Array], chex.Array], term: Callable[[Any], chex.Array], count: int) -> chex.Array:
-    """op(... op(op(term(0), term(1)), term(2)) ..., term(count - 1)), as straight code when `count` is small.
+def fold(
+    op: Callable[[chex.Array, chex.Array], chex.Array],
+    term: Callable[[Any], chex.Array],
+    count: int,
+) -> chex.Array:
+    """Compute op(... op(op(term(0), term(1)), term(2)) ..., term(count - 1)), as straight code when
+    `count` is small.
 
-    Compiled for CPUs, this is a single pass with vector instructions across lanes, where a reduction such as `sum(0)` is 20 to 80 times
-    slower.
+    Compiled for CPUs, this is a single pass with vector instructions across lanes, where a
+    reduction such as `sum(0)` is 20 to 80 times slower.
 
     Args:
       term: of an index, an int or a traced [] int32: use `at` to index with it.
@@ -289,23 +346,33 @@ def fold(op: Callable[[chex.Array, chex.Array], chex.Array], term: Callable[[Any
         return result
 
     def block(b: chex.Array, result: chex.Array) -> chex.Array:
-        return functools.reduce(op, [term(head + b * UNROLLED + i) for i in range(UNROLLED)], result)
+        return functools.reduce(
+            op, [term(head + b * UNROLLED + i) for i in range(UNROLLED)], result
+        )
 
     return lax.fori_loop(0, blocks, block, result)
 
 
 def at(table: chex.Array, i: Any, axis: int = 0) -> chex.Array:
-    """`table` at index `i`, the same for all lanes, of one axis, which disappears."""
-    return lax.index_in_dim(table, i, axis, keepdims=False) if isinstance(i, int) else lax.dynamic_index_in_dim(table, i, axis, False)
+    """Return `table` at index `i`, the same for all lanes, of one axis, which disappears."""
+    return (
+        lax.index_in_dim(table, i, axis, keepdims=False)
+        if isinstance(i, int)
+        else lax.dynamic_index_in_dim(table, i, axis, False)
+    )
 
 
 def like(value: chex.Array, table: chex.Array) -> chex.Array:
-    """`value` [..., N] with axes of length 1 put in front until it has as many as `table`."""
+    """Return `value` [..., N] with axes of length 1 put in front until it has as many as
+    `table`.
+    """
     return value.reshape((1,) * (table.ndim - value.ndim) + value.shape)
 
 
 def pick(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
-    """`table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that axis disappears."""
+    """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
+    axis disappears.
+    """
     if table.shape[axis] > UNROLLED or table.size > DENSE * table.shape[-1]:
         return _gather(table, i, axis)
     result = at(table, 0, axis)
@@ -320,30 +387,53 @@ def _gather(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     where = jnp.arange(outer, dtype=i.dtype)[:, None, None] * shape[axis] + i[None, None]
     where = _flat(where * inner + jnp.arange(inner, dtype=i.dtype)[None, :, None], width)
-    return table.reshape(-1).at[where].get(mode="promise_in_bounds").reshape(*shape[:axis], *shape[axis + 1 :], -1)
+    return (
+        table.reshape(-1)
+        .at[where]
+        .get(mode="promise_in_bounds")
+        .reshape(*shape[:axis], *shape[axis + 1 :], -1)
+    )
 
 
 def _flat(rows: chex.Array, width: int) -> chex.Array:
-    """Where in a flattened array [R, width] the rows [..., N] are, lane by lane; unsigned, or JAX would look out for negative ones."""
+    """Return the positions of the rows [..., N] in a flattened array [R, width], lane by lane;
+    unsigned, or JAX would test for negative ones.
+    """
     if width > 1:
-        rows = rows * width + jnp.arange(width, dtype=rows.dtype).reshape((1,) * (rows.ndim - 1) + (width,))
+        rows = rows * width + jnp.arange(width, dtype=rows.dtype).reshape(
+            (1,) * (rows.ndim - 1) + (width,)
+        )
     return rows.astype(jnp.uint32)
 
 
 def add_at(table: chex.Array, i: chex.Array, amount: chex.Array) -> chex.Array:
-    """`table` [R, N] with `amount` [N] added at row `i` [N] of each lane; `i` must lie in range."""
+    """Return `table` [R, N] with `amount` [N] added at row `i` [N] of each lane; `i` must lie in
+    range.
+    """
     flat, where, amount = _entries(table, i, amount)
-    return flat.at[where].add(amount, mode="promise_in_bounds", unique_indices=True).reshape(table.shape[0], -1)
+    return (
+        flat.at[where]
+        .add(amount, mode="promise_in_bounds", unique_indices=True)
+        .reshape(table.shape[0], -1)
+    )
 
 
 def set_at(table: chex.Array, i: chex.Array, value: chex.Array) -> chex.Array:
-    """`table` [R, N] with `value` [N] in row `i` [N] of each lane; `i` must lie in range."""
+    """Return `table` [R, N] with `value` [N] in row `i` [N] of each lane; `i` must lie in range."""
     flat, where, value = _entries(table, i, value)
-    return flat.at[where].set(value, mode="promise_in_bounds", unique_indices=True).reshape(table.shape[0], -1)
+    return (
+        flat.at[where]
+        .set(value, mode="promise_in_bounds", unique_indices=True)
+        .reshape(table.shape[0], -1)
+    )
 
 
-def _entries(table: chex.Array, i: chex.Array, value: chex.Array) -> tuple[chex.Array, chex.Array, chex.Array]:
-    """The table as a flat array, where in it row i[n] of lane n is, and one value for each lane."""
+def _entries(
+    table: chex.Array, i: chex.Array, value: chex.Array
+) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Return the table as a flat array, the position of row i[n] of lane n in it, and one value for
+    each lane.
+    """
     width = max(table.shape[1], i.shape[0], value.shape[0])
     flat = jnp.broadcast_to(table, (table.shape[0], width)).reshape(-1)
     return flat, _flat(jnp.broadcast_to(i, (width,)), width), jnp.broadcast_to(value, (width,))
@@ -351,27 +441,35 @@ def _entries(table: chex.Array, i: chex.Array, value: chex.Array) -> tuple[chex.
 
 @over_lanes
 def get_entry(table: chex.Array, i: chex.Array) -> chex.Array:
-    """table[i]: [...] from [R, ...]; `i` must lie in range. Like `get_row`, but quick where lanes are on the last axis."""
+    """Return table[i]: [...] from [R, ...]; `i` must lie in range.
+
+    Like `get_row`, but quick where lanes are on the last axis.
+    """
     return _gather(table, i)
 
 
 @over_lanes
 def set_entry(table: chex.Array, i: chex.Array, value: chex.Array) -> chex.Array:
-    """`table` [R] with entry `i` replaced by `value` []; `i` must lie in range. Quick where lanes are on the last axis."""
+    """Return `table` [R] with entry `i` replaced by `value` []; `i` must lie in range.
+
+    Quick where lanes are on the last axis.
+    """
     return set_at(table, i, value)
 
 
 def prevent_fusion(value: chex.Array) -> chex.Array:
-    """`value`, float, computed once and stored, instead of anew inside each operation that uses it.
+    """Return `value`, float, computed once and stored, instead of anew inside each operation that
+    uses it.
 
-    XLA fuses whatever is cheap into every consumer, which multiplies the work along a chain of selections and sums, and drops
-    `optimization_barrier` on CPUs before it does so. Divisions it does not repeat: here one by a 1 that it cannot foresee.
+    XLA fuses cheap operations into every consumer, which multiplies the work along a chain of
+    selections and sums, and drops `optimization_barrier` on CPUs before it does so. Divisions it
+    does not repeat: here one by a 1 that it cannot predict.
     """
     return value / jnp.where(value < jnp.inf, jnp.ones_like(value), jnp.full_like(value, 2))
 
 
 def prevent_fusion_index(i: chex.Array) -> chex.Array:
-    """`prevent_fusion` for integers below 2^24."""
+    """Apply `prevent_fusion` to integers below 2^24."""
     return prevent_fusion(i.astype(jnp.float32)).astype(i.dtype)
 
 
@@ -388,4 +486,6 @@ def _all_true(tree: Any) -> Any:
 
 
 def _select(condition: chex.Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: lax.select(jnp.broadcast_to(condition, a.shape), a, b), new, old)
+    return jax.tree.map(
+        lambda a, b: lax.select(jnp.broadcast_to(condition, a.shape), a, b), new, old
+    )

@@ -1,6 +1,7 @@
-"""What holds for every test: two CPU devices, strict dtypes and ranks, reproducible examples.
+"""Settings of every test: two CPU devices, strict dtypes and ranks, reproducible examples.
 
-Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the user's: where there is an accelerator, tests run on it.
+Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the user's: where there
+is an accelerator, tests run on it.
 """
 
 import os
@@ -10,13 +11,15 @@ import hypothesis
 import jax
 import pytest
 
-os.environ["JAX_NUM_CPU_DEVICES"] = "2"  # for programs that tests start, and so that jbrl asks for no other number
+# for programs that tests start, and so that jbrl asks for no other number
+os.environ["JAX_NUM_CPU_DEVICES"] = "2"
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_enable_x64", False)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Time limits on single examples fail on busy machines; the first example of most tests pays for a compilation.
+# Time limits on single examples fail on busy machines; the first example of most tests pays for a
+# compilation.
 hypothesis.settings.register_profile(
     "jbrl",
     deadline=None,
@@ -28,7 +31,9 @@ hypothesis.settings.load_profile("jbrl")
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Short runs that the user has made tell tests nothing, and those of tests tell the user nothing."""
+    """Short runs that the user has made tell tests nothing, and those of tests tell the
+    user nothing.
+    """
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jbrl.runner.cost.calibration.cache_folder", lambda: folder)

@@ -1,4 +1,4 @@
-"""What a user may get wrong: one clear message, exit code 2, no traceback, nothing lost."""
+"""Mistakes of users: one clear message, exit code 2, no traceback, nothing lost."""
 
 import json
 import os
@@ -59,16 +59,52 @@ def study(tmp_path: Path) -> Path:
 
 # (text of the study that is replaced, by what, what the message names)
 IN_THE_STUDY = {
-    "unknown algorithm": ('"e-Greedy"', '"e-Gredy"', ["study.toml", "[[agents]] 2", "'e-Gredy'", "did you mean 'e-Greedy'?"]),
-    "unknown problem": ('prior = "GC"', 'prior = "GD"', ["study.toml", "[[experiments]] 1", "prior", "'GD'", "did you mean 'G"]),
-    "unknown field": ("n_environments", "n_mpds", ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_mdps'?"]),
-    "unknown parameter": ("epsilon", "epsilom", ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"]),
-    "discount": ("horizon = 16", "discount = 1.0", ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"]),
-    "no MDPs": ("n_environments = 6", "n_environments = 0", ["study.toml", "[study]", "n_environments = 0", "expected an integer from 1"]),
-    "no simulations": ('"Random"', '"BAMCP"\nsimulations = 0', ["study.toml", "[[agents]] 1 (BAMCP)", "simulations = 0", "from 1"]),
-    "half a simulation": ('"Random"', '"BAMCP"\nsimulations = 2.5', ["[[agents]] 1 (BAMCP)", "simulations = 2.5", "an integer"]),
+    "unknown algorithm": (
+        '"e-Greedy"',
+        '"e-Gredy"',
+        ["study.toml", "[[agents]] 2", "'e-Gredy'", "did you mean 'e-Greedy'?"],
+    ),
+    "unknown problem": (
+        'prior = "GC"',
+        'prior = "GD"',
+        ["study.toml", "[[experiments]] 1", "prior", "'GD'", "did you mean 'G"],
+    ),
+    "unknown field": (
+        "n_environments",
+        "n_mpds",
+        ["study.toml", "[study]", "'n_mpds'", "did you mean 'n_mdps'?"],
+    ),
+    "unknown parameter": (
+        "epsilon",
+        "epsilom",
+        ["study.toml", "[[agents]] 2", "'epsilom'", "did you mean 'epsilon'?"],
+    ),
+    "discount": (
+        "horizon = 16",
+        "discount = 1.0",
+        ["study.toml", "[study]", "discount = 1.0", "from 0 up to, but not including, 1"],
+    ),
+    "no MDPs": (
+        "n_environments = 6",
+        "n_environments = 0",
+        ["study.toml", "[study]", "n_environments = 0", "expected an integer from 1"],
+    ),
+    "no simulations": (
+        '"Random"',
+        '"BAMCP"\nsimulations = 0',
+        ["study.toml", "[[agents]] 1 (BAMCP)", "simulations = 0", "from 1"],
+    ),
+    "half a simulation": (
+        '"Random"',
+        '"BAMCP"\nsimulations = 2.5',
+        ["[[agents]] 1 (BAMCP)", "simulations = 2.5", "an integer"],
+    ),
     "no depth": ('"Random"', '"BFS3"\ndepth = 0', ["[[agents]] 1 (BFS3)", "depth = 0", "from 1"]),
-    "no samples": ('"Random"', '"BFS3"\nsamples = 0', ["[[agents]] 1 (BFS3)", "samples = 0", "from 1"]),
+    "no samples": (
+        '"Random"',
+        '"BFS3"\nsamples = 0',
+        ["[[agents]] 1 (BFS3)", "samples = 0", "from 1"],
+    ),
     "too many simulations": (
         '"Random"',
         '"BAMCP"\nsimulations = 16000000\ndepth = 500',
@@ -84,7 +120,11 @@ IN_THE_STUDY = {
         'algorithm = "Formula"\nformula = "Q0+Q3"',
         ["study.toml", "[[agents]] 1 (Formula)", "'Q0+Q3': position 4", "'Q3'"],
     ),
-    "empty space": ('algorithm = "Random"', 'algorithm = "OPPS-DS"\nspace = ""', ["[[agents]] 1 (OPPS-DS)", "empty space", "F1, F2, F3"]),
+    "empty space": (
+        'algorithm = "Random"',
+        'algorithm = "OPPS-DS"\nspace = ""',
+        ["[[agents]] 1 (OPPS-DS)", "empty space", "F1, F2, F3"],
+    ),
     "budget": (
         'algorithm = "Random"',
         'algorithm = "OPPS-DS"\nbudget = [50, 0]',
@@ -95,7 +135,11 @@ IN_THE_STUDY = {
         'algorithm = "OPPS-DS"\nspace = "Q0; 1/(Q1-Q1)"',
         ["[[agents]] 1 (OPPS-DS)", "'1/(Q1-Q1)'", "undefined at every point"],
     ),
-    "malformed TOML": ("horizon = 16", "horizon = = 16", ["study.toml", "not valid TOML", "line 5"]),
+    "malformed TOML": (
+        "horizon = 16",
+        "horizon = = 16",
+        ["study.toml", "not valid TOML", "line 5"],
+    ),
 }
 
 
@@ -104,8 +148,103 @@ IN_THE_STUDY = {
 def test_a_study_that_is_not_accepted(study: Path, tmp_path: Path, case: str, mode: str) -> None:
     before, after, texts = IN_THE_STUDY[case]
     study.write_text(STUDY.replace(before, after, 1))
-    refused(call("run", study, "--out", tmp_path / "out", *(["--dry-run"] if mode == "dry-run" else [])), *texts)
+    refused(
+        call(
+            "run", study, "--out", tmp_path / "out", *(["--dry-run"] if mode == "dry-run" else [])
+        ),
+        *texts,
+    )
     assert not (tmp_path / "out").exists()
+
+
+DIGITS = {digits: "1" + "0" * (digits - 1) for digits in (400, 5000)}
+WHERE = {
+    "n_environments": ("n_environments = 6", "n_environments = {}"),
+    "horizon": ("horizon = 16", "horizon = {}"),
+    "discount": ("horizon = 16", "discount = {}"),
+    "horizon_epsilon": ("horizon = 16", 'horizon = "auto"\nhorizon_epsilon = {}'),
+    "seed": ("horizon = 16", "seed = [{}, 1]"),
+    "horizon and episodes": ("horizon = 16", "horizon = {}\nepisodes = {}"),
+    "name": ('"tiny"', "{}"),
+    "parameter of a problem": ('test = "GC"', 'test = "GC(n_states={})"'),
+    "setting of an environment": ('test = "GC"', 'test = "DeepSea(size={})"'),
+    "float parameter": ("epsilon = [0, 0.5]", "epsilon = {}"),
+    "integer parameter": ('"e-Greedy"\nepsilon = [0, 0.5]', '"BAMCP"\nsimulations = {}'),
+    "distribution": ("epsilon = [0, 0.5]", "epsilon = {{ uniform = [0, {}] }}"),
+    "formula": ('"e-Greedy"\nepsilon = [0, 0.5]', '"Formula"\nformula = {}'),
+    "name of a parameter": ("epsilon = [0, 0.5]", "{} = 1"),
+}
+
+
+@pytest.mark.parametrize("digits", DIGITS)
+@pytest.mark.parametrize("case", WHERE)
+def test_integers_of_many_digits(study: Path, tmp_path: Path, case: str, digits: int) -> None:
+    before, after = WHERE[case]
+    study.write_text(STUDY.replace(before, after.format(*[DIGITS[digits]] * 2), 1))
+    result = call("run", study, "--out", tmp_path / "out", "--dry-run")
+    refused(result, "study.toml")
+    assert len(result.stderr) < 700
+
+
+@pytest.mark.parametrize("digits", DIGITS)
+def test_an_override_of_many_digits(study: Path, tmp_path: Path, digits: int) -> None:
+    result = call(
+        "run",
+        study,
+        "--out",
+        tmp_path / "out",
+        "--set",
+        f"study.horizon={DIGITS[digits]}",
+        "--dry-run",
+    )
+    refused(result, "[study]: horizon =", "expected an integer from 1 to 2147483647")
+
+
+# (what is replaced, by what, d levels deep)
+NESTED: dict[str, tuple[str, Callable[[int], str]]] = {
+    "list": ("epsilon = [0, 0.5]", lambda d: "epsilon = " + "[" * d + "]" * d),
+    "table": ("epsilon = [0, 0.5]", lambda d: "epsilon = " + "{uniform=" * d + "1" + "}" * d),
+    "key": ("epsilon = [0, 0.5]", lambda d: "epsilon" + ".a" * d + " = 1"),
+    "setting": ("horizon = 16", lambda d: "horizon = " + "[" * d + "]" * d),
+    "header": ("[study]", lambda d: "[a" + ".a" * d + "]\n[study]"),
+    "distribution": ('test = "GC"', lambda d: f'test = "{"uniform(" * d}GC{")" * d}"'),
+    "distribution without an end": ('test = "GC"', lambda d: f'test = "{"uniform(" * d}"'),
+    "formula": (
+        '"e-Greedy"\nepsilon = [0, 0.5]',
+        lambda d: f'"Formula"\nformula = "{"uniform(" * d}"',
+    ),
+    "absolute values": (
+        '"e-Greedy"\nepsilon = [0, 0.5]',
+        lambda d: f'"Formula"\nformula = "{"abs(" * d}Q0{")" * d}"',
+    ),
+    "minuses": ('"e-Greedy"\nepsilon = [0, 0.5]', lambda d: f'"Formula"\nformula = "{"-" * d}Q0"'),
+    "space": ('"e-Greedy"\nepsilon = [0, 0.5]', lambda d: f'"OPPS-DS"\nspace = "Q0; {"1/(" * d}"'),
+    "algorithm": ('"e-Greedy"', lambda d: f'"{"uniform(" * d}"'),
+    "module": ('"e-Greedy"', lambda d: f'"{"u." * d}u:U"'),
+}
+
+
+@pytest.mark.parametrize("depth", [300, 3000])
+@pytest.mark.parametrize("case", NESTED)
+def test_what_is_nested_deeply(study: Path, tmp_path: Path, case: str, depth: int) -> None:
+    before, after = NESTED[case]
+    study.write_text(STUDY.replace(before, after(depth), 1))
+    result = call("run", study, "--out", tmp_path / "out", "--dry-run")
+    refused(result, "study.toml")
+    assert len(result.stderr) < 800
+
+
+def test_upper_limits_are_named(study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.replace("n_environments = 6", f"n_mdps = {10**12}"))
+    message = "n_environments = 1000000000000: expected an integer from 1 to 2147483647"
+    refused(call("run", study, "--out", tmp_path / "out"), "[study]", message)
+
+
+def test_a_path_that_is_too_long(study: Path, tmp_path: Path) -> None:
+    refused(call("run", study, "--out", tmp_path / ("o" * 300)), "o" * 300, "File name too long")
+    refused(call("run", study, "--out", tmp_path / ("o" * 300), "--dry-run"), "File name too long")
+    for command in ("scores", "status", "report", "rank", "evaluate"):
+        refused(call(command, tmp_path / ("o" * 300)), "o" * 300, "ile name too long")
 
 
 def no_row(data: dict[str, Any]) -> None:
@@ -114,8 +253,14 @@ def no_row(data: dict[str, Any]) -> None:
 
 # (what is wrong in the problem's file, what the message names)
 IN_A_PROBLEM: dict[str, tuple[Callable[[dict[str, Any]], None], list[str]]] = {
-    "negative concentration": (lambda d: d["transition_weights"][0][0].__setitem__(0, -1.0), ["transition_weights", "-1"]),
-    "NaN concentration": (lambda d: d["transition_weights"][0][0].__setitem__(0, float("nan")), ["transition_weights", "nan"]),
+    "negative concentration": (
+        lambda d: d["transition_weights"][0][0].__setitem__(0, -1.0),
+        ["transition_weights", "-1"],
+    ),
+    "NaN concentration": (
+        lambda d: d["transition_weights"][0][0].__setitem__(0, float("nan")),
+        ["transition_weights", "nan"],
+    ),
     "rewards of another shape": (lambda d: d["rewards"][0][0].pop(), ["rewards", "4"]),
     "a row of zeros": (no_row, ["transition_weights", "2", "1"]),
 }
@@ -128,7 +273,12 @@ def test_a_problem_that_is_not_accepted(study: Path, tmp_path: Path, case: str) 
     change(data)
     (tmp_path / "mine.json").write_text(json.dumps(data))
     study.write_text(STUDY.replace('test = "GC"', 'test = "mine.json"'))
-    refused(call("run", study, "--out", tmp_path / "out"), "[[experiments]] 1 (GC): test", "mine.json", *texts)
+    refused(
+        call("run", study, "--out", tmp_path / "out"),
+        "[[experiments]] 1 (GC): test",
+        "mine.json",
+        *texts,
+    )
     refused(call("show", tmp_path / "mine.json"), "mine.json", *texts)
 
 
@@ -139,7 +289,9 @@ def test_malformed_json_names_the_line(study: Path, tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
-    refused(call("run", tmp_path / "none.toml", "--out", tmp_path / "out"), "none.toml", "No such file")
+    refused(
+        call("run", tmp_path / "none.toml", "--out", tmp_path / "out"), "none.toml", "No such file"
+    )
     study.write_text(STUDY.replace('test = "GC"', 'test = "none.json"'))
     refused(call("run", study, "--out", tmp_path / "out"), "none.json", "No such file")
     (tmp_path / "empty").mkdir()
@@ -158,7 +310,9 @@ def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
         (["--set", "study.n_environments=0"], ["n_environments = 0", "expected an integer from 1"]),
     ],
 )
-def test_options_that_are_not_accepted(study: Path, tmp_path: Path, arguments: list[str], texts: list[str]) -> None:
+def test_options_that_are_not_accepted(
+    study: Path, tmp_path: Path, arguments: list[str], texts: list[str]
+) -> None:
     refused(call("run", study, "--out", tmp_path / "out", *arguments), *texts)
 
 
@@ -168,7 +322,15 @@ def test_unknown_names_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["run"], ["run", "a.toml"], ["list", "agent"], ["scores", "x", "--format", "xml"], ["ruin"], ["run", "--frob"]]
+    "command",
+    [
+        ["run"],
+        ["run", "a.toml"],
+        ["list", "agent"],
+        ["scores", "x", "--format", "xml"],
+        ["ruin"],
+        ["run", "--frob"],
+    ],
 )
 def test_commands_that_are_not_accepted(command: list[str]) -> None:
     result = call(*command)
@@ -198,9 +360,13 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("study.discount=0.5", ["discount", "0.95", "0.5"]),
     ],
 )
-def test_the_directory_of_another_study_is_left_alone(study: Path, played: Path, setting: str, texts: list[str]) -> None:
+def test_the_directory_of_another_study_is_left_alone(
+    study: Path, played: Path, setting: str, texts: list[str]
+) -> None:
     before = contents(played)
-    refused(call("run", study, "--out", played, "--set", setting), str(played), "another study", *texts)
+    refused(
+        call("run", study, "--out", played, "--set", setting), str(played), "another study", *texts
+    )
     assert contents(played) == before
 
 
@@ -234,13 +400,23 @@ def read_only() -> Iterator[Path]:
 
 
 def test_a_read_only_directory(read_only: Path) -> None:
-    refused(call("run", read_only.parent / "study.toml", "--out", read_only), str(read_only), "Permission denied", "choose another --out")
-    refused(call("run", read_only.parent / "study.toml", "--out", read_only / "deeper"), "Permission denied")
+    refused(
+        call("run", read_only.parent / "study.toml", "--out", read_only),
+        str(read_only),
+        "Permission denied",
+        "choose another --out",
+    )
+    refused(
+        call("run", read_only.parent / "study.toml", "--out", read_only / "deeper"),
+        "Permission denied",
+    )
 
 
 def test_an_output_directory_that_is_a_file(study: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
-    refused(call("run", study, "--out", tmp_path / "out"), str(tmp_path / "out"), "choose another --out")
+    refused(
+        call("run", study, "--out", tmp_path / "out"), str(tmp_path / "out"), "choose another --out"
+    )
     assert (tmp_path / "out").read_text() == "mine"
 
 
@@ -256,7 +432,9 @@ class Broken(jbrl.Agent):
 """
 
 
-def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_fails_is_recorded_and_the_others_go_on(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from jbrl.agents import agent
 
     monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
@@ -265,11 +443,32 @@ def test_a_unit_that_fails_is_recorded_and_the_others_go_on(study: Path, tmp_pat
     result = call("run", study, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "Traceback" not in result.output
-    assert "broken:Broken seed 0: failed: RuntimeError: not today" in result.stderr
+    assert (
+        f"GC/Broken seed 0: failed: RuntimeError: not today ({tmp_path}/broken.py, line 9, in "
+        "Broken.reset)"
+    ) in result.stderr
     shown = call("scores", tmp_path / "out", "--format", "csv")
-    assert [line.rpartition(",")[2] for line in shown.stdout.splitlines()] == ["status", "failed", "done", "done"]
-    assert "failed: GC/broken:Broken {} seed 0: RuntimeError: not today" in shown.stderr
-    (tmp_path / "unwritten.py").write_text(BROKEN.replace("Broken", "Unwritten").replace("def reset", "def begin"))
+    assert [line.rpartition(",")[2] for line in shown.stdout.splitlines()] == [
+        "status",
+        "failed",
+        "done",
+        "done",
+    ]
+    assert "failed: GC/Broken {} seed 0: RuntimeError: not today" in shown.stderr
+    shapes = BROKEN.replace("Broken", "Shapes").replace(
+        'raise RuntimeError("not today")', "return jnp.ones(3) + jnp.ones(4)"
+    )
+    (tmp_path / "shapes.py").write_text("import jax.numpy as jnp\n" + shapes)
+    study.write_text(STUDY.replace('"Random"', '"shapes:Shapes"'))
+    result = call("run", study, "--out", tmp_path / "shapes")
+    place = f"({tmp_path}/shapes.py, line 10, in Shapes.reset)"
+    assert (
+        f"failed: TypeError: add got incompatible shapes for broadcasting: (3,), (4,). {place}"
+        in result.stderr
+    )
+    (tmp_path / "unwritten.py").write_text(
+        BROKEN.replace("Broken", "Unwritten").replace("def reset", "def begin")
+    )
     study.write_text(STUDY.replace('"Random"', '"unwritten:Unwritten"'))
     result = call("run", study, "--out", tmp_path / "unwritten")
     assert "failed: NotImplementedError: Unwritten has no method reset" in result.stderr

@@ -1,4 +1,6 @@
-"""The check of speed: what counts as slower, beside what, and that one unlucky measurement is not enough."""
+"""The check of speed: what counts as slower, beside what, and that one unlucky measurement is
+not enough.
+"""
 
 import json
 from collections.abc import Callable
@@ -78,7 +80,9 @@ def test_the_ratio_is_of_the_least_times_and_for_each_unit(clock: Clock) -> None
 
 
 def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
-    slow_once = Kernel("unlucky", lambda: Pair(clock.worker(0, 0.05, 0.05, 0.002), 1, clock.worker(0.01), 1))
+    slow_once = Kernel(
+        "unlucky", lambda: Pair(clock.worker(0, 0.05, 0.05, 0.002), 1, clock.worker(0.01), 1)
+    )
     always_slow = Kernel("slow", lambda: Pair(clock.worker(0.02), 1, clock.worker(0.01), 1))
     before = {"unlucky": 4.0, "slow": 4.0}
     ratios = check.ratios_of([slow_once, always_slow], before, rounds=2)
@@ -95,8 +99,27 @@ def test_every_figure_of_the_program_has_a_unit_and_most_of_them_a_kernel() -> N
 
 
 def test_the_table() -> None:
-    rows = [{"kernel": "a", "microseconds": 0.0334, "numpy": 142.0, "times_numpy": 4251.5, "cpp": 23.0, "times_cpp": 688.6}]
-    job = [{"compile_cache": "cold", "units": 3, "seconds": 9.5, "compile": 5.0, "offline": 1.0, "decisions": 2.0, "rest": 1.5}]
+    rows = [
+        {
+            "kernel": "a",
+            "microseconds": 0.0334,
+            "numpy": 142.0,
+            "times_numpy": 4251.5,
+            "cpp": 23.0,
+            "times_cpp": 688.6,
+        }
+    ]
+    job = [
+        {
+            "compile_cache": "cold",
+            "units": 3,
+            "seconds": 9.5,
+            "compile": 5.0,
+            "offline": 1.0,
+            "decisions": 2.0,
+            "rest": 1.5,
+        }
+    ]
     text = table.markdown(rows, [*job, {"same_bits": True}], history.entry({"a": 4251.5}))
     assert "| a | 0.0334 | 142 | 4252 | 23 | 689 |" in text
     assert "| cold | 9.5 | 5.0 | 1.0 | 2.0 | 1.5 |" in text
@@ -111,18 +134,32 @@ def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path: Path) -> None:
     assert content["device"] == "cpu" and content["versions"]["jax"] and content["tiny"]
     rows = content["rows"]
     assert [row for row in rows if "failed" in row] == []
-    assert list(dict.fromkeys(row["section"] for row in rows)) == ["copy", "loop", "sweeps", "precision", "decisions", "pulls", "search"]
+    assert list(dict.fromkeys(row["section"] for row in rows)) == [
+        "copy",
+        "loop",
+        "sweeps",
+        "precision",
+        "decisions",
+        "pulls",
+        "search",
+    ]
     played = [row for row in rows if row["section"] == "decisions"]
     assert all(row["same_bits"] and row["decisions_per_second"] > 0 for row in played)
     solved = [
-        value for row in rows if row["section"] == "precision" for name, value in row.items() if name.endswith(("iteration", "error"))
+        value
+        for row in rows
+        if row["section"] == "precision"
+        for name, value in row.items()
+        if name.endswith(("iteration", "error"))
     ]
     assert len(solved) == 6 and max(solved) < 1e-5
     gpu.main(["--draw", str(file), "--figure", str(figure)])
     assert "e-Greedy" in figure.read_text()
 
 
-def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(tmp_path: Path, clock: Clock) -> None:
+def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(
+    tmp_path: Path, clock: Clock
+) -> None:
     report = gpu.Report(tmp_path / "gpu.json", {}, budget=100.0, started=0.0)
 
     def work() -> gpu.Row:
@@ -134,8 +171,11 @@ def test_the_gpu_benchmark_drops_what_does_not_fit_and_goes_on_after_a_failure(t
 
     for number, call in enumerate((work, broken, work, work)):
         report.measure({"section": number}, call)
-    told = [set(row) - {"section"} for row in json.loads((tmp_path / "gpu.json").read_text())["rows"]]
-    assert told == [{"done"}, {"failed"}, {"done"}, {"skipped"}]  # 90 seconds are gone, and another 45 would not fit
+    told = [
+        set(row) - {"section"} for row in json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    ]
+    # 90 seconds are gone, and another 45 would not fit
+    assert told == [{"done"}, {"failed"}, {"done"}, {"skipped"}]
 
 
 def test_results_of_the_agent_on_the_cpu_itself_agree() -> None:

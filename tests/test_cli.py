@@ -79,8 +79,15 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert lines[0].startswith("7 units: about ")
     assert lines[1].startswith("[1/7] GC/Random seed 0: mean ")
     assert lines[8].split() == ["algorithm", "units", "estimated", "actual"]
-    assert [line.split()[:2] for line in lines[9:12]] == [["Random", "3"], ["e-Greedy", "4"], ["all", "7"]]
-    assert re.fullmatch(r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)", lines[12])
+    assert [line.split()[:2] for line in lines[9:12]] == [
+        ["Random", "3"],
+        ["e-Greedy", "4"],
+        ["all", "7"],
+    ]
+    assert re.fullmatch(
+        r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)",
+        lines[12],
+    )
     assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
     return folder
 
@@ -89,14 +96,24 @@ def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out: Path) ->
     text = call("scores", out, "--format", "csv").stdout
     assert text.splitlines()[0] == COLUMNS
     rows = list(csv.DictReader(io.StringIO(text)))
-    told = [(r["experiment"], r["prior"], r["algorithm"], r["parameters"], r["seed"], r["status"]) for r in rows]
+    told = [
+        (r["experiment"], r["prior"], r["algorithm"], r["parameters"], r["seed"], r["status"])
+        for r in rows
+    ]
     assert told == [
         *[("GC", "GC", "Random", "{}", s, "done") for s in "01"],
-        *[("GC", "GC", "e-Greedy", json.dumps({"epsilon": e}), s, "done") for e in (0.0, 0.5) for s in "01"],
+        *[
+            ("GC", "GC", "e-Greedy", json.dumps({"epsilon": e}), s, "done")
+            for e in (0.0, 0.5)
+            for s in "01"
+        ],
         ("GC-inaccurate", "UGC", "Random", "{}", "0", "done"),
         ("GC-inaccurate", "UGC", "Random", "{}", "1", "missing"),
     ]
-    assert all(float(r["online_seconds"]) > 0 and r["n"] == "6" and r["latency_seconds"] == "" for r in rows[:-1])
+    assert all(
+        float(r["online_seconds"]) > 0 and r["n"] == "6" and r["latency_seconds"] == ""
+        for r in rows[:-1]
+    )
     assert (rows[-1]["n"], rows[-1]["mean"], rows[-1]["online_seconds"]) == ("0", "", "")
 
 
@@ -110,13 +127,18 @@ def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
         mine = np.array([float(r["score"]) for r in returns if all(r[k] == row[k] for k in keys)])
         std = np.sqrt(((mine - mine.mean()) ** 2).sum() / 5)
         np.testing.assert_allclose(
-            [float(row[k]) for k in ("mean", "std", "ci95")], [mine.mean(), std, 1.96 * std / np.sqrt(6)], rtol=1e-12
+            [float(row[k]) for k in ("mean", "std", "ci95")],
+            [mine.mean(), std, 2.570581835636314 * std / np.sqrt(6)],
+            rtol=1e-12,
         )
 
 
 def test_returns_keep_all_digits(out: Path) -> None:
     results = jbrl.Results(out)
-    texts = [row["score"] for row in csv.DictReader(io.StringIO(call("returns", out, "--format", "csv").stdout))]
+    texts = [
+        row["score"]
+        for row in csv.DictReader(io.StringIO(call("returns", out, "--format", "csv").stdout))
+    ]
     assert texts == [repr(float(score)) for score in results.returns["score"]]
 
 
@@ -136,7 +158,10 @@ def test_other_formats_hold_the_same(out: Path) -> None:
 
 def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
     result = call("report", out, "--out", tmp_path, "--latex", "--markdown")
-    assert result.stdout.split() == [str(tmp_path / "latex/report.tex"), str(tmp_path / "markdown/report.md")]
+    assert result.stdout.split() == [
+        str(tmp_path / "latex/report.tex"),
+        str(tmp_path / "markdown/report.md"),
+    ]
     assert not (tmp_path / "index.html").exists()
 
 
@@ -147,13 +172,20 @@ def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> Non
     assert "note: experiment GC-inaccurate is left out: Random {} stands alone" in result.stderr
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert [(r["experiment"], r["n"]) for r in rows] == [("GC", "12")] * 3
-    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(rows[2]["mean"])
-    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout  # same seed, same bytes
+    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(
+        rows[2]["mean"]
+    )
+    # same seed, same bytes
+    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout
     words = call("rank", out, "--resamples", 50, "--all").stdout
     assert "ε = 0.5" in words and "{" not in words
-    pairs = call("rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv").stdout
+    pairs = call(
+        "rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv"
+    ).stdout
     assert len(pairs.splitlines()) == 2
-    orders = json.loads(call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout)
+    orders = json.loads(
+        call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout
+    )
     assert [(row["agents"], row["n"], row["resamples"]) for row in orders] == [(2, 12, 50)]
 
 
@@ -171,25 +203,42 @@ def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: 
     assert words in result.stderr
 
 
-def test_a_dry_run_lists_the_units_and_writes_nothing(study: Path, out: Path, tmp_path: Path) -> None:
+def test_a_dry_run_lists_the_units_and_writes_nothing(
+    study: Path, out: Path, tmp_path: Path
+) -> None:
     result = call("run", study, "--out", tmp_path / "none", "--dry-run")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * (len(lines) - 8)
     assert lines[0].startswith("GC/Random seed 0: about ")
     assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
-    assert [line.split()[:2] for line in lines[10:13]] == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
-    assert re.fullmatch(r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13])
+    assert [line.split()[:2] for line in lines[10:13]] == [
+        ["Random", "4"],
+        ["e-Greedy", "4"],
+        ["all", "8"],
+    ]
+    assert re.fullmatch(
+        r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13]
+    )
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
     assert len(lines) == 15
-    assert call("run", study, "--out", tmp_path / "none", "--dry-run", "--no-units").stdout.splitlines() == lines[9:]
+    assert (
+        call(
+            "run", study, "--out", tmp_path / "none", "--dry-run", "--no-units"
+        ).stdout.splitlines()
+        == lines[9:]
+    )
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
     lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
     assert [line.endswith(": done") for line in lines[:8]] == [True] * 7 + [False]
-    assert re.fullmatch(r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1])
+    assert re.fullmatch(
+        r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1]
+    )
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
-    lines = call("run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random").stdout.splitlines()
+    lines = call(
+        "run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random"
+    ).stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
 
 
@@ -199,11 +248,25 @@ def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
 
 
 def test_set_replaces_a_setting(study: Path, tmp_path: Path) -> None:
-    call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", "--set", "study.n_environments=3", "--set", "study.seed=5")
+    call(
+        "run",
+        study,
+        "--out",
+        tmp_path,
+        "--only",
+        "GC/Random",
+        "--quiet",
+        "--set",
+        "study.n_environments=3",
+        "--set",
+        "study.seed=5",
+    )
     assert list(jbrl.Results(tmp_path).returns["seed"]) == [5, 5, 5]
 
 
-def test_an_interrupt_is_told_how_to_go_on(study: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_is_told_how_to_go_on(
+    study: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(display: Display, unit: object, n: int, seconds: float, decisions: int) -> None:
         if n == 4:
             raise KeyboardInterrupt
@@ -213,10 +276,15 @@ def test_an_interrupt_is_told_how_to_go_on(study: Path, out: Path, tmp_path: Pat
         patched.setattr(Display, "advanced", interrupt)
         result = call("run", study, "--out", tmp_path, *settings)
     assert result.exit_code == 130
-    assert f"interrupted: what is done is kept in {tmp_path}; the same command continues from there" in result.stderr
+    assert (
+        f"interrupted: what is done is kept in {tmp_path}; the same command continues from there"
+        in result.stderr
+    )
     assert call("run", study, "--out", tmp_path, *settings).exit_code == 0
     whole = jbrl.Results(out).returns
-    expected = whole[(whole["algorithm"] == "e-Greedy") & (whole["seed"] == 0)].reset_index(drop=True)
+    expected = whole[(whole["algorithm"] == "e-Greedy") & (whole["seed"] == 0)].reset_index(
+        drop=True
+    )
     assert jbrl.Results(tmp_path).returns.equals(expected)
 
 
@@ -228,15 +296,25 @@ def test_report(out: Path, tmp_path: Path) -> None:
 
 
 def test_formulas_in_all_layouts() -> None:
-    table, csv_, latex = (call("formulas", "F3", "--format", layout) for layout in ("table", "csv", "latex"))
-    assert len(table.stdout.splitlines()) == 1 + 43 and "43 formulas (paper and its program: 43)" in table.stderr
+    table, csv_, latex = (
+        call("formulas", "F3", "--format", layout) for layout in ("table", "csv", "latex")
+    )
+    assert (
+        len(table.stdout.splitlines()) == 1 + 43
+        and "43 formulas (paper and its program: 43)" in table.stderr
+    )
     rows = list(csv.DictReader(io.StringIO(csv_.stdout)))
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 44)]
     assert {"text": "Q0/Q2", "rpn": "Q0 Q2 /", "size": "3", "variables": "Q0 Q2"}.items() <= next(
         r for r in rows if r["text"] == "Q0/Q2"
     ).items()
-    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex.stdout and latex.stdout.rstrip().endswith(r"\end{tabular}")
-    assert len(call("formulas", "F3", "--domain", "values", "--format", "csv").stdout.splitlines()) == 1 + 31
+    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex.stdout and latex.stdout.rstrip().endswith(
+        r"\end{tabular}"
+    )
+    assert (
+        len(call("formulas", "F3", "--domain", "values", "--format", "csv").stdout.splitlines())
+        == 1 + 31
+    )
     assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr
 
 
@@ -247,16 +325,33 @@ def test_strategies_of_a_study_without_searches(out: Path) -> None:
 
 
 def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {name: entry for name, entry in ENVIRONMENTS.items() if entry.environment.__module__.startswith("jbrl.")}  # not other tests'
+    # not other tests'
+    own = {
+        name: entry
+        for name, entry in ENVIRONMENTS.items()
+        if entry.environment.__module__.startswith("jbrl.")
+    }
     monkeypatch.setattr("jbrl.environments.environment.ENVIRONMENTS", own)
-    agents, problems, environments = (call("list", kind).stdout for kind in ("agents", "problems", "environments"))
+    agents, problems, environments = (
+        call("list", kind).stdout for kind in ("agents", "problems", "environments")
+    )
     assert all(name in agents for name in AGENTS)
-    assert all(f"\n{name} " in problems for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED)))
-    assert "Settings: n_states=5, n_actions=3" in problems and "Settings: n_states=10, slip=0.0," in problems
+    assert all(
+        f"\n{name} " in problems
+        for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED))
+    )
+    assert (
+        "Settings: n_states=5, n_actions=3" in problems
+        and "Settings: n_states=10, slip=0.0," in problems
+    )
     assert max(map(len, problems.splitlines())) <= 100 and "…" not in problems
     for name, entry in own.items():
-        fields = [field for field in dataclasses.fields(entry.environment) if field.default is not None]
-        assert f"\n{name} " in environments and all(f"{field.name} = " in environments for field in fields)
+        fields = [
+            field for field in dataclasses.fields(entry.environment) if field.default is not None
+        ]
+        assert f"\n{name} " in environments and all(
+            f"{field.name} = " in environments for field in fields
+        )
 
 
 def test_show_prints_matrices(tmp_path: Path) -> None:
@@ -310,7 +405,9 @@ def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None
         raise ArithmeticError("two and two\nare five")
 
     wrong = selftest.score("Random", {}, 250, mean=35.0, spread=10.0)
-    monkeypatch.setattr(selftest, "CHECKS", {"sum": broken, "score": wrong, "words": selftest.words})
+    monkeypatch.setattr(
+        selftest, "CHECKS", {"sum": broken, "score": wrong, "words": selftest.words}
+    )
     result = call("doctor")
     assert result.exit_code == 1
     last = result.stdout.splitlines()[-4:]
@@ -320,8 +417,11 @@ def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None
     assert "self-test: sum, score: not what is expected" in result.stderr
 
 
-def test_the_doctor_looks_after_compiled_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_cache, "use", lambda where: None)  # for the whole process: other tests compile in it
+def test_the_doctor_looks_after_compiled_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # for the whole process: other tests compile in it
+    monkeypatch.setattr(compile_cache, "use", lambda where: None)
     folder = compile_cache.folder(tmp_path)
     folder.mkdir(mode=0o700)
     (folder / "jit_a-1-cache").write_bytes(b"x\x9chalf")
@@ -329,7 +429,10 @@ def test_the_doctor_looks_after_compiled_programs(tmp_path: Path, monkeypatch: p
     assert shown.exit_code == 0 and "check" not in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if line.startswith("compiled"))
     assert line.startswith(f"compiled     kept: 1 programs, 0.0 MB in {tmp_path}; 1 damaged")
-    assert call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout == f"{tmp_path}: 0.0 MB removed\n"
+    assert (
+        call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout
+        == f"{tmp_path}: 0.0 MB removed\n"
+    )
     assert not folder.exists() and tmp_path.exists()
 
 
@@ -342,7 +445,9 @@ def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "jbrl", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "jbrl", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"jbrl {jbrl.__version__}\n"
 
 
@@ -354,7 +459,13 @@ for command in (["--help"], ["scores", {str(out)!r}], ["returns", {str(out)!r}])
     app(command, standalone_mode=False)
 assert "jax" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ})
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,6 @@
-"""A small study of environments that are played for episodes, through every command that shows it."""
+"""A small study of environments that are played for episodes, through every command that
+shows it.
+"""
 
 import csv
 import io
@@ -45,14 +47,22 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_manifest_says_how_experiments_are_played_and_scored(out: Path) -> None:
     expected = Rules("mean return per episode", "3 episodes")
     assert rules_of(jbrl.Results(out).manifest) == {"Chain-10d": expected, "Grid": expected}
-    assert call("run", out.parent / "study.toml", "--out", out).exit_code == 0  # it is the same study still
+    # it is the same study still
+    assert call("run", out.parent / "study.toml", "--out", out).exit_code == 0
 
 
 def test_scores_say_what_they_are(out: Path) -> None:
     table = [line.split("  ") for line in call("scores", out).stdout.splitlines()]
     header, first = ([text.strip() for text in row if text] for row in table[:2])
     assert header[:6] == ["experiment", "test", "algorithm", "parameters", "criterion", "lifetime"]
-    assert first[:6] == ["Chain-10d", "Chain-10d", "Random", "{}", "mean return per episode", "3 episodes"]
+    assert first[:6] == [
+        "Chain-10d",
+        "Chain-10d",
+        "Random",
+        "{}",
+        "mean return per episode",
+        "3 episodes",
+    ]
     assert call("scores", out, "--format", "csv").stdout.splitlines()[0] == COLUMNS
     rows = list(csv.DictReader(io.StringIO(call("returns", out).stdout)))
     assert len(rows) == 2 * 20 and all(-200 <= float(row["score"]) <= -8 for row in rows[:20])
@@ -62,13 +72,21 @@ def test_the_page_speaks_of_environments(out: Path, tmp_path: Path) -> None:
     assert call("report", out, "--out", tmp_path, "--html", "--markdown").exit_code == 0
     for page in ("index.html", "markdown/report.md"):
         text = (tmp_path / page).read_text()
-        assert "3 episodes in each" in text and "20 environments each, " in text.replace("</span><span>", ", ")
-        assert "lifetimes of 3 episodes" in text and "MDP" not in text and "discount" not in text.replace("are not discounted", "")
+        assert "3 episodes in each" in text and "20 environments each, " in text.replace(
+            "</span><span>", ", "
+        )
+        assert (
+            "lifetimes of 3 episodes" in text
+            and "MDP" not in text
+            and "discount" not in text.replace("are not discounted", "")
+        )
 
 
 def test_an_archive_keeps_the_rules(out: Path, tmp_path: Path) -> None:
     assert call("archive", out, "--out", tmp_path / "kept").exit_code == 0
-    assert rules_of(jbrl.Results(tmp_path / "kept").manifest) == rules_of(jbrl.Results(out).manifest)
+    assert rules_of(jbrl.Results(tmp_path / "kept").manifest) == rules_of(
+        jbrl.Results(out).manifest
+    )
     assert call("scores", tmp_path / "kept").stdout == call("scores", out).stdout
 
 
@@ -85,9 +103,14 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(out: Path) -> None:
 
 def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
     assert call("status", out).stdout == "residents: 2 of 2 units done\n"
-    worker = Worker("host", 1, None, 5.0, 0.0, True, "Grid/Random seed 0", 4, 20, None, ("x",), None)
+    worker = Worker(
+        "host", 1, None, 5.0, 0.0, True, "Grid/Random seed 0", 4, 20, None, ("x",), None
+    )
     found = Status("residents", 2, 1, {}, 1, 0, [worker], [], {}, None, None, False)
-    assert lines(found, tmp_path)[1] == "  running  Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
+    assert (
+        lines(found, tmp_path)[1]
+        == "  running  Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
+    )
 
 
 def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
@@ -104,14 +127,19 @@ def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
     jbrl.run(tables, tmp_path)
     result = call("rank", tmp_path, "--resamples", 10, "--format", "json")
     assert {row["experiment"] for row in json.loads(result.stdout)} == {"GC", "Chain"}
-    assert "there are no ranks over all experiments: rank: 1 agents have scores in all 2 experiments" in result.stderr
+    assert (
+        "there are no ranks over all experiments: rank: 1 agents have scores in all 2 experiments"
+        in result.stderr
+    )
 
 
 def test_show_lists_the_settings_of_an_environment() -> None:
     text = call("show", "DeepSea(size=5)").stdout.splitlines()
     assert text[0] == "Deep sea (DeepSea(size=5)): observations OneHot(25) and 2 actions"
     assert text[2] == "Lifetime, unless a study says otherwise: 10,000 episodes."
-    assert "  size = 5: N, rows and columns" in text and not [line for line in text if "array" in line]
+    assert "  size = 5: N, rows and columns" in text and not [
+        line for line in text if "array" in line
+    ]
     assert "  force = 0.001: " in call("show", "MountainCar").stdout
 
 

@@ -13,7 +13,7 @@ import jbrl
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
 from jbrl.runner.storage import files
-from jbrl.runner.study.study import load_study
+from jbrl.runner.study.study import Study, load_study
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
 from tests.runner.storage.test_store import HEADER, opened, returns_of
@@ -28,13 +28,18 @@ def call(*arguments: object) -> Result:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of a whole study in which Soft-max on GC scores 41 as it is described, and BFS3 on Grid is too low."""
+    """An archive of a whole study in which Soft-max on GC scores 41 as it is described, and BFS3 on
+    Grid is too low.
+    """
     out = tmp_path_factory.mktemp("study")
     returns, units = study()
     low = (returns["experiment"] == "Grid") & (returns["algorithm"] == "BFS3")
     returns.loc[low, "score"] -= 2
     returns = returns[(returns["experiment"] != "GC") | (returns["algorithm"] != "Soft-max")]
-    parts = [rows("accurate", "GC", name, {"tau": 0.1}, sample(m, 1.8)) for name, m in (("Soft-max", 41.0), ("Soft-max-published", 34.5))]
+    parts = [
+        rows("accurate", "GC", name, {"tau": 0.1}, sample(m, 1.8))
+        for name, m in (("Soft-max", 41.0), ("Soft-max-published", 34.5))
+    ]
     returns = pd.concat([returns, *parts], ignore_index=True)
     units = returns.drop(columns=["unit", "score"]).drop_duplicates().merge(units, how="left")
     times = {
@@ -46,7 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "n": 500,
         "oracle": False,
     }
-    units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna({"online_seconds": 1e-6})
+    units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna(
+        {"online_seconds": 1e-6}
+    )
     units.to_parquet(out / "units.parquet")
     returns.to_parquet(out / "returns.parquet")
     settings = {"name": "whole", "seed": 0, "n_mdps": 500, "horizon": 250, "discount": 0.95}
@@ -73,13 +80,21 @@ def test_cells_are_printed_and_counted(folder: Path) -> None:
         *("accurate", "GC", "Soft-max", "tau=0.1", "34.73 ± 1.74", "34.50 ± 1.80"),
         *("-0.23", "3.54", "-0.2", "known defect"),
     ]
-    assert "47 of 48 published cells agree in some way (agrees: 46; known defect: 1; differs: 1)" in result.stderr
-    assert "  paper:        (Random), (SBOSS), (BEB, e-Greedy), (BEB, BFS3, e-Greedy)" in result.stderr
+    assert (
+        "47 of 48 published cells agree in some way (agrees: 46; known defect: 1; differs: 1)"
+        in result.stderr
+    )
+    assert (
+        "  paper:        (Random), (SBOSS), (BEB, e-Greedy), (BEB, BFS3, e-Greedy)" in result.stderr
+    )
     assert result.stderr.count("as described:") == 6
 
 
 def test_csv_and_json_have_all_columns(folder: Path) -> None:
-    table = pd.read_csv(pd.io.common.StringIO(call("compare", folder, "--format", "csv").stdout), keep_default_na=False)
+    table = pd.read_csv(
+        pd.io.common.StringIO(call("compare", folder, "--format", "csv").stdout),
+        keep_default_na=False,
+    )
     entries = json.loads(call("compare", folder, "--to", "published", "--format", "json").stdout)
     assert len(table) == len(entries) == 48
     assert list(table.columns) == list(entries[0])
@@ -99,11 +114,18 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     assert result.stderr.splitlines()[-1] == str(path)
     text = path.read_text(encoding="utf-8")
     page = Page(text)
-    assert not [a for _, a in page.elements if any(str(v).startswith(("http", "//")) for k, v in a.items() if k in ("src", "href"))]
+    assert not [
+        a
+        for _, a in page.elements
+        if any(str(v).startswith(("http", "//")) for k, v in a.items() if k in ("src", "href"))
+    ]
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     assert sum(tag == "svg" for tag, _ in page.elements) == 2
-    assert text.count('class="chip bad">differs') == 1 and text.count('class="chip tied">known defect') >= 2
+    assert (
+        text.count('class="chip bad">differs') == 1
+        and text.count('class="chip tied">known defect') >= 2
+    )
     assert "the program never divides its weights by their sum" in text
     assert len(pd.read_csv(path.parent / "compare.csv")) == 48
     assert len(text) < 400_000
@@ -111,7 +133,10 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
 
 def test_a_file_of_returns_has_cells_but_no_winners(csv_file: Path) -> None:
     result = call("compare", csv_file, "--html")
-    assert "1 of 48 published cells agree in some way (agrees: 1; differs: 1; not played: 46)" in result.stderr
+    assert (
+        "1 of 48 published cells agree in some way (agrees: 1; differs: 1; not played: 46)"
+        in result.stderr
+    )
     assert "from left to right" not in result.stderr and "as described" not in result.stderr
     assert (csv_file.parent / "report" / "compare.html").is_file()
 
@@ -119,9 +144,14 @@ def test_a_file_of_returns_has_cells_but_no_winners(csv_file: Path) -> None:
 def test_two_studies(folder: Path, csv_file: Path, tmp_path: Path) -> None:
     result = call("compare", csv_file, "--to", folder, "--out", tmp_path)
     lines = [re.split(r"\s{2,}", line) for line in result.stdout.splitlines()]
-    assert [line[-1] for line in lines[1:]] == ["agrees", "differs"] and {line[-3] for line in lines[1:]} == {"paired"}
+    assert [line[-1] for line in lines[1:]] == ["agrees", "differs"] and {
+        line[-3] for line in lines[1:]
+    } == {"paired"}
     told = result.stderr.splitlines()
-    assert told[0] == "2 agents are in both (agrees: 1; differs: 1). By chance 0.1 would differ; with Holm's correction 1 do."
+    assert told[0] == (
+        "2 agents are in both (agrees: 1; differs: 1). By chance 0.1 would differ; with "
+        "Holm's correction 1 do."
+    )
     assert told[1].startswith(f"47 only in {folder}: ") and told[1].endswith(", …")
     assert "Agents in both" in (tmp_path / "compare.html").read_text(encoding="utf-8")
     same = call("compare", folder, "--to", folder)
@@ -133,7 +163,9 @@ def test_archive(tmp_path: Path) -> None:
     for unit in units:
         store.save(unit, HEADER, returns_of(unit))
     result = call("archive", tmp_path / "full", "--out", tmp_path / "kept", "--decimals", 3)
-    assert result.stdout.split() == [str(tmp_path / "kept" / n) for n in ("study.json", "units.parquet", "returns.parquet")]
+    assert result.stdout.split() == [
+        str(tmp_path / "kept" / n) for n in ("study.json", "units.parquet", "returns.parquet")
+    ]
     assert call("scores", tmp_path / "kept").stdout.count("done") == 3
     same = call("compare", tmp_path / "kept", "--to", tmp_path / "full")
     assert "3 agents are in both (identical: 3)" in same.stderr
@@ -151,7 +183,9 @@ def test_bad_input(folder: Path, csv_file: Path, tmp_path: Path) -> None:
     assert "no results of a study here" in refused(folder, "--to", tmp_path / "publised")
     assert "ends in .csv or .parquet" in refused(Path(__file__))
     (tmp_path / "bad.csv").write_text("algorithm,score\nRandom,1\n")
-    assert "no column experiment, parameters, seed, unit, prior, test" in refused(tmp_path / "bad.csv")
+    assert "no column experiment, parameters, seed, unit, prior, test" in refused(
+        tmp_path / "bad.csv"
+    )
     (tmp_path / "bad.parquet").write_text("no such thing")
     assert "bad.parquet: cannot be read" in refused(tmp_path / "bad.parquet")
     table = pd.read_csv(csv_file, keep_default_na=False)
@@ -163,12 +197,17 @@ def test_bad_input(folder: Path, csv_file: Path, tmp_path: Path) -> None:
     table.assign(score=np.inf).to_csv(tmp_path / "inf.csv", index=False)
     assert "expected a finite number" in refused(tmp_path / "inf.csv")
     (tmp_path / "file").write_text("")
-    assert "the page cannot be written here" in call("compare", csv_file, "--out", tmp_path / "file").stderr
+    assert (
+        "the page cannot be written here"
+        in call("compare", csv_file, "--out", tmp_path / "file").stderr
+    )
 
 
 def test_studies_of_another_protocol_are_refused(tmp_path: Path) -> None:
     store, units = opened(tmp_path / "short")
-    assert "no returns: not one unit of this study is done" in refused(tmp_path / "short", "--to", tmp_path / "short")
+    assert "no returns: not one unit of this study is done" in refused(
+        tmp_path / "short", "--to", tmp_path / "short"
+    )
     store.save(units[0], HEADER, returns_of(units[0]))
     assert "horizon is 3 in" in refused(tmp_path / "short")
     store, units = opened(tmp_path / "impatient", tiny(discount=0.5))
@@ -179,7 +218,11 @@ def test_studies_of_another_protocol_are_refused(tmp_path: Path) -> None:
 
 def played(folder: Path, **experiment: object) -> Path:
     """Results of Random in one experiment of a study whose horizon is that of the published one."""
-    tables = {"study": {"name": "x", "n_environments": 4}, "experiments": [experiment], "agents": [{"algorithm": "Random"}]}
+    tables = {
+        "study": {"name": "x", "n_environments": 4},
+        "experiments": [experiment],
+        "agents": [{"algorithm": "Random"}],
+    }
     store, units = opened(folder, load_study(tables))
     store.save(units[0], HEADER, returns_of(units[0]))
     return folder
@@ -187,11 +230,16 @@ def played(folder: Path, **experiment: object) -> Path:
 
 def test_experiments_of_another_length_are_refused(tmp_path: Path) -> None:
     short = played(tmp_path / "short", name="GC", problem="GC", horizon=100)
-    assert f"a lifetime of experiment GC is 100 steps in {short} and 250 steps in the published comparison" in refused(short)
+    assert (
+        f"a lifetime of experiment GC is 100 steps in {short} and 250 steps in the published "
+        "comparison"
+    ) in refused(short)
     long = played(tmp_path / "long", name="GC", problem="GC")
     assert "a lifetime of experiment GC is 250 steps in" in refused(long, "--to", short)
     assert call("compare", long).exit_code == 0
-    few, many = (played(tmp_path / f"{n}", name="Chain", problem="Chain-10d", episodes=n) for n in (3, 5))
+    few, many = (
+        played(tmp_path / f"{n}", name="Chain", problem="Chain-10d", episodes=n) for n in (3, 5)
+    )
     assert "a lifetime of experiment Chain is 3 episodes in" in refused(few, "--to", many)
     assert "(identical: 1)" in call("compare", few, "--to", few).stderr
     assert "none of the published cells has been played" in refused(few)
@@ -199,9 +247,41 @@ def test_experiments_of_another_length_are_refused(tmp_path: Path) -> None:
 
 def test_results_that_do_not_say_how_long_lifetimes_are(tmp_path: Path) -> None:
     """Those of the first versions: the horizon of the study is that of all experiments."""
-    new, old = played(tmp_path / "new", name="GC", problem="GC", horizon=100), played(tmp_path / "old", name="GC", problem="GC")
+    new, old = (
+        played(tmp_path / "new", name="GC", problem="GC", horizon=100),
+        played(tmp_path / "old", name="GC", problem="GC"),
+    )
     manifest = json.loads((old / "study.json").read_text())
     manifest["experiments"] = [{"name": "GC", "prior": "GC", "test": "GC"}]
     (old / "study.json").write_bytes(files.pack_json(manifest))
     assert call("compare", old).exit_code == 0
     assert "a lifetime of experiment GC is 100 steps in" in refused(new, "--to", old)
+
+
+def edited(folder: Path, weight: float) -> Path:
+    """A study on a file of a problem whose name does not say that it was edited."""
+    problem = {"name": "Mine", "n_states": 2, "n_actions": 2, "initial_state": 0}
+    weights = [[[1, weight], [1, 1]]] * 2
+    problem |= {"transition_weights": weights, "rewards": [[[0, 1], [0, 1]]] * 2}
+    folder.mkdir()
+    (folder / "mine.json").write_text(json.dumps(problem))
+    tables = {
+        "study": {"name": "one", "n_environments": 4, "horizon": 3},
+        "experiments": [{"name": "mine", "prior": "mine.json", "test": "mine.json"}],
+        "agents": [{"algorithm": "Random"}],
+    }
+    made = Study(tables, folder=folder)
+    store, units = opened(folder / "out", made)
+    store.save(units[0], HEADER, returns_of(units[0]))
+    return folder / "out"
+
+
+def test_mdps_of_a_file_that_was_edited_are_not_paired(tmp_path: Path) -> None:
+    one, other = edited(tmp_path / "one", 1.0), edited(tmp_path / "other", 5.0)
+    again = edited(tmp_path / "again", 1.0)
+    same = call("compare", one, "--to", again, "--format", "json")
+    assert json.loads(same.stdout)[0]["test"] == "paired"
+    found = call("compare", one, "--to", other, "--format", "json", "--html")
+    assert json.loads(found.stdout)[0]["test"] == "Welch"
+    assert "Experiment mine: its test problem has the same name in both and is not" in found.stderr
+    assert "MDPs cannot be paired" in (one / "report" / "compare.html").read_text()

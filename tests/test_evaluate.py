@@ -11,7 +11,11 @@ from typer.testing import CliRunner, Result
 
 import jbrl
 from jbrl.analysis.metrics import metrics, performance_profiles, probability_of_improvement
+from jbrl.analysis.percentiles import samples_of
+from jbrl.analysis.ranking import evaluate as evaluate_samples
 from jbrl.cli.app import app
+from jbrl.report.evaluation_figures import labels_of, quantiles, weights
+from jbrl.report.style import styles
 from jbrl.results import Results
 from jbrl.runner.study.study import load_study
 from tests.analysis.evaluation_cases import expected, mini
@@ -35,12 +39,23 @@ def test_json_has_everything_at_full_precision(table):
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert list(found) == ["aggregate", "environments", "weights", "settings"]
-    assert set(found["aggregate"][0]) == {"method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst"}
+    assert set(found["aggregate"][0]) == {
+        "method",
+        "algorithm",
+        "score",
+        "lower",
+        "upper",
+        "rank",
+        "rank_best",
+        "rank_worst",
+    }
     known = expected()
     for name in ("score", "pbp_lower", "pbp_upper", "pbp_rank", "pbp_rank_best", "pbp_rank_worst"):
         values = known[known["quantity"] == name].set_index("algorithm")["value"].astype(float)
         for row in found["aggregate"]:
-            assert row[name.removeprefix("pbp_")] == pytest.approx(values[row["algorithm"]], abs=1e-9)
+            assert row[name.removeprefix("pbp_")] == pytest.approx(
+                values[row["algorithm"]], abs=1e-9
+            )
     assert sum(row["weight"] for row in found["weights"]) == pytest.approx(1)
     assert found["settings"]["delta"] == 0.05 and found["settings"]["methods"] == ["pbp"]
     assert found["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
@@ -56,13 +71,30 @@ def test_all_methods_and_a_smaller_delta(table):
 
 def test_mapped_columns_parquet_and_restriction(table, tmp_path):
     other = tmp_path / "runs.parquet"
-    mini().rename(columns={"algorithm": "agent", "environment": "task", "score": "return"}).assign(kind="x").to_parquet(other)
-    mapped = ["--algorithm-column", "agent", "--algorithm-column", "kind", "--environment-column", "task", "--score-column", "return"]
-    done = call(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json")
+    mini().rename(columns={"algorithm": "agent", "environment": "task", "score": "return"}).assign(
+        kind="x"
+    ).to_parquet(other)
+    mapped = [
+        "--algorithm-column",
+        "agent",
+        "--algorithm-column",
+        "kind",
+        "--environment-column",
+        "task",
+        "--score-column",
+        "return",
+    ]
+    done = call(
+        other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json"
+    )
     found = json.loads(done.stdout)
     assert [row["algorithm"] for row in found["environments"]] == ["A0 x", "A2 x"]
-    plain = json.loads(call(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json").stdout)
-    assert [row["score"] for row in plain["aggregate"]] == [row["score"] for row in found["aggregate"]]
+    plain = json.loads(
+        call(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json").stdout
+    )
+    assert [row["score"] for row in plain["aggregate"]] == [
+        row["score"] for row in found["aggregate"]
+    ]
 
 
 def test_bounds_and_identical_definitions(table, tmp_path):
@@ -75,11 +107,22 @@ def test_bounds_and_identical_definitions(table, tmp_path):
     scores = {row["algorithm"]: row for row in found["aggregate"]}
     assert found["settings"]["bounds"]["E1"] == [-10, 10]
     assert scores["A0"]["score"] != pytest.approx(0.394571498148)
-    assert call(table, "--identical", pairs, "--algorithms", "A0,A2").exit_code == 0  # what is left out says nothing
+    # what is left out says nothing
+    assert call(table, "--identical", pairs, "--algorithms", "A0,A2").exit_code == 0
 
 
 def test_page_and_latex(table, tmp_path):
-    done = call(table, "--html", "--latex", "--out", tmp_path / "out", "--method", "pbp-t", "--table", "environments")
+    done = call(
+        table,
+        "--html",
+        "--latex",
+        "--out",
+        tmp_path / "out",
+        "--method",
+        "pbp-t",
+        "--table",
+        "environments",
+    )
     assert done.exit_code == 0, done.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
     tables = {"evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
@@ -101,38 +144,70 @@ def test_page_and_latex(table, tmp_path):
 
 
 def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
-    few = {"metrics": metrics, "performance_profiles": performance_profiles, "probability_of_improvement": probability_of_improvement}
+    few = {
+        "metrics": metrics,
+        "performance_profiles": performance_profiles,
+        "probability_of_improvement": probability_of_improvement,
+    }
     for name, function in few.items():
-        monkeypatch.setattr(f"jbrl.analysis.metrics.{name}", lambda s, *, f=function, **options: f(s, resamples=20, **options))
+        monkeypatch.setattr(
+            f"jbrl.analysis.metrics.{name}",
+            lambda s, *, f=function, **options: f(s, resamples=20, **options),
+        )
     done = call(table, "--metrics", "--html", "--out", tmp_path, "--format", "json")
     assert done.exit_code == 0, done.output
-    assert {row["metric"] for row in json.loads(done.stdout)["metrics"]} == {"mean", "median", "iqm", "optimality_gap"}
+    assert {row["metric"] for row in json.loads(done.stdout)["metrics"]} == {
+        "mean",
+        "median",
+        "iqm",
+        "optimality_gap",
+    }
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page
 
 
 def test_names_cannot_break_the_page_or_the_tables(tmp_path):
-    odd = mini().replace({"A0": "<script>&_%", "A1": "a\\b"})
+    odd = mini().replace(
+        {"A0": "<script>&_%", "A1": "a\\b", "A2": '[x|y] − "z"', "E0": "one_two", "E1": "one two"}
+    )
     path = tmp_path / "odd.csv"
     odd.to_csv(path, index=False)
     assert call(path, "--html", "--latex", "--out", tmp_path).exit_code == 0
     assert "<script>&_%" not in (tmp_path / "index.html").read_text()
-    assert r"<script>\&\_\%" in (tmp_path / "tables.tex").read_text()
+    tex = (tmp_path / "tables.tex").read_text()
+    assert r"\textless{}script\textgreater{}\&\_\%" in tex and r"a\textbackslash{}b" in tex
+    # no argument of the \\ before it
+    assert r"{[}x\textbar{}y{]} \ensuremath{-} \textquotedbl{}z\textquotedbl{}" in tex
+    labels = re.findall(r"\\label\{(.*)\}", tex)
+    assert len(labels) == 3 and len(set(labels)) == 3
 
 
 def test_a_directory_of_results(tmp_path):
     study = {
         "study": {"name": "tiny", "n_environments": 5, "horizon": 8},
-        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "other", "prior": "UGC", "test": "GC"}],
-        "agents": [{"algorithm": "Random"}, {"algorithm": "Optimal"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}],
+        "experiments": [
+            {"name": "GC", "prior": "GC", "test": "GC"},
+            {"name": "other", "prior": "UGC", "test": "GC"},
+        ],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "Optimal"},
+            {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]},
+        ],
     }
     jbrl.run(study, tmp_path / "out")
     rows = Results(tmp_path / "out").score_table()
-    assert rows["algorithm"].drop_duplicates().tolist() == ["Random", "e-Greedy(ε = 0)", "e-Greedy(ε = 0.5)"]
+    assert rows["algorithm"].drop_duplicates().tolist() == [
+        "Random",
+        "e-Greedy(ε = 0)",
+        "e-Greedy(ε = 0.5)",
+    ]
     assert rows.groupby(["algorithm", "environment"]).size().tolist() == [5] * 6
     done = call(tmp_path / "out", "--format", "json")
-    assert {row["algorithm"] for row in json.loads(done.stdout)["aggregate"]} == set(rows["algorithm"])
+    assert {row["algorithm"] for row in json.loads(done.stdout)["aggregate"]} == set(
+        rows["algorithm"]
+    )
     with_oracle = json.loads(call(tmp_path / "out", "--oracles", "--format", "json").stdout)
     assert "Optimal" in {row["algorithm"] for row in with_oracle["aggregate"]}
     assert call(tmp_path / "out", "--html").exit_code == 0
@@ -140,14 +215,28 @@ def test_a_directory_of_results(tmp_path):
 
 
 def test_a_directory_of_results_of_episodes(tmp_path):
-    """Scores of MDPs and of environments are ranked together: only their order within an experiment counts."""
+    """Scores of MDPs and of environments are ranked together: only their order within an
+    experiment counts.
+    """
     learners = [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": [0.1, 0.3]}]
-    chains = [{"name": "Chain", "problem": "Chain-10d", "episodes": 3}, {"name": "slippery", "problem": "Chain-10s", "episodes": 3}]
-    store, units = opened(tmp_path, load_study({"study": {"name": "x", "n_environments": 4}, "experiments": chains, "agents": learners}))
+    chains = [
+        {"name": "Chain", "problem": "Chain-10d", "episodes": 3},
+        {"name": "slippery", "problem": "Chain-10s", "episodes": 3},
+    ]
+    store, units = opened(
+        tmp_path,
+        load_study(
+            {"study": {"name": "x", "n_environments": 4}, "experiments": chains, "agents": learners}
+        ),
+    )
     for number, unit in enumerate(units):
         store.save(unit, HEADER, np.arange(4.0) + number - 200)
     rows = Results(tmp_path).score_table()
-    assert rows["algorithm"].drop_duplicates().tolist() == ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
+    assert rows["algorithm"].drop_duplicates().tolist() == [
+        "Random",
+        "Q-learning(α = 0.1)",
+        "Q-learning(α = 0.3)",
+    ]
     done = call(tmp_path, "--html", "--format", "json")
     assert json.loads(done.stdout)["aggregate"][0]["algorithm"] == "Q-learning(α = 0.3)"
     assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
@@ -157,13 +246,29 @@ HEAD = "algorithm,environment,score\n"
 GOOD = HEAD + "A,x,1\nB,x,2\nA,x,3\nB,x,4\n"
 REFUSED = {
     "one algorithm": (HEAD + "A,x,1\n", [], ["one algorithm only ('A')"]),
-    "one sample for pbp-t": (HEAD + "A,x,1\nB,x,1\n", ["--method", "pbp-t"], ["'A' has one sample on environment 'x'"]),
-    "nan": (HEAD + "A,x,1\nB,x,nan\n", [], ["bad.csv", "row 2 (algorithm B, environment x)", "'nan'"]),
+    "one sample for pbp-t": (
+        HEAD + "A,x,1\nB,x,1\n",
+        ["--method", "pbp-t"],
+        ["'A' has one sample on environment 'x'"],
+    ),
+    "nan": (
+        HEAD + "A,x,1\nB,x,nan\n",
+        [],
+        ["bad.csv", "row 2 (algorithm B, environment x)", "'nan'"],
+    ),
     "infinite": (HEAD + "A,x,-inf\nB,x,1\n", [], ["bad.csv", "row 1", "'-inf'"]),
-    "unequal environments": (HEAD + "A,x,1\nB,x,1\nA,y,1\n", [], ["'B' has no score on environment 'y'"]),
+    "unequal environments": (
+        HEAD + "A,x,1\nB,x,1\nA,y,1\n",
+        [],
+        ["'B' has no score on environment 'y'"],
+    ),
     "delta": (GOOD, ["--delta", "0.6"], ["delta = 0.6", "above 0 up to 0.5"]),
     "delta zero": (GOOD, ["--delta", "0"], ["delta = 0.0"]),
-    "columns": (GOOD, ["--score-column", "return"], ["bad.csv", "no column 'return'", "known: algorithm, environment, score"]),
+    "columns": (
+        GOOD,
+        ["--score-column", "return"],
+        ["bad.csv", "no column 'return'", "known: algorithm, environment, score"],
+    ),
     "algorithm": (GOOD, ["--algorithms", "A,C"], ["unknown algorithm 'C'", "known: A, B"]),
     "environment": (GOOD, ["--environments", "z"], ["unknown environment 'z'"]),
     "bounds": (GOOD, ["--bounds", "bounds.csv"], ["score 4.0 lies outside [0, 3]"]),
@@ -196,3 +301,54 @@ def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):
     rows = json.loads(call(path, "--format", "json").stdout)["aggregate"]
     assert [row["algorithm"] for row in rows] == ["B", "A"]
     assert np.isfinite([row[end] for row in rows for end in ("lower", "upper")]).all()
+
+
+def test_the_same_file_twice_is_refused(table):
+    done = call(table, table)
+    assert done.exit_code == 2 and "has the same rows as" in done.stderr
+
+
+def test_identical_algorithms_share_every_rank(tmp_path):
+    rows = [(f"a{i}", f"e{j}", 1.0) for i in range(4) for j in range(3) for _ in range(3)]
+    path = tmp_path / "constant.csv"
+    pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(path, index=False)
+    found = json.loads(call(path, "--format", "json", "--quiet").stdout)
+    for name in ("aggregate", "environments"):
+        for row in found[name]:
+            assert row["rank_best"] <= row["rank"] <= row["rank_worst"]
+    assert {row["rank_worst"] for row in found["aggregate"]} == {1}
+
+
+def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text(
+        HEAD + "".join(f"{a},x,{t + 0.1 * (a == 'B')}\n" for t in range(9) for a in "AB")
+    )
+    done = call(path, "--format", "json")
+    assert "note: pbp tells none of 1 pairs of algorithms apart: with 9 scores" in done.stderr
+    assert call(path, "--format", "json", "--quiet").stderr == ""
+    refused = call(path, "--minutes", "0")
+    assert refused.exit_code == 2 and "pbp: 2 algorithms on 1 environments take" in refused.stderr
+
+
+def test_many_long_names_fit_into_the_figures(tmp_path):
+    """16 names of 30 characters: a legend of that height left nothing to the axes."""
+    rng = np.random.default_rng(0)
+    names = [f"{'an algorithm of a long name':<28}{i:02d}".replace(" ", "_") for i in range(16)]
+    rows = [(name, e, rng.normal()) for name in names for e in ("x", "y" * 50) for _ in range(4)]
+    path = tmp_path / "long.csv"
+    pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(path, index=False)
+    done = call(path, "--html", "--out", tmp_path, "--quiet", "--method", "pbp-t")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "index.html").read_text()
+    assert "1 (1–16)" in page
+    found = labels_of([*names, "x" * 90 + "1", "x" * 90 + "2"], 34, 1)
+    assert len(set(found)) == len(found) and max(map(len, found)) <= 38
+    samples = samples_of(pd.DataFrame(rows, columns=["algorithm", "environment", "score"]))
+    drawn = quantiles(samples, 0, 0.05, styles(names)).figure
+    [axes] = drawn.axes
+    assert axes.get_position().height * drawn.get_figheight() > 2.5  # inches
+    drawn = weights(evaluate_samples(samples, ["pbp-t"])).figure
+    drawn.draw_without_rendering()
+    lowest = min(label.get_window_extent().y0 for label in drawn.axes[0].get_xticklabels())
+    assert lowest >= 0  # inside the figure

@@ -1,7 +1,9 @@
-"""On an accelerator: the law of the CPU, the same bits twice, double precision near. Skipped where there is none.
+"""On an accelerator: the law of the CPU, the same bits twice, double precision near.
 
-Every agent meets the same MDPs with the same luck on both devices, so that differences of returns have mean 0 and little spread: false
-alarm rate 7 in a million for each agent.
+Skipped where there is none.
+
+Every agent meets the same MDPs with the same luck on both devices, so that differences of returns
+have mean 0 and little spread: false alarm rate 7 in a million for each agent.
 """
 
 from typing import Any
@@ -29,8 +31,12 @@ AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "parameters", "horizon"), AGENT_CASES, ids=[case[0] for case in AGENT_CASES])
-def test_scores_are_those_of_the_cpu_and_runs_repeat(name: str, parameters: dict[str, Any], horizon: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "parameters", "horizon"), AGENT_CASES, ids=[case[0] for case in AGENT_CASES]
+)
+def test_scores_are_those_of_the_cpu_and_runs_repeat(
+    name: str, parameters: dict[str, Any], horizon: int
+) -> None:
     row = gpu.agent(name, parameters, "GC", horizon, 256, jax.devices(), beside_cpu=True)
     assert row["agrees"], row
     assert row["same_bits"], row
@@ -45,7 +51,8 @@ def test_the_self_test_passes() -> None:
 @pytest.mark.parametrize("shape", [(5, 3), (25, 4)])
 def test_solutions_are_near_those_in_double_precision(shape: tuple[int, int]) -> None:
     found = gpu.precision(*shape)
-    assert max(found["value_iteration"], found["policy_iteration"]) < 2e-5, found  # the stopping rule allows 9e-6
+    # the stopping rule allows 9e-6
+    assert max(found["value_iteration"], found["policy_iteration"]) < 2e-5, found
 
 
 @pytest.mark.gpu
@@ -55,6 +62,9 @@ def test_the_plan_that_is_kept_is_near_the_one_in_double_precision() -> None:
 
 @pytest.mark.gpu
 def test_all_mdps_are_played_in_one_call_of_the_accelerator() -> None:
-    run = Run(AGENTS["Random"].agent(), Protocol(problem("GC"), problem("GC"), n_environments=1000, lifetime=Steps(2)))
+    run = Run(
+        AGENTS["Random"].agent(),
+        Protocol(problem("GC"), problem("GC"), n_environments=1000, lifetime=Steps(2)),
+    )
     run.prepare()
     assert run.batch >= 1000

@@ -1,7 +1,10 @@
-"""Numbers that must not change: identities of all units of the studies, and returns, bit for bit, of two of them.
+"""Numbers that must not change: identities of all units of the studies, and returns, bit for bit,
+of two of them.
 
-`pins/returns.json` was written by the program before environments other than finite MDPs came in. Bits hang on the version of JAX, so with
-another version means are compared, within what a few decisions that tie can change.
+`pins/returns.json` was written by the program before environments other than finite MDPs came in,
+but for one unit: BEB with beta = 8 on Grid changed when the tie tolerance became that of a state.
+Bits hang on the version of JAX, so with another version means are compared, within what a few
+decisions that tie can change.
 """
 
 import hashlib
@@ -21,8 +24,8 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 PINS: dict[str, Any] = json.loads((Path(__file__).parent / "pins" / "returns.json").read_text())
 # One unit of each kind of program, on the small problem.
 FEW = (
-    r"^GC/(Random|Optimal|e-Greedy\(epsilon=0\.1\)|Soft-max\(tau=0\.33\)|VDBE.*sigma=1|BEB\(beta=2|PSRL\(period=5\)|"
-    r"BAMCP\(simulations=10|SBOSS\()"
+    r"^GC/(Random|Optimal|e-Greedy\(epsilon=0\.1\)|Soft-max\(tau=0\.33\)|VDBE.*sigma=1|"
+    r"BEB\(beta=2|PSRL\(period=5\)|BAMCP\(simulations=10|SBOSS\()"
 )
 
 
@@ -30,7 +33,10 @@ FEW = (
 def test_identities_of_all_units(name: str) -> None:
     ids = [unit.id for unit in load_study(EXPERIMENTS / f"{name}.toml").units]
     expected = PINS["ids"][name]
-    assert (len(ids), hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]) == (expected["units"], expected["sha256"])
+    assert (len(ids), hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]) == (
+        expected["units"],
+        expected["sha256"],
+    )
 
 
 def check(study: str, pins: dict[str, Any], folder: Path, only: str | None = None) -> int:
@@ -41,7 +47,9 @@ def check(study: str, pins: dict[str, Any], folder: Path, only: str | None = Non
     played = {id: result for id, result in found.items() if result is not None}
     for id, result in played.items():
         assert result.status == "done"
-        exact = hashlib.sha256(np.ascontiguousarray(result.returns, "<f8").tobytes()).hexdigest()[:16]
+        exact = hashlib.sha256(np.ascontiguousarray(result.returns, "<f8").tobytes()).hexdigest()[
+            :16
+        ]
         if jax.__version__ == PINS["jax"] and platform.machine() == PINS["machine"]:
             assert exact == pins[id]["sha256"], pins[id]["label"]
         else:
@@ -61,5 +69,8 @@ def test_returns_of_the_quick_comparison(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_returns_of_a_sample_of_the_paper_comparison(tmp_path: Path) -> None:
-    only = r"^(GC|GDL-inaccurate)/(BAMCP|Formula|SBOSS|SBOSS-published|BEB-published|Soft-max-published)\("
+    only = (
+        r"^(GC|GDL-inaccurate)/(BAMCP|Formula|SBOSS|SBOSS-published|BEB-published|Soft-max-"
+        r"published)\("
+    )
     assert check("paper-cpu.toml", PINS["paper-cpu"], tmp_path, only) == len(PINS["paper-cpu"])

@@ -1,7 +1,8 @@
-"""Mean returns agree with those published, at T = 250 and N = 500 or as many as were published, on all six pairs of distributions.
+"""Mean returns agree with those published, at T = 250 and N = 500 or as many as were published, on
+all six pairs of distributions.
 
-A cell disagrees when it is more than 3 combined standard errors off: by chance once in 370 times, so that one of the 54 would be in 14 %
-of all seeds. The seed is fixed.
+A cell disagrees when it is more than 3 combined standard errors off: by chance once in 370 times,
+so that one of the 54 would be in 14 % of all seeds. The seed is fixed.
 """
 
 import importlib.util

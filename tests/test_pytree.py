@@ -35,7 +35,8 @@ def test_two_classes_alike_are_two():
 
 
 def test_a_compiled_function_is_compiled_for_each_class():
-    # With `jax.tree_util.register_dataclass` and jaxlib 0.10.2, 435 of 3000 classes were taken for another one.
+    # With `jax.tree_util.register_dataclass` and jaxlib 0.10.2, 435 of 3000 classes were taken for
+    # another one.
     seen = []
 
     @jax.jit
@@ -43,7 +44,9 @@ def test_a_compiled_function_is_compiled_for_each_class():
         seen.append(type(shape))
         return dataclasses.replace(shape, size=shape.size + 1)
 
-    classes = [record(type(f"Shape{i}", (), {"__annotations__": {"size": float}})) for i in range(150)]
+    classes = [
+        record(type(f"Shape{i}", (), {"__annotations__": {"size": float}})) for i in range(150)
+    ]
     assert all(type(grow(cls(jnp.float32(1)))) is cls for cls in classes)
     assert seen == classes
 

@@ -1,6 +1,7 @@
 """`jbrl subset` from a terminal: what it prints, what it writes, and what it refuses."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.test_bad_input import call, refused
 
 KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}
 NAMES = ["long name", "grid(2,3)", "C", "D", "E"]
-SEARCH = ("--size", 2, "--target", "mean", "--folds", 4, "--min-rows", 6, "--quiet")
+SEARCH = ("--size", 2, "--target", "mean", "--folds", 4, "--min-rows", 6, "--quiet", "--nested", 0)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,9 @@ def table(tmp_path: Path, scores: np.ndarray) -> Path:
     path = tmp_path / "scores.csv"
     rows = table_of(scores, NAMES)
     number = rows["algorithm"].str[1:].astype(int)
-    rows.assign(truth=np.round(np.sin(number), 6), family=[f"f{i % 5}" for i in number]).to_csv(path, index=False)
+    rows.assign(truth=np.round(np.sin(number), 6), family=[f"f{i % 5}" for i in number]).to_csv(
+        path, index=False
+    )
     return path
 
 
@@ -63,23 +66,41 @@ def test_the_table_says_the_same_and_a_model_predicts(table: Path, tmp_path: Pat
     best = found(table, *SEARCH)["best"]
     assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
     assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout
-    new = pd.DataFrame([("mine", name, 5.0) for name in best["subset"]], columns=["algorithm", "environment", "score"])
+    new = pd.DataFrame(
+        [("mine", name, 5.0) for name in best["subset"]],
+        columns=["algorithm", "environment", "score"],
+    )
     new.to_csv(tmp_path / "new.csv", index=False)
-    predicted = json.loads(call("subset", "predict", model, tmp_path / "new.csv", "--format", "json").stdout)
+    predicted = json.loads(
+        call("subset", "predict", model, tmp_path / "new.csv", "--format", "json").stdout
+    )
     assert predicted[0]["estimate"] == pytest.approx(5 * sum(best["coefficients"]), rel=1e-9)
     assert predicted[0]["lower"] < predicted[0]["estimate"] < predicted[0]["upper"]
 
 
 def test_targets_groups_and_names_with_commas(table: Path) -> None:
-    options = ("--size", 2, "--folds", 4, "--min-rows", 6, "--quiet")
-    by_column = found(table, *options, "--target", "truth", "--groups", "family", "--force-in", "grid(2,3)", "--pool", "C")
+    options = ("--size", 2, "--folds", 4, "--min-rows", 6, "--quiet", "--nested", 0)
+    by_column = found(
+        table,
+        *options,
+        "--target",
+        "truth",
+        "--groups",
+        "family",
+        "--force-in",
+        "grid(2,3)",
+        "--pool",
+        "C",
+    )
     assert set(by_column["best"]["subset"]) == {"grid(2,3)", "C"}
     assert by_column["settings"]["target"] == "custom" and by_column["settings"]["grouped"] is True
 
 
 def test_a_plan_builds_upon_its_steps(table: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    plan.write_text('[[steps]]\nname = "two"\nsize = 2\n[[steps]]\nname = "one"\nsize = 1\npool = ["two"]\n')
+    plan.write_text(
+        '[[steps]]\nname = "two"\nsize = 2\n[[steps]]\nname = "one"\nsize = 1\npool = ["two"]\n'
+    )
     steps = found(table, *SEARCH, "--plan", plan)["steps"]
     assert [step["name"] for step in steps] == ["two", "one"]
     assert set(steps[1]["best"]["subset"]) < set(steps[0]["best"]["subset"])
@@ -105,13 +126,25 @@ def test_plans_that_are_not_accepted(tmp_path: Path, text: str, message: str) ->
 
 # (what is changed in the table, what the message names)
 IN_THE_TABLE: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], list[str]]] = {
-    "text": (lambda t: t.replace({"score": {t["score"][3]: "n/a?"}}), ["row 4", "score = 'n/a?'", "finite number"]),
+    "text": (
+        lambda t: t.replace({"score": {t["score"][3]: "n/a?"}}),
+        ["row 4", "score = 'n/a?'", "finite number"],
+    ),
     "infinity": (lambda t: t.replace({"score": {t["score"][3]: "inf"}}), ["row 4", "'inf'"]),
-    "different duplicates": (lambda t: pd.concat([t, t.head(1).assign(score=99)]), ["algorithm 'a15'", "2 rows with different scores"]),
-    "no score at all": (lambda t: pd.concat([t, t.head(1).assign(algorithm="none", score="")]), ["algorithm 'none' has no score at all"]),
+    "different duplicates": (
+        lambda t: pd.concat([t, t.head(1).assign(score=99)]),
+        ["algorithm 'a15'", "2 rows with different scores"],
+    ),
+    "no score at all": (
+        lambda t: pd.concat([t, t.head(1).assign(algorithm="none", score="")]),
+        ["algorithm 'none' has no score at all"],
+    ),
     "constant target": (lambda t: t.assign(score=1), ["the target is 1 for all algorithms"]),
     "no column": (lambda t: t.drop(columns="score"), ["no column 'score'"]),
-    "few algorithms": (lambda t: t[t["algorithm"] < "a03"], ["algorithms for 2 environments", "at least 4"]),
+    "few algorithms": (
+        lambda t: t[t["algorithm"] < "a03"],
+        ["algorithms for 2 environments", "at least 4"],
+    ),
 }
 
 
@@ -130,7 +163,10 @@ def test_tables_that_are_not_accepted(table: Path, case: str) -> None:
         (["--force-in", "C", "--force-out", "C"], ["'C' is both forced in and forced out"]),
         (["--force-in", "C,D,E"], ["3 environments are forced in", "at most size = 2"]),
         (["--force-in", "Z"], ["unknown environment 'Z'", "known: C, D"]),
-        (["--force-in", "C", "--min-algorithms", 16], ["'C' is forced in", "fewer than 16 algorithms"]),
+        (
+            ["--force-in", "C", "--min-algorithms", 16],
+            ["'C' is forced in", "fewer than 16 algorithms"],
+        ),
         (["--min-algorithms", 17], ["no environment has scores of at least 17"]),
         (["--min-environments", 6], ["0 algorithms are left"]),
         (["--folds", 17], ["folds = 17", "at most 16"]),
@@ -153,14 +189,59 @@ def test_models_and_scores_that_are_not_accepted(table: Path, tmp_path: Path) ->
     model = tmp_path / "model.json"
     assert call("subset", "search", table, *SEARCH, "--save", model).exit_code == 0
     subset = json.loads(model.read_text())["environments"]
-    pd.DataFrame([("mine", subset[0], 1.0)], columns=["algorithm", "environment", "score"]).to_csv(tmp_path / "few.csv", index=False)
-    refused(call("subset", "predict", model, tmp_path / "few.csv"), "algorithm 'mine' has no score in", subset[1])
+    pd.DataFrame([("mine", subset[0], 1.0)], columns=["algorithm", "environment", "score"]).to_csv(
+        tmp_path / "few.csv", index=False
+    )
+    refused(
+        call("subset", "predict", model, tmp_path / "few.csv"),
+        "algorithm 'mine' has no score in",
+        subset[1],
+    )
     refused(call("subset", "predict", table, tmp_path / "few.csv"), "scores.csv", "not valid JSON")
     model.write_text(json.dumps({**json.loads(model.read_text()), "coefficients": [1.0]}))
-    refused(call("subset", "predict", model, tmp_path / "few.csv"), "model.json", "one number for each environment")
-    refused(call("subset", "search", table, *SEARCH, "--save", tmp_path / "no" / "where.json"), "where.json", "cannot be written")
+    refused(
+        call("subset", "predict", model, tmp_path / "few.csv"),
+        "model.json",
+        "one number for each environment",
+    )
+    refused(
+        call("subset", "search", table, *SEARCH, "--save", tmp_path / "no" / "where.json"),
+        "where.json",
+        "cannot be written",
+    )
 
 
 def test_folds_of_groups_need_as_many_groups() -> None:
     with pytest.raises(JbrlError, match="at most 2, the number of groups"):
         Folds(3, groups=("a", "b", "a"))
+
+
+def test_noise_is_not_sold(tmp_path: Path) -> None:
+    """12 algorithms, 20 environments of noise, 15,504 subsets: the first figure
+    predicts nothing.
+    """
+    scores = np.random.default_rng(0).normal(size=(12, 20))
+    names = [f"e{j:02d}" for j in range(20)]
+    table_of(scores, names).to_csv(tmp_path / "noise.csv", index=False)
+    shown = call("subset", "search", tmp_path / "noise.csv", "--target", "mean")
+    assert shown.exit_code == 0, shown.output
+    text = shown.stdout
+    assert text.index("R² on algorithms left out of the choice: -") < text.index(
+        "cross-validated R²"
+    )
+    assert "12 algorithms are too few to choose among 15,504 subsets of 5" in shown.stderr
+    fitted = float(re.search(r"\n  cross-validated R²: (\S+)", text)[1])
+    assert fitted > 0.8  # of the subset that was chosen for it
+
+
+def test_several_scores_of_a_cell_can_be_averaged(table: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.json"
+    assert call("subset", "search", table, *SEARCH, "--save", model).exit_code == 0
+    subset = json.loads(model.read_text())["environments"]
+    rows = [("mine", name, score) for name in subset for score in (4.0, 6.0)]
+    new = tmp_path / "new.csv"
+    pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(new, index=False)
+    refused(call("subset", "predict", model, new), "several rows", "--duplicates mean")
+    shown = call("subset", "predict", model, new, "--duplicates", "mean", "--format", "json")
+    estimate = json.loads(shown.stdout)[0]["estimate"]
+    assert estimate == pytest.approx(5 * sum(json.loads(model.read_text())["coefficients"]))

@@ -21,7 +21,9 @@ def integers(high, *shape):
 
 
 def maps(fn, *args):
-    """`fn` alone, mapped and mapped twice, over arguments stacked along two leading axes of lengths 2 and 3."""
+    """`fn` alone, mapped and mapped twice, over arguments stacked along two leading axes of lengths
+    2 and 3.
+    """
     single = [jax.tree.map(lambda v: v[0, 0], args)]
     yield jax.jit(fn)(*single[0]), (0, 0)
     once = jax.jit(jax.vmap(fn))(*jax.tree.map(lambda v: v[1], args))
@@ -55,11 +57,16 @@ def test_set_row():
 
 @pytest.mark.parametrize("axes", [(None, 0), (0, None)])
 def test_rows_of_what_is_not_mapped(axes):
-    table, row = random(*((3,) if axes[0] == 0 else ()), 7, 4), integers(7, *((3,) if axes[1] == 0 else ()))
+    table, row = (
+        random(*((3,) if axes[0] == 0 else ()), 7, 4),
+        integers(7, *((3,) if axes[1] == 0 else ())),
+    )
     got = jax.vmap(vectorize.get_row, axes)(table, row)
     tables, rows = np.broadcast_to(table, (3, 7, 4)), np.broadcast_to(row, 3)
     same(got, tables[np.arange(3), rows])
-    changed = np.array(jax.vmap(vectorize.set_row, (*axes, None))(table, row, np.ones(4, np.float32)))
+    changed = np.array(
+        jax.vmap(vectorize.set_row, (*axes, None))(table, row, np.ones(4, np.float32))
+    )
     assert (changed[np.arange(3), rows] == 1).all()
     changed[np.arange(3), rows] = tables[np.arange(3), rows]
     same(changed, tables)
@@ -96,17 +103,25 @@ def plainly(value, step):
     return value, rounds
 
 
-OPTIONS = [{"keep": keep, "lanes_last": last} for keep in ("all", "numbers", "nothing") for last in (False, True)]
+OPTIONS = [
+    {"keep": keep, "lanes_last": last}
+    for keep in ("all", "numbers", "nothing")
+    for last in (False, True)
+]
 
 
 def careful(carry, step):
     """As `descend`, but leaves a lane that is not active as it is."""
-    return jax.tree.map(lambda new, old: jnp.where(above(carry, step), new, old), descend(carry, step), carry)
+    return jax.tree.map(
+        lambda new, old: jnp.where(above(carry, step), new, old), descend(carry, step), carry
+    )
 
 
 def run_loop(options):
     body = careful if options["keep"] == "nothing" else descend
-    return lambda value, step: vectorize.while_active(above, body, (value, jnp.int32(0)), step, **options)
+    return lambda value, step: vectorize.while_active(
+        above, body, (value, jnp.int32(0)), step, **options
+    )
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -117,12 +132,19 @@ def test_while_active(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS[:2])
-@pytest.mark.parametrize("axes", [((0, None), (None, 0)), ((None, 0), (0, None)), ((0, 0), (None, 0))])
+@pytest.mark.parametrize(
+    "axes", [((0, None), (None, 0)), ((None, 0), (0, None)), ((0, 0), (None, 0))]
+)
 def test_while_active_where_some_arguments_are_shared(options, axes):
     (inner_value, inner_step), (outer_value, outer_step) = axes
     shape = lambda outer, inner: ((2,) if outer == 0 else ()) + ((3,) if inner == 0 else ())  # noqa: E731
-    values, steps = integers(200, *shape(outer_value, inner_value)), 1 + integers(3, *shape(outer_step, inner_step))
-    result = jax.jit(jax.vmap(jax.vmap(run_loop(options), (inner_value, inner_step)), (outer_value, outer_step)))(values, steps)
+    values, steps = (
+        integers(200, *shape(outer_value, inner_value)),
+        1 + integers(3, *shape(outer_step, inner_step)),
+    )
+    result = jax.jit(
+        jax.vmap(jax.vmap(run_loop(options), (inner_value, inner_step)), (outer_value, outer_step))
+    )(values, steps)
     values = np.broadcast_to(values if inner_value == 0 else values[..., None], (2, 3))
     steps = np.broadcast_to(steps if inner_step == 0 else steps[..., None], (2, 3))
     for at in np.ndindex(2, 3):
@@ -135,7 +157,9 @@ def test_a_leaf_that_the_body_hands_on_is_not_carried():
         return table, total + table[i], i + 1
 
     def run(table, first):
-        return vectorize.while_active(lambda c, _: c[2] < 4, body, (table, jnp.float32(0), first), keep="all", lanes_last=True)[1:]
+        return vectorize.while_active(
+            lambda c, _: c[2] < 4, body, (table, jnp.float32(0), first), keep="all", lanes_last=True
+        )[1:]
 
     table, first = random(4), np.array([0, 3, 4, 1], np.int32)
     jaxpr = str(jax.make_jaxpr(jax.vmap(run, (None, 0)))(table, first))
@@ -148,7 +172,9 @@ def test_a_leaf_that_the_body_hands_on_is_not_carried():
 def test_while_active_in_a_scan_on_two_devices():
     def play(value):
         def step(value, _):
-            value, rounds = vectorize.while_active(above, descend, (value, jnp.int32(0)), jnp.int32(2), lanes_last=True)
+            value, rounds = vectorize.while_active(
+                above, descend, (value, jnp.int32(0)), jnp.int32(2), lanes_last=True
+            )
             return value + 5, rounds
 
         return lax.scan(step, value, None, length=3)
@@ -156,7 +182,9 @@ def test_while_active_in_a_scan_on_two_devices():
     values = integers(200, 8)
     mesh = Mesh(np.array(jax.devices()[:2]), ("lanes",))
     spec = PartitionSpec("lanes")
-    sharded = jax.jit(jax.shard_map(jax.vmap(play), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(values)
+    sharded = jax.jit(
+        jax.shard_map(jax.vmap(play), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    )(values)
     same(sharded, jax.jit(jax.vmap(play))(values))
     ends, rounds = [], []
     for value in values:
@@ -172,14 +200,22 @@ def test_while_active_in_a_scan_on_two_devices():
 @pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True]])
 def test_when_any(wanted):
     values, wanted = random(2, 3, 4), np.array([wanted, wanted])
-    run = lambda wanted, value: vectorize.when_any(wanted, lambda v: {"a": v["a"] + 1}, {"a": value})  # noqa: E731
+    run = lambda wanted, value: vectorize.when_any(  # noqa: E731
+        wanted, lambda v: {"a": v["a"] + 1}, {"a": value}
+    )
     for result, at in maps(run, wanted, values):
         same(result, {"a": values[at] + wanted[at]})
 
 
 def test_when_any_does_nothing_when_none_wants_it():
-    """Dividing by 0 in a branch that no lane wants would be seen in debugging mode; here: the branch is a conditional of one predicate."""
-    text = str(jax.make_jaxpr(jax.vmap(lambda w, v: vectorize.when_any(w, jnp.sin, v)))(np.zeros(3, bool), np.ones(3, np.float32)))
+    """Dividing by 0 in a branch that no lane wants would be seen in debugging mode; here: the
+    branch is a conditional of one predicate.
+    """
+    text = str(
+        jax.make_jaxpr(jax.vmap(lambda w, v: vectorize.when_any(w, jnp.sin, v)))(
+            np.zeros(3, bool), np.ones(3, np.float32)
+        )
+    )
     assert "cond" in text
     assert "reduce_or" in text
 
@@ -191,13 +227,20 @@ def test_when_any_does_nothing_when_none_wants_it():
 def blend(pair, scale):
     """A function of arrays of different ranks, lanes last."""
     table, index = pair
-    return {"picked": vectorize.pick(table, index) * scale[None], "table": table + vectorize.like(scale, table)}
+    return {
+        "picked": vectorize.pick(table, index) * scale[None],
+        "table": table + vectorize.like(scale, table),
+    }
 
 
 def test_over_lanes():
     tables, rows, scales = random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)
-    for result, at in maps(lambda table, row, scale: blend((table, row), scale), tables, rows, scales):
-        same(result, {"picked": tables[at][rows[at]] * scales[at], "table": tables[at] + scales[at]})
+    for result, at in maps(
+        lambda table, row, scale: blend((table, row), scale), tables, rows, scales
+    ):
+        same(
+            result, {"picked": tables[at][rows[at]] * scales[at], "table": tables[at] + scales[at]}
+        )
 
 
 @pytest.mark.parametrize(
@@ -211,10 +254,14 @@ def test_over_lanes():
 )
 def test_over_lanes_where_some_arguments_are_shared(outer, inner):
     full = [random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)]
-    args = [v[: 2 if o == 0 else 1, : 3 if i == 0 else 1] for v, o, i in zip(full, outer, inner, strict=True)]
+    args = [
+        v[: 2 if o == 0 else 1, : 3 if i == 0 else 1]
+        for v, o, i in zip(full, outer, inner, strict=True)
+    ]
     fn = lambda table, row, scale: blend((table, row), scale)  # noqa: E731
     shown = [
-        v.reshape(((2,) if o == 0 else ()) + ((3,) if i == 0 else ()) + v.shape[2:]) for v, o, i in zip(args, outer, inner, strict=True)
+        v.reshape(((2,) if o == 0 else ()) + ((3,) if i == 0 else ()) + v.shape[2:])
+        for v, o, i in zip(args, outer, inner, strict=True)
     ]
     result = jax.jit(jax.vmap(jax.vmap(fn, inner), outer))(*shown)
     tables, rows, scales = (np.broadcast_to(v, (2, 3, *v.shape[2:])) for v in args)
@@ -226,9 +273,13 @@ def test_over_lanes_where_some_arguments_are_shared(outer, inner):
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 63, 64, 65, 97, 200])
 def test_fold(count):
     table = random(count, 6)
-    sums = jax.jit(lambda table: vectorize.fold(jnp.add, lambda i: vectorize.at(table, i), count))(table)
+    sums = jax.jit(lambda table: vectorize.fold(jnp.add, lambda i: vectorize.at(table, i), count))(
+        table
+    )
     np.testing.assert_allclose(sums, table.sum(0, dtype=float), atol=2e-5)
-    greatest = jax.jit(lambda table: vectorize.fold(jnp.maximum, lambda i: vectorize.at(table, i), count))(table)
+    greatest = jax.jit(
+        lambda table: vectorize.fold(jnp.maximum, lambda i: vectorize.at(table, i), count)
+    )(table)
     same(greatest, table.max(0))
 
 

@@ -1,21 +1,28 @@
-"""Agents once more, in plain NumPy and float64, one MDP and one step at a time: slow, and written to be read.
+"""Agents once more, in plain NumPy and float64, one MDP and one step at a time: slow, and written
+to be read.
 
-Each follows a recorded trajectory and is asked at every step what it would do, given the same uniform numbers.
+Each follows a recorded trajectory and is asked at every step what it would do, given the same
+uniform numbers.
 """
 
 import numpy as np
 
 DISCOUNT = 0.95
-TIES = 2e-6  # action values that differ by less than this part of the greatest count as equal, as in jbrl.mdp.planning
+# action values that differ by less than this part of the greatest count as equal, as in
+# jbrl.mdp.planning
+TIES = 2e-6
 
 
 def optimal_values(transitions, rewards):
-    """Q* [S, A] of an MDP given by transitions and rewards [S, A, S]: policy iteration."""
+    """Return Q* [S, A] of an MDP given by transitions and rewards [S, A, S]: policy iteration."""
     expected = (transitions * rewards).sum(-1)
     n_states = len(expected)
     policy = np.zeros(n_states, int)
     while True:
-        followed, gained = transitions[np.arange(n_states), policy], expected[np.arange(n_states), policy]
+        followed, gained = (
+            transitions[np.arange(n_states), policy],
+            expected[np.arange(n_states), policy],
+        )
         values = np.linalg.solve(np.eye(n_states) - DISCOUNT * followed, gained)
         q = expected + DISCOUNT * transitions @ values
         better = q.max(1) > values + 1e-10 * np.abs(values).max()
@@ -25,7 +32,7 @@ def optimal_values(transitions, rewards):
 
 
 def greedy(q, x, uniform):
-    """One of the best actions, the interval [0, 1) being shared out among them in order."""
+    """Return one of the best actions, the interval [0, 1) being shared out among them in order."""
     best = np.flatnonzero(q[x] >= q[x].max() - TIES * np.abs(q).max())
     return best[int(uniform * len(best))]
 
@@ -50,10 +57,13 @@ class Optimal(Random):
 
 
 class Learner:
-    """Keeps the posterior and the optimal values of its mean."""
+    """The posterior and the optimal values of its mean."""
 
     def __init__(self, prior):
-        self.counts, self.rewards = np.array(prior.concentrations, float), np.array(prior.rewards, float)
+        self.counts, self.rewards = (
+            np.array(prior.concentrations, float),
+            np.array(prior.rewards, float),
+        )
         self.solve()
 
     def solve(self):

@@ -1,4 +1,6 @@
-"""Slow and obvious: BAMCP with nodes that are objects and one simulation after the other, on the random words that jbrl uses."""
+"""Slow and obvious: BAMCP with nodes that are objects and one simulation after the other, on the
+random words that jbrl uses.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -38,7 +40,7 @@ def new_node(n_actions: int) -> Node:
 
 
 def nodes(node: Node, history: tuple = ()) -> Iterator[tuple[tuple, Node]]:
-    """All nodes at and beyond `node`, each with its history."""
+    """Yield all nodes at and beyond `node`, each with its history."""
     yield history, node
     for step, child in node.children.items():
         yield from nodes(child, (*history, step))
@@ -66,7 +68,11 @@ class Urn:
         earlier = self.drawn.setdefault((x, u), [])
         cdf = np.cumsum(self.counts[x, u], dtype=F)
         ball = uniform * F(cdf[-1] + F(len(earlier)))
-        y = int((cdf <= ball).sum()) if ball < cdf[-1] or not earlier else earlier[min(int(ball - cdf[-1]), len(earlier) - 1)]
+        y = (
+            int((cdf <= ball).sum())
+            if ball < cdf[-1] or not earlier
+            else earlier[min(int(ball - cdf[-1]), len(earlier) - 1)]
+        )
         earlier.append(y)
         return y
 
@@ -84,7 +90,8 @@ class Twin:
     learns: bool = True
     reuse: bool = False
     final: str = "mean"
-    next_states: Callable[["Twin", int], Callable] | None = None  # default: the urn; else of (agent, number of the simulation)
+    # default: the urn; else of (agent, number of the simulation)
+    next_states: Callable[["Twin", int], Callable] | None = None
 
     def __post_init__(self) -> None:
         self.counts, self.rewards = self.counts.astype(F), self.rewards.astype(F)
@@ -108,12 +115,16 @@ class Twin:
             self.q[x, u] += F(0.2) * (F(reward) + F(self.discount) * self.q[y].max() - self.q[x, u])
         self.root = self.root.children.get((u, y), new_node(self.n_actions))
 
-    def simulate(self, node: Node, x: int, k: int, d: int, key: tuple[int, int], draw: Callable) -> np.float32:
+    def simulate(
+        self, node: Node, x: int, k: int, d: int, key: tuple[int, int], draw: Callable
+    ) -> np.float32:
         if d >= self.depth:
             return F(0)
         first, second = self.two_words(key, k, d)
         with np.errstate(divide="ignore", invalid="ignore"):
-            bound = node.means + F(self.exploration) * np.sqrt(np.log(node.visits.sum() + F(1)) / node.visits)
+            bound = node.means + F(self.exploration) * np.sqrt(
+                np.log(node.visits.sum() + F(1)) / node.visits
+            )
         u = one_of_the_best(np.where(node.visits == 0, np.inf, bound), first)
         y = draw(x, u, uniform(second))
         if (u, y) not in node.children and node.visits[u] > 0 and d + 1 < self.depth:

@@ -1,4 +1,7 @@
-"""Slow and obvious: bandits that pull one arm at a time. `stream(arm, i)` is the i-th return of an arm; NaN means that the pull failed."""
+"""Slow and obvious: bandits that pull one arm at a time.
+
+`stream(arm, i)` is the i-th return of an arm; NaN means that the pull failed.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,13 +19,21 @@ def ucb1_index(c: float) -> Callable:
 def ucbv_index(scale: float, zeta: float) -> Callable:
     def index(returns: list[float], t: int) -> float:
         n = len(returns)
-        return np.mean(returns) + math.sqrt(2 * zeta * np.var(returns) * math.log(t) / n) + 3 * zeta * scale * math.log(t) / n
+        return (
+            np.mean(returns)
+            + math.sqrt(2 * zeta * np.var(returns) * math.log(t) / n)
+            + 3 * zeta * scale * math.log(t) / n
+        )
 
     return index
 
 
-def pulls_of_index_bandit(index: Callable, stream: Stream, n_arms: int, budget: int, seed: int) -> tuple[list[int], list[list[float]], set]:
-    """Arms in the order in which they were pulled without failing, the returns of each arm, the arms discarded."""
+def pulls_of_index_bandit(
+    index: Callable, stream: Stream, n_arms: int, budget: int, seed: int
+) -> tuple[list[int], list[list[float]], set]:
+    """Return arms in the order in which they were pulled without failing, the returns of each arm,
+    the arms discarded.
+    """
     returns: list[list[float]] = [[] for _ in range(n_arms)]
     discarded: set[int] = set()
     order: list[int] = []
@@ -40,14 +51,16 @@ def pulls_of_index_bandit(index: Callable, stream: Stream, n_arms: int, budget: 
             pull(arm)
     while len(order) < budget and len(discarded) < n_arms:
         t = len(order)
-        scores = [-math.inf if arm in discarded else index(returns[arm], t) for arm in range(n_arms)]
+        scores = [
+            -math.inf if arm in discarded else index(returns[arm], t) for arm in range(n_arms)
+        ]
         equals = [arm for arm in range(n_arms) if scores[arm] == max(scores)]
         pull(max(equals, key=lambda arm: (priority(seed, t, arm), arm)))
     return order, returns, discarded
 
 
 def priority(seed: int, pull: int, arm: int) -> int:
-    """Random order of equals: 31 bits of a hash of (seed, number of the pull, arm)."""
+    """Return random order of equals: 31 bits of a hash of (seed, number of the pull, arm)."""
     word = (seed + (pull + 1) * 0x9E3779B97F4A7C15) & _WORD
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
@@ -58,8 +71,10 @@ def priority(seed: int, pull: int, arm: int) -> int:
     return (x ^ (x >> 16)) >> 1
 
 
-def sequential_halving(stream: Stream, n_arms: int, budget: int) -> tuple[list[int], list[int], set]:
-    """Pulls of each arm, the arms left (no equal means expected), the arms discarded."""
+def sequential_halving(
+    stream: Stream, n_arms: int, budget: int
+) -> tuple[list[int], list[int], set]:
+    """Return the pulls of each arm, the arms left (no equal means expected), the arms discarded."""
     returns: list[list[float]] = [[] for _ in range(n_arms)]
     discarded: set[int] = set()
     alive = list(range(n_arms))

@@ -1,4 +1,6 @@
-"""Slow and obvious: formulas evaluated one number at a time, sets of formulas found by trying every string of tokens."""
+"""Slow and obvious: formulas evaluated one number at a time, sets of formulas found by trying every
+string of tokens.
+"""
 
 import itertools
 import math
@@ -10,11 +12,15 @@ from jbrl.agents.bayes.index.formulas import BINARY, TOKENS, UNARY, VARIABLES
 
 
 class UndefinedError(Exception):
-    """Division by exactly zero, logarithm of a number that is not positive, root of a negative one."""
+    """Division by exactly zero, logarithm of a number that is not positive, root of a
+    negative one.
+    """
 
 
 def evaluate(tokens: tuple[str, ...], q: tuple, number: type = np.float64):
-    """Value of a postfix formula at the point `q` of three numbers, computed in precision `number`."""
+    """Return the value of a postfix formula at the point `q` of three numbers, computed in
+    precision `number`.
+    """
     stack = []
     for token in tokens:
         if token in VARIABLES:
@@ -53,7 +59,7 @@ def _binary(token: str, a, b):
 
 
 def values(tokens: tuple[str, ...], coordinates: np.ndarray) -> np.ndarray:
-    """Values at all points [3, P], NaN where undefined."""
+    """Return values at all points [3, P], NaN where undefined."""
     stack: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for token in tokens:
@@ -83,7 +89,9 @@ _ARRAYS = {
 
 
 def strings(size: int) -> Iterator[tuple[str, ...]]:
-    """Every string of `size` tokens that is a postfix formula, in the order of `TOKENS`, the last position varying fastest."""
+    """Yield every string of `size` tokens that is a postfix formula, in the order of `TOKENS`, the
+    last position varying fastest.
+    """
     for tokens in itertools.product(TOKENS, repeat=size):
         depth = 0
         for token in tokens:
@@ -96,7 +104,7 @@ def strings(size: int) -> Iterator[tuple[str, ...]]:
 
 
 def signed_set(size: int, coordinates: np.ndarray) -> list[tuple[str, ...]]:
-    """F_size: of all formulas defined at all points, the first of each ranking."""
+    """Return F_size: of all formulas defined at all points, the first of each ranking."""
     seen, kept = set(), []
     for n in range(1, size + 1):
         for tokens in strings(n):
@@ -110,8 +118,11 @@ def signed_set(size: int, coordinates: np.ndarray) -> list[tuple[str, ...]]:
     return kept
 
 
-def value_set(size: int, coordinates: np.ndarray, required: int, ranked: int) -> list[tuple[str, ...]]:
-    """F_size for non-negative values: a formula is dropped when another is defined wherever it is and ranks these points alike.
+def value_set(
+    size: int, coordinates: np.ndarray, required: int, ranked: int
+) -> list[tuple[str, ...]]:
+    """Return F_size for non-negative values: a formula is dropped when another is defined wherever
+    it is and ranks these points alike.
 
     Args:
       required: formulas must be defined at the first so many points.
@@ -120,7 +131,11 @@ def value_set(size: int, coordinates: np.ndarray, required: int, ranked: int) ->
     kept: list[tuple] = []
     for n in range(1, size + 1):
         found = [(tokens, values(tokens, coordinates)) for tokens in strings(n)]
-        found = [(tokens, _rounded(v[ranked:])) for tokens, v in found if not np.isnan(v[:required]).any()]
+        found = [
+            (tokens, _rounded(v[ranked:]))
+            for tokens, v in found
+            if not np.isnan(v[:required]).any()
+        ]
         fresh: list[tuple] = []
         for i, (tokens, own) in enumerate(found):
             earlier = kept + found[:i]
@@ -139,4 +154,6 @@ def _covers(one: np.ndarray, other: np.ndarray) -> bool:
     where = ~np.isnan(other)
     if np.isnan(one[where]).any():
         return False
-    return np.array_equal(np.argsort(one[where], kind="stable"), np.argsort(other[where], kind="stable"))
+    return np.array_equal(
+        np.argsort(one[where], kind="stable"), np.argsort(other[where], kind="stable")
+    )

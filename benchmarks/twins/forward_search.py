@@ -1,6 +1,7 @@
 """Forward search sparse sampling, slow and plain: one tree at a time, by recursion, in float64.
 
-The random numbers are those of `jbrl.agents.bayes.search.forward_tree`: hashes of (tree, trajectory, depth, draw).
+The random numbers are those of `jbrl.agents.bayes.search.forward_tree`: hashes of (tree,
+trajectory, depth, draw).
 """
 
 import numpy as np
@@ -24,13 +25,15 @@ def bits(word: int) -> int:
 
 
 def outcome(counts, number):
-    """First next state whose share of the counts, summed from the first, exceeds a 24-bit number."""
+    """Return the first next state whose share of the counts, summed from the first, exceeds a
+    24-bit number.
+    """
     shares = np.cumsum(counts) / np.sum(counts)
     return int(np.argmax(np.ceil(shares * 2**24) > number))
 
 
 def choose(values, tolerance, seed):
-    """A greatest value, ties by lot."""
+    """Choose a greatest value, ties broken at random."""
     best = [i for i, v in enumerate(values) if v >= max(values) - tolerance]
     return max(best, key=lambda i: bits(seed + spread(i)))
 
@@ -43,10 +46,12 @@ class Node:
         self.times = np.zeros(counts.shape[1:], int)
         for u in range(n_actions):
             for i in range(search.samples):
-                self.times[u, outcome(counts[x, u], bits(seed + spread(first + i * n_actions + u)))] += 1
+                self.times[
+                    u, outcome(counts[x, u], bits(seed + spread(first + i * n_actions + u)))
+                ] += 1
 
     def bounds(self):
-        """(U, L) of each action, from those of the children as they are now: [A, 2]."""
+        """Return (U, L) of each action, from those of the children as they are now: [A, 2]."""
         s = self.search
         new = (s.high, s.low)
         totals = np.zeros((len(self.times), 2))
@@ -65,7 +70,7 @@ class Search:
         self.trajectories, self.samples, self.depth = trajectories, samples, depth
 
     def grow(self, seed, x, counts):
-        """The tree of belief `counts` in state `x` after all trajectories."""
+        """Return the tree of belief `counts` in state `x` after all trajectories."""
         root = None
         for k in range(self.trajectories):
             history, of_trajectory = counts.copy(), hashed((seed + spread(k + 1)) % WORD)
@@ -79,7 +84,10 @@ class Search:
         node = node or Node(self, x, counts, here)
         span = self.high - self.low
         u = choose(node.bounds()[:, 0], TIE_TOLERANCE * span, here)
-        widths = [node.children[u, y].value() if (u, y) in node.children else (self.high, self.low) for y in range(len(node.times[u]))]
+        widths = [
+            node.children[u, y].value() if (u, y) in node.children else (self.high, self.low)
+            for y in range(len(node.times[u]))
+        ]
         doubt = np.where(node.times[u] > 0, node.times[u] * [a - b for a, b in widths], -1)
         y = choose(doubt, 1e-9 * span, here + spread(len(node.times)))
         counts[x, u, y] += 1
@@ -103,5 +111,7 @@ class Search:
                 y = outcome(counts[x, u], bits(seed))
                 known = counts.copy()
                 known[x, u, y] += 1
-                q[u] += (self.rewards[x, u, y] + self.discount * self.grow(seed, y, known).value()[0]) / self.samples
+                q[u] += (
+                    self.rewards[x, u, y] + self.discount * self.grow(seed, y, known).value()[0]
+                ) / self.samples
         return q

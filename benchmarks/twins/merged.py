@@ -1,4 +1,6 @@
-"""The merged MDP and the agents that live by it once more, in NumPy and float64: plain loops, value iteration, the words of jbrl."""
+"""The merged MDP and the agents that live by it once more, in NumPy and float64: plain loops, value
+iteration, the words of jbrl.
+"""
 
 import numpy as np
 
@@ -12,7 +14,9 @@ def uniform(key, round, which, j):
 
 
 def log_gamma_variates(shapes, key):
-    """Logarithms of gamma variates, block by block; a block goes on until each of its entries has one."""
+    """Return logarithms of gamma variates, block by block; a block goes on until each of its
+    entries has one.
+    """
     from scipy.special import erfinv
 
     logs, round = np.full(len(shapes), -np.inf), 0
@@ -30,7 +34,9 @@ def log_gamma_variates(shapes, key):
                 normal = np.sqrt(2) * erfinv(2 * uniform(key, round, 0, j - start) - 1)
                 v = (1 + normal / np.sqrt(9 * d)) ** 3
                 if v > 0 and np.log(accept) < normal**2 / 2 + d - d * v + d * np.log(v):
-                    logs[j] = np.log(d * v) + (np.log(uniform(key, round, 2, j - start)) / a if a < 1 else 0)
+                    logs[j] = np.log(d * v) + (
+                        np.log(uniform(key, round, 2, j - start)) / a if a < 1 else 0
+                    )
                 else:
                     left.append(j)
             missing, round = left, round + 1
@@ -38,10 +44,16 @@ def log_gamma_variates(shapes, key):
 
 
 def sampled_rows(counts, samples, words):
-    """K(x, u) rows for each pair, drawn in order: {(x, u): [K, S]} from counts [S, A, S] and samples [S, A]."""
+    """Return K(x, u) rows for each pair, drawn in order: {(x, u): [K, S]} from counts [S, A, S] and
+    samples [S, A].
+    """
     n_states, n_actions, _ = counts.shape
-    pairs = [(x, u) for x in range(n_states) for u in range(n_actions) for _ in range(samples[x, u])]
-    logs = log_gamma_variates(np.concatenate([counts[pair] for pair in pairs]), stream(words)).reshape(-1, n_states)
+    pairs = [
+        (x, u) for x in range(n_states) for u in range(n_actions) for _ in range(samples[x, u])
+    ]
+    logs = log_gamma_variates(
+        np.concatenate([counts[pair] for pair in pairs]), stream(words)
+    ).reshape(-1, n_states)
     weights = np.exp(logs - logs.max(1, keepdims=True))
     found = {pair: [] for pair in pairs}
     for pair, row in zip(pairs, weights / weights.sum(1, keepdims=True), strict=True):
@@ -50,12 +62,18 @@ def sampled_rows(counts, samples, words):
 
 
 def merged_values(rows, rewards, discount=DISCOUNT):
-    """Q [S, A] by value iteration over all merged actions."""
+    """Return Q [S, A] by value iteration over all merged actions."""
     q = np.zeros(rewards.shape[:2])
     for _ in range(2000):
         values = q.max(1)
         new = np.array(
-            [[max(row @ (rewards[x, u] + discount * values) for row in rows[x, u]) for u in range(q.shape[1])] for x in range(len(q))]
+            [
+                [
+                    max(row @ (rewards[x, u] + discount * values) for row in rows[x, u])
+                    for u in range(q.shape[1])
+                ]
+                for x in range(len(q))
+            ]
         )
         if abs(new - q).max() <= 1e-12 * abs(new).max():
             break
@@ -67,7 +85,10 @@ class BestOfSampledSet:
     """Tests all pairs at every step, and keeps everything dense."""
 
     def __init__(self, prior):
-        self.counts, self.rewards = np.array(prior.concentrations, float), np.array(prior.rewards, float)
+        self.counts, self.rewards = (
+            np.array(prior.concentrations, float),
+            np.array(prior.rewards, float),
+        )
         self.prior, self.last, self.solved = self.counts.copy(), None, 0
 
     def act(self, x, words, uniform):
@@ -95,7 +116,9 @@ class SBOSS(BestOfSampledSet):
         return counts * (n0 - counts) / (n0**2 * (n0 + 1))
 
     def samples(self):
-        return np.clip(np.ceil(self.variances(self.counts).max(-1) / self.epsilon), 1, self.cap).astype(int)
+        return np.clip(
+            np.ceil(self.variances(self.counts).max(-1) / self.epsilon), 1, self.cap
+        ).astype(int)
 
     def outdated(self):
         mean, last = (c / c.sum(-1, keepdims=True) for c in (self.counts, self.last))

@@ -1,4 +1,6 @@
-"""Formula agents and their trajectories once more, in plain NumPy and float64: three models, solved from scratch after each transition."""
+"""Formula agents and their trajectories once more, in plain NumPy and float64: three models, solved
+from scratch after each transition.
+"""
 
 import jax
 import numpy as np
@@ -22,7 +24,9 @@ class Formula:
         self.tokens = tokens
         shape = prior.concentrations.shape
         stay = np.broadcast_to(np.eye(shape[0])[:, None], shape)
-        self.models = [Model(counts, prior.rewards) for counts in (prior.concentrations, stay, np.ones(shape))]
+        self.models = [
+            Model(counts, prior.rewards) for counts in (prior.concentrations, stay, np.ones(shape))
+        ]
 
     def values(self, x):
         q = np.array([model.q[x] for model in self.models])
@@ -39,7 +43,9 @@ class Formula:
 
 
 def trial(agent, mdps, key, arm, number, horizon):
-    """Discounted return of one trajectory on an MDP drawn from `mdps`, NaN where the formula is undefined: a pull, from its key up."""
+    """Return the discounted return of one trajectory on an MDP drawn from `mdps`, NaN where the
+    formula is undefined: a pull, from its key up.
+    """
     own = jax.random.fold_in(key, arm)
     mdp = draw_mdp(stream(own, np.int32(number), "mdp"), mdps, unit=True)
     cdf = np.cumsum(np.asarray(mdp.transitions, float), -1)

@@ -1,4 +1,6 @@
-"""The subset search as one would write it down: a loop over subsets, a loop over folds, least squares by SVD."""
+"""The subset search as one would write it down: a loop over subsets, a loop over folds, least
+squares by SVD.
+"""
 
 import itertools
 
@@ -23,13 +25,18 @@ def solve(a, t, non_negative=False):
 
 
 def dependent(a):
-    """Whether columns are linearly dependent, whatever their scales."""
+    """Return whether columns are linearly dependent, for any scales."""
     scale = np.linalg.norm(a, axis=0)
-    return len(a) < a.shape[1] or not scale.all() or np.linalg.matrix_rank(a / scale, tol=1e-5) < a.shape[1]
+    return (
+        len(a) < a.shape[1]
+        or not scale.all()
+        or np.linalg.matrix_rank(a / scale, tol=1e-5) < a.shape[1]
+    )
 
 
 def loss_of(x, t, columns, criterion, folds, *, intercept=False, non_negative=False, min_rows=1):
-    """Loss of a subset; infinite if it has too few rows or dependent columns in some training set.
+    """Return the loss of a subset; infinite if it has too few rows or dependent columns in some
+    training set.
 
     Args:
       folds: k, seed, repeats, groups (fold of each row of the table, or None), pooled.
@@ -46,7 +53,10 @@ def loss_of(x, t, columns, criterion, folds, *, intercept=False, non_negative=Fa
     if criterion == "loo":
         held = [np.eye(len(rows), dtype=bool)]
     else:
-        assigned = [folds_of(len(rows), k, seed + r) if groups is None else groups[rows] for r in range(repeats)]
+        assigned = [
+            folds_of(len(rows), k, seed + r) if groups is None else groups[rows]
+            for r in range(repeats)
+        ]
         held = [np.array([f == fold for fold in range(k)]) for f in assigned]
     if criterion == "loo" and dependent(a):
         return np.inf
@@ -57,11 +67,18 @@ def loss_of(x, t, columns, criterion, folds, *, intercept=False, non_negative=Fa
             if dependent(a[~out]):
                 return np.inf
             errors.append((y[out] - a[out] @ solve(a[~out], y[~out], non_negative)) ** 2)
-        losses.append(np.mean(np.concatenate(errors)) if pooled else np.mean([e.mean() for e in errors if len(e)]))
+        losses.append(
+            np.mean(np.concatenate(errors))
+            if pooled
+            else np.mean([e.mean() for e in errors if len(e)])
+        )
     return float(np.mean(losses))
 
 
 def search(x, t, size, criterion, folds, **options):
-    """Losses of all subsets, in lexicographic order: {columns: loss}."""
+    """Return the losses of all subsets, in lexicographic order: {columns: loss}."""
     n = x.shape[1]
-    return {c: loss_of(x, t, list(c), criterion, folds, **options) for c in itertools.combinations(range(n), size)}
+    return {
+        c: loss_of(x, t, list(c), criterion, folds, **options)
+        for c in itertools.combinations(range(n), size)
+    }

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 
 import jbrl
 
+CITE = "@phdthesis{w, author={Watkins, C.}, title={Learning from Delayed Rewards}, year={1989}}"
+
 
 @jbrl.record
 class Table:
@@ -13,14 +15,14 @@ class Table:
     discount: jax.Array  # [] float32
 
 
-@jbrl.register_agent("CuriousQ", cite="@phdthesis{watkins1989, author={Watkins, C.}, title={Learning from Delayed Rewards}, year={1989}}")
+@jbrl.register_agent("CuriousQ", cite=CITE)
 class CuriousQ(jbrl.Agent[Table, Table]):
-    """Q-learning from the optimal values of the prior-mean MDP, curious about rare actions. Watkins 1989. O(A) per decision."""
+    """Q-learning from values of the prior-mean MDP, curious about rare actions. Watkins 1989."""
 
     requires = jbrl.BAYESIAN  # a Dirichlet prior over finite MDPs
 
-    bonus: float = jbrl.parameter(1.0, "what trying an action for the first time is worth, in units of return", low=0)
-    patience: float = jbrl.parameter(1.0, "visits that the prior counts for: large means a small learning rate", low=0)
+    bonus: float = jbrl.parameter(1.0, "worth of an action never tried, in units of return", low=0)
+    patience: float = jbrl.parameter(1.0, "visits that the prior counts for", low=0)
 
     def train(self, key: jax.Array, prior: jbrl.DirichletPrior) -> Table:
         concentrations = prior.mdps.concentrations

@@ -1,10 +1,12 @@
-"""What an agent is, and the register of all agents.
+"""The contract of an agent, and the register of all agents.
 
-An agent is a frozen dataclass. Its fields are its parameters: leaves of a pytree, so that a grid of values runs under one
-compilation, except those declared `static`, which are capacities. It is written for one lane; `jbrl.runner` maps it over many.
+An agent is a frozen dataclass. Its fields are its parameters: leaves of a pytree, so that a grid of
+values runs under one compilation, except those declared `static`, which are capacities. It is
+written for one lane; `jbrl.runner` maps it over many.
 
-What only some agents need are mixins, found by type: `Oracle`, `Stepwise` (`jbrl.rollout.contract`), `OfflineSearch`
-(`jbrl.agents.offline_search`), `HasCost` and `Compiled` below.
+Parts that only some agents need are mixins, found by type: `Oracle`, `Stepwise`
+(`jbrl.rollout.contract`), `OfflineSearch` (`jbrl.agents.offline_search`), `HasCost` and `Compiled`
+below.
 """
 
 import dataclasses
@@ -18,7 +20,7 @@ import jax.numpy as jnp
 from jbrl.environments.environment import Box, Discrete, OneHot, Spec
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
-from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
@@ -30,7 +32,7 @@ State = TypeVar("State")
 
 @dataclasses.dataclass(frozen=True)
 class Requirements:
-    """What an agent needs: a kind of prior, and one of some kinds of observation."""
+    """Requirements of an agent: a kind of prior, and one of some kinds of observation."""
 
     prior: type[Prior] = Prior
     observations: tuple[type, ...] = (Discrete, OneHot, Box)
@@ -44,10 +46,12 @@ class Agent(Generic[Knowledge, State]):
     """The contract: four pure methods that JAX can trace.
 
     Class attributes:
-      requires: the prior and the observations that it can use; checked on the host before anything is compiled.
-      lanes: lifetimes that one compiled call plays at once on one CPU device. Results do not depend on how many lifetimes are
-        played because they always run at this width.
-      version: raised whenever the agent's behaviour changes, so that stored results are not taken for the new ones.
+      requires: the prior and the observations that it can use; checked on the host before anything
+        is compiled.
+      lanes: lifetimes that one compiled call plays at once on one CPU device. Results do not depend
+        on how many lifetimes are played because they always run at this width.
+      version: raised whenever the agent's behaviour changes, so that stored results are not
+        mistaken for new ones.
     """
 
     requires: ClassVar[Requirements] = Requirements()
@@ -55,7 +59,10 @@ class Agent(Generic[Knowledge, State]):
     version: ClassVar[int] = 1
 
     def train(self, key: chex.PRNGKey, prior: Any) -> Knowledge:
-        """Think before the first lifetime; timed as offline time. Default: remember the prior, of the kind that `requires` names."""
+        """Think before the first lifetime; timed as offline time.
+
+        Default: remember the prior, of the kind that `requires` names.
+        """
         del key
         return prior
 
@@ -63,8 +70,13 @@ class Agent(Generic[Knowledge, State]):
         """Return the state at the start of a lifetime."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
-    def act(self, key: chex.PRNGKey, state: State, observation: chex.Array) -> tuple[chex.Array, State]:
-        """Take one decision: the action, [] int32, and the state after deciding. `NO_ACTION`: none can be chosen."""
+    def act(
+        self, key: chex.PRNGKey, state: State, observation: chex.Array
+    ) -> tuple[chex.Array, State]:
+        """Take one decision: the action, [] int32, and the state after deciding.
+
+        `NO_ACTION`: none can be chosen.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method act")
 
     def observe(self, key: chex.PRNGKey, state: State, transition: Transition) -> State:
@@ -73,21 +85,25 @@ class Agent(Generic[Knowledge, State]):
         return state
 
     def refusal(self, n_actions: int) -> str:
-        """What to tell the user when `act` has chosen no action, or one that does not exist."""
+        """Return the message to the user when `act` has chosen no action, or one that does not
+        exist.
+        """
         return f"chose an action outside 0..{n_actions - 1}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a decision costs beside playing itself, for estimates and for the choice of short runs."""
+    """Cost of a decision beside playing itself, for estimates and for the choice of short runs."""
 
-    steps: float = 0.0  # about how many steps of a simulation of BAMCP's take as long as one decision
+    # about how many steps of a simulation of BAMCP's take as long as one decision
+    steps: float = 0.0
     memory_bytes: int = 0  # for decisions, shared by all lanes of a device
-    fewest_lanes: int | None = None  # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
+    # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
+    fewest_lanes: int | None = None
 
 
 class HasCost:
-    """Mixin of agents that say what a decision costs."""
+    """Mixin of agents that state the cost of a decision."""
 
     def cost(self, prior: DirichletPrior) -> Cost:
         """Return the cost of a decision. On the host.
@@ -99,15 +115,23 @@ class HasCost:
 
 
 def cost(agent: Agent, prior: Prior) -> Cost:
-    """Return what a decision of `agent` costs; nothing beside playing, where the agent does not say."""
+    """Return the cost of a decision of `agent`; nothing beside playing, where the agent does not
+    state it.
+    """
     return agent.cost(prior) if isinstance(agent, HasCost) else Cost()  # type: ignore[arg-type]
 
 
 class Compiled:
-    """Mixin of agents of which another agent plays, for example a formula as a text of which arrays play."""
+    """Mixin of agents of which another agent plays, for example a formula as a text of which
+    arrays play.
+    """
 
     def player(self) -> Agent:
-        """Return the agent that is compiled and plays in place of this one, whose methods are then not used. On the host."""
+        """Return the agent that is compiled and plays in place of this one, whose methods are then
+        not used.
+
+        On the host.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method player")
 
 
@@ -123,18 +147,32 @@ def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> N
     """
     needs, spec = agent.requires, prior.spec
     if not isinstance(prior, needs.prior):
-        raise JbrlError(f"{name} needs {_PRIORS[needs.prior]}: '{problem}' offers {_offered(prior)}")
+        raise JbrlError(
+            f"{name} needs {_PRIORS[needs.prior]}: '{problem}' offers {_offered(prior)}"
+        )
     if not isinstance(spec.observation, needs.observations):
         kinds = " or ".join(_OBSERVATIONS[kind] for kind in needs.observations)
         raise JbrlError(f"{name} needs {kinds}: '{problem}' offers {_observed(spec)}")
 
 
-_PRIORS = {Prior: "a prior", DirichletPrior: "a Dirichlet prior over finite MDPs"}
-_OBSERVATIONS = {Discrete: "discrete states", OneHot: "one-hot observations", Box: "arrays of numbers as observations"}
+_PRIORS = {
+    Prior: "a prior",
+    DirichletPrior: "a Dirichlet prior over finite MDPs",
+    EnvironmentPrior: "an environment with episodes",
+}
+_OBSERVATIONS = {
+    Discrete: "discrete states",
+    OneHot: "one-hot observations",
+    Box: "arrays of numbers as observations",
+}
 
 
 def _offered(prior: Prior) -> str:
-    kind = "a Dirichlet prior over finite MDPs" if isinstance(prior, DirichletPrior) else "an environment without such a prior"
+    kind = (
+        "a Dirichlet prior over finite MDPs"
+        if isinstance(prior, DirichletPrior)
+        else "an environment without such a prior"
+    )
     return f"{kind} ({prior.spec})"
 
 
@@ -153,7 +191,7 @@ class AgentEntry:
     @property
     def summary(self) -> str:
         """First line of the agent's docstring."""
-        return (self.agent.__doc__ or "").strip().splitlines()[0]
+        return " ".join((self.agent.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 AGENTS: dict[str, AgentEntry] = {}
@@ -161,7 +199,7 @@ AGENTS: dict[str, AgentEntry] = {}
 
 @dataclass_transform(frozen_default=True)
 def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
-    """Class decorator: make the class a record and list it under `name`."""
+    """Make the class a record and list it under `name` (class decorator)."""
 
     def register(cls: type) -> type:
         made: type = record(cls)
@@ -180,7 +218,9 @@ def check_agent(agent: Agent) -> None:
 
 
 def as_arrays(agent: Agent) -> Agent:
-    """The agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so that all values share one compiled program."""
+    """Return the agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so
+    that all values share one compiled program.
+    """
     kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
     player = agent.player() if isinstance(agent, Compiled) else agent
     return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)

@@ -1,10 +1,14 @@
-"""Capacities: static sizes that follow from parameters, so that agents whose parameters are close share one compiled program."""
+"""Capacities: static sizes that follow from parameters, so that agents whose parameters are close
+share one compiled program.
+"""
 
 from typing import Any
 
 
 def raise_capacity(agent: Any, name: str, needed: int) -> None:
-    """Raise a capacity of a frozen agent to what is needed; one that suffices stays. For `__post_init__` alone.
+    """Raise a capacity of a frozen agent to what is needed; one that suffices stays.
+
+    For `__post_init__` alone.
 
     Args:
       name: the field that holds the capacity.

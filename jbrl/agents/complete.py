@@ -1,19 +1,20 @@
 r"""Complete algorithms: agents whose parameters are distributions, drawn anew for each lifetime.
 
-What such an agent scores is what a user gets who knows the algorithm but not how to tune it: the general evaluation question of Jordan et
-al. 2020, section 2, asked of Bayesian reinforcement learning. In a study:
+What such an agent scores is what a user gets who knows the algorithm but not how to tune it: the
+general evaluation question of Jordan et al. 2020, section 2, asked of Bayesian reinforcement
+learning. In a study:
 
     epsilon = { uniform = [0, 1] }             a number between the two; for integers, both included
     tau = { log_uniform = [0.01, 10] }         its logarithm uniform
     period = { choice = [1, 5, 25] }           one of these
 
-The values of lifetime number i hang on the seed and i alone. All values share one compiled program; what is learned before the first
-decision is learned by each draw for itself, as part of its lifetime.
+The values of lifetime number i depend on the seed and i alone. All values share one compiled
+program; what is learned before the first decision is learned by each draw for itself, as part of
+its lifetime.
 """
 
 import dataclasses
 import itertools
-import math
 from typing import Any
 
 import chex
@@ -22,8 +23,8 @@ import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, Compiled, Cost, HasCost, Requirements, cost
 from jbrl.agents.offline_search import OfflineSearch
-from jbrl.errors import JbrlError, nearest
-from jbrl.parameters import check_parameters
+from jbrl.errors import JbrlError, nearest, shown
+from jbrl.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
 from jbrl.rollout.contract import DrawsParameters, Oracle
@@ -33,15 +34,16 @@ KINDS = ("uniform", "log_uniform", "choice")
 
 @record
 class Distribution:
-    """Of one parameter."""
+    """Distribution of one parameter."""
 
     values: tuple  # both ends, or all values
     kind: str = static("uniform")
     whole: bool = static(False)  # the parameter is an integer
-    place: int = static(0)  # of the parameter among those of its agent: each has its own random number
+    # of the parameter among those of its agent: each has its own random number
+    place: int = static(0)
 
     def draw(self, key: chex.PRNGKey) -> chex.Array:
-        """One value, [] float32, int32 or bool."""
+        """Draw one value, [] float32, int32 or bool."""
         values = jnp.stack([jnp.asarray(v) for v in self.values])
         u = jax.random.uniform(jax.random.fold_in(key, self.place))
         if self.kind == "choice":
@@ -79,7 +81,7 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         return self.base.version
 
     def cost(self, prior: Any) -> Cost:
-        """That of the agent with the largest values."""
+        """Return the cost of the agent with the largest values."""
         return cost(self.base, prior)
 
     def draw(self, key: chex.PRNGKey) -> Agent:
@@ -90,45 +92,60 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
     def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         agent = self.draw(key)
-        return agent, agent.train(jax.random.fold_in(key, len(dataclasses.fields(self.base))), prior)  # type: ignore[arg-type]
+        return agent, agent.train(
+            jax.random.fold_in(key, len(dataclasses.fields(self.base))),  # type: ignore[arg-type]
+            prior,
+        )
 
 
 def is_oracle(agent: Agent) -> bool:
-    """Whether the agent, or each one drawn in its place, sees the true environment."""
+    """Return whether the agent, or each one drawn in its place, sees the true environment."""
     return isinstance(agent.base if isinstance(agent, Complete) else agent, Oracle)
 
 
 def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, dict[str, Any]]:
-    """An agent and all its parameters, defaults filled in; a table among `values` is a distribution.
+    """Return an agent and all its parameters, defaults filled in; a table among `values` is a
+    distribution.
 
     Args:
       where: place to name in messages.
 
     Raises:
-      JbrlError: an unknown parameter, a value that it does not accept, or a table that is no distribution of such values.
+      JbrlError: an unknown parameter, a value that it does not accept, or a table that is no
+        distribution of such values.
     """
     tables = {name: value for name, value in values.items() if isinstance(value, dict)}
     if not tables:
         parameters = check_parameters(cls, values, where)
-        return cls(**parameters), parameters
+        return _made(cls, parameters, where), parameters
     if issubclass(cls, OfflineSearch | Compiled):
         name, table = next(iter(tables.items()))
         raise JbrlError(
-            f"{where}: {name} = {table!r}: expected one value, or a list: what plays is made from it before the first MDP is drawn"
+            f"{where}: {name} = {shown(table)}: expected one value, or a list: what plays is made "
+            "from it before the first MDP is drawn"
         )
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     found = {}
     for name, table in tables.items():
-        if name not in fields:
-            raise JbrlError(f"{where}: unknown parameter '{name}'{nearest(name, fields)}")
+        check_known([name], fields, where)
         rules = fields[name].metadata
         if rules.get("static") or rules.get("choices") or isinstance(fields[name].default, str):
-            raise JbrlError(f"{where}: {name} = {table!r}: expected one value, since it belongs to the compiled program")
+            raise JbrlError(
+                f"{where}: {name} = {shown(table)}: expected one value, since it belongs to the "
+                "compiled program"
+            )
         found[name] = _distribution(cls, name, table, where, list(fields).index(name))
-    corners = [dict(zip(found, ends, strict=True)) for ends in itertools.product(*map(_ends, found.values()))]
-    agents = [cls(**check_parameters(cls, {**values, **corner}, where)) for corner in corners]
+    corners = [
+        dict(zip(found, ends, strict=True))
+        for ends in itertools.product(*map(_ends, found.values()))
+    ]
+    agents = [
+        _made(cls, check_parameters(cls, {**values, **corner}, where), where) for corner in corners
+    ]
     capacity = {
-        name: max(getattr(a, name) for a in agents) for name, f in fields.items() if f.metadata.get("static") and type(f.default) is int
+        name: max(getattr(a, name) for a in agents)
+        for name, f in fields.items()
+        if f.metadata.get("static") and type(f.default) is int
     }
     base = dataclasses.replace(agents[-1], **capacity)  # type: ignore[type-var]
     texts = {name: {d.kind: list(d.values)} for name, d in found.items()}
@@ -136,23 +153,49 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     return Complete(base, found), {**parameters, **texts}
 
 
+def _made(cls: type[Agent], parameters: dict[str, Any], where: str) -> Agent:
+    """Make an agent from parameters that are accepted one by one; together they may be refused.
+
+    Raises:
+      JbrlError: parameters that do not go together.
+    """
+    try:
+        return cls(**parameters)
+    except JbrlError as error:
+        raise JbrlError(f"{where}: {error}") from None
+
+
 def _ends(distribution: Distribution) -> tuple[Any, Any]:
     return min(distribution.values), max(distribution.values)
 
 
-def _distribution(cls: type[Agent], name: str, table: dict[str, Any], where: str, place: int) -> Distribution:
-    """A checked distribution; each of its numbers is one that the parameter accepts."""
-    place_text = f"{where}: {name} = {table!r}"
+def _distribution(
+    cls: type[Agent], name: str, table: dict[str, Any], where: str, place: int
+) -> Distribution:
+    """Return a checked distribution; each of its numbers is one that the parameter accepts."""
+    place_text = f"{where}: {name} = {shown(table)}"
     kind = next(iter(table), "")
     given = table.get(kind)
     if len(table) != 1 or kind not in KINDS or not isinstance(given, list) or not given:
-        expected = "{ uniform = [low, high] }, { log_uniform = [low, high] } or { choice = [value, …] }"
-        raise JbrlError(f"{place_text}: expected {expected}{nearest(kind, KINDS) if kind not in KINDS and kind else ''}")
+        expected = (
+            "{ uniform = [low, high] }, { log_uniform = [low, high] } or { choice = [value, …] }"
+        )
+        raise JbrlError(
+            f"{place_text}: expected "
+            f"{expected}{nearest(kind, KINDS) if kind not in KINDS and kind else ''}"
+        )
     numbers = [check_parameters(cls, {name: value}, where)[name] for value in given]
     kinds = {type(number) for number in numbers}
     if kind != "choice":
         if len(numbers) != 2 or kinds == {bool} or not numbers[0] < numbers[1]:
             raise JbrlError(f"{place_text}: expected two numbers, the lower one first")
-        if kind == "log_uniform" and not (numbers[0] > 0 and math.isfinite(math.log(numbers[0]))):
-            raise JbrlError(f"{place_text}: expected numbers above 0, having a logarithm")
+        if kind == "log_uniform" and not numbers[0] >= SMALLEST_NUMBER:
+            raise JbrlError(
+                f"{place_text}: expected numbers above 0, having a logarithm: from "
+                f"{SMALLEST_NUMBER}"
+            )
+        if numbers[1] - numbers[0] > GREATEST_NUMBER:
+            raise JbrlError(
+                f"{place_text}: expected numbers that are at most {GREATEST_NUMBER} apart"
+            )
     return Distribution(tuple(numbers), kind, kinds == {int}, place)

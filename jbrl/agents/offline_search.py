@@ -1,8 +1,10 @@
-"""Agents that learn offline by trying strategies, which are agents themselves, in environments drawn from the prior.
+"""Agents that learn offline by trying strategies, which are agents themselves, in environments
+drawn from the prior.
 
-Such a search decides on the host what to try next, so it is no function that JAX could trace. The runner hands it `Trials`, which play many
-strategies in one compiled call, and keeps what it yields: progress is shown, a search that is killed goes on where it was, and what one
-experiment has found serves all others with the same prior.
+Such a search decides on the host what to try next, so it is no function that JAX could trace. The
+runner hands it `Trials`, which play many strategies in one compiled call, and keeps what it yields:
+progress is shown, a search that is killed goes on where it was, and what one experiment has found
+serves all others with the same prior.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from jbrl.agents.agent import Agent
 
 @dataclass(frozen=True)
 class Findings:
-    """What a search has found so far. Plain data."""
+    """Findings of a search so far. Plain data."""
 
     consumed: int  # trajectories that it has made use of
     simulated: int  # trajectories played
@@ -25,43 +27,54 @@ class Findings:
 
 
 class Trials(Protocol):
-    """Plays strategies in environments drawn from the prior. What the runner offers to a search."""
+    """Player of strategies in environments drawn from the prior, which the runner offers to a
+    search.
+    """
 
     @property
     def width(self) -> int:
         """Trajectories that one call plays at little more than the cost of one."""
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
-        """Make ready, outside the clock, to try agents of the structures of `examples`, about `wanted` at once.
+        """Make ready, outside the clock, to try agents of the structures of `examples`, about
+        `wanted` at once.
 
-        Each example is a stack, like what is tried later. All learn alike from the prior: `train` of the first one serves the others.
+        Each example is a stack, like what is tried later. All learn alike from the prior: `train`
+        of the first one serves the others.
         """
 
     def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Discounted returns of one trajectory each: [R] float64, NaN where an agent could not choose an action.
+        """Return discounted returns of one trajectory each: [R] float64, NaN where an agent could
+        not choose an action.
 
         Args:
           agents: R of them, stacked along a leading axis.
-          arms, numbers: [R] int: arm and number of the pull. The environment and all randomness hang on these and the seed alone.
+          arms, numbers: [R] int: arm and number of the pull. The environment and all randomness
+            depend on these and the seed alone.
         """
 
 
 class OfflineSearch:
     """Mixin of agents that learn offline in rounds that can be resumed.
 
-    In place of `train`, the runner calls `search`, keeps its checkpoints, and then plays the `strategy` that was found.
+    In place of `train`, the runner calls `search`, keeps its checkpoints, and then plays the
+    `strategy` that was found.
     """
 
     budget: int  # a parameter: trajectories to make use of
 
-    def search(self, seed: int, prior: Any, trials: Trials, before: Findings | None) -> Iterator[Findings]:
+    def search(
+        self, seed: int, prior: Any, trials: Trials, before: Findings | None
+    ) -> Iterator[Findings]:
         """Search until the budget is spent.
 
         Args:
           prior: of the kind that the agent `requires`.
-          before: go on from these findings of the same search with the same prior and seed; None: start.
+          before: go on from these findings of the same search with the same prior and seed;
+            None: start.
 
-        Yields: the findings so far. The first ones come before anything is tried, once all is compiled: from there on the clock runs.
+        Yields: the findings so far. The first ones come before anything is tried, once all is
+          compiled: from there on the clock runs.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method search")
 
@@ -74,5 +87,7 @@ class OfflineSearch:
         raise NotImplementedError(f"{type(self).__name__} has no method strategy")
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
-        """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of the returns, `discarded`, `chosen`."""
+        """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of
+        the returns, `discarded`, `chosen`.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method arms")

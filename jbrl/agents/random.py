@@ -18,11 +18,14 @@ class RandomState:
 class Random(Agent[Prior, RandomState]):
     """Uniformly random actions.
 
-    Castronovo et al. 2016, section 5.1.1. Needs no prior and takes any observation. O(1) per decision.
+    Castronovo et al. 2016, section 5.1.1. Needs no prior and takes any observation. O(1)
+    per decision.
     """
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> RandomState:
         return RandomState(knowledge.spec.actions.n)
 
-    def act(self, key: chex.PRNGKey, state: RandomState, observation: chex.Array) -> tuple[chex.Array, RandomState]:
+    def act(
+        self, key: chex.PRNGKey, state: RandomState, observation: chex.Array
+    ) -> tuple[chex.Array, RandomState]:
         return (sampling.uniforms(key)[0] * state.n_actions).astype(jnp.int32), state

@@ -1,1 +1,4 @@
-"""Statistics of a score table. Modules here read tables with named columns; none starts a simulation."""
+"""Statistics of a score table.
+
+Modules here read tables with named columns; none starts a simulation.
+"""

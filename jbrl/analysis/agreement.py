@@ -1,11 +1,14 @@
-"""Scores beside the published ones, cell by cell: a cell is an algorithm in an experiment.
+"""Comparison of scores with the published ones, cell by cell: a cell is an algorithm in an
+experiment.
 
-A cell may be played in several ways: by the algorithm with the parameters that are printed; by what the published program computes
-under its name, where that is something else; with a smaller budget, where that printed was not played. Each is laid beside the
-published interval, and the first that agrees with it decides.
+A cell may be played in several ways: by the algorithm with the parameters that are printed; by what
+the published program computes under its name, where that is something else; with a smaller budget,
+where that printed was not played. Each is compared with the published interval, and the first that
+agrees with it decides.
 
-Two means agree when they differ by no more than the sum of the half-widths of their 95% intervals. For equal half-widths that is 2.77
-standard errors of the difference, which chance passes once in 180 times.
+Two means agree when they differ by no more than the sum of the half-widths of their 95% intervals.
+For equal half-widths that is 2.77 standard errors of the difference, which chance passes once in
+180 times.
 """
 
 import dataclasses
@@ -17,20 +20,34 @@ import numpy as np
 import pandas as pd
 
 from jbrl.analysis import published
-from jbrl.analysis.intervals import Z95, summarise
+from jbrl.analysis.intervals import Z95, factor95, summarise
 from jbrl.analysis.published import CELL
 from jbrl.analysis.table import AGENT, check_columns, check_returns
 from jbrl.errors import JbrlError
 
 PAIR = ("experiment", "prior", "test")
 TIMES = ("offline_seconds", "online_seconds")
-# The ways in which a cell may be played, in the order in which they are asked; the best of all settings is shown and decides nothing.
+# The ways in which a cell may be played, in the order in which they are tried; the best of all
+# settings is shown and decides nothing.
 SAME, DEFECT, OTHER, BEST = "same parameters", "defect", "other parameters", "our best"
 VERDICTS = {SAME: "agrees", DEFECT: "known defect", OTHER: "agrees, other parameters"}
 DIFFERS, ABSENT = "differs", "not played"
 EXPLANATION = "explanation"  # kind of a note on a cell that differs
-SEARCHES = ("BAMCP", "BFS3")  # all their parameters are budgets: with less of one it is the same algorithm, played worse
-CANDIDATES = (*CELL, "way", "agent", "parameters", "n", "mean", "ci95", "difference", "combined", "apart", "agrees")
+# all their parameters are budgets: with less of one it is the same algorithm, played worse
+SEARCHES = ("BAMCP", "BFS3")
+CANDIDATES = (
+    *CELL,
+    "way",
+    "agent",
+    "parameters",
+    "n",
+    "mean",
+    "ci95",
+    "difference",
+    "combined",
+    "apart",
+    "agrees",
+)
 _SLACK = 1e-9  # 0 ± 0 agrees with 0 ± 0, and numbers of two decimals are not exact
 
 
@@ -40,14 +57,17 @@ class Comparison:
 
     ours: str  # where they come from
     theirs: str
-    table: pd.DataFrame  # one row per cell, with its verdict: of `verdicts`, or of `jbrl.analysis.two_studies.beside`
+    # one row per cell, with its verdict: of `verdicts`, or of `jbrl.analysis.two_studies.beside`
+    table: pd.DataFrame
     note: str  # the outcome in words, a line for each part
     candidates: pd.DataFrame | None = None  # of `with_published`; None beside another study
-    winners: pd.DataFrame | None = None  # of `jbrl.analysis.winners.in_words`; None where times are not known
+    # of `jbrl.analysis.winners.in_words`; None where times are not known
+    winners: pd.DataFrame | None = None
 
 
 def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
-    """One row per agent, all seeds taken together: `AGENT`, n, mean, std, ci95, prior, test, case, and `TIMES` where they are known.
+    """Return one row per agent, all seeds taken together: `AGENT`, n, mean, std, ci95, prior, test,
+    case, and `TIMES` where they are known.
 
     Args:
       returns: score table; columns `jbrl.analysis.table.AGENT` and `score`.
@@ -60,11 +80,17 @@ def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
     if returns.empty:
         raise JbrlError("no returns: not one unit of this study is done")
     check_columns(units, PAIR, "units")
-    found = summarise(returns).merge(units[list(PAIR)].drop_duplicates("experiment"), on="experiment", how="left")
-    found = found.assign(case=[case(prior, test) for prior, test in zip(found["prior"], found["test"], strict=True)])
+    found = summarise(returns).merge(
+        units[list(PAIR)].drop_duplicates("experiment"), on="experiment", how="left"
+    )
+    found = found.assign(
+        case=[case(prior, test) for prior, test in zip(found["prior"], found["test"], strict=True)]
+    )
     if not {*AGENT, *TIMES} <= set(units.columns):
         return found
-    return found.merge(units.groupby(list(AGENT))[list(TIMES)].mean().reset_index(), on=list(AGENT), how="left")
+    return found.merge(
+        units.groupby(list(AGENT))[list(TIMES)].mean().reset_index(), on=list(AGENT), how="left"
+    )
 
 
 def check_protocol(ours: Mapping[str, Any], theirs: Mapping[str, Any], us: str, them: str) -> None:
@@ -76,67 +102,101 @@ def check_protocol(ours: Mapping[str, Any], theirs: Mapping[str, Any], us: str, 
     for field in ("horizon", "discount"):
         if field in ours and field in theirs and ours[field] != theirs[field]:
             raise JbrlError(
-                f"{field} is {ours[field]!r} in {us} and {theirs[field]!r} in {them}: returns under different ones cannot be compared; "
-                f"run the study with --set study.{field}={theirs[field]}"
+                f"{field} is {ours[field]!r} in {us} and {theirs[field]!r} in {them}: returns "
+                "under different ones cannot be compared; run the study with --set "
+                f"study.{field}={theirs[field]}"
             )
 
 
 def case(prior: str, test: str) -> str:
-    """Accurate (the prior is the test distribution), inaccurate (it is the uniform one), or neither: an empty text."""
-    return "accurate" if prior == test else "inaccurate" if prior in (f"U{test}", f"uniform({test})") else ""
+    """Return "accurate" (the prior is the test distribution), "inaccurate" (it is the uniform one),
+    or "" for neither.
+    """
+    return (
+        "accurate"
+        if prior == test
+        else "inaccurate"
+        if prior in (f"U{test}", f"uniform({test})")
+        else ""
+    )
 
 
 def with_published(scores: pd.DataFrame) -> pd.DataFrame:
-    """Every way in which a published cell has been played, beside what was published.
+    """Return every way in which a published cell has been played, beside what was published.
 
     Args:
       scores: what `played` returns.
 
     Returns:
-      Columns `CANDIDATES`: `difference` is ours less theirs, `combined` the sum of both half-widths, `apart` the difference in
-      combined standard errors. Cells in order, of each the ways in the order of `VERDICTS`, then the best setting of the algorithm.
+      Columns `CANDIDATES`: `difference` is ours less theirs, `combined` the sum of both
+      half-widths, `apart` the difference in combined standard errors. Cells in order, of each the
+      ways in the order of `VERDICTS`, then the best setting of the algorithm.
 
     Raises:
       JbrlError: not one cell has been played.
     """
     rows = [row for cell in published.cells().to_dict("records") for row in _ways(cell, scores)]
     if not rows:
-        have = ", ".join(dict.fromkeys(f"{a} in {e}" for a, e in zip(scores["algorithm"], scores["experiment"], strict=True)))
+        have = ", ".join(
+            dict.fromkeys(
+                f"{a} in {e}"
+                for a, e in zip(scores["algorithm"], scores["experiment"], strict=True)
+            )
+        )
         raise JbrlError(
-            "none of the published cells has been played: expected an algorithm of Castronovo et al. 2016 on GC, GDL or Grid "
-            f"with the same or the uniform prior; found {have[:300]}{'…' if len(have) > 300 else ''}"
+            "none of the published cells has been played: expected an algorithm of Castronovo et "
+            "al. 2016 on GC, GDL or Grid with the same or the uniform prior; found "
+            f"{have[:300]}{'…' if len(have) > 300 else ''}"
         )
     return pd.DataFrame(rows, columns=list(CANDIDATES))
 
 
 def verdicts(candidates: pd.DataFrame) -> pd.DataFrame:
-    """The verdict on each of the 48 cells.
+    """Return the verdict on each of the 48 cells.
 
     Args:
       candidates: what `with_published` returns.
 
     Returns:
-      One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `agent`, `parameters`, `n`, `mean`, `ci95`, `difference`,
-      `combined`, `apart` of the way that decides: the first that agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of the
-      algorithm's best setting; `verdict`, `explanation`, `reference`.
+      One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `agent`, `parameters`,
+      `n`, `mean`, `ci95`, `difference`, `combined`, `apart` of the way that decides: the first that
+      agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of the algorithm's best
+      setting; `verdict`, `explanation`, `reference`.
     """
     groups = dict(list(candidates.groupby(list(CELL), sort=False)))
     none = candidates.iloc[:0]
-    return pd.DataFrame([_verdict(cell, groups.get(tuple(cell[c] for c in CELL), none)) for cell in published.cells().to_dict("records")])
+    return pd.DataFrame(
+        [
+            _verdict(cell, groups.get(tuple(cell[c] for c in CELL), none))
+            for cell in published.cells().to_dict("records")
+        ]
+    )
 
 
 def counts(found: pd.DataFrame) -> dict[str, int]:
-    """How many cells of `verdicts` have each verdict, and how many agree in some way: `{"agrees": …, …, "in all": …, "cells": 48}`."""
-    told = {name: int((found["verdict"] == name).sum()) for name in (*VERDICTS.values(), DIFFERS, ABSENT)}
+    """Count the cells of `verdicts` with each verdict, and those that agree in some way:
+    `{"agrees": …, …, "in all": …, "cells": 48}`.
+    """
+    told = {
+        name: int((found["verdict"] == name).sum())
+        for name in (*VERDICTS.values(), DIFFERS, ABSENT)
+    }
     return told | {"in all": sum(told[name] for name in VERDICTS.values()), "cells": len(found)}
 
 
 def _ways(cell: dict[str, Any], scores: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of a cell."""
+    """Yield the rows of a cell."""
     here = scores[(scores["case"] == cell["case"]) & (scores["test"] == cell["experiment"])]
-    defects = [(n["played"], n["parameters"] or cell["parameters"]) for n in _notes(cell) if n["kind"] == DEFECT]
+    defects = [
+        (n["played"], n["parameters"] or cell["parameters"])
+        for n in _notes(cell)
+        if n["kind"] == DEFECT
+    ]
     same = _settings(here, cell["agent"], json.loads(cell["parameters"]))
-    for way, fits in ((SAME, same), *((DEFECT, _settings(here, agent, json.loads(p))) for agent, p in defects)):
+    for way, fits in (
+        (SAME, same),
+        *((DEFECT, _settings(here, agent, json.loads(p))) for agent, p in defects),
+    ):
         if len(fits):
             yield _row(cell, way, fits.iloc[0])
     smaller = here.iloc[:0] if len(same) else _smaller(here, cell)
@@ -148,44 +208,79 @@ def _ways(cell: dict[str, Any], scores: pd.DataFrame) -> Iterator[dict[str, Any]
 
 
 def _settings(here: pd.DataFrame, agent: str, wanted: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of an agent whose parameters are those wanted, whatever the others are (capacities, options)."""
+    """Return the rows of an agent whose parameters include those wanted, with any others
+    (capacities, options).
+    """
     mine = here[here["algorithm"] == agent]
     values = [json.loads(text) for text in mine["parameters"]]
     return mine[np.array([v | wanted == v for v in values], bool)]
 
 
 def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of a search with no parameter above the printed one, by increasing budget: the product of them all."""
+    """Return the rows of a search with no parameter above the printed one, by increasing budget:
+    the product of them all.
+    """
     if cell["algorithm"] not in SEARCHES:
         return here.iloc[:0]
     wanted = json.loads(cell["parameters"])
     mine = here[here["algorithm"] == cell["agent"]]
-    budgets = np.array([[json.loads(text).get(name, np.inf) for name in wanted] for text in mine["parameters"]]).reshape(-1, len(wanted))
+    budgets = np.array(
+        [[json.loads(text).get(name, np.inf) for name in wanted] for text in mine["parameters"]]
+    ).reshape(-1, len(wanted))
     within = (budgets <= np.array(list(wanted.values()))).all(axis=1)
-    return mine[within].assign(budget=budgets[within].prod(axis=1)).sort_values("budget", kind="stable")
+    return (
+        mine[within]
+        .assign(budget=budgets[within].prod(axis=1))
+        .sort_values("budget", kind="stable")
+    )
 
 
 def _row(cell: Mapping[str, Any], way: str, ours: pd.Series) -> dict[str, Any]:
     difference = ours["mean"] - cell["mean"]
-    combined, error = ours["ci95"] + cell["ci95"], np.hypot(ours["ci95"], cell["ci95"]) / Z95
-    apart = 0.0 if abs(difference) < _SLACK else difference / error if error else np.copysign(np.inf, difference)
+    combined = ours["ci95"] + cell["ci95"]
+    error = np.hypot(ours["ci95"] / factor95(ours["n"]), cell["ci95"] / Z95)
+    apart = (
+        0.0
+        if abs(difference) < _SLACK
+        else difference / error
+        if error
+        else np.copysign(np.inf, difference)
+    )
     agrees = bool(abs(difference) <= combined + _SLACK)
     numbers = {"difference": difference, "combined": combined, "apart": apart, "agrees": agrees}
     told = {"way": way, "agent": ours["algorithm"], "parameters": ours["parameters"]}
-    return {**{c: cell[c] for c in CELL}, **told, **{c: ours[c] for c in ("n", "mean", "ci95")}, **numbers}
+    return {
+        **{c: cell[c] for c in CELL},
+        **told,
+        **{c: ours[c] for c in ("n", "mean", "ci95")},
+        **numbers,
+    }
 
 
 def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any]:
     ways, best = candidates[candidates["way"] != BEST], candidates[candidates["way"] == BEST]
     agreeing = ways[ways["agrees"].astype(bool)]
-    decides = agreeing.iloc[0] if len(agreeing) else ways.loc[ways["apart"].abs().idxmin()] if len(ways) else None
-    verdict = ABSENT if decides is None else VERDICTS[decides["way"]] if decides["agrees"] else DIFFERS
+    decides = (
+        agreeing.iloc[0]
+        if len(agreeing)
+        else ways.loc[ways["apart"].abs().idxmin()]
+        if len(ways)
+        else None
+    )
+    verdict = (
+        ABSENT if decides is None else VERDICTS[decides["way"]] if decides["agrees"] else DIFFERS
+    )
     kind = {VERDICTS[DEFECT]: DEFECT, DIFFERS: EXPLANATION}.get(verdict)
-    note = next((n for n in _notes(cell) if n["kind"] == kind), {"explanation": "", "reference": ""})
+    note = next(
+        (n for n in _notes(cell) if n["kind"] == kind), {"explanation": "", "reference": ""}
+    )
     told = [note["explanation"]] if note["explanation"] else []
     if decides is not None and decides["way"] == OTHER:
         told.insert(0, _instead(cell, decides["parameters"]))
-    numbers = {c: np.nan if decides is None else decides[c] for c in ("mean", "ci95", "difference", "combined", "apart")}
+    numbers = {
+        c: np.nan if decides is None else decides[c]
+        for c in ("mean", "ci95", "difference", "combined", "apart")
+    }
     return {
         **{c: cell[c] for c in (*CELL, "printed")},
         "published": cell["mean"],
@@ -193,7 +288,10 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
         **{c: "" if decides is None else decides[c] for c in ("agent", "parameters")},
         "n": 0 if decides is None else int(decides["n"]),
         **numbers,
-        **{f"best{c}": best.iloc[0][f"{source}"] if len(best) else np.nan for c, source in (("", "mean"), ("_ci95", "ci95"))},
+        **{
+            f"best{c}": best.iloc[0][f"{source}"] if len(best) else np.nan
+            for c, source in (("", "mean"), ("_ci95", "ci95"))
+        },
         "best_parameters": best.iloc[0]["parameters"] if len(best) else "",
         "verdict": verdict,
         "explanation": "; ".join(told),
@@ -202,13 +300,28 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
 
 
 def _instead(cell: Mapping[str, Any], parameters: str) -> str:
-    """What was played with less, in words: `5,000 simulations instead of 10,000`, `depth 15 instead of 50`."""
+    """Describe the smaller budget that was played: `5,000 simulations instead of 10,000`, `depth 15
+    instead of 50`.
+    """
     values = json.loads(parameters)
-    changed = [(name, values[name], v) for name, v in json.loads(cell["parameters"]).items() if values[name] != v]
-    texts = [(name, f"{ours:,}", f"{printed:,}") for name, ours, printed in sorted(changed, reverse=True)]
-    return ", ".join(f"depth {a} instead of {b}" if name == "depth" else f"{a} {name} instead of {b}" for name, a, b in texts)
+    changed = [
+        (name, values[name], v)
+        for name, v in json.loads(cell["parameters"]).items()
+        if values[name] != v
+    ]
+    texts = [
+        (name, f"{ours:,}", f"{printed:,}") for name, ours, printed in sorted(changed, reverse=True)
+    ]
+    return ", ".join(
+        f"depth {a} instead of {b}" if name == "depth" else f"{a} {name} instead of {b}"
+        for name, a, b in texts
+    )
 
 
 def _notes(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The notes that hold for a cell."""
-    return [note for note in published.notes().to_dict("records") if all(note[c] in ("", cell[c]) for c in CELL)]
+    """Return the notes that hold for a cell."""
+    return [
+        note
+        for note in published.notes().to_dict("records")
+        if all(note[c] in ("", cell[c]) for c in CELL)
+    ]

@@ -1,10 +1,12 @@
-"""Bootstrap intervals of the aggregate scores: percentile, as in the paper, or bias-corrected and accelerated.
+"""Bootstrap intervals of the aggregate scores: percentile, as in the paper, or bias-corrected and
+accelerated.
 
-An interval has the level 1 - delta / (n·m), as the published program takes it. With 11 algorithms on 15 environments and delta = 0.05
-that leaves 1.5 of 10,000 resamples beyond each end: ends are Monte-Carlo numbers.
+An interval has the level 1 - delta / (n·m), as the published program takes it. For 11 algorithms on
+15 environments and delta = 0.05 this leaves 1.5 of 10,000 resamples beyond each end: ends are
+Monte-Carlo numbers.
 
-Source: Jordan et al. 2020, section 4.3 and appendix G; Efron 1987 (BCa), its acceleration for several samples from Davison and Hinkley
-1997, section 5.4.
+Source: Jordan et al. 2020, section 4.3 and appendix G; Efron 1987 (BCa), its acceleration for
+several samples from Davison and Hinkley 1997, section 5.4.
 """
 
 import dataclasses
@@ -42,14 +44,15 @@ def bootstrap(
     interval: Interval = "percentile",
     tell: Callable[[int], Any] | None = None,
 ) -> Bootstrap:
-    """Intervals of all aggregate scores from `resamples` bootstrap resamples.
+    """Return intervals of all aggregate scores from `resamples` bootstrap resamples.
 
     Args:
       interval: "percentile" or "bca".
       tell: called with the number of resamples done so far.
 
     Raises:
-      JbrlError: delta is not in (0, 0.5], `resamples` not an integer from 1, `seed` not one from 0, or `interval` neither name.
+      JbrlError: delta is not in (0, 0.5], `resamples` not an integer from 1, `seed` not one from 0,
+        or `interval` neither name.
     """
     check_delta(delta)
     check_whole("resamples", resamples, 1)
@@ -67,17 +70,21 @@ def bootstrap(
 
 
 def check_whole(name: str, value: int, low: int) -> None:
-    """Refuse what is not an integer from `low` up to 2³² - 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value < 2**32:
+    """Refuse a value that is not an integer from `low` up to 2³² - 1."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not low <= value < 2**32
+    ):
         raise JbrlError(f"{name} = {value!r}: expected an integer from {low} to {2**32 - 1}")
 
 
 def _bca_levels(samples: Samples, scores: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Levels corrected for bias and acceleration, [n, 2]."""
+    """Return levels corrected for bias and acceleration, [n, 2]."""
     z = payoffs(samples)
     point = equilibrium(z)
     below = (scores < point.scores).mean(axis=0) + (scores == point.scores).mean(axis=0) / 2
-    smallest = 0.5 / len(scores)  # of no resample, or all of them: as far as their number can tell
+    smallest = 0.5 / len(scores)  # of no resample, or all of them: to the precision of their number
     bias = ndtri(np.clip(below, smallest, 1 - smallest))[:, None]
     a = acceleration(samples, point)[:, None]
     shifted = bias + ndtri(levels)
@@ -85,10 +92,11 @@ def _bca_levels(samples: Samples, scores: np.ndarray, levels: np.ndarray) -> np.
 
 
 def acceleration(samples: Samples, point: Equilibrium) -> np.ndarray:
-    """Acceleration of each aggregate score, [n] float64.
+    """Return the acceleration of each aggregate score, [n] float64.
 
-    What player q plays depends on the order of the payoffs only, hence not on a small change of one sample's weight; influences are
-    therefore those of the payoffs, weighed by q, and no sample need be left out in turn.
+    What player q plays depends on the order of the payoffs only, hence not on a small change of one
+    sample's weight; influences are therefore those of the payoffs, weighed by q, and no sample need
+    be left out in turn.
     """
     n, m = samples.shape
     squares, cubes = np.zeros(n), np.zeros(n)
@@ -96,7 +104,8 @@ def acceleration(samples: Samples, point: Equilibrium) -> np.ndarray:
         weights, cdf = frequencies(samples, j), samples.cdf(j)
         above = 1 - cdf + weights  # P(X >= u), the payoff of X against a sample at u
         for i in range(n):
-            counts = np.where(samples.same[i, j], 0, point.q[j])  # opponents whose payoffs hang on samples
+            # opponents whose payoffs depend on samples
+            counts = np.where(samples.same[i, j], 0, point.q[j])
             influence = counts[:, None] * above[i]  # on y_i, of a sample of opponent k at u
             influence[i] += counts @ cdf  # of one of its own
             influence -= (influence * weights).sum(axis=1, keepdims=True)

@@ -1,6 +1,8 @@
-"""Agents side by side: scores of one experiment as a table of MDPs by agents, which is what comparisons and resampling take.
+"""Agents side by side: scores of one experiment as a table of MDPs by agents, the input of
+comparisons and resampling.
 
-The only bare matrix of `jbrl.analysis`, made from a score table and kept with the names of its rows and columns.
+The only bare matrix of `jbrl.analysis`, made from a score table and kept with the names of its rows
+and columns.
 """
 
 import dataclasses
@@ -17,7 +19,9 @@ WHO = ("algorithm", "parameters")
 
 @dataclasses.dataclass(frozen=True)
 class Paired:
-    """Agents of one experiment that were played on the same MDPs, the best first (among equals, the first in the table)."""
+    """Agents of one experiment that were played on the same environments, the best first (among
+    equals, the first in the table).
+    """
 
     experiment: str
     agents: pd.DataFrame  # columns `WHO`, one row per agent
@@ -26,35 +30,40 @@ class Paired:
     means: np.ndarray  # [n] float64, not increasing
 
     def take(self, rows: list[int] | np.ndarray) -> "Paired":
-        """Only the agents with these numbers, in this order."""
+        """Return only the agents with these numbers, in this order."""
         rows = np.asarray(rows, np.int64)
         agents = self.agents.iloc[rows].reset_index(drop=True)
-        return dataclasses.replace(self, agents=agents, scores=self.scores[:, rows], means=self.means[rows])
+        return dataclasses.replace(
+            self, agents=agents, scores=self.scores[:, rows], means=self.means[rows]
+        )
 
     def champions(self) -> "Paired":
-        """The best agent of each algorithm."""
+        """Return the best agent of each algorithm."""
         return self.take(np.flatnonzero(~self.agents["algorithm"].duplicated().to_numpy()))
 
     def name(self, row: int) -> str:
-        """An agent in words, for messages."""
+        """Return an agent's name for messages."""
         return f"{self.agents['algorithm'].iloc[row]} {self.agents['parameters'].iloc[row]}"
 
 
 def pair(returns: pd.DataFrame, *, without: Collection[str] = ()) -> list[Paired]:
-    """The experiments of a score table, in order of first appearance, each with its agents side by side.
+    """Return the experiments of a score table, in order of first appearance, each with its agents
+    side by side.
 
     Args:
       returns: score table, columns `jbrl.analysis.table.RETURNS`.
       without: algorithms to leave out: oracles, which compete with none.
 
     Raises:
-      JbrlError: no scores, a score that is not finite, an agent with two scores for one MDP, or agents of an experiment that were not
-        played on the same MDPs.
+      JbrlError: no scores, a score that is not finite, an agent with two scores for one MDP, or
+        agents of an experiment that were not played on the same environments.
     """
     returns = check_returns(returns, RETURNS)
     returns = returns[~returns["algorithm"].isin(without)]
     if returns.empty:
-        raise JbrlError("comparison: no scores: expected the returns of at least one agent that is no oracle")
+        raise JbrlError(
+            "comparison: no scores: expected the returns of at least one agent that is no oracle"
+        )
     return [_pair(str(name), rows) for name, rows in returns.groupby("experiment", sort=False)]
 
 
@@ -63,16 +72,24 @@ def _pair(experiment: str, returns: pd.DataFrame) -> Paired:
     if twice.any():
         row = returns[twice].iloc[0]
         raise JbrlError(
-            f"comparison: experiment {experiment}: {row['algorithm']} {row['parameters']} has two scores for seed {row['seed']}, "
-            f"unit {row['unit']}: expected one per MDP"
+            f"comparison: experiment {experiment}: {row['algorithm']} {row['parameters']} has two "
+            f"scores for seed {row['seed']}, unit {row['unit']}: expected one per environment"
         )
     who = returns[list(WHO)].drop_duplicates(ignore_index=True)
-    table = returns.pivot(index=list(MDP), columns=list(WHO), values="score")[list(who.itertuples(index=False, name=None))]
+    table = returns.pivot(index=list(MDP), columns=list(WHO), values="score")[
+        list(who.itertuples(index=False, name=None))
+    ]
     _check_complete(experiment, who, table)
     scores = table.to_numpy(np.float64)
     means = scores.mean(axis=0)
     order = np.argsort(-means, kind="stable")
-    return Paired(experiment, who.iloc[order].reset_index(drop=True), table.index, scores[:, order], means[order])
+    return Paired(
+        experiment,
+        who.iloc[order].reset_index(drop=True),
+        table.index,
+        scores[:, order],
+        means[order],
+    )
 
 
 def _check_complete(experiment: str, who: pd.DataFrame, table: pd.DataFrame) -> None:
@@ -84,10 +101,14 @@ def _check_complete(experiment: str, who: pd.DataFrame, table: pd.DataFrame) -> 
     fewest = int(played.argmin())
     lacking = table.index[~known[:, fewest]]
     other = int(known[~known[:, fewest]][0].argmax())  # played the first MDP that is lacking
-    names = [f"{who['algorithm'].iloc[i]} {who['parameters'].iloc[i]} ({played[i]} MDPs)" for i in (fewest, other)]
+    names = [
+        f"{who['algorithm'].iloc[i]} {who['parameters'].iloc[i]} ({played[i]} environments)"
+        for i in (fewest, other)
+    ]
     first = ", ".join(f"{level} {value}" for level, value in zip(MDP, lacking[0], strict=True))
     raise JbrlError(
-        f"comparison: experiment {experiment}: {names[0]} and {names[1]} were not played on the same MDPs, so they cannot be paired: "
-        f"{len(lacking)} of those played by others are missing from the former, the first is {first}; play all agents with the same seed "
+        f"comparison: experiment {experiment}: {names[0]} and {names[1]} were not played on the "
+        f"same environments, so they cannot be paired: {len(lacking)} of those played by others "
+        f"are missing from the former, the first is {first}; play all agents with the same seed "
         "and n_environments, or compare them without pairing ('jbrl evaluate')"
     )

@@ -1,13 +1,15 @@
-"""How firm is an order of agents? Their ranks under a bootstrap of the MDPs.
+"""Stability of an order of agents: their ranks under a bootstrap of the MDPs.
 
-Each resample draws the MDPs of an experiment anew and ranks all agents by their means: an agent's ranks in all resamples say which
-ranks the MDPs at hand leave open. Over several experiments agents are ranked by the mean of their ranks. Experiments that play the
-same MDPs (those of one test distribution, with the same seed) draw them together.
+Each resample draws the MDPs of an experiment anew and ranks all agents by their means: an agent's
+ranks in all resamples are the ranks that the MDPs at hand leave open. Over several experiments
+agents are ranked by the mean of their ranks. Experiments that play the same MDPs (those of one test
+distribution, with the same seed) draw them together.
 
 The agents stay those that were chosen on all MDPs. Ties share the better rank.
 
-Source: ranks under resampling of cases: Goldstein and Spiegelhalter 1996, League tables and their limitations, JRSS A 159(3); Hall and
-Miller 2009, Using the bootstrap to quantify the authority of an empirical ranking, Annals of Statistics 37(6B).
+Source: ranks under resampling of cases: Goldstein and Spiegelhalter 1996, League tables and their
+limitations, JRSS A 159(3); Hall and Miller 2009, Using the bootstrap to quantify the authority of
+an empirical ranking, Annals of Statistics 37(6B).
 """
 
 import dataclasses
@@ -23,15 +25,36 @@ from jbrl.errors import JbrlError
 
 ALL = "(all)"  # stands for all experiments together
 BESIDE = tuple(f"best_{name}" for name in MEASURES)
-RANKS = ("experiment", *WHO, "n", "mean", "mean_rank", "rank", "rank_lower", "rank_upper", "first", *BESIDE)
+RANKS = (
+    "experiment",
+    *WHO,
+    "n",
+    "mean",
+    "mean_rank",
+    "rank",
+    "rank_lower",
+    "rank_upper",
+    "first",
+    *BESIDE,
+)
 PAIRS = ("experiment", *COMPARISON)
-ORDERS = ("experiment", "agents", "n", "resamples", "tau", "tau_lower", "tau_upper", "same_first", "same_order")
+ORDERS = (
+    "experiment",
+    "agents",
+    "n",
+    "resamples",
+    "tau",
+    "tau_lower",
+    "tau_upper",
+    "same_first",
+    "same_order",
+)
 _ROWS = 256  # resamples compared at once: these fit into a cache
 
 
 @dataclasses.dataclass(frozen=True)
 class Stability:
-    """The order of agents in one experiment or over several, and what becomes of it in resamples."""
+    """The order of agents in one experiment or over several, and in resamples."""
 
     experiment: str
     parts: tuple[Resampled, ...]  # the same agents in the same order
@@ -45,39 +68,52 @@ class Stability:
         return sum(len(part.paired.mdps) for part in self.parts)
 
     def shares(self) -> np.ndarray:
-        """How often each agent had each rank, [n, n] float64; rows are agents and add up to 1."""
+        """Return the share of resamples in which each agent had each rank, [n, n] float64; rows are
+        agents and add up to 1.
+        """
         n = len(self.ranks)
         places = (self.redrawn - 1 + n * np.arange(n)).ravel()
         return np.bincount(places, minlength=n * n).reshape(n, n) / len(self.redrawn)
 
 
 def rank_stability(parts: Sequence[Resampled], experiment: str | None = None) -> Stability:
-    """Ranks of the agents of one experiment, or by their mean rank over several with the same agents, in all resamples.
+    """Return ranks of the agents of one experiment, or by their mean rank over several with the
+    same agents, in all resamples.
 
     Raises:
       JbrlError: there is only one agent.
     """
     name = experiment or parts[0].paired.experiment
     if len(parts[0].paired.agents) < 2:
-        raise JbrlError(f"rank: experiment {name}: {parts[0].paired.name(0)} is the only agent: expected at least two to compare")
+        raise JbrlError(
+            f"rank: experiment {name}: {parts[0].paired.name(0)} is the only agent: expected at "
+            "least two to compare"
+        )
     total = np.sum([ranks_of(-part.means) for part in parts], axis=0)
     found = ranks_of(total)
     return Stability(name, tuple(parts), total[0] / len(parts), found[0], found[1:])
 
 
 def resample_all(
-    experiments: Sequence[Paired], *, tests: Mapping[str, str] | None = None, resamples: int = RESAMPLES, seed: int = 0
+    experiments: Sequence[Paired],
+    *,
+    tests: Mapping[str, str] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> list[Resampled]:
-    """Resamples of several experiments.
+    """Draw resamples of several experiments.
 
     Args:
-      tests: the test distribution of each experiment, by its name. Experiments with the same one and the same MDPs are resampled
-        together; without, each by itself.
+      tests: the test distribution of each experiment, by its name. Experiments with the same one
+        and the same MDPs are resampled together; without, each by itself.
     """
     drawn: dict[tuple, tuple[np.ndarray, int]] = {}
     found = []
     for paired in experiments:
-        key = ((tests or {}).get(paired.experiment, ("alone", paired.experiment)), tuple(paired.mdps))
+        key = (
+            (tests or {}).get(paired.experiment, ("alone", paired.experiment)),
+            tuple(paired.mdps),
+        )
         if key not in drawn:
             drawn[key] = draw_counts(len(paired.mdps), resamples, seed, len(drawn)), len(drawn)
         found.append(resampled(paired, *drawn[key]))
@@ -85,25 +121,34 @@ def resample_all(
 
 
 def overall(parts: Sequence[Resampled], by: Sequence[str] = WHO) -> Stability:
-    """Ranks over all experiments, of the agents that occur in each.
+    """Return ranks over all experiments, of the agents that occur in each.
 
     Args:
-      by: columns of `WHO` that tell agents apart: "algorithm" alone where each part has one agent of an algorithm.
+      by: columns of `WHO` that distinguish agents: "algorithm" alone where each part has one agent
+        of an algorithm.
 
     Raises:
       JbrlError: fewer than two agents occur in every experiment.
     """
-    names = [list(part.paired.agents[list(by)].itertuples(index=False, name=None)) for part in parts]
+    names = [
+        list(part.paired.agents[list(by)].itertuples(index=False, name=None)) for part in parts
+    ]
     common = [name for name in names[0] if all(name in others for others in map(set, names))]
     if len(common) < 2:
-        raise JbrlError(f"rank: {len(common)} agents have scores in all {len(parts)} experiments: expected at least two to compare")
+        raise JbrlError(
+            f"rank: {len(common)} agents have scores in all {len(parts)} experiments: expected at "
+            "least two to compare"
+        )
     places = [{name: place for place, name in enumerate(mine)} for mine in names]
-    aligned = [part.take([place[name] for name in common]) for part, place in zip(parts, places, strict=True)]
+    aligned = [
+        part.take([place[name] for name in common])
+        for part, place in zip(parts, places, strict=True)
+    ]
     return rank_stability(aligned, ALL)
 
 
 def ranks_of(costs: np.ndarray) -> np.ndarray:
-    """Ranks of each row, [R, n] int64: 1 + the number of agents with a smaller cost."""
+    """Return ranks of each row, [R, n] int64: 1 + the number of agents with a smaller cost."""
     order = np.argsort(costs, axis=1)
     ordered = np.take_along_axis(costs, order, axis=1)
     place = np.broadcast_to(np.arange(1, costs.shape[1] + 1), costs.shape)
@@ -114,15 +159,21 @@ def ranks_of(costs: np.ndarray) -> np.ndarray:
 
 
 def kendall(ranks: np.ndarray, resampled: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b of each row of `resampled` [R, n] with `ranks` [n], float64; NaN where either has only ties."""
+    """Return Kendall's tau-b of each row of `resampled` [R, n] with `ranks` [n], float64; NaN where
+    either has only ties.
+    """
     order = np.argsort(ranks, kind="stable")
-    parts = [_kendall(ranks[order], resampled[start : start + _ROWS, order]) for start in range(0, len(resampled), _ROWS)]
+    parts = [
+        _kendall(ranks[order], resampled[start : start + _ROWS, order])
+        for start in range(0, len(resampled), _ROWS)
+    ]
     return np.concatenate(parts)
 
 
 def _kendall(ranks: np.ndarray, resampled: np.ndarray) -> np.ndarray:
-    """The same for few rows; `ranks` do not decrease."""
-    n, columns = len(ranks), np.ascontiguousarray(resampled.T, np.int16)  # [n, R], so that rows are compared as a whole
+    """Return the same for few rows; `ranks` do not decrease."""
+    # [n, R], so that rows are compared as a whole
+    n, columns = len(ranks), np.ascontiguousarray(resampled.T, np.int16)
     agreement, tied = np.zeros((2, columns.shape[1]), np.int64)
     for i in range(n - 1):
         here, later = columns[i], columns[i + 1 :]
@@ -140,35 +191,39 @@ def _count(which: np.ndarray) -> np.ndarray:
 
 
 def ranks_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
-    """Agents by rank.
+    """Tabulate agents by rank.
 
     Returns:
-      Columns `RANKS`: `mean` score (NaN over several experiments); `mean_rank` over the experiments; the resampled ranks lie from
-      `rank_lower` to `rank_upper` with a share of at least `level`; `first` is the share of resamples in which no other agent is better;
-      columns `best_…` compare the first agent with this one, as `compare` does (NaN for the first).
+      Columns `RANKS`: `mean` score (NaN over several experiments); `mean_rank` over the
+      experiments; the resampled ranks lie from `rank_lower` to `rank_upper` with a share of at
+      least `level`; `first` is the share of resamples in which no other agent is better; columns
+      `best_…` compare the first agent with this one, as `compare` does (NaN for the first).
     """
     check_level(level)
     return pd.concat([_ranks_table(one, level) for one in found], ignore_index=True)
 
 
 def pairs_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
-    """All pairs of agents, the one of better rank first: columns `PAIRS`."""
+    """Tabulate all pairs of agents, the one of better rank first: columns `PAIRS`."""
     check_level(level)
     tables = []
     for one in found:
         order = [int(k) for k in np.argsort(one.ranks, kind="stable")]
-        pairs = [(first, second) for place, first in enumerate(order) for second in order[place + 1 :]]
+        pairs = [
+            (first, second) for place, first in enumerate(order) for second in order[place + 1 :]
+        ]
         tables.append(compare(one.parts, pairs, level).assign(experiment=one.experiment))
     return pd.concat(tables, ignore_index=True)[list(PAIRS)]
 
 
 def orders_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
-    """How much of each order is left in resamples.
+    """Tabulate how much of each order remains in resamples.
 
     Returns:
-      Columns `ORDERS`, one row each: `tau` is the median of Kendall's tau-b with the order on all MDPs, which lies from `tau_lower` to
-      `tau_upper` with a share `level` of the resamples; `same_first` and `same_order` are the shares of resamples with the same agents on
-      rank 1 and with all ranks the same.
+      Columns `ORDERS`, one row each: `tau` is the median of Kendall's tau-b with the order on all
+      MDPs, which lies from `tau_lower` to `tau_upper` with a share `level` of the resamples;
+      `same_first` and `same_order` are the shares of resamples with the same agents on rank 1 and
+      with all ranks the same.
     """
     check_level(level)
     tail = (1 - level) / 2
@@ -177,7 +232,19 @@ def orders_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFram
         lower, middle, upper = np.quantile(kendall(one.ranks, one.redrawn), [tail, 0.5, 1 - tail])
         first = ((one.redrawn == 1) == (one.ranks == 1)).all(axis=1).mean()
         order = (one.redrawn == one.ranks).all(axis=1).mean()
-        rows.append((one.experiment, len(one.ranks), one.n, len(one.redrawn), middle, lower, upper, float(first), float(order)))
+        rows.append(
+            (
+                one.experiment,
+                len(one.ranks),
+                one.n,
+                len(one.redrawn),
+                middle,
+                lower,
+                upper,
+                float(first),
+                float(order),
+            )
+        )
     return pd.DataFrame(rows, columns=list(ORDERS))
 
 

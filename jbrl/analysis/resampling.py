@@ -1,11 +1,13 @@
 """Bootstrap resamples of a score table and their games, thousands in one call.
 
-A resample draws each cell's samples anew, with replacement, to their number, the cells independently. What it needs of them is how often
-each sample was drawn; the samples of an environment being sorted once and for all, the payoffs follow in one pass through them.
+A resample draws each cell's samples anew, with replacement, to their number, the cells
+independently. What it needs of them is how often each sample was drawn; the samples of an
+environment being sorted once and for all, the payoffs follow in one pass through them.
 
-On CPUs both are loops of scalar steps, which XLA compiles as C would be; that is some ten times faster than the same by array
-operations, since of n comparisons with each place of the support only one row is ever not zero. On accelerators they are array
-operations. Resamples are spread over the devices. Number r of a seed is the same whatever their number, device or grouping.
+On CPUs both are loops of scalar steps, which XLA compiles as C would be; that is some ten times
+faster than the same by array operations, since of n comparisons with each place of the support only
+one row is ever not zero. On accelerators they are array operations. Resamples are spread over the
+devices. Number r of a seed is the same for any number, device and grouping.
 """
 
 import functools
@@ -29,10 +31,12 @@ TOLERANCE = 1e-10  # of the stationary distribution, sum of errors
 
 @record
 class _Cells:
-    """One environment, padded. An entry is a distinct score of an algorithm; entries stand in order of score, then algorithm.
+    """One environment, padded.
 
-    A pass through the support adds each entry to what is below, then reads what is below it; where algorithms share a score, all of
-    them are added first. Where they do not, one step does both.
+    An entry is a distinct score of an algorithm; entries stand in order of score, then algorithm.
+
+    A pass through the support adds each entry to what is below, then reads what is below it; where
+    algorithms share a score, all of them are added first. Where they do not, one step does both.
     """
 
     owner: jax.Array  # [E] int32, algorithm of each entry
@@ -49,8 +53,10 @@ class _Cells:
     same: jax.Array  # [n, n] bool
 
 
-def resampled_scores(samples: Samples, resamples: int, seed: int = 0, tell: Callable[[int], Any] | None = None) -> np.ndarray:
-    """Aggregate scores of `resamples` bootstrap resamples, [resamples, n] float64.
+def resampled_scores(
+    samples: Samples, resamples: int, seed: int = 0, tell: Callable[[int], Any] | None = None
+) -> np.ndarray:
+    """Return aggregate scores of `resamples` bootstrap resamples, [resamples, n] float64.
 
     Args:
       tell: called with the number of resamples done so far.
@@ -65,13 +71,16 @@ def resampled_scores(samples: Samples, resamples: int, seed: int = 0, tell: Call
 
 
 def resampled_payoffs(samples: Samples, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:
-    """Payoffs of bootstrap resamples, in groups [R, n, m, n] float64."""
+    """Yield payoffs of bootstrap resamples, in groups [R, n, m, n] float64."""
     devices = jax.devices()
     width = min(CHUNK, -(-resamples // len(devices)))
     program = _over_devices(_payoffs_of_cell, tuple(devices))
     with jax.enable_x64(True):
         key = jax.random.key(seed)
-        shared = [(jax.random.fold_in(key, j), _cells(samples, j)) for j in range(len(samples.environments))]
+        shared = [
+            (jax.random.fold_in(key, j), _cells(samples, j))
+            for j in range(len(samples.environments))
+        ]
     for start in range(0, resamples, width * len(devices)):
         numbers = np.arange(start, start + width * len(devices), dtype=np.uint32)
         with jax.enable_x64(True):  # not while the caller has the turn
@@ -80,14 +89,18 @@ def resampled_payoffs(samples: Samples, resamples: int, seed: int = 0) -> Iterat
 
 
 def aggregate_scores(payoff: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """Aggregate scores [R, n] float64 of R games with payoffs [R, n, m, n], all of them near [n, m, n] (that saves iterations)."""
+    """Return aggregate scores [R, n] float64 of R games with payoffs [R, n, m, n], all of them near
+    [n, m, n] (that saves iterations).
+    """
     devices = jax.devices()
     count = len(payoff)
     short = -count % len(devices)
     padded = np.concatenate([payoff, payoff[:1].repeat(short, axis=0)]) if short else payoff
     guess = equilibrium(near).d
     with jax.enable_x64(True):
-        scores, error = _over_devices(_scores_of_game, tuple(devices))(jnp.asarray(guess), jnp.asarray(padded))
+        scores, error = _over_devices(_scores_of_game, tuple(devices))(
+            jnp.asarray(guess), jnp.asarray(padded)
+        )
         scores, error = np.array(scores)[:count], np.asarray(error)[:count]
     for r in np.flatnonzero(~(error <= TOLERANCE)):  # the few on which the iteration breaks down
         scores[r] = equilibrium(payoff[r]).scores
@@ -95,15 +108,23 @@ def aggregate_scores(payoff: np.ndarray, near: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _over_devices(fn: Callable[[Any, Any], Any], devices: tuple[jax.Device, ...]) -> Callable[[Any, Any], Any]:
-    """`fn(shared, lane)` for many lanes, an equal part of them on each device: one after the other on CPUs, some at once elsewhere."""
+def _over_devices(
+    fn: Callable[[Any, Any], Any], devices: tuple[jax.Device, ...]
+) -> Callable[[Any, Any], Any]:
+    """Call `fn(shared, lane)` for many lanes, an equal part of them on each device: one after the
+    other on CPUs, some at once elsewhere.
+    """
     wide = None if devices[0].platform == "cpu" else WIDE
 
     def part(shared: Any, lanes: Any) -> Any:
         return lax.map(functools.partial(fn, shared), lanes, batch_size=wide)
 
     mesh, split = Mesh(np.array(devices), ("resamples",)), PartitionSpec("resamples")
-    return jax.jit(jax.shard_map(part, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False))
+    return jax.jit(
+        jax.shard_map(
+            part, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
+        )
+    )
 
 
 def _cells(samples: Samples, environment: int) -> _Cells:
@@ -122,7 +143,9 @@ def _cells(samples: Samples, environment: int) -> _Cells:
         "entry": np.repeat(by_algorithm, each[by_algorithm]),
         "first": np.repeat(np.cumsum(totals) - totals, totals),
     }
-    padded = {name: jnp.asarray(_padded(values).astype(np.int32)) for name, values in arrays.items()}
+    padded = {
+        name: jnp.asarray(_padded(values).astype(np.int32)) for name, values in arrays.items()
+    }
     return _Cells(
         **padded,
         total=jnp.asarray(_padded(np.repeat(totals, totals)).astype(np.uint32)),
@@ -134,7 +157,9 @@ def _cells(samples: Samples, environment: int) -> _Cells:
 
 
 def _steps(place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps of the pass through entries with scores number `place` [E]: entry, whether it adds, whether it reads."""
+    """Return the steps of the pass through entries with scores number `place` [E]: entry, whether
+    it adds, whether it reads.
+    """
     number = np.arange(len(place))
     last = np.append(place[1:] != place[:-1], True)  # of its score: adds and reads
     early = number[~last]  # adds at its turn, reads after the last one of its score
@@ -146,7 +171,9 @@ def _steps(place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _padded(values: np.ndarray) -> np.ndarray:
-    """Lengthened to one of eight lengths in each octave, so that environments of similar size share a program."""
+    """Lengthen an array to one of eight lengths in each octave, so that environments of similar
+    size share a program.
+    """
     step = max(16, (1 << (len(values) - 1).bit_length()) // 16)
     return np.pad(values, (0, -len(values) % step))
 
@@ -155,7 +182,7 @@ def _padded(values: np.ndarray) -> np.ndarray:
 
 
 def _payoffs_of_cell(shared: tuple[jax.Array, _Cells], number: jax.Array) -> jax.Array:
-    """Payoffs of one environment in resample `number`, [n, n]."""
+    """Return payoffs of one environment in resample `number`, [n, n]."""
     key, cells = shared
     bits = jax.random.bits(jax.random.fold_in(key, number), cells.entry.shape, jnp.uint32)
     ways = {"cpu": _compared_by_loops, "default": _compared_by_arrays}
@@ -164,20 +191,25 @@ def _payoffs_of_cell(shared: tuple[jax.Array, _Cells], number: jax.Array) -> jax
 
 
 def _drawn(cells: _Cells, bits: jax.Array) -> jax.Array:
-    """Sample that each random word [N] uint32 draws from its cell: the entry, [N] int32. Uniform up to T / 2^32."""
+    """Return the sample that each random word [N] uint32 draws from its cell: the entry, [N] int32.
+
+    Uniform up to T / 2^32.
+    """
     step = (bits.astype(jnp.uint64) * cells.total.astype(jnp.uint64)) >> jnp.uint64(32)
     return cells.entry[cells.first + step.astype(jnp.int32)]
 
 
 def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
-    """Sums over the draws of algorithm i of the draws of algorithm k at or below them, [n, n]."""
+    """Sum, over the draws of algorithm i, the draws of algorithm k at or below them, [n, n]."""
     n = len(cells.totals)
 
     def count(t: jax.Array, times: jax.Array) -> jax.Array:
         e = _at(drawn, t)
         return _set(times, e, _at(times, e) + 1)
 
-    times = lax.fori_loop(jnp.int32(0), cells.n_samples, count, jnp.zeros(cells.owner.shape, jnp.int32))
+    times = lax.fori_loop(
+        jnp.int32(0), cells.n_samples, count, jnp.zeros(cells.owner.shape, jnp.int32)
+    )
 
     width = -(-n // 4) * 4  # rows of whole vectors
 
@@ -185,22 +217,31 @@ def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
         sums, below = carry
         e = _at(cells.steps, s)
         owner, drawn = _at(cells.owner, e), _at(times, e)
-        below = _set(below, owner, _at(below, owner) + (drawn * _at(cells.adds, s)).astype(jnp.float64))
+        below = _set(
+            below, owner, _at(below, owner) + (drawn * _at(cells.adds, s)).astype(jnp.float64)
+        )
         more = (drawn * _at(cells.reads, s)).astype(jnp.float64) * below
         row = owner * width
-        return lax.dynamic_update_slice(sums, lax.dynamic_slice(sums, (row,), (width,)) + more, (row,)), below
+        return lax.dynamic_update_slice(
+            sums, lax.dynamic_slice(sums, (row,), (width,)) + more, (row,)
+        ), below
 
     begin = (jnp.zeros(n * width, jnp.float64), jnp.zeros(width, jnp.float64))
     return lax.fori_loop(jnp.int32(0), cells.n_steps, step, begin)[0].reshape(n, width)[:, :n]
 
 
 def _compared_by_arrays(cells: _Cells, drawn: jax.Array) -> jax.Array:
-    """The same, by a matrix product over the support."""
+    """Compute the same by a matrix product over the support."""
     n, width = len(cells.totals), len(cells.owner)
     counted = (jnp.arange(len(drawn), dtype=jnp.int32) < cells.n_samples).astype(jnp.int32)
     times = jnp.zeros((n, width), jnp.int32).at[cells.owner[drawn], cells.place[drawn]].add(counted)
     below = jnp.cumsum(times, axis=1, dtype=jnp.int32)
-    return jnp.einsum("iu,ku->ik", times.astype(jnp.float64), below.astype(jnp.float64), precision=lax.Precision.HIGHEST)
+    return jnp.einsum(
+        "iu,ku->ik",
+        times.astype(jnp.float64),
+        below.astype(jnp.float64),
+        precision=lax.Precision.HIGHEST,
+    )
 
 
 def _at(array: jax.Array, index: jax.Array) -> jax.Array:
@@ -212,7 +253,9 @@ def _set(array: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
 
 
 def _scores_of_game(guess: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Aggregate scores [n] of one game, and a bound on the error of its stationary distribution; see `jbrl.analysis.game`."""
+    """Return aggregate scores [n] of one game, and a bound on the error of its stationary
+    distribution; see `jbrl.analysis.game`.
+    """
     n = len(payoff)
     u = payoff.reshape(n, -1)
     B = u.shape[1]
@@ -225,7 +268,13 @@ def _scores_of_game(guess: jax.Array, payoff: jax.Array) -> tuple[jax.Array, jax
 
     right = jnp.full((n, B), damping / (n * B), jnp.float64)
     d, _ = jax.scipy.sparse.linalg.bicgstab(
-        apply, right, x0=guess, tol=0.0, atol=TOLERANCE * damping / (n * B) ** 0.5, maxiter=200, M=lambda r: r / diagonal
+        apply,
+        right,
+        x0=guess,
+        tol=0.0,
+        atol=TOLERANCE * damping / (n * B) ** 0.5,
+        maxiter=200,
+        M=lambda r: r / diagonal,
     )
     error = jnp.abs(right - apply(d)).sum() / damping
     return u @ (d / d.sum()).sum(axis=0), error

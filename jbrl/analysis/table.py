@@ -1,8 +1,9 @@
 """The score table: one row per sample, columns found by name.
 
-Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the score of one agent in one environment, for
-example its discounted return on one MDP. Names and messages here say MDP for an environment drawn, since in score tables of other
-sources (`jbrl.analysis.score_table`) an environment is what an experiment is here.
+Everything in `jbrl.analysis` takes such a table, never a bare matrix. One sample is the score of
+one agent in one environment, for example its discounted return on one MDP. Names and messages here
+say MDP for an environment drawn, since in score tables of other sources
+(`jbrl.analysis.score_table`) an environment is what an experiment is here.
 """
 
 from collections.abc import Iterable
@@ -12,8 +13,10 @@ import pandas as pd
 
 from jbrl.errors import JbrlError
 
-AGENT = ("experiment", "algorithm", "parameters")  # what tells one agent from another; `parameters` is JSON text with sorted keys
-MDP = ("seed", "unit")  # what tells one MDP (one environment drawn) from another: pairing goes by both
+# columns that identify an agent; `parameters` is JSON text with sorted keys
+AGENT = ("experiment", "algorithm", "parameters")
+# columns that identify an MDP (one environment drawn): pairing goes by both
+MDP = ("seed", "unit")
 RETURNS = (*AGENT, *MDP, "score")
 
 
@@ -29,8 +32,10 @@ def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> Non
         raise JbrlError(f"{name}: no column {', '.join(missing)} (columns found: {present})")
 
 
-def check_returns(returns: pd.DataFrame, columns: Iterable[str] = RETURNS, name: str = "returns") -> pd.DataFrame:
-    """The table with `score` as float64.
+def check_returns(
+    returns: pd.DataFrame, columns: Iterable[str] = RETURNS, name: str = "returns"
+) -> pd.DataFrame:
+    """Return the table with `score` as float64.
 
     Raises:
       JbrlError: a column is missing, or a score is not a finite number (the row is named).
@@ -43,5 +48,47 @@ def check_returns(returns: pd.DataFrame, columns: Iterable[str] = RETURNS, name:
         row = returns.iloc[bad[0]]
         where = ", ".join(f"{c} {row[c]}" for c in columns if c != "score")
         more = f" (and {bad.size - 1} more)" if bad.size > 1 else ""
-        raise JbrlError(f"{name}: row {bad[0] + 1} ({where}): score {row['score']!r}: expected a finite number{more}")
+        raise JbrlError(
+            f"{name}: row {bad[0] + 1} ({where}): score {row['score']!r}: expected a finite "
+            f"number{more}"
+        )
     return returns.assign(score=scores)
+
+
+def rows_of(returns: pd.DataFrame, agents: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a score table that belong to `agents` (columns `AGENT`), in their order.
+
+    The text that names an agent is parsed once, not once for each table that is merged.
+    """
+    number = returns.groupby(list(AGENT), sort=False).ngroup().to_numpy()
+    _, first = np.unique(number, return_index=True)
+    played = pd.MultiIndex.from_frame(returns.iloc[first][list(AGENT)])
+    wanted = played.isin(pd.MultiIndex.from_frame(agents[list(AGENT)]))
+    return (
+        returns.reset_index(drop=True)
+        if wanted.all()
+        else returns[wanted[number]].reset_index(drop=True)
+    )
+
+
+def samples(returns: pd.DataFrame) -> dict[tuple[str, str, str], pd.Series]:
+    """Return the scores of each agent by `AGENT`, each indexed by `MDP`, in order of first
+    appearance.
+
+    Agents that have the same MDPs in the same order share one index, which is compared and checked
+    once instead of once for each agent.
+    """
+    columns = [returns[c].to_numpy() for c in MDP]
+    scores = returns["score"].to_numpy()
+    number = returns.groupby(list(AGENT), sort=False).ngroup().to_numpy()
+    order = np.argsort(number, kind="stable")
+    pieces = np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
+    names = returns.iloc[[rows[0] for rows in pieces]][list(AGENT)]
+    found: dict[tuple[str, str, str], pd.Series] = {}
+    index, known = None, [column[:0] for column in columns]
+    for key, rows in zip(names.itertuples(index=False, name=None), pieces, strict=True):
+        mdps = [column[rows] for column in columns]
+        if index is None or not all(map(np.array_equal, mdps, known)):
+            index, known = pd.MultiIndex.from_arrays(mdps, names=list(MDP)), mdps
+        found[key] = pd.Series(scores[rows], index, name="score")
+    return found

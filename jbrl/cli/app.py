@@ -1,15 +1,28 @@
-"""The commands, and what becomes of errors.
+"""The commands, and the handling of errors.
 
-Modules that need JAX are imported inside commands: help must not wait for them, and the number of devices has to be set before
-JAX starts.
+Modules that need JAX are imported inside commands: help must not wait for them, and the number of
+devices has to be set before JAX starts.
 """
 
+import errno
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from jbrl.cli import catalogue, compare, doctor, evaluate, formulas, rank, run, status, subset, tables
+from jbrl.cli import (
+    bsuite,
+    catalogue,
+    compare,
+    doctor,
+    evaluate,
+    formulas,
+    rank,
+    run,
+    status,
+    subset,
+    tables,
+)
+from jbrl.cli.plain_help import PlainGroup, use_plain_help
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
 from jbrl.runner.study.stopping import Stopped
@@ -19,14 +32,20 @@ BY_SIGNAL = 128  # added to the number of the signal
 INTERRUPTED = BY_SIGNAL + 2
 
 
-class _Commands(TyperGroup):
-    """Turns errors that are the user's to mend into one message and exit code 2."""
+class _Commands(PlainGroup):
+    """Report errors in the input in one message, and end with exit code 2."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except JbrlError as error:
             complain(str(error))
+            raise typer.Exit(USER_ERROR) from None
+        except OSError as error:
+            # not about a file, or a pipe that its reader has closed
+            if error.filename is None or error.errno == errno.EPIPE:
+                raise
+            complain(f"{error.filename}: cannot be used: {error.strerror}")
             raise typer.Exit(USER_ERROR) from None
         except Stopped as stopped:
             raise typer.Exit(BY_SIGNAL + stopped.number) from None
@@ -37,7 +56,10 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="jbrl",
     cls=_Commands,
-    help="A benchmark for reinforcement learning, played as arrays: run a study, read its scores, write its report.",
+    help=(
+        "A benchmark for reinforcement learning, played as arrays: run a study, read its scores, "
+        "write its report."
+    ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -60,6 +82,8 @@ app.command("formulas")(formulas.formulas)
 app.command("cite")(catalogue.cite)
 app.command("doctor")(doctor.doctor)
 app.add_typer(subset.app, name="subset")
+app.add_typer(bsuite.app, name="bsuite")
+use_plain_help(app)
 
 
 def _version(wanted: bool) -> None:
@@ -72,6 +96,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     del version

@@ -9,7 +9,9 @@ from rich.console import Console
 
 @contextmanager
 def bar(description: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Yields a function of (done, all), which draws on a terminal's standard error and is silent elsewhere."""
+    """Yield a function of (done, all), which draws on a terminal's standard error and is silent
+    elsewhere.
+    """
     console = Console(stderr=True, quiet=quiet)
     shown = bars.Progress(
         bars.TextColumn("{task.description}"),

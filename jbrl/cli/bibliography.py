@@ -10,7 +10,8 @@ OURSELVES = "jbrl"  # key of jbrl's own entry
 
 
 def entries(names: Sequence[str]) -> list[str]:
-    """The entries of algorithms and problems, each once, in order; of jbrl itself when there are no names.
+    """Return the entries of algorithms and problems, each once, in order; of jbrl itself when there
+    are no names.
 
     Raises:
       JbrlError: an unknown name, or one that cites nothing.
@@ -31,16 +32,21 @@ def _cited(name: str) -> list[str]:
     elif name in PROBLEMS or name in ENVIRONMENTS or "(" in name:
         cite = problem(name).cite
     else:
-        raise JbrlError(f"nothing to cite is called '{name}'{nearest(name, {*AGENTS, *PROBLEMS, *ENVIRONMENTS, OURSELVES})}")
+        raise JbrlError(
+            "nothing to cite is called "
+            f"'{name}'{nearest(name, {*AGENTS, *PROBLEMS, *ENVIRONMENTS, OURSELVES})}"
+        )
     if not cite:
-        raise JbrlError(f"'{name}' says nothing about where it comes from")
+        raise JbrlError(f"'{name}' names no source")
     if cite.lstrip().startswith("@"):
         return [cite.strip()]
     return [_by_key()[key.strip()] for key in cite.split(",")]
 
 
 def _by_key() -> dict[str, str]:
-    """All entries of references.bib by key."""
+    """Return all entries of references.bib by key."""
     text = (resources.files("jbrl") / "references.bib").read_text(encoding="utf-8")
     parts = re.split(r"^(?=@)", text, flags=re.MULTILINE)
-    return {match[1]: part.strip() for part in parts if (match := re.match(r"@\w+\{([^,\s]+)", part))}
+    return {
+        match[1]: part.strip() for part in parts if (match := re.match(r"@\w+\{([^,\s]+)", part))
+    }

@@ -14,29 +14,72 @@ if TYPE_CHECKING:
     from jbrl.analysis.agreement import Comparison
 
 SHORT = {  # columns of the tables on a terminal
-    "published": ("case", "experiment", "algorithm", "printed", "published", "ours", "difference", "combined", "apart", "verdict"),
-    "study": ("experiment", "algorithm", "parameters", "ours", "theirs", "difference", "interval", "test", "p_value", "verdict"),
+    "published": (
+        "case",
+        "experiment",
+        "algorithm",
+        "printed",
+        "published",
+        "ours",
+        "difference",
+        "combined",
+        "apart",
+        "verdict",
+    ),
+    "study": (
+        "experiment",
+        "algorithm",
+        "parameters",
+        "ours",
+        "theirs",
+        "difference",
+        "interval",
+        "test",
+        "p_value",
+        "verdict",
+    ),
 }
 
 
 def compare(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Results of a study, an archive of them, or a file of returns.")],
-    to: Annotated[str, typer.Option(metavar="published|DIR2", help="The published comparison, or another study.")] = "published",
-    format: Annotated[Format, typer.Option(help="How to print the table; CSV and JSON have all columns.")] = Format.table,
-    html: Annotated[bool, typer.Option("--html", help="Write a page as well, compare.html, and the table as compare.csv.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR3", help="Where to write the page (default: DIR/report).")] = None,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Results of a study, an archive of them, or a file of returns."
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(metavar="published|DIR2", help="The published comparison, or another study."),
+    ] = "published",
+    format: Annotated[
+        Format, typer.Option(help="Output format; CSV and JSON have all columns.")
+    ] = Format.table,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html", help="Write a page as well, compare.html, and the table as compare.csv."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR3", help="Output directory of the page (default: DIR/report)."
+        ),
+    ] = None,
 ) -> None:
-    """Lay scores beside the published ones, or beside those of another study.
+    """Compare scores with the published ones, or with those of another study.
 
     Against the published ones (Castronovo et al. 2016, Figs 9 and 13, and the
     winners from left to right in Figs 8 and 12): a cell is an algorithm in an
     experiment, played with the printed parameters as it is described, and as the
     published program computes it. Two means agree when they differ by no more than
-    both half-widths together.
+    both half-widths together; how many are within 1.96 combined standard errors, and
+    how many would be by chance, is printed too.
 
-    Against another study: agents with the same parameters in the same experiment,
-    by a paired test where the MDPs or environments are the same, else by that of
-    Welch. Experiments of episodes can only be laid beside another study.
+    Against another study: agents with the same parameters in the same experiment, by a paired test
+    where the MDPs or environments are the same (by the digest of their distribution, its seed and
+    number), else by that of Welch. Experiments of episodes can only be compared with another study.
 
     [bold]Examples[/bold]
 
@@ -54,13 +97,19 @@ def compare(
     for text in (found.note, *_winners(found)):
         typer.echo(text, err=True)
     if html or out:
-        typer.echo(write_page(found, out or (source if source.is_dir() else source.parent) / "report"), err=True)
+        typer.echo(
+            write_page(found, out or (source if source.is_dir() else source.parent) / "report"),
+            err=True,
+        )
 
 
 def archive(
     folder: Folder,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR2", help="Where to write the files.")],
-    decimals: Annotated[int | None, typer.Option(min=0, help="Digits after the point of each return (default: all).")] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR2", help="Output directory.")],
+    decimals: Annotated[
+        int | None,
+        typer.Option(min=0, help="Digits after the point of each return (default: all)."),
+    ] = None,
 ) -> None:
     """Write the scores of a study as three small files, to be kept or handed on.
 
@@ -80,29 +129,42 @@ def archive(
 
 
 def _short(found: "Comparison") -> "pd.DataFrame":
-    """The columns that fit a terminal, means with their intervals."""
+    """Return the columns that fit a terminal, means with their intervals."""
     from jbrl.report.text import decimals_for, parameters_text, score_text
 
     table = found.table
     if found.candidates is not None:
         columns = {"ours": ("mean", "ci95"), "published": ("published", "published_ci95")}
-        texts = {c: [score_text(m, h, 2) for m, h in zip(table[a], table[b], strict=True)] for c, (a, b) in columns.items()}
-        return table.assign(**texts).round({"difference": 3, "combined": 3, "apart": 1})[list(SHORT["published"])]
+        texts = {
+            c: [score_text(m, h, 2) for m, h in zip(table[a], table[b], strict=True)]
+            for c, (a, b) in columns.items()
+        }
+        return table.assign(**texts).round({"difference": 3, "combined": 3, "apart": 1})[
+            list(SHORT["published"])
+        ]
     ours, theirs = [], []
     for row in table.to_dict("records"):
         decimals = decimals_for([row["ci95"], row["other_ci95"]])
         ours.append(score_text(row["mean"], row["ci95"], decimals))
         theirs.append(score_text(row["other_mean"], row["other_ci95"], decimals))
     settings = [parameters_text(p) for p in table["parameters"]]
-    return table.assign(ours=ours, theirs=theirs, parameters=settings).round({"difference": 4, "interval": 4})[list(SHORT["study"])]
+    return table.assign(ours=ours, theirs=theirs, parameters=settings).round(
+        {"difference": 4, "interval": 4}
+    )[list(SHORT["study"])]
 
 
 def _winners(found: "Comparison") -> list[str]:
-    """Who wins from left to right, as lines of text."""
+    """Return the winners from left to right, as lines of text."""
     if found.winners is None:
         return []
-    lines = ["", "who wins as the bound on online time is loosened, offline time less than OPPS-DS needs:"]
+    lines = [
+        "",
+        "who wins as the bound on online time is loosened, offline time less than OPPS-DS needs:",
+    ]
     for (case, experiment), lists in found.winners.groupby(["case", "experiment"], sort=False):
         lines.append(f"{experiment}, {case} prior")
-        lines += [f"  {source + ':':13} {winners}" for source, winners in zip(lists["source"], lists["winners"], strict=True)]
+        lines += [
+            f"  {source + ':':13} {winners}"
+            for source, winners in zip(lists["source"], lists["winners"], strict=True)
+        ]
     return lines

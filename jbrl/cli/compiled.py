@@ -4,20 +4,24 @@ from typing import Annotated
 
 import typer
 
-# The variable stands here as well as in `runner.compile_cache`: help must not wait for modules of the runner.
+# The variable stands here as well as in `runner.compile_cache`: help must not wait for modules of
+# the runner.
 CompileCache = Annotated[
     str | None,
     typer.Option(
         "--compile-cache",
         metavar="DIR",
         envvar="JBRL_COMPILE_CACHE",
-        help="Keep compiled programs in DIR for the next run; 'auto': in your cache directory. Off by default.",
+        help=(
+            "Keep compiled programs in DIR for the next run; 'auto': in your cache directory. Off "
+            "by default."
+        ),
     ),
 ]
 
 
 def keep_compiled(where: str | None) -> None:
-    """Do so, if asked to."""
+    """Keep compiled programs, if asked to."""
     if where:
         from jbrl.runner.play import compile_cache
 

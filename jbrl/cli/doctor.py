@@ -16,7 +16,7 @@ AUTO = "auto"  # compile_cache.AUTO
 
 
 class Known(NamedTuple):
-    """Something that is wrong with some versions of jaxlib."""
+    """A known defect of some versions of jaxlib."""
 
     versions: tuple[str, ...]
     platforms: tuple[str, ...]  # empty: all
@@ -24,20 +24,41 @@ class Known(NamedTuple):
 
 
 KNOWN = (
-    Known(("0.10.2", "0.11.0"), ("gpu", "cuda"), "compiles contended float additions on NVIDIA GPUs very badly; 0.11.1 and later do not"),
-    Known(("0.10.2",), (), "crashes at the second call of a program that leaves an input unused; jbrl avoids that in its own programs"),
-    Known(("0.10.2",), ("cpu",), "hangs in LAPACK calls of programs sharded over CPU devices; jbrl makes none, agents of yours should not"),
+    Known(
+        ("0.10.2", "0.11.0"),
+        ("gpu", "cuda"),
+        "compiles contended float additions on NVIDIA GPUs very badly; 0.11.1 and later do not",
+    ),
+    Known(
+        ("0.10.2",),
+        (),
+        "crashes at the second call of a program that leaves an input unused; jbrl avoids that in "
+        "its own programs",
+    ),
+    Known(
+        ("0.10.2",),
+        ("cpu",),
+        "hangs in LAPACK calls of programs sharded over CPU devices; jbrl makes none, agents of "
+        "yours should not",
+    ),
 )
 
 
 def doctor(
-    no_test: Annotated[bool, typer.Option("--no-test", help="Leave the self-test out.")] = False,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Skip the self-test.")] = False,
     clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help="Remove the compiled programs that are kept, for all versions and processors, and stop.")
+        bool,
+        typer.Option(
+            "--clear-cache",
+            help=(
+                "Remove the compiled programs that are kept, for all versions and processors, and "
+                "stop."
+            ),
+        ),
     ] = False,
     compile_cache: CompileCache = None,
 ) -> None:
-    """Say what jbrl runs on, and check that it works.
+    """Print what jbrl runs on, and check that it works.
 
     Prints versions, machine, devices, memory, compiled programs that are kept, and
     what is known to be slow or wrong; then plays and computes some things whose
@@ -67,7 +88,7 @@ def _clear(where: str) -> None:
 
 
 def _describe(cache: str | None) -> tuple[str, int]:
-    """Print what there is; the platform and how many devices it has."""
+    """Print the installation; return the platform and its number of devices."""
     from jbrl.runner.storage.machine import available_memory, machine, versions
 
     for name, value in {**versions(), **machine()}.items():
@@ -85,24 +106,36 @@ def _describe(cache: str | None) -> tuple[str, int]:
     for device in devices:
         memory = device.memory_stats() or {}
         if "bytes_limit" in memory:
-            _line(f"device {device.id}", f"{memory['bytes_limit'] / 2**30:.1f} GiB, {memory['bytes_in_use'] / 2**30:.1f} in use")
+            _line(
+                f"device {device.id}",
+                f"{memory['bytes_limit'] / 2**30:.1f} GiB, "
+                f"{memory['bytes_in_use'] / 2**30:.1f} in use",
+            )
     _line("compiled", _cache(cache))
     return devices[0].platform, len(devices)
 
 
 def _cache(where: str | None) -> str:
-    """What is kept of compiled programs, and where."""
+    """Describe the kept compiled programs and their place."""
     from jbrl.runner.play import compile_cache
 
     found = compile_cache.state(where or AUTO)
-    kept = f"{found.programs} programs, {_megabytes(found.size)} in {compile_cache.place(where or AUTO)}"
+    kept = (
+        f"{found.programs} programs, {_megabytes(found.size)} in "
+        f"{compile_cache.place(where or AUTO)}"
+    )
     if found.damaged:
-        kept += f"; {found.damaged} damaged, which are compiled anew each time (--clear-cache removes them)"
+        kept += (
+            f"; {found.damaged} damaged, which are compiled anew each time (--clear-cache removes "
+            "them)"
+        )
     if found.others:
         kept += f"; {_megabytes(found.others_size)} for other versions or processors"
     if where:
         return f"kept: {kept}"
-    return "not kept (see --compile-cache)" + (f"; left from before: {kept}" if found.size or found.others else "")
+    return "not kept (see --compile-cache)" + (
+        f"; left from before: {kept}" if found.size or found.others else ""
+    )
 
 
 def _line(name: str, value: str) -> None:
@@ -114,28 +147,42 @@ def _megabytes(size: int) -> str:
 
 
 def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
-    """What is known to make this installation slow, or to be wrong with it."""
+    """Return known causes of slowness or errors of this installation."""
     from jbrl.runner.storage.machine import available_cores
 
     version = re.match(r"[\d.]+", jaxlib).group().rstrip(".")  # type: ignore[union-attr]
-    fits = (known for known in KNOWN if version in known.versions and (not known.platforms or platform in known.platforms))
+    fits = (
+        known
+        for known in KNOWN
+        if version in known.versions and (not known.platforms or platform in known.platforms)
+    )
     notes = [f"jaxlib {jaxlib} {known.text}" for known in fits]
     if platform == "cpu" and devices < available_cores():
-        notes.append(f"JAX uses {devices} of {available_cores()} cores, as JAX_NUM_CPU_DEVICES or XLA_FLAGS says")
+        notes.append(
+            f"JAX uses {devices} of {available_cores()} cores, as JAX_NUM_CPU_DEVICES or "
+            "XLA_FLAGS says"
+        )
     return notes
 
 
 def _test() -> bool:
-    """Print the self-test as a table; whether all is well."""
+    """Print the self-test as a table; return whether all checks passed."""
     from jbrl.runner.study.selftest import run_checks
 
     outcomes: list[Outcome] = []
     typer.echo(f"\n{'check':<16} {'':<7}{'found':<32}{'expected':<28}seconds")
     for one in run_checks():
-        typer.echo(f"{one.name:<16} {'pass' if one.passed else 'FAIL':<7}{one.found:<32}{one.expected:<28}{one.seconds:7.1f}")
+        typer.echo(
+            f"{one.name:<16} "
+            f"{'pass' if one.passed else 'FAIL':<7}{one.found:<32}{one.expected:<28}"
+            f"{one.seconds:7.1f}"
+        )
         outcomes.append(one)
     failed = [one.name for one in outcomes if not one.passed]
-    typer.echo(f"{len(outcomes) - len(failed)} of {len(outcomes)} checks passed in {duration(sum(one.seconds for one in outcomes))}")
+    typer.echo(
+        f"{len(outcomes) - len(failed)} of {len(outcomes)} checks passed in "
+        f"{duration(sum(one.seconds for one in outcomes))}"
+    )
     if failed:
         complain(f"self-test: {', '.join(failed)}: not what is expected of a working installation")
     return not failed

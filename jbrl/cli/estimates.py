@@ -1,4 +1,4 @@
-"""How long a study may take, before it runs, and how long it took beside that, afterwards."""
+"""Estimated durations of a study before it runs, and its actual ones beside them afterwards."""
 
 from collections.abc import Collection, Sequence
 
@@ -15,7 +15,7 @@ from jbrl.runner.study.plan import RunPlan
 
 
 def measure(planned: RunPlan, *, quiet: bool) -> None:
-    """Make the short runs that tell how long units take. Shown on a terminal."""
+    """Make the short runs that measure how long units take. Shown on a terminal."""
     console = Console(stderr=True, quiet=quiet)
     shown = bars.Progress(
         bars.TextColumn("short runs"),
@@ -29,34 +29,53 @@ def measure(planned: RunPlan, *, quiet: bool) -> None:
     )
     with shown:
         task = shown.add_task("", total=1)
-        complaints = planned.calibrate(lambda what, done, total: shown.update(task, description=what, completed=done, total=max(1, total)))
+        complaints = planned.calibrate(
+            lambda what, done, total: shown.update(
+                task, description=what, completed=done, total=max(1, total)
+            )
+        )
     for text in complaints:
         complain(text, "note")
 
 
 def foretell(planned: RunPlan, *, units: bool) -> None:
-    """What would be run: the units if wanted, what each algorithm takes, and on the last line how much in all and how that is known."""
+    """Describe a run before it starts: the units if wanted, the time of each algorithm, and on the
+    last line the total and its source.
+    """
     outlooks, seconds = planned.outlooks, planned.estimate
     if units:
         for unit in planned.units:
-            typer.echo(f"{unit.label}: {'about ' + duration(seconds[unit.id]) if unit.id in seconds else 'done'}")
+            typer.echo(
+                f"{unit.label}: "
+                f"{'about ' + duration(seconds[unit.id]) if unit.id in seconds else 'done'}"
+            )
         typer.echo()
     rows = [["algorithm", "units", "time", "memory"]]
     for name in dict.fromkeys(unit.algorithm for unit in planned.units):
         left = [outlooks[unit.id] for unit in planned.todo if unit.algorithm == name]
         largest = max((found.bytes for found in left), default=0.0)
-        rows.append([name, str(len(left)), duration(sum(found.cost.seconds for found in left)), size_text(largest)])
+        rows.append(
+            [
+                name,
+                str(len(left)),
+                duration(sum(found.cost.seconds for found in left)),
+                size_text(largest),
+            ]
+        )
     most = max((found.bytes for found in outlooks.values()), default=0.0)
     rows.append(["all", str(len(outlooks)), duration(sum(seconds.values())), size_text(most)])
     _print(rows)
     typer.echo(_memory_text(planned, most))
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
-    typer.echo(f"{len(planned.units)} units, about {duration(sum(seconds.values()))}{ready}{_source(planned)}")
+    typer.echo(
+        f"{len(planned.units)} units, about "
+        f"{duration(sum(seconds.values()))}{ready}{_source(planned)}"
+    )
 
 
 def _memory_text(planned: RunPlan, most: float) -> str:
-    """Memory of the process."""
+    """Return the memory of the process."""
     programs = planned.calibration.resident_bytes(planned.todo)
     text = f"memory: of the arrays that one unit needs, up to {size_text(most)}"
     if programs:
@@ -66,7 +85,7 @@ def _memory_text(planned: RunPlan, most: float) -> str:
 
 
 def _source(planned: RunPlan) -> str:
-    """How the times are known."""
+    """Describe the source of the times."""
     outlooks = planned.outlooks.values()
     measured = sum(found.measured for found in outlooks)
     if not outlooks:
@@ -78,13 +97,23 @@ def _source(planned: RunPlan) -> str:
 
 
 def compared(store: Store, ids: Collection[str]) -> list[list[str]]:
-    """Estimated and actual time by algorithm, the last row in all, of the units `ids` as far as they are done; no rows if none is."""
+    """Return estimated and actual time by algorithm, the last row in all, of the units `ids` as far
+    as they are done; no rows if none is.
+    """
     table = cost_report(store, ids)
     table = table[table.done > 0]
-    rows = [[a.algorithm, str(a.done), _about(a.estimated_seconds), duration(a.actual_seconds)] for a in table.itertuples()]
+    rows = [
+        [a.algorithm, str(a.done), _about(a.estimated_seconds), duration(a.actual_seconds)]
+        for a in table.itertuples()
+    ]
     if not rows:
         return []
-    total = ["all", str(table.done.sum()), _about(table.estimated_seconds.sum()), duration(table.actual_seconds.sum())]
+    total = [
+        "all",
+        str(table.done.sum()),
+        _about(table.estimated_seconds.sum()),
+        duration(table.actual_seconds.sum()),
+    ]
     return [["algorithm", "units", "estimated", "actual"], *rows, total]
 
 
@@ -93,9 +122,17 @@ def _about(seconds: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, the others to the right."""
+    """Return lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *(t.rjust(w) for t, w in zip(row[1:], widths[1:], strict=True))]) for row in rows]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(t.rjust(w) for t, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    ]
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
@@ -104,7 +141,7 @@ def _print(rows: Sequence[Sequence[str]]) -> None:
 
 
 def size_text(n_bytes: float) -> str:
-    """Bytes in words: `12 MiB`, `1.5 GiB`."""
+    """Return bytes in words: `12 MiB`, `1.5 GiB`."""
     if n_bytes < 2**30:
         return f"{n_bytes / 2**20:.0f} MiB"
     return f"{n_bytes / 2**30:.1f} GiB"

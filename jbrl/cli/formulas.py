@@ -24,7 +24,8 @@ class Domain(StrEnum):
     values = "values"
 
 
-# What others count. F5 and F6 depend on the points that formulas are compared at (docs/formulas.md).
+# Counts of other sources. F5 and F6 depend on the points that formulas are compared at
+# (docs/formulas.md).
 OTHERS = {
     "F2": "paper and its program: 12",
     "F3": "paper and its program: 43",
@@ -35,10 +36,21 @@ OTHERS = {
 
 
 def formulas(
-    name: Annotated[str, typer.Argument(metavar="SET", help="F1 … F6: formulas of at most so many variables and operators.")],
-    format: Annotated[Layout, typer.Option(help="How to print them.")] = Layout.table,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SET", help="F1 … F6: formulas of at most so many variables and operators."
+        ),
+    ],
+    format: Annotated[Layout, typer.Option(help="Output format.")] = Layout.table,
     domain: Annotated[
-        Domain, typer.Option(help="signed: rankings of points of \\[-100, 100]³, as in the paper. values: of what Q-functions can be.")
+        Domain,
+        typer.Option(
+            help=(
+                "signed: rankings of points of \\[-100, 100]³, as in the paper. values: of what "
+                "Q-functions can be."
+            )
+        ),
     ] = Domain.signed,
 ) -> None:
     """Print a set of formulas, the strategies that OPPS-DS searches.
@@ -59,10 +71,18 @@ def formulas(
     found = formula_table(name, domain.value)
     if format is Layout.latex:
         typer.echo(
-            "\n".join(["\\begin{tabular}{rl}", *(f"{row.rank} & ${row.latex}$ \\\\" for row in found.itertuples()), "\\end{tabular}"])
+            "\n".join(
+                [
+                    "\\begin{tabular}{rl}",
+                    *(f"{row.rank} & ${row.latex}$ \\\\" for row in found.itertuples()),
+                    "\\end{tabular}",
+                ]
+            )
         )
         return
-    print_table(found if format is Layout.csv else found.drop(columns="latex"), Format(format.value))
+    print_table(
+        found if format is Layout.csv else found.drop(columns="latex"), Format(format.value)
+    )
     if format is Layout.table:
         others = f" ({OTHERS[name]})" if domain is Domain.signed and name in OTHERS else ""
         complain(f"{len(found)} formulas{others}", name)

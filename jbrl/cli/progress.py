@@ -1,4 +1,4 @@
-"""How far a run has come: a live display on a terminal, one line per unit elsewhere."""
+"""Progress of a run: a live display on a terminal, one line per unit elsewhere."""
 
 import time
 from collections.abc import Sequence
@@ -15,12 +15,15 @@ from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
 from jbrl.runner.storage.machine import peak_resident_bytes
 from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study.execute import Progress
 from jbrl.runner.study.plan import RunPlan
+from jbrl.runner.study.progress import Progress
 
 
 class Steps:
-    """Bars for long work in a few steps, on a terminal; silent elsewhere. Written to standard error."""
+    """Progress bars of long work in a few steps, on a terminal; silent elsewhere.
+
+    Written to standard error.
+    """
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -30,25 +33,34 @@ class Steps:
             bars.TimeElapsedColumn(),
             bars.TimeRemainingColumn(),
         )
-        self._bars = bars.Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._bars = bars.Progress(
+            *columns, console=console, disable=not console.is_terminal, transient=True
+        )
         self._tasks: dict[str, bars.TaskID] = {}
 
     def __enter__(self) -> "Steps":
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._bars.stop()
 
     def tell(self, name: str, done: int, total: int) -> None:
-        """`done` of `total` parts of the step `name` are done."""
+        """Show that `done` of `total` parts of the step `name` are done."""
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task(name, total=total)
         self._bars.update(self._tasks[name], completed=done)
 
 
 class Display(Progress):
-    """Units done, the unit at work, its rate, the time left. Written to standard error."""
+    """Progress of a run: units done, the current unit, its rate, the time left. Written to standard
+    error.
+    """
 
     def __init__(self, plan: RunPlan, *, quiet: bool) -> None:
         self.plan, self._quiet = plan, quiet
@@ -62,7 +74,7 @@ class Display(Progress):
             console=self.console,
             disable=quiet or not self.console.is_terminal,
             transient=True,
-            refresh_per_second=4,  # redrawing takes time, while times are taken
+            refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
         self._expected = plan.estimate
         self._ran = self._failed = 0
@@ -71,25 +83,46 @@ class Display(Progress):
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._bars.stop()
         if error is None:
             self._conclude()
 
     def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
-        """Say how much there is to do."""
-        self._started, self._units, self._todo = time.monotonic(), len(units), [unit.id for unit in todo]
-        self._whole = self._bars.add_task("units", total=len(units), completed=len(units) - len(todo), note="")
+        """Print how much there is to do."""
+        self._started, self._units, self._todo = (
+            time.monotonic(),
+            len(units),
+            [unit.id for unit in todo],
+        )
+        self._whole = self._bars.add_task(
+            "units", total=len(units), completed=len(units) - len(todo), note=""
+        )
         self._current = self._bars.add_task("", visible=False, note="")
         ready = f", {len(units) - len(todo)} of them done already" if len(todo) < len(units) else ""
         left = f": about {duration(sum(self._expected.values()))}" if todo else ""
         self.console.print(f"{len(units)} units{ready}{left}")
 
     def started(self, unit: Unit) -> None:
-        """Show the unit at work."""
+        """Show the current unit."""
         before = self._todo.index(unit.id)
-        self._bars.update(self._whole, completed=self._number(unit) - 1, note=f"of {self._units}, {self._left(before)}")
-        self._bars.reset(self._current, total=unit.protocol.n_environments, description=escape(unit.label), visible=True, note="compiling")
+        self._bars.update(
+            self._whole,
+            completed=self._number(unit) - 1,
+            note=f"of {self._units}, {self._left(before)}",
+        )
+        self._bars.reset(
+            self._current,
+            total=unit.protocol.n_environments,
+            description=escape(unit.label),
+            visible=True,
+            note="compiling",
+        )
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
@@ -97,34 +130,49 @@ class Display(Progress):
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
-        """Show the rate, of whichever unit of several that are played at once."""
+        """Show the rate of a unit, which may be one of several played at once."""
         kind = "lifetimes" if unit.protocol.in_blocks else "MDPs"
         note = f"{n}/{unit.protocol.n_environments} {kind}, {_rate(decisions, seconds)} decisions/s"
-        self._bars.update(self._current, description=escape(unit.label), completed=n, total=unit.protocol.n_environments, note=note)
+        self._bars.update(
+            self._current,
+            description=escape(unit.label),
+            completed=n,
+            total=unit.protocol.n_environments,
+            note=note,
+        )
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
-        """One line about the unit."""
+        """Print one line about the unit."""
         self._ran += 1
         self._failed += header["status"] == "failed"
         number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
         if header["status"] == "failed":
-            self.console.quiet = False  # silence is for what goes well
-            what = f"[red]failed[/red]: {escape(header['reason'].splitlines()[0])}"
+            self.console.quiet = False  # `quiet` hides successes only
+            what = f"[red]failed[/red]: {escape(_indented(header['reason']))}"
         else:
-            compiled = f", compiled in {duration(header['compile_seconds'])}" if header["compile_seconds"] > 0.05 else ""
+            compiled = (
+                f", compiled in {duration(header['compile_seconds'])}"
+                if header["compile_seconds"] > 0.05
+                else ""
+            )
             found = f", found {_strategy(header['learned'])}" if "learned" in header else ""
-            what = f"mean {returns.mean():.4g}, {seconds_text(header['online_seconds'])} per decision{escape(found)}{compiled}"
+            what = (
+                f"mean {returns.mean():.4g}, {seconds_text(header['online_seconds'])} per "
+                f"decision{escape(found)}{compiled}"
+            )
         after = self._todo.index(unit.id) + 1
         left = f" ({self._left(after)})" if after < len(self._todo) else ""
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
         self.console.quiet = self._quiet
 
     def _number(self, unit: Unit) -> int:
-        """Of a unit, counting those that were done before."""
+        """Return the number of a unit, counting those that were done before."""
         return self._units - len(self._todo) + self._todo.index(unit.id) + 1
 
     def _left(self, position: int) -> str:
-        """Time left at a position of the list, supposing that the rest is as much slower or faster than expected as what is done."""
+        """Return the time left at a position of the list, supposing that the rest is as much slower
+        or faster than expected as what is done.
+        """
         seconds = [self._expected[id] for id in self._todo]
         done, left = sum(seconds[:position]), sum(seconds[position:])
         pace = self._elapsed() / done if done else 1.0
@@ -143,8 +191,16 @@ class Display(Progress):
                 self.console.print(escape(line))
             peak = peak_resident_bytes()
             memory = f", {size_text(peak)} of memory at most" if peak else ""
-            self.console.print(f"{self._ran - self._failed} units done{failed} in {duration(self._elapsed())}{memory}{rest}")
+            self.console.print(
+                f"{self._ran - self._failed} units done{failed} in "
+                f"{duration(self._elapsed())}{memory}{rest}"
+            )
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
+
+
+def _indented(message: str) -> str:
+    """Return a message of several lines, those after the first one indented."""
+    return "\n    ".join(message.splitlines())
 
 
 def _rate(count: int, seconds: float) -> str:
@@ -152,7 +208,14 @@ def _rate(count: int, seconds: float) -> str:
 
 
 def _strategy(learned: dict[str, Any]) -> str:
-    """What a search has found, and how fast: `Q0/Q2 in 0.44 s`."""
-    texts = {name: f"{value:.3g}" if isinstance(value, float) else str(value) for name, value in learned["strategy"]["parameters"].items()}
-    shown = [f"{name}={text}" for name, text in texts.items()] if len(texts) > 1 else list(texts.values())
+    """Describe the strategy that a search has found, and its time: `Q0/Q2 in 0.44 s`."""
+    texts = {
+        name: f"{value:.3g}" if isinstance(value, float) else str(value)
+        for name, value in learned["strategy"]["parameters"].items()
+    }
+    shown = (
+        [f"{name}={text}" for name, text in texts.items()]
+        if len(texts) > 1
+        else list(texts.values())
+    )
     return f"{', '.join(shown)} in {seconds_text(learned['seconds'])}"

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from jbrl.results import Results
 
 
+WIDTH = 100  # of a table for people
+
+
 class What(StrEnum):
     """Tables about ranks."""
 
@@ -28,25 +31,46 @@ class What(StrEnum):
 def rank(
     folder: Folder,
     table: Annotated[
-        What, typer.Option(help="ranks: agents, each beside the first; pairs: each beside each; orders: how firm each order is.")
+        What,
+        typer.Option(
+            help=(
+                "ranks: agents, each beside the first; pairs: each beside each; orders: how firm "
+                "each order is."
+            )
+        ),
     ] = What.ranks,
-    experiment: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this experiment; may be repeated.")] = None,
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this experiment; may be repeated."),
+    ] = None,
     best_per_algorithm: Annotated[
-        bool, typer.Option("--best-per-algorithm/--all", help="The best agent of each algorithm, or all agents.")
+        bool,
+        typer.Option(
+            "--best-per-algorithm/--all", help="The best agent of each algorithm, or all agents."
+        ),
     ] = True,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples of the environments.")] = 10_000,
+    resamples: Annotated[
+        int, typer.Option(min=1, help="Bootstrap resamples of the environments.")
+    ] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
-    level: Annotated[float, typer.Option(help="Of each interval, between 0 and 1.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Level of each interval, between 0 and 1.")] = 0.95,
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide", help="With --format table: every column that the other formats have."
+        ),
+    ] = False,
 ) -> None:
-    """Rank the agents of a study, and say how firm their ranks are.
+    """Rank the agents of a study, and measure how firm their ranks are.
 
     Agents are compared environment by environment (MDP by MDP): difference of the
     means, probability of improvement (how often one is better in an environment
-    that both play), effect size d_z. The environments are resampled: rank_lower to
-    rank_upper are the ranks they leave open, first is the share of resamples in
-    which no other agent is better. With several experiments, '(all)' ranks agents
-    that occur in each by their mean rank. Oracles do not compete.
+    that both play), effect size d_z. The environments are resampled: the ranks that
+    they leave open follow each rank, first is the share of resamples in which no
+    other agent is better. With several experiments, '(all)' ranks agents that occur
+    in each by their mean rank. Oracles do not compete. A table takes 100 columns;
+    --wide and the other formats have every figure.
 
     [bold]Examples[/bold]
 
@@ -62,14 +86,23 @@ def rank(
     show_warnings()
     check_level(level)
     results = Results(folder)
-    found = _orders(results, _experiments(results, experiment or [], best_per_algorithm), resamples, seed)
+    found = _orders(
+        results, _experiments(results, experiment or [], best_per_algorithm), resamples, seed
+    )
     tables = {What.ranks: ranks_table, What.pairs: pairs_table, What.orders: orders_table}
     shown = tables[table](found, level)
-    print_table(_readable(shown, results) if format in (Format.table, Format.md) else shown, format)
+    if format in (Format.table, Format.md):
+        shown = _readable(shown, results)
+    if format is not Format.table or wide:
+        print_table(shown, format)
+        return
+    for number, (name, rows) in enumerate(shown.groupby("experiment", sort=False)):
+        typer.echo(f"{chr(10) * bool(number)}{name}, {rows['n'].iloc[0]} environments")
+        print_table(COMPACT[table](rows), format, WIDTH)
 
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
-    """The agents of the experiments asked for, or of all."""
+    """Return the agents of the experiments asked for, or of all."""
     from jbrl.analysis.pairing import pair
     from jbrl.report.chapters import oracles_of
 
@@ -81,7 +114,10 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
         returns = returns[returns["experiment"].isin(names)]
     missing = int((results.units["status"] != "done").sum())
     if returns.empty:
-        raise JbrlError(f"{results.store.folder}: no scores{' of ' + ', '.join(names) if names else ''}: run the study first ('jbrl run')")
+        raise JbrlError(
+            f"{results.store.folder}: no scores{' of ' + ', '.join(names) if names else ''}: run "
+            "the study first ('jbrl run')"
+        )
     if missing:
         complain(f"{missing} units of the study have no scores; ranks are of the others", "note")
     found = pair(returns, without=oracles_of(results.manifest))
@@ -89,26 +125,99 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
     alone = [paired for paired in found if len(paired.agents) < 2]
     if len(alone) == len(found):
         hint = "; '--all' compares agents of the same algorithm" if best_per_algorithm else ""
-        raise JbrlError(f"rank: experiment {alone[0].experiment}: {alone[0].name(0)} stands alone: expected two agents or more{hint}")
+        raise JbrlError(
+            f"rank: experiment {alone[0].experiment}: {alone[0].name(0)} stands alone: expected "
+            f"two agents or more{hint}"
+        )
     for paired in alone:
-        complain(f"experiment {paired.experiment} is left out: {paired.name(0)} stands alone", "note")
+        complain(
+            f"experiment {paired.experiment} is left out: {paired.name(0)} stands alone", "note"
+        )
     return [paired for paired in found if len(paired.agents) > 1]
 
 
 def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
-    """Parameters in words, and only those in which the agents of an algorithm differ."""
+    """Return parameters in words, and only those in which the agents of an algorithm differ."""
     from jbrl.report.text import parameters_text, varied
 
-    shown = {name: varied(rows["parameters"]) or [] for name, rows in results.units.groupby("algorithm")}
+    shown = {
+        name: varied(rows["parameters"]) or [] for name, rows in results.units.groupby("algorithm")
+    }
     for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):
         if who in table.columns:
-            texts = [parameters_text(p, shown[a]) if p else "" for a, p in zip(table[who], table[parameters], strict=True)]
+            texts = [
+                parameters_text(p, shown[a]) if p else ""
+                for a, p in zip(table[who], table[parameters], strict=True)
+            ]
             table = table.assign(**{parameters: texts})
     return table
 
 
-def _orders(results: "Results", experiments: list["Paired"], resamples: int, seed: int) -> list["Stability"]:
-    """Each experiment by itself, then all together."""
+def _compact_ranks(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return ranks of one experiment, as few columns for people."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "rank": _interval(rows, "rank"),
+            "agent": _agent(rows, "algorithm", "parameters"),
+            "mean" if rows["mean"].notna().any() else "mean rank": (
+                rows["mean"] if rows["mean"].notna().any() else rows["mean_rank"]
+            ),
+            "first": rows["first"],
+            "first minus agent": _interval(rows, "best_difference"),
+            "first better": _interval(rows, "best_improvement"),
+        }
+    )
+
+
+def _compact_pairs(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return pairs of one experiment, as few columns for people."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "agent": _agent(rows, "algorithm", "parameters"),
+            "other": _agent(rows, "other", "other_parameters"),
+            "agent minus other": _interval(rows, "difference"),
+            "agent better": _interval(rows, "improvement"),
+        }
+    )
+
+
+def _compact_order(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Describe the firmness of the order of one experiment, in few columns for people."""
+    import pandas as pd
+
+    kept = rows[["agents", "resamples", "same_first", "same_order"]]
+    return pd.concat([kept, _interval(rows, "tau").rename("tau")], axis=1)
+
+
+COMPACT = {What.ranks: _compact_ranks, What.pairs: _compact_pairs, What.orders: _compact_order}
+
+
+def _agent(rows: "pd.DataFrame", name: str, parameters: str) -> "pd.Series":
+    """Return algorithms with their parameters: `e-Greedy (ε = 0.1)`."""
+    shown = rows[parameters].map(lambda text: f" ({text})" if text else "")
+    return rows[name] + shown
+
+
+def _interval(rows: "pd.DataFrame", name: str) -> "pd.Series":
+    """Return values with their intervals: `0.58 [0.52, 0.64]`; empty where there are none."""
+    import pandas as pd
+
+    columns = (rows[name], rows[f"{name}_lower"], rows[f"{name}_upper"])
+    texts = [
+        "" if pd.isna(value) else f"{value:.3g} [{low:.3g}, {high:.3g}]"
+        for value, low, high in zip(*columns, strict=True)
+    ]
+    return pd.Series(texts, rows.index, dtype=object)
+
+
+def _orders(
+    results: "Results", experiments: list["Paired"], resamples: int, seed: int
+) -> list["Stability"]:
+    """Return the order of each experiment by itself, then of all together."""
     from jbrl.analysis.rank_stability import overall, rank_stability, resample_all
 
     tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))

@@ -1,4 +1,4 @@
-"""`jbrl run --executor slurm`: what is asked for, and what is said about it."""
+"""`jbrl run --executor slurm`: its request, and the messages about it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,24 @@ if TYPE_CHECKING:
     from jbrl.runner.study.plan import RunPlan
 
 
-def asked(executor: str, *, time: str | None, array_parallelism: int | None, slurm: Sequence[str] | None, **given: Any) -> "Request | None":
-    """What each task asks for; None when the study is run here.
+def asked(
+    executor: str,
+    *,
+    time: str | None,
+    array_parallelism: int | None,
+    slurm: Sequence[str] | None,
+    **given: Any,
+) -> "Request | None":
+    """Return the request of each task; None when the study is run here.
 
     Raises:
       JbrlError: an option is not accepted, or makes no sense without SLURM.
     """
-    options = {"--time": time, "--array-parallelism": array_parallelism, "--slurm": " ".join(slurm or ()) or None}
+    options = {
+        "--time": time,
+        "--array-parallelism": array_parallelism,
+        "--slurm": " ".join(slurm or ()) or None,
+    }
     options |= {f"--{name}": value for name, value in given.items()}
     if executor not in ("local", "slurm"):
         raise JbrlError(f"--executor '{executor}': expected local or slurm")
@@ -42,12 +53,20 @@ def asked(executor: str, *, time: str | None, array_parallelism: int | None, slu
 def _option(text: str) -> tuple[str, str | bool]:
     name, equals, value = text.lstrip("-").partition("=")
     if not name or (equals and not value):
-        raise JbrlError(f"--slurm '{text}': expected NAME=VALUE, an option of sbatch, for example mem=8G, or NAME for one without a value")
+        raise JbrlError(
+            f"--slurm '{text}': expected NAME=VALUE, an option of sbatch, for example mem=8G, or "
+            "NAME for one without a value"
+        )
     return name.replace("-", "_"), value if equals else True
 
 
-def send(plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any) -> None:
-    """Submit what is left, or say what would be submitted. `options` are for where the tasks run; `quiet`: say nothing if all goes well."""
+def send(
+    plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any
+) -> None:
+    """Submit the remaining units, or print what would be submitted.
+
+    `options` are for where the tasks run; `quiet`: say nothing if all goes well.
+    """
     from jbrl.cli.task import work
     from jbrl.runner.slurm.cluster import prepare, submit
 
@@ -57,7 +76,11 @@ def send(plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **o
     if found.queued:
         typer.echo(f"{count(found.queued, 'unit')} left out: in tasks that SLURM has already")
     packing = found.packing
-    for what, tasks in (("searches", packing.searches), ("at once", packing.free), ("after the searches", packing.after)):
+    for what, tasks in (
+        ("searches", packing.searches),
+        ("at once", packing.free),
+        ("after the searches", packing.after),
+    ):
         if tasks:
             typer.echo(f"{what}: {_described(tasks)}")
     if not packing.tasks:
@@ -68,9 +91,15 @@ def send(plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **o
 
 def _described(tasks: Sequence["ClusterTask"]) -> str:
     units = count(sum(len(task.units) for task in tasks), "unit")
-    return f"{units} in {count(len(tasks), 'task')}, the longest about {duration(max(task.seconds for task in tasks))}"
+    return (
+        f"{units} in {count(len(tasks), 'task')}, the longest about "
+        f"{duration(max(task.seconds for task in tasks))}"
+    )
 
 
 def _submitted(plan: "RunPlan", found: "Submission") -> str:
     folder = plan.store.folder
-    return f"submitted as {' and '.join(found.jobs)}. See 'jbrl status {folder}'; what tasks print is in {folder / 'slurm'}."
+    return (
+        f"submitted as {' and '.join(found.jobs)}. See 'jbrl status {folder}'; what tasks print "
+        f"is in {folder / 'slurm'}."
+    )

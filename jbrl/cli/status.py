@@ -19,11 +19,19 @@ FAILURES = 20  # that are listed
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results.")],
     watch: Annotated[
-        int | None, typer.Option("--watch", metavar="SECONDS", min=1, help="Look again so often, until nothing is at work or in a queue.")
+        int | None,
+        typer.Option(
+            "--watch",
+            metavar="SECONDS",
+            min=1,
+            help="Repeat at this interval, until nothing is running or queued.",
+        ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", metavar="text|json", help="How to write it.")] = "text",
+    format_: Annotated[
+        str, typer.Option("--format", metavar="text|json", help="Output format.")
+    ] = "text",
 ) -> None:
-    """How far a study has come: done, failed and why, at work, in a queue, left, and the time left.
+    """Show the progress of a study: done, failed and why, running, queued, left, and the time left.
 
     Works while it runs, here or on a cluster, and afterwards.
 
@@ -44,38 +52,64 @@ def status(
         found = observer.look()
         if watch and console.is_terminal:
             console.clear()
-        typer.echo(json.dumps(found.as_dict()) if format_ == "json" else "\n".join(lines(found, folder)))
+        typer.echo(
+            json.dumps(found.as_dict()) if format_ == "json" else "\n".join(lines(found, folder))
+        )
         if not (watch and found.active):
             return
         time.sleep(watch)
 
 
 def lines(found: "Status", folder: Path) -> list[str]:
-    """The state in words: a summary, and a line for each failure, each process and each group of tasks in a queue."""
+    """Describe the state: a summary, and a line for each failure, each process and each group of
+    queued tasks.
+    """
     at_work = [worker for worker in found.workers if worker.alive]
     counts = [f"{found.done} of {found.units} units done"]
     counts += [f"{len(found.failed)} failed"] if found.failed else []
     counts += [f"{found.left} left"] if found.left else []
     text = [f"{found.study}: {', '.join(counts)}{_time_left(found)}"]
-    text += [f"  failed   {unit}: {reason.splitlines()[0] if reason else ''}" for unit, reason in list(found.failed.items())[:FAILURES]]
-    text += [f"  failed   … and {len(found.failed) - FAILURES} more"] if len(found.failed) > FAILURES else []
+    text += [
+        f"  failed   {unit}: {reason.splitlines()[0] if reason else ''}"
+        for unit, reason in list(found.failed.items())[:FAILURES]
+    ]
+    text += (
+        [f"  failed   … and {len(found.failed) - FAILURES} more"]
+        if len(found.failed) > FAILURES
+        else []
+    )
     text += [f"  running  {_work(worker, alone=found.seconds_left is None)}" for worker in at_work]
     for group in found.waiting:
-        text.append(f"  waiting  {count(len(group.tasks), 'task')}, {count(len(group.units), 'unit')} ({group.why})")
+        text.append(
+            f"  waiting  {count(len(group.tasks), 'task')}, {count(len(group.units), 'unit')} "
+            f"({group.why})"
+        )
     for worker in found.workers:
         if not worker.alive:
-            text.append(f"  lost     {_who(worker)}: no sign of life for {duration(worker.silent)}, at {worker.unit or 'the start'}")
+            text.append(
+                f"  lost     {_who(worker)}: no heartbeat for {duration(worker.silent)}, at "
+                f"{worker.unit or 'the start'}"
+            )
     states: dict[str, list[str]] = {}
     for task, state in found.ended.items():
         states.setdefault(state, []).append(task)
     text += [
-        f"  ended    {state} before the units were done: {count(len(tasks), 'task')} {' '.join(tasks[:8])}"
+        (
+            f"  ended    {state} before the units were done: {count(len(tasks), 'task')} "
+            f"{' '.join(tasks[:8])}"
+        )
         for state, tasks in states.items()
     ]
     if found.unheard and found.left:
-        text.append("SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known.")
+        text.append(
+            "SLURM cannot be asked from here (squeue does not answer): of its queue nothing is "
+            "known."
+        )
     if (found.left or found.failed) and not found.active:
-        text.append(f"Nothing is at work: 'jbrl run' with --out {folder} goes on{' and tries again what failed' if found.failed else ''}.")
+        text.append(
+            f"Nothing is running: 'jbrl run' with --out {folder} goes "
+            f"on{' and tries again what failed' if found.failed else ''}."
+        )
     return text
 
 
@@ -88,17 +122,31 @@ def _time_left(found: "Status") -> str:
 
 
 def _work(worker: "Worker", *, alone: bool) -> str:
-    """What a process is at; `alone`: and how long it will take, since that of the whole study is not known."""
+    """Describe the work of a process; `alone`: and the time it will take, since that of the whole
+    study is not known.
+    """
     if worker.unit is None:
         what = "between two units"
     elif worker.search:
         what = f"{worker.unit}: search {worker.search[0]:,}/{worker.search[1]:,}"
     else:
-        what = f"{worker.unit}: {worker.n}/{worker.of} lifetimes" if worker.n else f"{worker.unit}: begins"
+        what = (
+            f"{worker.unit}: {worker.n}/{worker.of} lifetimes"
+            if worker.n
+            else f"{worker.unit}: begins"
+        )
     after = f", {count(len(worker.left) - 1, 'unit')} to come" if len(worker.left) > 1 else ""
-    rest = f", about {duration(worker.seconds_left)} to go" if alone and worker.seconds_left is not None else ""
+    rest = (
+        f", about {duration(worker.seconds_left)} to go"
+        if alone and worker.seconds_left is not None
+        else ""
+    )
     return f"{what} ({_who(worker)}, for {duration(worker.seconds)}{after}{rest})"
 
 
 def _who(worker: "Worker") -> str:
-    return f"task {worker.task} on {worker.host}" if worker.task else f"process {worker.pid} on {worker.host}"
+    return (
+        f"task {worker.task} on {worker.host}"
+        if worker.task
+        else f"process {worker.pid} on {worker.host}"
+    )

@@ -12,15 +12,18 @@ LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the reference
 
 
 def mapping_of(columns: str | None) -> dict[str, str]:
-    """`environment=game,score=return` as a mapping."""
+    """Parse `environment=game,score=return` as a mapping."""
     pairs = [text.split("=", 1) for text in columns.split(",")] if columns else []
     if not all(len(pair) == 2 and all(pair) for pair in pairs):
-        raise JbrlError(f"--columns '{columns}': expected NAME=COLUMN, separated by commas, as environment=game,score=return")
+        raise JbrlError(
+            f"--columns '{columns}': expected NAME=COLUMN, separated by commas, as "
+            "environment=game,score=return"
+        )
     return {name.strip(): column.strip() for name, column in pairs}
 
 
 def read_scores(path: Path, columns: str | None) -> "pd.DataFrame":
-    """Columns algorithm, environment, score; missing scores have no row.
+    """Read the columns algorithm, environment, score; missing scores have no row.
 
     Raises:
       JbrlError: the table cannot be read, or an algorithm has no score at all.
@@ -34,31 +37,43 @@ def read_scores(path: Path, columns: str | None) -> "pd.DataFrame":
     every = read_companion(path, [mapping.get("algorithm", "algorithm")]).iloc[:, 0]
     silent = sorted(set(every) - set(table["algorithm"]))
     if silent:
-        raise JbrlError(f"{path}: algorithm '{silent[0]}' has no score at all: expected at least one, or no row")
+        raise JbrlError(
+            f"{path}: algorithm '{silent[0]}' has no score at all: expected at least one, or no row"
+        )
     return table
 
 
 def read_column(path: Path, column: str, columns: str | None, *, number: bool) -> dict[str, Any]:
-    """A column that says the same in all rows of an algorithm: algorithm -> number or text."""
+    """Read a column that has the same value in all rows of an algorithm: algorithm -> number or
+    text.
+    """
     from jbrl.analysis.score_table import read_companion
 
     if path.is_dir():
-        raise JbrlError(f"{path}: column '{column}': results of a study have no further columns: expected a file")
+        raise JbrlError(
+            f"{path}: column '{column}': results of a study have no further columns: expected a "
+            "file"
+        )
     name = mapping_of(columns).get("algorithm", "algorithm")
-    table = read_companion(path, [name], [column]) if number else read_companion(path, [name, column])
+    table = (
+        read_companion(path, [name], [column]) if number else read_companion(path, [name, column])
+    )
     found: dict[str, Any] = {}
     for algorithm, value in table.itertuples(index=False):
         if found.setdefault(algorithm, value) != value:
             raise JbrlError(
-                f"{path}: column '{column}': algorithm '{algorithm}' has both {found[algorithm]} and {value}: expected one value"
+                f"{path}: column '{column}': algorithm '{algorithm}' has both "
+                f"{found[algorithm]} and {value}: expected one value"
             )
     return found
 
 
 def references_of_results(folder: Path) -> "pd.DataFrame | None":
-    """Mean returns of Random and of Optimal in each experiment as references low and high; None if the study lacks one of them.
+    """Return the mean returns of Random and of Optimal in each experiment as references low and
+    high; None if the study lacks one of them.
 
-    Experiments where Optimal gains nothing over Random are left out: nothing can be learned there.
+    Experiments where Optimal gains nothing over Random are left out: such experiments carry no
+    information.
     """
     _, means = _of_results(folder)
     if not {LOW, HIGH} <= set(means["algorithm"]):
@@ -69,7 +84,9 @@ def references_of_results(folder: Path) -> "pd.DataFrame | None":
 
 
 def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    """The score table of a study: mean return of each agent but oracles in each experiment; and the means of Random and Optimal."""
+    """Return the score table of a study: the mean return of each agent except oracles in each
+    experiment; and the means of Random and Optimal.
+    """
     from jbrl.report.chapters import oracles_of
     from jbrl.report.text import parameters_text, varied
     from jbrl.results import Results
@@ -78,10 +95,21 @@ def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     done = results.scores[results.scores["status"] == "done"]
     if done.empty:
         raise JbrlError(f"{folder}: no unit of this study is done: expected scores")
-    means = done.groupby(["experiment", "algorithm", "parameters"], sort=False)["mean"].mean().reset_index()
-    shown = {name: varied(rows["parameters"]) for name, rows in means.groupby("algorithm", sort=False)}
-    settings = [parameters_text(p, shown[a]) for a, p in zip(means["algorithm"], means["parameters"], strict=True)]
+    means = (
+        done.groupby(["experiment", "algorithm", "parameters"], sort=False)["mean"]
+        .mean()
+        .reset_index()
+    )
+    shown = {
+        name: varied(rows["parameters"]) for name, rows in means.groupby("algorithm", sort=False)
+    }
+    settings = [
+        parameters_text(p, shown[a])
+        for a, p in zip(means["algorithm"], means["parameters"], strict=True)
+    ]
     names = [f"{a} ({s})" if s else a for a, s in zip(means["algorithm"], settings, strict=True)]
     table = means.assign(environment=means["experiment"], score=means["mean"])
     oracle = means["algorithm"].isin(oracles_of(results.manifest))
-    return table.assign(algorithm=names)[~oracle].reset_index(drop=True), means[means["algorithm"].isin((LOW, HIGH))]
+    return table.assign(algorithm=names)[~oracle].reset_index(drop=True), means[
+        means["algorithm"].isin((LOW, HIGH))
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,20 @@ if TYPE_CHECKING:
     from jbrl.report.forms import Form
     from jbrl.results import Results
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Directory of results, the --out of 'jbrl run'.")
+]
+
+
+ParameterColumns = Annotated[
+    bool,
+    typer.Option(
+        "--parameter-columns",
+        help="One column for each parameter, instead of the column parameters.",
+    ),
+]
+GAP = "  "  # between columns
+NARROWEST = 12  # of a column whose text continues on the next line
 
 
 class Format(StrEnum):
@@ -28,7 +42,11 @@ class Format(StrEnum):
     md = "md"
 
 
-def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table) -> None:
+def scores(
+    folder: Folder,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
+    parameter_columns: ParameterColumns = False,
+) -> None:
     """Print one row per unit: mean score, its 95% interval, and the times.
 
     A score is the discounted return on an MDP; in other environments, it is the
@@ -42,18 +60,31 @@ def scores(folder: Folder, format: Annotated[Format, typer.Option(help="How to p
     \b
     jbrl scores out/quick
     jbrl scores out/quick --format csv > scores.csv
+    jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
     from jbrl.results import Results
 
     show_warnings()
     results = Results(folder)
-    print_table(_with_rules(results) if format in (Format.table, Format.md) else results.scores, format)
+    table = _with_rules(results) if format in (Format.table, Format.md) else results.scores
+    print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
-        complain(f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}", "failed")
+        complain(
+            f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}",
+            "failed",
+        )
+
+
+def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
+    from jbrl.analysis.parameter_columns import parameter_columns
+
+    return parameter_columns(table)
 
 
 def _with_rules(results: "Results") -> "pd.DataFrame":
-    """The scores with what they are and how long lifetimes are, where some are no discounted returns; without priors that say nothing."""
+    """Return the scores with their criterion and the length of lifetimes, where some are no
+    discounted returns; without priors that carry no information.
+    """
     from jbrl.report.terms import MDPS, Rules, rules_of
 
     table, known = results.scores, rules_of(results.manifest)
@@ -66,7 +97,11 @@ def _with_rules(results: "Results") -> "pd.DataFrame":
     return table.drop(columns="prior") if (table["prior"] == table["test"]).all() else table
 
 
-def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to print them.")] = Format.csv) -> None:
+def returns(
+    folder: Folder,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.csv,
+    parameter_columns: ParameterColumns = False,
+) -> None:
     """Print the score table: one row per MDP or environment of each finished unit.
 
     With the same seed, the same number in column unit is the same environment for
@@ -80,13 +115,16 @@ def returns(folder: Folder, format: Annotated[Format, typer.Option(help="How to 
     from jbrl.results import Results
 
     show_warnings()
-    print_table(Results(folder).returns, format)
+    table = Results(folder).returns
+    print_table(_in_columns(table) if parameter_columns else table, format)
 
 
 def strategies(
     folder: Folder,
-    top: Annotated[int, typer.Option(min=1, help="Strategies of each search, the most pulled first.")] = 5,
-    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    top: Annotated[
+        int, typer.Option(min=1, help="Strategies of each search, the most pulled first.")
+    ] = 5,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
 ) -> None:
     """Print what agents that search offline have tried, and how often.
 
@@ -105,17 +143,31 @@ def strategies(
     found = Results(folder).strategies
     if found.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    print_table(found.groupby(["prior", "algorithm", "parameters", "seed"], sort=False).head(top), format)
+    print_table(
+        found.groupby(["prior", "algorithm", "parameters", "seed"], sort=False).head(top), format
+    )
 
 
 def report(
     folder: Folder,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR2", help="Where to write it (default: DIR/report).")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR2", help="Output directory (default: DIR/report)."),
+    ] = None,
     html: Annotated[
-        bool, typer.Option("--html", help="One page, with tables as CSV and Markdown beside it: what is written by default.")
+        bool,
+        typer.Option(
+            "--html",
+            help="One page, with tables as CSV and Markdown beside it: what is written by default.",
+        ),
     ] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="LaTeX source with figures as PDF, in DIR2/latex.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="One Markdown page with figures as SVG, in DIR2/markdown.")] = False,
+    latex: Annotated[
+        bool, typer.Option("--latex", help="LaTeX source with figures as PDF, in DIR2/latex.")
+    ] = False,
+    markdown: Annotated[
+        bool,
+        typer.Option("--markdown", help="One Markdown page with figures as SVG, in DIR2/markdown."),
+    ] = False,
 ) -> None:
     """Write the report of a study, in one form or several, and print the path of each.
 
@@ -135,47 +187,98 @@ def report(
             typer.echo(results.report(out, form))
 
 
-def print_table(table: "pd.DataFrame", format: Format) -> None:
-    """Print a table to standard output."""
+def print_table(table: "pd.DataFrame", format: Format, width: int | None = None) -> None:
+    """Print a table to standard output.
+
+    Args:
+      width: columns of the terminal that an aligned table may take; longer texts continue on the
+        next line. Default: no limit.
+    """
     if format is Format.csv:
         typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
     elif format is Format.json:
-        rows = [{name: _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+        rows = [
+            {name: _plain(value) for name, value in row.items()} for row in table.to_dict("records")
+        ]
         typer.echo(json.dumps(rows, indent=1))
     elif format is Format.md:
         typer.echo("\n".join(_markdown(table)))
     else:
-        typer.echo("\n".join(_aligned(table)))
+        typer.echo("\n".join(_aligned(table, width)))
 
 
 def _plain(value: Any) -> Any:
-    """`value` for JSON, which has no NaN."""
+    """Return `value` for JSON, which has no NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _markdown(table: "pd.DataFrame") -> list[str]:
-    rows = [[_number(value).replace("|", "\\|") for value in row] for row in table.itertuples(index=False)]
-    return [f"| {' | '.join(row)} |" for row in [list(table.columns), ["---"] * len(table.columns), *rows]]
+    rows = [
+        [_number(value).replace("|", "\\|") for value in row]
+        for row in table.itertuples(index=False)
+    ]
+    return [
+        f"| {' | '.join(row)} |"
+        for row in [list(table.columns), ["---"] * len(table.columns), *rows]
+    ]
 
 
 def _number(value: Any) -> str:
-    """Six significant digits; nothing for what is not known."""
+    """Return six significant digits; nothing for what is not known."""
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
     return "" if value is None else str(value)
 
 
-def _aligned(table: "pd.DataFrame") -> list[str]:
-    """Columns as wide as they need, however narrow the terminal: numbers to the right, times with their unit."""
+def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:
+    """Return the lines of a table: numbers to the right, times with their unit, columns as wide as
+    they need for any width of the terminal, or folded to `limit`.
+    """
     from pandas.api.types import is_numeric_dtype
 
+    texts = [_texts(name, table[name]) for name in table.columns]
+    widths = [max(map(len, column)) for column in texts]
+    left = [
+        not (str(name).endswith("_seconds") or is_numeric_dtype(table[name]))
+        for name in table.columns
+    ]
+    if limit is not None:
+        widths = _narrowed(widths, left, limit)
+    lines = []
+    for row in zip(*texts, strict=True):
+        cells = [textwrap.wrap(t, w) or [""] for t, w in zip(row, widths, strict=True)]
+        for k in range(max(map(len, cells))):
+            parts = [
+                text.ljust(w) if is_left else text.rjust(w)
+                for cell, w, is_left in zip(cells, widths, left, strict=True)
+                for text in [cell[k] if k < len(cell) else ""]
+            ]
+            lines.append(GAP.join(parts).rstrip())
+    return lines
+
+
+def _texts(name: str, values: "pd.Series") -> list[str]:
+    """Return the name of a column and its values, as they are printed."""
     from jbrl.report.text import ABSENT, seconds_text
 
-    columns = []
-    for name in table.columns:
-        texts = [seconds_text(v) if name.endswith("_seconds") else f"{v:.4g}" if isinstance(v, float) else str(v) for v in table[name]]
-        texts = [ABSENT if text in ("nan", "None") else text for text in texts]
-        width = max(map(len, [name, *texts]))
-        left = not (name.endswith("_seconds") or is_numeric_dtype(table[name]))
-        columns.append([text.ljust(width) if left else text.rjust(width) for text in [name, *texts]])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    texts = [
+        seconds_text(v)
+        if str(name).endswith("_seconds")
+        else f"{v:.4g}"
+        if isinstance(v, float)
+        else str(v)
+        for v in values
+    ]
+    return [str(name), *(ABSENT if text in ("nan", "None") else text for text in texts)]
+
+
+def _narrowed(widths: list[int], left: list[bool], limit: int) -> list[int]:
+    """Return widths of columns, the widest columns of text narrowed until a line takes `limit`."""
+    widths = list(widths)
+    text = [k for k, is_left in enumerate(left) if is_left]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > limit and text:
+        widest = max(text, key=lambda k: widths[k])
+        if widths[widest] <= NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths

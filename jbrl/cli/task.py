@@ -1,4 +1,6 @@
-"""What an array task of a cluster does: named by its module in what submitit pickles, and run where the task runs."""
+"""An array task of a cluster: named by its module in submitit's pickle, and run where the task
+runs.
+"""
 
 import os
 import signal
@@ -22,8 +24,9 @@ BY_SIGNAL = 128
 def work(job: "Job") -> None:
     """Run the units of a task.
 
-    Told by SLURM that the time limit is near (SIGUSR1, SIGUSR2), it finishes the chunk at work and goes back into the queue. So it may
-    take any number of turns; only a turn that got nowhere is the last one. SIGTERM (`scancel`) ends it in the same way for good.
+    When SLURM signals that the time limit is near (SIGUSR1, SIGUSR2), the task finishes the current
+    chunk and returns to the queue. It may take any number of turns; only a turn without progress is
+    the last one. SIGTERM (`scancel`) ends it in the same way, without a return to the queue.
     """
     try:
         _work(job)
@@ -50,14 +53,15 @@ def _work(job: "Job") -> None:
         _leave(number, observer.moved)
         sys.exit(BY_SIGNAL + number)
     finally:
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # a warning that comes now has nothing to say, but would end the process
+        # a warning that comes now is irrelevant, but would end the process
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
     if failed:
         sys.exit(FAILED_UNITS)
 
 
 def _use_cores() -> None:
-    """As many as the task was given: not every cluster keeps a task from the others."""
+    """As many cores as the task was given: not every cluster confines a task to its own."""
     from jbrl.runner.play.batching import use_all_cores
 
     given = os.environ.get("SLURM_CPUS_PER_TASK")
@@ -67,7 +71,7 @@ def _use_cores() -> None:
 
 
 class _Moving(Display):
-    """Remembers whether anything has got further."""
+    """Listener that records whether anything has progressed."""
 
     moved = False
 
@@ -85,24 +89,32 @@ class _Moving(Display):
 
 
 def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
-    """Which signal counts: the first, unless SIGTERM came after it and before the time limit could be reached: that is `scancel`.
+    """Return the signal that counts: the first, unless SIGTERM came after it and before the time
+    limit could be reached: that is `scancel`.
 
     Args:
       asked: numbers and times of the signals.
       warning: seconds at least between the warning and the limit.
     """
     first, began = asked[0]
-    return next((number for number, when in asked if number == signal.SIGTERM and when - began < warning), first)
+    return next(
+        (number for number, when in asked if number == signal.SIGTERM and when - began < warning),
+        first,
+    )
 
 
 def _leave(number: int, moved: bool) -> None:
-    """Go back into the queue if that makes sense, and say so."""
+    """Return to the queue if that makes sense, and print so."""
     from jbrl.runner.slurm.cluster import requeue
 
     if number == signal.SIGTERM:
         complain("what is done is kept; 'jbrl run' again submits the rest", "stopped")
     elif not moved:
-        complain("the time limit was too short for anything to be done: give more --time, or a smaller study.chunk", "stopped")
+        complain(
+            "the time limit was too short for anything to be done: give more --time, or a smaller "
+            "study.chunk",
+            "stopped",
+        )
     else:
         complain("the time limit is near: back into the queue", "stopped")
         requeue()

@@ -1,33 +1,45 @@
-"""How things are said on a terminal."""
+"""Formatting of text on a terminal."""
 
 import warnings
 from typing import Any
 
 import typer
 
+from jbrl.errors import JbrlWarning
+
 
 def complain(message: str, kind: str = "error") -> None:
-    """One line on standard error."""
-    typer.secho(f"{kind}: ", err=True, nl=False, bold=True, fg="red" if kind == "error" else "yellow")
+    """Print one line on standard error."""
+    typer.secho(
+        f"{kind}: ", err=True, nl=False, bold=True, fg="red" if kind == "error" else "yellow"
+    )
     typer.echo(message, err=True)
 
 
 def show_warnings() -> None:
-    """From now on, damaged result files are reported in one line each."""
-    from jbrl.runner.storage.store import ResultWarning
+    """Report warnings of jbrl in one line each from now on."""
 
-    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
-        if issubclass(category, ResultWarning):
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        if issubclass(category, JbrlWarning):
             complain(str(message), "warning")
         else:
-            typer.echo(warnings.formatwarning(message, category, filename, lineno), err=True, nl=False)
+            typer.echo(
+                warnings.formatwarning(message, category, filename, lineno), err=True, nl=False
+            )
 
     warnings.showwarning = show
-    warnings.simplefilter("always", ResultWarning)
+    warnings.simplefilter("default", JbrlWarning)  # each text once
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
+    """Return seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -41,5 +53,5 @@ def duration(seconds: float) -> str:
 
 
 def count(n: int, what: str) -> str:
-    """`1 unit`, `2 units`."""
+    """Count in words: `1 unit`, `2 units`."""
     return f"{n} {what}{'s' if n != 1 else ''}"

@@ -8,7 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.environments.environment import Discrete, Environment, Perturbed, Spec, Step, register_environment
+from jbrl.environments.environment import (
+    Discrete,
+    Environment,
+    Perturbed,
+    Spec,
+    Step,
+    register_environment,
+)
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -19,7 +26,7 @@ LARGEST_SLIP = 0.25  # of the slips that are drawn
 
 @record
 class ChainState:
-    """Where in the chain, and since when."""
+    """Position in the chain, and step of the episode."""
 
     position: chex.Array  # [] int32, from 0
     steps: chex.Array  # [] int32, of this episode
@@ -29,20 +36,27 @@ class ChainState:
 class Chain(Environment[ChainState], Perturbed):
     """Chain of N states: walk from the first to the last, left or right, for -1 per step.
 
-    Observation: the state, 0 to N - 1. Action 0 goes left, action 1 right; nothing leads beyond the ends. With probability slip / 2 the
-    agent stays, with probability slip / 2 it goes the other way.
+    Observation: the state, 0 to N - 1. Action 0 goes left, action 1 right; nothing leads beyond the
+    ends. With probability slip / 2 the agent stays, with probability slip / 2 it goes the
+    other way.
 
-    Reward: -1, but 0 for the last step of an episode. An episode terminates in state N - 1 or after 20 N steps: running out of time is
-    terminal, as in the published comparison. Returns lie in [-(20 N - 1), -(N - 2)], and both ends are attained.
+    Reward: -1, but 0 for the last step of an episode. An episode terminates in state N - 1 or after
+    20 N steps: running out of time is terminal, as in the published comparison. Returns lie in
+    [-(20 N - 1), -(N - 2)], and both ends are attained.
 
-    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it says more.
+    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it
+    says more.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
 
     n_states: int = parameter(10, "N, length of the chain", low=2, high=5000, static=True)
-    slip: float = parameter(0.0, "probability that a step does not go where it is meant to", low=0, high=1)
-    stochastic: bool = parameter(False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]")
+    slip: float = parameter(
+        0.0, "probability that a step does not go where it is meant to", low=0, high=1
+    )
+    stochastic: bool = parameter(
+        False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]"
+    )
 
     @property
     def spec(self) -> Spec:
@@ -62,11 +76,17 @@ class Chain(Environment[ChainState], Perturbed):
         first = jnp.int32(0)
         return ChainState(first, jnp.int32(0)), first
 
-    def step(self, key: chex.PRNGKey, state: ChainState, action: chex.Array) -> tuple[ChainState, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: ChainState, action: chex.Array
+    ) -> tuple[ChainState, Step]:
         uniform = sampling.uniforms(key)[0]
         wanted = 2 * action - 1
-        move = jnp.where(uniform >= self.slip, wanted, jnp.where(uniform < 0.5 * self.slip, 0, -wanted))
-        position = vectorize.prevent_fusion_index(jnp.clip(state.position + move, 0, self.n_states - 1))
+        move = jnp.where(
+            uniform >= self.slip, wanted, jnp.where(uniform < 0.5 * self.slip, 0, -wanted)
+        )
+        position = vectorize.prevent_fusion_index(
+            jnp.clip(state.position + move, 0, self.n_states - 1)
+        )
         steps = state.steps + 1
         ended = (position == self.n_states - 1) | (steps >= 20 * self.n_states)
         reward = jnp.where(ended, jnp.float32(0), jnp.float32(-1))

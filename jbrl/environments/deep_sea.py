@@ -5,10 +5,16 @@ from typing import Any, ClassVar
 import chex
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jbrl import vectorize
-from jbrl.environments.environment import Discrete, Environment, OneHot, Spec, Step, register_environment
+from jbrl.environments.environment import (
+    Discrete,
+    Environment,
+    OneHot,
+    Spec,
+    Step,
+    register_environment,
+)
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -19,7 +25,7 @@ COST = 0.01  # of N moves to the right
 
 @record
 class DeepSeaState:
-    """Where in the sea, and how the episode has gone so far."""
+    """Position in the sea, and record of the episode so far."""
 
     row: chex.Array  # [] int32, from 0; N: the episode has ended
     column: chex.Array  # [] int32, from 0
@@ -29,35 +35,49 @@ class DeepSeaState:
 
 @register_environment("DeepSea", cite="osband2020bsuite")
 class DeepSea(Environment[DeepSeaState]):
-    """Deep sea of N x N cells: sink one row per step, and find the treasure by N steps to the right alone.
+    """Deep sea of N x N cells: sink one row per step, and find the treasure by N steps to the
+    right alone.
 
-    Observation: the cell, as the one-hot vector of length N^2 with index row N + column; after the last step the vector of zeros, index -1.
-    Which of the two actions goes right differs from cell to cell: where `mapping` is 1, action 1 does. The map is that of the original, bit
-    for bit: one binomial draw of NumPy's `RandomState(mapping_seed)` per cell; each size has its own.
+    Observation: the cell, as the one-hot vector of length N^2 with index row N + column; after the
+    last step the vector of zeros, index -1. Which of the two actions goes right differs from cell
+    to cell: where `mapping` is 1, action 1 does. The map is that of the original, bit for bit: one
+    binomial draw of NumPy's `RandomState(mapping_seed)` per cell; each size has its own.
 
-    Going right costs 0.01 / N, whether or not it succeeds. Going right in the last row and column pays 1. With `stochastic`, going right
-    fails with probability 1 / N, and the last step adds a standard normal number where it is taken in the first or the last column. An
-    episode terminates after N steps. The best mean return is 0.99; with `stochastic` (1 - 1 / N)^(N - 1) - 0.01.
+    Going right costs 0.01 / N, whether or not it succeeds. Going right in the last row and column
+    pays 1. With `stochastic`, going right fails with probability 1 / N, and the last step adds a
+    standard normal number where it is taken in the first or the last column. An episode terminates
+    after N steps. The best mean return is 0.99; with `stochastic` (1 - 1 / N)^(N - 1) - 0.01.
 
-    Metrics: `total_bad_episodes`, 1 from the step on that goes left on the diagonal, else 0; `denoised_return`, 1 once the treasure is
-    found, else 0 (neither cost nor noise, as in the original).
+    Metrics: `total_bad_episodes`, 1 from the step on that goes left on the diagonal, else 0;
+    `denoised_return`, 1 once the treasure is found, else 0 (neither cost nor noise, as in
+    the original).
 
-    `mapping` follows from the other fields where it is None. `dataclasses.replace` keeps it: replace it by None along with them.
+    `mapping` follows from the other fields where it is None. `dataclasses.replace` keeps it:
+    replace it by None along with them.
 
-    Source: Osband et al. 2020, appendix; the published program (google-deepmind/bsuite 0.3.6) where it says more.
+    Source: Osband et al. 2020, appendix; the published program (google-deepmind/bsuite 0.3.6) where
+    it says more.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(10_000)
 
     size: int = parameter(10, "N, rows and columns", low=2, high=1000, static=True)
-    stochastic: bool = parameter(False, "let moves to the right fail, and add noise to the reward of the last step")
-    randomize_actions: bool = parameter(True, "draw the action that goes right for each cell; otherwise it is action 1 everywhere")
+    stochastic: bool = parameter(
+        False, "let moves to the right fail, and add noise to the reward of the last step"
+    )
+    randomize_actions: bool = parameter(
+        True, "draw the action that goes right for each cell; otherwise it is action 1 everywhere"
+    )
     mapping_seed: int = parameter(42, "seed of that draw", low=0, high=2**31 - 1)
     mapping: Any = None  # [N, N] int8, the action that goes right
 
     def __post_init__(self) -> None:
         if self.mapping is None and isinstance(self.mapping_seed, int):  # neither of them is traced
-            made = action_mapping(self.size, self.mapping_seed) if self.randomize_actions else np.ones((self.size, self.size), np.int8)
+            made = (
+                action_mapping(self.size, self.mapping_seed)
+                if self.randomize_actions
+                else np.ones((self.size, self.size), np.int8)
+            )
             object.__setattr__(self, "mapping", made)
 
     @property
@@ -73,7 +93,9 @@ class DeepSea(Environment[DeepSeaState]):
         zero, no = jnp.int32(0), jnp.bool_(False)
         return DeepSeaState(zero, zero, no, no), zero
 
-    def step(self, key: chex.PRNGKey, state: DeepSeaState, action: chex.Array) -> tuple[DeepSeaState, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: DeepSeaState, action: chex.Array
+    ) -> tuple[DeepSeaState, Step]:
         N, last = self.size, self.size - 1
         slip, noise = sampling.uniforms(key)
         row, column = state.row, state.column
@@ -82,7 +104,7 @@ class DeepSea(Environment[DeepSeaState]):
         right = vectorize.prevent_fusion_index((action == rightward).astype(jnp.int32)) == 1
         found = right & (column == last)
         noisy = jnp.logical_and(self.stochastic, (row == last) & ((column == 0) | (column == last)))
-        gift = jnp.where(noisy, standard_normal(noise), 0.0)
+        gift = jnp.where(noisy, sampling.standard_normal(noise), 0.0)
         reward = gift + found.astype(jnp.float32) - jnp.where(right, COST / N, 0.0)
         moves = jnp.logical_or(jnp.logical_not(self.stochastic), slip > 1 / N)
         advanced = jnp.where(moves, jnp.minimum(column + 1, last), column)
@@ -91,17 +113,17 @@ class DeepSea(Environment[DeepSeaState]):
         row = row + 1
         ended = row >= N
         observation = jnp.where(ended, -1, row * N + column)
-        return DeepSeaState(row, column, bad, state.found | found), Step(observation, reward, ended, jnp.bool_(False))
+        return DeepSeaState(row, column, bad, state.found | found), Step(
+            observation, reward, ended, jnp.bool_(False)
+        )
 
     def metrics(self, state: DeepSeaState) -> dict[str, chex.Array]:
-        return {"total_bad_episodes": state.bad.astype(jnp.float32), "denoised_return": state.found.astype(jnp.float32)}
+        return {
+            "total_bad_episodes": state.bad.astype(jnp.float32),
+            "denoised_return": state.found.astype(jnp.float32),
+        }
 
 
 def action_mapping(size: int, seed: int) -> np.ndarray:
     """Return the action that goes right in each cell, [N, N] int8, as the original draws it."""
     return np.random.RandomState(seed).binomial(1, 0.5, (size, size)).astype(np.int8)
-
-
-def standard_normal(uniform: chex.Array) -> chex.Array:
-    """Return the standard normal quantile, float32 of any shape, of `sampling.uniforms`; each is taken as the middle of its 2^-24."""
-    return jnp.float32(2**0.5) * lax.erf_inv(2 * uniform - jnp.float32(1 - 2**-24))

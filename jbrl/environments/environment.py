@@ -1,13 +1,14 @@
-"""What an environment is, and the register of all environments.
+"""The contract of an environment, and the register of all environments.
 
-An environment is a frozen pytree: its settings and its physics are leaves, so that a sweep over settings, or a perturbation drawn for each
-lifetime, runs under one compilation; its sizes are static. It is written for one lane, without a batch axis, and never resets itself: the
-rollout does, so that the last observation of an episode is not lost.
+An environment is a frozen pytree: its settings and its physics are leaves, so that a sweep over
+settings, or a perturbation drawn for each lifetime, runs under one compilation; its sizes are
+static. It is written for one lane, without a batch axis, and never resets itself: the rollout does,
+so that the last observation of an episode is not lost.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 import chex
@@ -17,6 +18,8 @@ import numpy as np
 
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.errors import JbrlError
+from jbrl.outside import explained, is_outside
+from jbrl.purity import host_values, refusal
 from jbrl.pytree import record
 
 State = TypeVar("State")
@@ -43,12 +46,18 @@ class Discrete(_Index):
 
 
 class OneHot(_Index):
-    """One-hot vectors of length n, each given by the index of its 1, [] int32; -1 stands for the vector of zeros."""
+    """One-hot vectors of length n, each given by the index of its 1, [] int32; -1 stands for the
+    vector of zeros.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Arrays of float32 of one shape. `low` and `high` are nominal, one number for each entry or one for all: values may go beyond them."""
+    """Arrays of float32 of one shape.
+
+    `low` and `high` are nominal, one number for each entry or one for all: values may go
+    beyond them.
+    """
 
     shape: tuple[int, ...]
     low: tuple[float, ...] | float = -np.inf
@@ -67,7 +76,7 @@ Observation = Discrete | OneHot | Box
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """What goes in and out of an environment. Part of the compiled program."""
+    """Observations and actions of an environment. Part of the compiled program."""
 
     observation: Observation
     actions: Discrete
@@ -78,31 +87,42 @@ class Spec:
 
 @record
 class Step:
-    """What follows an action."""
+    """Result of an action."""
 
-    observation: chex.Array  # as the spec says; after the last step of an episode the terminal observation
+    # as the spec says; after the last step of an episode the terminal observation
+    observation: chex.Array
     reward: chex.Array  # [] float32
     terminated: chex.Array  # [] bool, the episode has ended: nothing can be earned afterwards
     truncated: chex.Array  # [] bool, the episode was cut off: never together with `terminated`
 
 
 class Environment(Generic[State]):
-    """The contract. All methods are pure functions that JAX can trace; a subclass is a record whose fields have defaults.
+    """The contract.
 
-    Fields declared with `jbrl.parameters.parameter` are settings. A field that defaults to None is no setting: it holds what
-    `__post_init__` computes, on the host, from the settings. `__post_init__` also runs when JAX puts a record together again from its
-    leaves, whatever these are then, so it computes where the field is None only.
+    All methods are pure functions that JAX can trace; a subclass is a record whose fields
+    have defaults.
 
-    Keys are outputs of `jax.random.split` or `fold_in`, hence random words: `mdp.sampling.uniforms` reads them at no cost. A value in
-    `step` that several outputs depend on is worth a `vectorize.prevent_fusion`: XLA computes it anew for each of them otherwise.
+    Fields declared with `jbrl.parameters.parameter` are settings. A field that defaults to None is
+    no setting: it holds what `__post_init__` computes, on the host, from the settings.
+    `__post_init__` also runs when JAX rebuilds a record from its leaves, of any kind, so it
+    computes only where the field is None.
+
+    Keys are outputs of `jax.random.split` or `fold_in`, hence random words: `mdp.sampling.uniforms`
+    reads them at no cost. A value in `step` that several outputs depend on is worth a
+    `vectorize.prevent_fusion`: XLA computes it anew for each of them otherwise.
 
     Class attributes:
-      lifetime: of a problem that is made of this environment alone, where a study does not say another one.
-      version: raised whenever the environment's behaviour changes, so that stored results are not taken for the new ones.
+      lifetime: of a problem that is made of this environment alone, where a study does not say
+        another one.
+      version: raised whenever the environment's behaviour changes, so that stored results are not
+        mistaken for new ones.
+      aside: fields that are not part of the identity of an environment, such as a path whose
+        content is in another field.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
     version: ClassVar[int] = 1
+    aside: ClassVar[tuple[str, ...]] = ()
 
     @property
     def spec(self) -> Spec:
@@ -111,7 +131,10 @@ class Environment(Generic[State]):
 
     @property
     def typical_steps(self) -> float:
-        """About how many steps an episode takes, for estimates of time. On the host. Default: 100."""
+        """About how many steps an episode takes, for estimates of time.
+
+        On the host. Default: 100.
+        """
         return 100.0
 
     def reset(self, key: chex.PRNGKey) -> tuple[State, Any]:
@@ -123,13 +146,16 @@ class Environment(Generic[State]):
         raise NotImplementedError(f"{type(self).__name__} has no method step")
 
     def metrics(self, state: State) -> dict[str, chex.Array]:
-        """Counters of the episode so far, [] float32 each, for example regret. Recorders add them up over episodes. Default: none."""
+        """Return counters of the episode so far, [] float32 each, for example regret.
+
+        Recorders add them up over episodes. Default: none.
+        """
         del state
         return {}
 
 
 class Perturbed:
-    """For environments whose physics differ from one lifetime to the next."""
+    """Mixin of environments whose physics differ from one lifetime to the next."""
 
     def perturb(self, key: chex.PRNGKey) -> Any:
         """Draw the environment of one lifetime: the same class and shapes, other values."""
@@ -152,7 +178,7 @@ class EnvironmentEntry:
     @property
     def summary(self) -> str:
         """First line of the environment's docstring."""
-        return (self.environment.__doc__ or "").strip().splitlines()[0]
+        return " ".join((self.environment.__doc__ or "").strip().split("\n\n")[0].split())
 
 
 ENVIRONMENTS: dict[str, EnvironmentEntry] = {}
@@ -160,7 +186,10 @@ ENVIRONMENTS: dict[str, EnvironmentEntry] = {}
 
 @dataclass_transform(frozen_default=True)
 def register_environment(name: str, *, cite: str = "") -> Callable[[type], type]:
-    """Class decorator: make the class a record and list it under `name`. Its fields are parameters, which `name(field=value)` sets."""
+    """Make the class a record and list it under `name` (class decorator).
+
+    Its fields are parameters, which `name(field=value)` sets.
+    """
 
     def register(cls: type) -> type:
         if name in ENVIRONMENTS:
@@ -173,52 +202,93 @@ def register_environment(name: str, *, cite: str = "") -> Callable[[type], type]
 
 
 def as_arrays(environment: Environment) -> Environment:
-    """Return the environment with its numbers as float32, int32 or bool arrays, so that all values share one compiled program."""
+    """Return the environment with its numbers as float32, int32 or bool arrays, so that all values
+    share one compiled program.
+    """
     kinds = {float: np.float32, int: np.int32, bool: np.bool_}
-    return jax.tree.map(lambda v: np.asarray(v, kinds[type(v)]) if type(v) in kinds else v, environment)
+    return jax.tree.map(
+        lambda v: np.asarray(v, kinds[type(v)]) if type(v) in kinds else v, environment
+    )
 
 
 def check_environment(environment: Environment, where: str) -> None:
-    """Trace an environment on the host, without compiling, and hold it against its contract.
+    """Trace an environment on the host, without compiling, and check it against its contract.
 
     Args:
       where: place to name in messages.
 
     Raises:
-      JbrlError: a method fails, or returns something of the wrong structure, shape or dtype.
+      JbrlError: a method fails, returns something of the wrong structure, shape or dtype, or, in a
+        class outside jbrl, takes random numbers or times from the host.
     """
     key = jax.random.key(0)
     environment = as_arrays(environment)
     for path, leaf in jax.tree.leaves_with_path(environment):
         if not hasattr(leaf, "dtype"):
             field = jax.tree_util.keystr(path).lstrip(".")
-            raise JbrlError(f"{where}: field '{field}' = {leaf!r}: expected a number or an array; parameter(…) and static() hold others")
+            raise JbrlError(
+                f"{where}: field '{field}' = {leaf!r}: expected a number or an array; "
+                "parameter(…) and static() hold others"
+            )
     spec = _called(lambda: environment.spec, f"{where}: spec")
     _check_spec(spec, f"{where}: spec")
     lane = _called(lambda: jax.eval_shape(drawn, environment, key), f"{where}: perturb")
     if not _alike(lane, environment):
-        raise JbrlError(f"{where}: perturb returned another structure or other shapes: expected those of the environment itself")
+        raise JbrlError(
+            f"{where}: perturb returned another structure or other shapes: expected those of the "
+            "environment itself"
+        )
     first = _called(lambda: jax.eval_shape(lambda e, k: e.reset(k), lane, key), f"{where}: reset")
     if not (isinstance(first, tuple) and len(first) == 2):
         raise JbrlError(f"{where}: reset returned {_kind(first)}: expected (state, observation)")
     _check_observation(spec.observation, first[1], f"{where}: reset")
     action = jax.ShapeDtypeStruct((), jnp.int32)
-    after = _called(lambda: jax.eval_shape(lambda e, k, s, a: e.step(k, s, a), lane, key, first[0], action), f"{where}: step")
+    after = _called(
+        lambda: jax.eval_shape(lambda e, k, s, a: e.step(k, s, a), lane, key, first[0], action),
+        f"{where}: step",
+    )
     if not (isinstance(after, tuple) and len(after) == 2 and isinstance(after[1], Step)):
         raise JbrlError(f"{where}: step returned {_kind(after)}: expected (state, Step)")
     if not _alike(after[0], first[0]):
-        raise JbrlError(f"{where}: step returned a state {_shown(after[0])}: expected {_shown(first[0])}, as reset returns it")
+        raise JbrlError(
+            f"{where}: step returned a state {_shown(after[0])}: expected {_shown(first[0])}, as "
+            "reset returns it"
+        )
     _check_step(spec.observation, after[1], f"{where}: step")
-    counters = _called(lambda: jax.eval_shape(lambda e, s: e.metrics(s), lane, after[0]), f"{where}: metrics")
+    counters = _called(
+        lambda: jax.eval_shape(lambda e, s: e.metrics(s), lane, after[0]), f"{where}: metrics"
+    )
     if not isinstance(counters, dict):
         raise JbrlError(f"{where}: metrics returned {_kind(counters)}: expected a dictionary")
     for name, value in counters.items():
         _check_scalar(value, jnp.float32, f"{where}: metrics returned {name}")
+    if is_outside(type(environment)):
+        frozen = host_values(lambda: _programs(environment))
+        if frozen:
+            raise JbrlError(f"{where}: {refusal(frozen)}")
+
+
+def _programs(environment: Environment) -> Iterator[tuple[str, Any]]:
+    """Trace the methods of an environment: their names and programs."""
+    key, action = jax.eval_shape(lambda: jax.random.key(0)), jax.ShapeDtypeStruct((), jnp.int32)
+    program, lane = jax.make_jaxpr(lambda e, k: drawn(e, k), return_shape=True)(environment, key)
+    yield "perturb", program
+    program, (state, _) = jax.make_jaxpr(lambda e, k: e.reset(k), return_shape=True)(lane, key)
+    yield "reset", program
+    program, (state, _) = jax.make_jaxpr(lambda e, k, s, a: e.step(k, s, a), return_shape=True)(
+        lane, key, state, action
+    )
+    yield "step", program
+    yield "metrics", jax.make_jaxpr(lambda e, s: e.metrics(s))(lane, state)
 
 
 def _check_step(spec: Observation, step: Step, where: str) -> None:
     _check_observation(spec, step.observation, where)
-    for name, dtype in (("reward", jnp.float32), ("terminated", jnp.bool_), ("truncated", jnp.bool_)):
+    for name, dtype in (
+        ("reward", jnp.float32),
+        ("terminated", jnp.bool_),
+        ("truncated", jnp.bool_),
+    ):
         _check_scalar(getattr(step, name), dtype, f"{where} returned {name}")
 
 
@@ -233,18 +303,26 @@ def _called(call: Callable[[], Any], where: str) -> Any:
     except JbrlError:
         raise
     except Exception as error:
-        text = (str(error).splitlines() or [""])[0]
-        raise JbrlError(f"{where}: {type(error).__name__}: {text}") from error
+        raise JbrlError(f"{where}: {explained(error)}") from error
 
 
 def _check_spec(spec: Any, where: str) -> None:
-    if not isinstance(spec, Spec) or not isinstance(spec.actions, Discrete) or not isinstance(spec.observation, Observation):
-        raise JbrlError(f"{where} = {spec!r}: expected Spec(observation, actions) with actions Discrete(n)")
+    if (
+        not isinstance(spec, Spec)
+        or not isinstance(spec.actions, Discrete)
+        or not isinstance(spec.observation, Observation)
+    ):
+        raise JbrlError(
+            f"{where} = {spec!r}: expected Spec(observation, actions) with actions Discrete(n)"
+        )
     for name in ("observation", "actions"):
         space = getattr(spec, name)
         n = getattr(space, "n", 1)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise JbrlError(f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static fields")
+            raise JbrlError(
+                f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static "
+                "fields"
+            )
     if isinstance(spec.observation, Box):
         _check_box(spec.observation, f"{where}.observation")
 
@@ -254,13 +332,19 @@ def _check_box(box: Box, where: str) -> None:
         raise JbrlError(f"{where} = {box!r}: expected shape to be a tuple of integers from 1")
     for bound in (box.low, box.high):
         if isinstance(bound, tuple) and len(bound) != math.prod(box.shape):
-            raise JbrlError(f"{where} = {box!r}: expected low and high to be one number, or {math.prod(box.shape)}, one for each entry")
+            raise JbrlError(
+                f"{where} = {box!r}: expected low and high to be one number, or "
+                f"{math.prod(box.shape)}, one for each entry"
+            )
 
 
 def _check_observation(spec: Observation, value: Any, where: str) -> None:
     if not hasattr(value, "dtype") or value.shape != spec.shape or value.dtype != spec.dtype:
         expected = f"{np.dtype(spec.dtype).name}{list(spec.shape)}"
-        raise JbrlError(f"{where} returned an observation {_shown(value)}: expected {expected}, as spec says ({spec})")
+        raise JbrlError(
+            f"{where} returned an observation {_shown(value)}: expected {expected}, as spec says "
+            f"({spec})"
+        )
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -269,16 +353,21 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _shapes(tree: Any) -> list[tuple]:
-    return [(np.shape(v), jax.dtypes.result_type(v) if not hasattr(v, "dtype") else v.dtype) for v in jax.tree.leaves(tree)]
+    return [
+        (np.shape(v), jax.dtypes.result_type(v) if not hasattr(v, "dtype") else v.dtype)
+        for v in jax.tree.leaves(tree)
+    ]
 
 
 def _shown(tree: Any) -> str:
-    """Shapes and dtypes, for messages."""
+    """Return shapes and dtypes, for messages."""
     leaves = jax.tree.leaves(tree)
-    texts = [f"{v.dtype}{list(v.shape)}" if hasattr(v, "dtype") else type(v).__name__ for v in leaves]
+    texts = [
+        f"{v.dtype}{list(v.shape)}" if hasattr(v, "dtype") else type(v).__name__ for v in leaves
+    ]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _kind(value: Any) -> str:
-    """What a value is, for messages."""
+    """Describe a value's type, for messages."""
     return f"{len(value)} values" if isinstance(value, tuple) else type(value).__name__

@@ -8,7 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.environments.environment import Discrete, Environment, Perturbed, Spec, Step, register_environment
+from jbrl.environments.environment import (
+    Discrete,
+    Environment,
+    Perturbed,
+    Spec,
+    Step,
+    register_environment,
+)
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -19,7 +26,7 @@ LARGEST_SLIP = 0.25  # of the slips that are drawn
 
 @record
 class GridworldState:
-    """Where in the square, and since when."""
+    """Position in the square, and step of the episode."""
 
     x: chex.Array  # [] int32, from 0
     y: chex.Array  # [] int32, from 0
@@ -30,21 +37,28 @@ class GridworldState:
 class Gridworld(Environment[GridworldState], Perturbed):
     """Gridworld of N x N cells: walk from corner (0, 0) to corner (N - 1, N - 1), for -1 per step.
 
-    Observation: the number of the cell, x N + y. Actions: 0 for y - 1, 1 for y + 1, 2 for x - 1, 3 for x + 1; nothing leads beyond the
-    border. With probability slip / 2 the agent stays, with probability slip / 4 each it takes the action whose number is one above or one
-    below, 0 following upon 3.
+    Observation: the number of the cell, x N + y. Actions: 0 for y - 1, 1 for y + 1, 2 for x - 1, 3
+    for x + 1; nothing leads beyond the border. With probability slip / 2 the agent stays, with
+    probability slip / 4 each it takes the action whose number is one above or one below, 0
+    following upon 3.
 
-    Reward: -1 at each step, the last one included. An episode terminates in the far corner or after 20 N^2 steps: running out of time is
-    terminal, as in the published comparison. Returns lie in [-20 N^2, -2 (N - 1)], and both ends are attained.
+    Reward: -1 at each step, the last one included. An episode terminates in the far corner or after
+    20 N^2 steps: running out of time is terminal, as in the published comparison. Returns lie in
+    [-20 N^2, -2 (N - 1)], and both ends are attained.
 
-    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it says more.
+    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it
+    says more.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
 
     size: int = parameter(5, "N, cells along one side", low=2, high=70, static=True)
-    slip: float = parameter(0.0, "probability that a step does not go where it is meant to", low=0, high=1)
-    stochastic: bool = parameter(False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]")
+    slip: float = parameter(
+        0.0, "probability that a step does not go where it is meant to", low=0, high=1
+    )
+    stochastic: bool = parameter(
+        False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]"
+    )
 
     @property
     def spec(self) -> Spec:
@@ -64,15 +78,23 @@ class Gridworld(Environment[GridworldState], Perturbed):
         zero = jnp.int32(0)
         return GridworldState(zero, zero, zero), zero
 
-    def step(self, key: chex.PRNGKey, state: GridworldState, action: chex.Array) -> tuple[GridworldState, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: GridworldState, action: chex.Array
+    ) -> tuple[GridworldState, Step]:
         uniform = sampling.uniforms(key)[0]
         turn = jnp.where(uniform >= self.slip, 0, jnp.where(uniform < 0.75 * self.slip, 1, -1))
         stays = uniform < 0.5 * self.slip
         taken = (action + turn) & 3
         move = jnp.where(stays, 0, 2 * (taken & 1) - 1)
         last = self.size - 1
-        x = vectorize.prevent_fusion_index(jnp.clip(state.x + jnp.where(taken >= 2, move, 0), 0, last))
-        y = vectorize.prevent_fusion_index(jnp.clip(state.y + jnp.where(taken >= 2, 0, move), 0, last))
+        x = vectorize.prevent_fusion_index(
+            jnp.clip(state.x + jnp.where(taken >= 2, move, 0), 0, last)
+        )
+        y = vectorize.prevent_fusion_index(
+            jnp.clip(state.y + jnp.where(taken >= 2, 0, move), 0, last)
+        )
         steps = state.steps + 1
         ended = ((x == last) & (y == last)) | (steps >= 20 * self.size**2)
-        return GridworldState(x, y, steps), Step(x * self.size + y, jnp.float32(-1), ended, jnp.bool_(False))
+        return GridworldState(x, y, steps), Step(
+            x * self.size + y, jnp.float32(-1), ended, jnp.bool_(False)
+        )

@@ -1,4 +1,4 @@
-"""How long an agent lives in one environment: a number of steps, or a number of episodes."""
+"""Lifetime of an agent in one environment: a number of steps, or a number of episodes."""
 
 import dataclasses
 
@@ -11,7 +11,9 @@ MAX_COUNT = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """A lifetime of a fixed number of decisions. An episode that ends before is followed by another one.
+    """A lifetime of a fixed number of decisions.
+
+    An episode that ends before is followed by another one.
 
     Raises:
       JbrlError: `steps` is not an integer from 1.
@@ -28,7 +30,8 @@ class Episodes:
     """A lifetime of a fixed number of episodes.
 
     Attributes:
-      max_steps: decisions after which an episode that has not ended is an error: an environment without an end would be played forever.
+      max_steps: decisions after which an episode that has not ended is an error: an environment
+        without an end would be played forever.
 
     Raises:
       JbrlError: `episodes` or `max_steps` is not an integer from 1.
@@ -47,5 +50,9 @@ Lifetime = Steps | Episodes
 
 def check_count(field: str, value: object, high: int = MAX_COUNT, low: int = 1) -> None:
     """Raise `JbrlError` unless `value` is an integer from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not low <= value <= high
+    ):
         raise JbrlError(f"{field} = {value!r}: expected an integer from {low} to {high}")

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.environments.environment import Box, Discrete, Environment, Perturbed, Spec, Step, register_environment
+from jbrl.environments.environment import (
+    Box,
+    Discrete,
+    Environment,
+    Perturbed,
+    Spec,
+    Step,
+    register_environment,
+)
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -21,7 +29,7 @@ GRAVITY = 0.0025
 
 @record
 class MountainCarState:
-    """The car, and how long it has been driving."""
+    """State of the car, and steps of the episode."""
 
     position: chex.Array  # [] float32
     velocity: chex.Array  # [] float32, per step
@@ -30,30 +38,48 @@ class MountainCarState:
 
 @register_environment("MountainCar", cite="jordan2020")
 class MountainCar(Environment[MountainCarState], Perturbed):
-    """Mountain car of Jordan et al. 2020: swing up a slope with an engine of a strength drawn for each lifetime, for -1 per step.
+    """Mountain car of Jordan et al. 2020: swing up a slope with an engine of a strength drawn for
+    each lifetime, for -1 per step.
 
-    Observation: position x in [-1.2, 0.5] and velocity v in [-0.07, 0.07], as they are; the last position of an episode may lie beyond 0.5.
-    Actions 0, 1, 2: u = -1, 0, 1. One step:
+    Observation: position x in [-1.2, 0.5] and velocity v in [-0.07, 0.07], as they are; the last
+    position of an episode may lie beyond 0.5. Actions 0, 1, 2: u = -1, 0, 1. One step:
 
-        v <- clip(v + k u - 0.0025 cos(3 x), -0.07, 0.07);  x <- x + v;  if x < -1.2: x = -1.2, v = 0
+        v <- clip(v + k u - 0.0025 cos(3 x), -0.07, 0.07);  x <- x + v;
+        if x < -1.2: x = -1.2, v = 0
 
-    The force k is drawn for each lifetime, uniformly from force (1 - spread) to force (1 + spread). An episode starts at rest at x = -0.5,
-    or, with `random_start`, at a position drawn uniformly from [-0.6, -0.4].
+    The force k is drawn for each lifetime, uniformly from force (1 - spread) to force (1 + spread).
+    An episode starts at rest at x = -0.5, or, with `random_start`, at a position drawn uniformly
+    from [-0.6, -0.4].
 
-    Reward: -1 at each step, the last one included. An episode terminates at x >= 0.5 or after `max_steps` steps: running out of time is
-    terminal, as in the published comparison.
+    Reward: -1 at each step, the last one included. An episode terminates at x >= 0.5 or after
+    `max_steps` steps: running out of time is terminal, as in the published comparison.
 
-    Namesakes: Gymnasium's MountainCar-v0 has a random start, one fixed force, a bound of 0.6 on x and truncates after 200 steps; bsuite's
-    has a random start, one fixed force, a bound of 0.6 on x, terminates after 1000 steps and shows the time as a third observation.
+    Namesakes: Gymnasium's MountainCar-v0 has a random start, one fixed force, a bound of 0.6 on x
+    and truncates after 200 steps; bsuite's has a random start, one fixed force, a bound of 0.6 on
+    x, terminates after 1000 steps and shows the time as a third observation.
 
-    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it says more.
+    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it
+    says more.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
 
-    force: float = parameter(0.001, "middle of the range of k, the change of velocity by the engine in one step", low=0, high=1)
-    spread: float = parameter(0.2, "half the width of that range, relative to `force`; 0: k is always `force`", low=0, high=1)
-    random_start: bool = parameter(False, "start each episode at a position drawn uniformly from [-0.6, -0.4], instead of at -0.5")
+    force: float = parameter(
+        0.001,
+        "middle of the range of k, the change of velocity by the engine in one step",
+        low=0,
+        high=1,
+    )
+    spread: float = parameter(
+        0.2,
+        "half the width of that range, relative to `force`; 0: k is always `force`",
+        low=0,
+        high=1,
+    )
+    random_start: bool = parameter(
+        False,
+        "start each episode at a position drawn uniformly from [-0.6, -0.4], instead of at -0.5",
+    )
     max_steps: int = parameter(5000, "steps after which an episode terminates", low=1, high=100_000)
 
     @property
@@ -61,7 +87,9 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return Spec(Box((2,), (WALL, -FASTEST), (GOAL, FASTEST)), Discrete(3))
 
     def perturb(self, key: chex.PRNGKey) -> "MountainCar":
-        force: chex.Array = self.force * (1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0))
+        force: chex.Array = self.force * (
+            1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0)
+        )
         return dataclasses.replace(self, force=force)
 
     @property
@@ -70,17 +98,25 @@ class MountainCar(Environment[MountainCarState], Perturbed):
 
     def reset(self, key: chex.PRNGKey) -> tuple[MountainCarState, chex.Array]:
         anywhere = 0.2 * sampling.uniforms(key)[0] - 0.6
-        state = MountainCarState(jnp.where(self.random_start, anywhere, -0.5), jnp.float32(0), jnp.int32(0))
+        state = MountainCarState(
+            jnp.where(self.random_start, anywhere, -0.5), jnp.float32(0), jnp.int32(0)
+        )
         return state, _observation(state)
 
-    def step(self, key: chex.PRNGKey, state: MountainCarState, action: chex.Array) -> tuple[MountainCarState, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: MountainCarState, action: chex.Array
+    ) -> tuple[MountainCarState, Step]:
         del key
         push = self.force * (action - 1).astype(jnp.float32)
-        swung = jnp.clip(state.velocity + push - GRAVITY * jnp.cos(3 * state.position), -FASTEST, FASTEST)
+        swung = jnp.clip(
+            state.velocity + push - GRAVITY * jnp.cos(3 * state.position), -FASTEST, FASTEST
+        )
         velocity = vectorize.prevent_fusion(swung)
         position = state.position + velocity
         hit = position < WALL
-        after = MountainCarState(jnp.where(hit, WALL, position), jnp.where(hit, 0.0, velocity), state.steps + 1)
+        after = MountainCarState(
+            jnp.where(hit, WALL, position), jnp.where(hit, 0.0, velocity), state.steps + 1
+        )
         ended = (position >= GOAL) | (after.steps >= self.max_steps)
         return after, Step(_observation(after), jnp.float32(-1), ended, jnp.bool_(False))
 

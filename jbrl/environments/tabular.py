@@ -1,4 +1,6 @@
-"""A finite MDP as an environment: it never ends, and all its randomness is one uniform number a step."""
+"""A finite MDP as an environment: it never ends, and all its randomness is one uniform number
+a step.
+"""
 
 from typing import ClassVar
 
@@ -34,7 +36,9 @@ class Tabular(Environment[chex.Array]):
         first = mdps.start(self.mdp.initial_state, self.mdp.n_states, sampling.uniforms(key)[0])
         return first, first
 
-    def step(self, key: chex.PRNGKey, state: chex.Array, action: chex.Array) -> tuple[chex.Array, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: chex.Array, action: chex.Array
+    ) -> tuple[chex.Array, Step]:
         y, reward = mdps.step(self.cdf, self.mdp.rewards, state, action, sampling.uniforms(key)[0])
         never = y < 0
         return y, Step(y, reward, never, never)

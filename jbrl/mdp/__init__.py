@@ -1,1 +1,1 @@
-"""What an MDP and a belief are: pure functions of arrays."""
+"""MDPs and beliefs about them: pure functions of arrays."""

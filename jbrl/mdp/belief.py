@@ -25,32 +25,42 @@ class Belief:
 
 
 def believe(mdps: DirichletMDPs, discount: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
-    """The belief before anything is seen.
+    """Return the belief before the first transition.
 
     Args:
-      extra: added to each gain, that is to expected reward times posterior count, [S, A] or a number.
+      extra: added to each gain, that is to expected reward times posterior count, [S, A] or
+        a number.
     """
     gains = (mdps.concentrations * mdps.rewards).sum(-1) + extra
-    return Belief(incremental.solve_counts(mdps.concentrations, gains, discount), mdps.rewards)
+    plan = incremental.solve_counts(mdps.concentrations, gains, discount, mdps.initial_state)
+    return Belief(plan, mdps.rewards)
 
 
-def add_transition(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
-    """The belief after seeing one transition, its plan yet to be brought up to date (`improve`). No effect on a plan not `converged`.
+def add_transition(
+    belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0
+) -> Belief:
+    """Return the belief after one more transition, its plan not yet updated (`improve`).
+
+    No effect on a plan not `converged`.
 
     Args:
       extra: what the gain of (x, u) grows by besides the reward.
     """
     n_states, n_actions = belief.plan.q.shape
-    gain = vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
+    gain = (
+        vectorize.get_entry(belief.rewards.reshape(-1), (x * n_actions + u) * n_states + y) + extra
+    )
     return dataclasses.replace(belief, plan=incremental.add_transition(belief.plan, x, u, y, gain))
 
 
 def improve(belief: Belief) -> Belief:
-    """One step towards a plan that is optimal for the posterior mean."""
+    """Take one step towards a plan that is optimal for the posterior mean."""
     return dataclasses.replace(belief, plan=incremental.improve(belief.plan))
 
 
 def learn(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array) -> Belief:
-    """The belief after seeing one transition: the count of (x, u, y) grows by one, the plan is optimal for the new mean."""
+    """Return the belief after one more transition: the count of (x, u, y) grows by one, the plan is
+    optimal for the new mean.
+    """
     noted = add_transition(belief, x, u, y)
     return dataclasses.replace(noted, plan=incremental.converge(noted.plan))

@@ -1,7 +1,7 @@
 """Flat Dirichlet-multinomial distributions over MDPs: priors, posteriors, test distributions.
 
-Each row (state, action) of the transition tensor has an independent Dirichlet distribution; rewards are known.
-Castronovo et al. 2016, section 2.2 and S1 appendix.
+Each row (state, action) of the transition tensor has an independent Dirichlet distribution; rewards
+are known. Castronovo et al. 2016, section 2.2 and S1 appendix.
 """
 
 import chex
@@ -14,7 +14,10 @@ from jbrl.pytree import record
 
 @record
 class DirichletMDPs:
-    """A distribution over MDPs. A concentration of 0 makes a transition impossible: exactly 0 in every draw and in the mean."""
+    """A distribution over MDPs.
+
+    A concentration of 0 makes a transition impossible: exactly 0 in every draw and in the mean.
+    """
 
     concentrations: chex.Array  # [S, A, S] float32, each row with at least one positive entry
     rewards: chex.Array  # [S, A, S] float32
@@ -30,17 +33,21 @@ class DirichletMDPs:
 
 
 def mean_transitions(concentrations: chex.Array) -> chex.Array:
-    """Mean transition probabilities: [..., S] from concentrations [..., S]."""
+    """Return the mean transition probabilities: [..., S] from concentrations [..., S]."""
     return concentrations / concentrations.sum(-1, keepdims=True)
 
 
 def has_unit_concentrations(mdps: DirichletMDPs) -> bool:
-    """Whether all concentrations are 0 or 1, so that normalised exponentials are draws. On the host."""
+    """Return whether all concentrations are 0 or 1, so that normalised exponentials are draws.
+
+    On the host.
+    """
     return bool(np.isin(np.asarray(mdps.concentrations), (0, 1)).all())
 
 
 def draw_mdp(key: chex.PRNGKey, mdps: DirichletMDPs, *, unit: bool) -> MDP:
-    """One MDP: each row an independent Dirichlet draw, transitions of concentration 0 exactly impossible.
+    """Draw one MDP: each row an independent Dirichlet draw, transitions of concentration 0 exactly
+    impossible.
 
     Args:
       unit: all concentrations are 0 or 1 (`has_unit_concentrations`): the fast way.

@@ -1,15 +1,18 @@
 """The optimal plan of an MDP, kept exact while its model changes one row at a time.
 
-The plan holds the resolvent M = (I - g P_pi)^-1 of its policy. When the row that the policy follows in one state changes, be it that the
-model has moved or the policy, M changes by a matrix of rank one (Sherman and Morrison 1950): S^2 multiplications. A Bellman
-sweep then either certifies the plan or names the state with the greatest Bellman residual, which is improved next. Plain value
-iteration would need on the order of 100 sweeps.
+The plan holds the resolvent M = (I - g P_pi)^-1 of its policy. When the row that the policy follows
+in one state changes, be it that the model has moved or the policy, M changes by a matrix of rank
+one (Sherman and Morrison 1950): S^2 multiplications. A Bellman sweep then either certifies the plan
+or names the state with the greatest Bellman residual, which is improved next. Plain value iteration
+would need on the order of 100 sweeps.
 
-`add_transition` takes a transition in, then `improve` runs until the plan is `converged`; `learn` does both. Where many MDPs are solved
-side by side it pays to interleave these, because lanes need different numbers of improvements.
+`add_transition` takes a transition in, then `improve` runs until the plan is `converged`; `learn`
+does both. Where many MDPs are solved side by side, interleaving these saves time, because lanes
+need different numbers of improvements.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import chex
 import jax.numpy as jnp
@@ -20,10 +23,11 @@ from jbrl.mdp.planning import (
     lanes_expected,
     lanes_followed,
     lanes_greatest,
+    lanes_left_out,
+    lanes_level,
     lanes_replace_row,
     lanes_resolvent,
     lanes_tie_tolerance,
-    tie_tolerance,
 )
 from jbrl.pytree import record
 
@@ -38,7 +42,6 @@ __all__ = [
     "improve",
     "learn",
     "solve",
-    "tie_tolerance",
 ]
 
 MAX_SWEEPS = 100_000  # of value iteration, where all else fails
@@ -46,11 +49,20 @@ MAX_SWEEPS = 100_000  # of value iteration, where all else fails
 
 @record
 class Plan:
-    """An MDP, with transitions P = weights / totals and expected rewards r = gains / totals, and its solution.
+    """An MDP, with transitions P = weights / totals and expected rewards r = gains / totals, and
+    its solution.
 
-    Guarantee of a certified plan: |max_u q(x, u) - values(x)| <= tolerance everywhere, with tolerance = `tie_tolerance(values)`, hence
-    |q - Q*| <= g tolerance / (1 - g). The sweep behind q starts from `values` alone, so rounding errors in `inverse` do not enter:
-    they can only delay the certificate.
+    Where the discount is above 0.99, `values` and `q` leave out `level`, the value of the state
+    that the policy visits most from the start: V = values + level, Q = q + level. What is left is
+    as large as values differ, not as large as r / (1 - g), and so is its rounding. In these terms
+    the Bellman operator is
+
+        q(x, u) = r(x, u) - (1 - g) level + g sum_y P(x, u, y) values(y).
+
+    Guarantee of a certified plan: |max_u q(x, u) - values(x)| <= tolerance(x) in each state x, with
+    the tolerance that `planning.lanes_tie_tolerance` says. Hence |Q - Q*| <= g max tolerance / (1 -
+    g). The sweep behind q starts from `values` and `level` alone, so rounding errors in `inverse`
+    do not enter: they can only delay the certificate.
     """
 
     weights: chex.Array  # [S, A, S] float32, at least 0
@@ -59,10 +71,12 @@ class Plan:
     discount: chex.Array  # [] float32
     inverse: chex.Array  # [S, S] float32, (I - g P_pi)^-1
     policy: chex.Array  # [S] int32, greedy up to ties
-    values: chex.Array  # [S] float32, those of the policy
-    q: chex.Array  # [S, A] float32
-    tolerance: chex.Array  # [] float32
-    residual_state: chex.Array  # [] int32, state with the greatest Bellman residual
+    values: chex.Array  # [S] float32, those of the policy, less `level`
+    q: chex.Array  # [S, A] float32, action values, less `level`
+    level: chex.Array  # [] float32
+    tolerance: chex.Array  # [S] float32, differences of action values up to which they tie
+    start: chex.Array  # [] int32, where the policy is followed from
+    residual_state: chex.Array  # [] int32, of those not certified the one of greatest residual
     rounds: chex.Array  # [] int32, improvements since the model last changed; -1: certified
 
     @property
@@ -75,43 +89,79 @@ class Plan:
         """Expected rewards, [S, A]."""
         return self.gains / self.totals
 
+    @property
+    def action_values(self) -> chex.Array:
+        """Q, [S, A]."""
+        return self.q + self.level
+
 
 def converged(plan: Plan) -> chex.Array:
-    """Whether `q` is final, [] bool."""
+    """Return whether `q` is final, [] bool."""
     return plan.rounds < 0
 
 
-def solve(transitions: chex.Array, rewards: chex.Array, discount: chex.Array) -> Plan:
-    """The optimal plan from scratch.
+def solve(
+    transitions: chex.Array, rewards: chex.Array, discount: chex.Array, start: chex.Array | int = 0
+) -> Plan:
+    """Compute the optimal plan from scratch.
 
     Args:
       transitions: [S, A, S] float32.
       rewards: [S, A] float32, expected.
-      discount: [] float32 in [0, 1).
+      discount: [] float32 from 0 to `planning.GREATEST_DISCOUNT`.
+      start: [] int32, where the policy is to be followed from; -1: anywhere.
     """
-    return converge(_begin(transitions, jnp.ones_like(rewards), rewards, jnp.asarray(discount, jnp.float32)))
+    return _converged(transitions, jnp.ones_like(rewards), rewards, discount, start)
 
 
-def solve_counts(counts: chex.Array, gains: chex.Array, discount: chex.Array) -> Plan:
-    """The optimal plan of the MDP with transitions counts / totals and expected rewards gains / totals, totals = counts.sum(-1).
+def solve_counts(
+    counts: chex.Array, gains: chex.Array, discount: chex.Array, start: chex.Array | int = 0
+) -> Plan:
+    """Compute the optimal plan where transitions are counts / totals and expected rewards gains /
+    totals.
 
-    Args: shapes as `solve`.
+    Here totals = counts.sum(-1). Args: shapes as `solve`.
     """
-    return converge(_begin(counts, counts.sum(-1), gains, jnp.asarray(discount, jnp.float32)))
+    return _converged(counts, counts.sum(-1), gains, discount, start)
+
+
+def _converged(
+    weights: chex.Array,
+    totals: chex.Array,
+    gains: chex.Array,
+    discount: chex.Array,
+    start: chex.Array | int,
+) -> Plan:
+    start = jnp.maximum(jnp.asarray(start, jnp.int32), 0)
+    plan = _begin(weights, totals, gains, jnp.asarray(discount, jnp.float32), start)
+    return _until_certified(plan, _improve_from_all)
 
 
 def converge(plan: Plan) -> Plan:
-    """`improve` until the plan is certified."""
-    return vectorize.while_active(lambda plan, _: ~converged(plan), lambda plan, _: improve(plan), plan, keep="nothing", lanes_last=True)
+    """Call `improve` until the plan is certified."""
+    return _until_certified(plan, improve)
+
+
+def _until_certified(plan: Plan, step: Callable[[Plan], Plan]) -> Plan:
+    return vectorize.while_active(
+        lambda plan, _: ~converged(plan),
+        lambda plan, _: step(plan),
+        plan,
+        keep="nothing",
+        lanes_last=True,
+    )
 
 
 def learn(plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array) -> Plan:
-    """The optimal plan after `add_transition`."""
+    """Compute the optimal plan after `add_transition`."""
     return converge(add_transition(plan, x, u, y, gain))
 
 
-def change_row(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: chex.Array) -> Plan:
-    """The optimal plan after the transitions and the expected reward of one (state, action) have been replaced.
+def change_row(
+    plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: chex.Array
+) -> Plan:
+    """Compute the optimal plan after the transitions and the expected reward of one (state, action)
+    have been replaced.
 
     Args:
       x, u: [] int32.
@@ -123,12 +173,17 @@ def change_row(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward
 
 @vectorize.over_lanes
 def greedy(plan: Plan, x: chex.Array, uniform: chex.Array) -> chex.Array:
-    """An optimal action in state `x`, [] int32, uniformly among those that tie, by one uniform number in [0, 1)."""
-    return lanes_choose(vectorize.prevent_fusion(vectorize.pick(plan.q, x)), plan.tolerance, uniform)
+    """Return an optimal action in state `x`, [] int32, uniformly among those that tie, by one
+    uniform number in [0, 1).
+    """
+    tolerance = vectorize.prevent_fusion(vectorize.pick(plan.tolerance, x))
+    return lanes_choose(vectorize.prevent_fusion(vectorize.pick(plan.q, x)), tolerance, uniform)
 
 
 def lanes_choose(values: chex.Array, tolerance: chex.Array, uniform: chex.Array) -> chex.Array:
-    """An index among those within `tolerance` [N] of the greatest of `values` [A, N], uniformly by `uniform` [N]: [N] int32."""
+    """Return an index among those within `tolerance` [N] of the greatest of `values` [A, N],
+    uniformly by `uniform` [N]: [N] int32.
+    """
     n_actions = values.shape[0]
     least = vectorize.fold(jnp.maximum, lambda u: vectorize.at(values, u), n_actions) - tolerance
     ties = vectorize.prevent_fusion((values >= least[None]).astype(jnp.float32))
@@ -136,27 +191,41 @@ def lanes_choose(values: chex.Array, tolerance: chex.Array, uniform: chex.Array)
     wanted = jnp.floor(uniform * number)
     ranks = vectorize.prevent_fusion(jnp.cumsum(ties, axis=0))
     return vectorize.prevent_fusion(
-        vectorize.fold(jnp.add, lambda u: (vectorize.at(ranks, u) <= wanted).astype(jnp.float32), n_actions)
+        vectorize.fold(
+            jnp.add, lambda u: (vectorize.at(ranks, u) <= wanted).astype(jnp.float32), n_actions
+        )
     ).astype(jnp.int32)
 
 
 @vectorize.over_lanes
-def add_transition(plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array) -> Plan:
-    """Take a transition into the model: weights(x, u, y) and totals(x, u) grow by 1, gains(x, u) by `gain`.
+def add_transition(
+    plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array
+) -> Plan:
+    """Add a transition to the model: weights(x, u, y) and totals(x, u) grow by 1, gains(x, u) by
+    `gain`.
 
-    A plan that is not certified is left as it is.
+    The policy is followed from `y` from now on. A plan that is not certified is left as it is.
     """
     ready = (plan.rounds < 0).astype(jnp.float32)
     pair = vectorize.prevent_fusion_index(x * plan.q.shape[1] + u)
-    total, q_here = vectorize.pick(_by_pair(plan.totals), pair), vectorize.pick(_by_pair(plan.q), pair)
-    # Of q = (gains + g weights V) / totals only this entry changes.
-    step = vectorize.prevent_fusion(ready * (gain + plan.discount * vectorize.pick(plan.values, y) - q_here) / (total + 1))
+    total, q_here = (
+        vectorize.pick(_by_pair(plan.totals), pair),
+        vectorize.pick(_by_pair(plan.q), pair),
+    )
+    # Of q = (gains + g weights values) / totals - (1 - g) level only this entry changes.
+    seen = (
+        gain
+        + plan.discount * vectorize.pick(plan.values, y)
+        - lanes_left_out(plan.discount, plan.level)
+    )
+    step = vectorize.prevent_fusion(ready * (seen - q_here) / (total + 1))
     return dataclasses.replace(
         plan,
         weights=_add(plan.weights, pair * plan.q.shape[0] + y, ready),
         totals=_add(plan.totals, pair, ready),
         gains=_add(plan.gains, pair, ready * gain),
         q=_add(plan.q, pair, step),
+        start=jnp.where(plan.rounds < 0, y, plan.start),
         residual_state=jnp.where(plan.rounds < 0, x, plan.residual_state),
         rounds=jnp.maximum(plan.rounds, 0),
     )
@@ -164,8 +233,15 @@ def add_transition(plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain
 
 @vectorize.over_lanes
 def _replace(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: chex.Array) -> Plan:
-    pair, q_here = x * plan.q.shape[1] + u, reward + plan.discount * lanes_expected(row, plan.values)
-    here = (jnp.arange(plan.totals[..., 0].size)[:, None] == pair[None]).reshape(*plan.totals.shape[:-1], -1)
+    pair = x * plan.q.shape[1] + u
+    q_here = (
+        reward
+        - lanes_left_out(plan.discount, plan.level)
+        + plan.discount * lanes_expected(row, plan.values)
+    )
+    here = (jnp.arange(plan.totals[..., 0].size)[:, None] == pair[None]).reshape(
+        *plan.totals.shape[:-1], -1
+    )
     return dataclasses.replace(
         plan,
         weights=jnp.where(here[:, :, None], row[None, None], plan.weights),
@@ -179,64 +255,142 @@ def _replace(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: 
 
 @vectorize.over_lanes
 def improve(plan: Plan) -> Plan:
-    """Put one state right, the worst, and sweep: one step towards the certificate. A certified plan stays as it is.
+    """Correct the worst state, and sweep: one step towards the certificate.
 
-    The policy becomes greedy in that state, the inverse is made to hold the row that it follows there, and the values move by the
-    column of the inverse times the Bellman residual of that state, which makes that residual 0.
+    A certified plan stays as it is.
+
+    The policy becomes greedy in that state, the inverse is updated for the row that it follows
+    there, and the values move by the column of the inverse times the Bellman residual of that
+    state, which makes that residual 0. The tolerance is that of where the policy goes to from the
+    start.
     """
+    return _improved(plan, from_all=False)
+
+
+@vectorize.over_lanes
+def _improve_from_all(plan: Plan) -> Plan:
+    """As `improve`, with the tolerance of each state by where the policy goes to from that state.
+
+    This costs S^2 operations more, and serves plans that are followed from anywhere.
+    """
+    return _improved(plan, from_all=True)
+
+
+def _improved(plan: Plan, *, from_all: bool) -> Plan:
     x, unsettled = plan.residual_state, plan.rounds >= 0
-    action, q_here = _greedy_or_same(vectorize.prevent_fusion(vectorize.pick(plan.q, x)), vectorize.pick(plan.policy, x), plan.tolerance)
+    tolerance = vectorize.prevent_fusion(vectorize.pick(plan.tolerance, x))
+    values_here = vectorize.prevent_fusion(vectorize.pick(plan.q, x))
+    action, q_here = _greedy_or_same(values_here, vectorize.pick(plan.policy, x), tolerance)
     pair = x * plan.q.shape[1] + action
-    row = vectorize.prevent_fusion(vectorize.pick(_by_pair(plan.weights), pair)) / vectorize.pick(_by_pair(plan.totals), pair)[None]
-    inverse, column = lanes_replace_row(plan.inverse, x, row, plan.discount, unsettled.astype(jnp.float32))
-    values = plan.values + column * vectorize.prevent_fusion(q_here - vectorize.pick(plan.values, x))[None]
-    # Should the inverse have been spoilt by rounding errors, value iteration gets there without it.
+    total = vectorize.pick(_by_pair(plan.totals), pair)
+    row = vectorize.prevent_fusion(vectorize.pick(_by_pair(plan.weights), pair)) / total[None]
+    wanted = unsettled.astype(jnp.float32)
+    inverse, column = lanes_replace_row(plan.inverse, x, row, plan.discount, wanted)
+    change = vectorize.prevent_fusion(q_here - vectorize.pick(plan.values, x))
+    values = plan.values + column * change[None]
+    # Should the inverse have been spoilt by rounding errors, value iteration converges without it.
     values = jnp.where((plan.rounds > _patience(plan))[None], lanes_greatest(plan.q), values)
     here = (jnp.arange(plan.q.shape[0], dtype=jnp.int32)[:, None] == x[None]) & unsettled[None]
     policy = jnp.where(here, action[None], plan.policy)
-    return _sweep(dataclasses.replace(plan, inverse=inverse, policy=policy, values=values))
+    found = dataclasses.replace(plan, inverse=inverse, policy=policy)
+    return _swept(found, values, wanted, from_all=from_all)
 
 
-def _greedy_or_same(q_here: chex.Array, now: chex.Array, tolerance: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """Action ([N] int32) and its value ([N]) in a state of action values `q_here` [A, N]: `now` unless another one is better."""
+def _swept(plan: Plan, values: chex.Array, wanted: chex.Array, *, from_all: bool) -> Plan:
+    """Return the plan after a sweep from `values`, centred on the state visited most.
+
+    Args:
+      values: [S, N], less the plan's level.
+      wanted: [N], 1 where they are to be centred, else 0.
+      from_all: the tolerance of a state is by where the policy goes to from it, not from the start.
+    """
+    visits = vectorize.prevent_fusion(vectorize.pick(plan.inverse, plan.start))
+    values = vectorize.prevent_fusion(values)
+    moved = vectorize.prevent_fusion(lanes_level(visits, values, plan.discount) * wanted)
+    centred = dataclasses.replace(plan, values=values - moved[None], level=plan.level + moved)
+    return _sweep(centred, plan.inverse if from_all else visits)
+
+
+def _greedy_or_same(
+    q_here: chex.Array, now: chex.Array, tolerance: chex.Array
+) -> tuple[chex.Array, chex.Array]:
+    """Return an action ([N] int32) and its value ([N]) in a state of action values `q_here` [A, N]:
+    `now` unless another one is better.
+    """
     n_actions = q_here.shape[0]
-    greatest = vectorize.prevent_fusion(vectorize.fold(jnp.maximum, lambda u: vectorize.at(q_here, u), n_actions))
-    first = vectorize.fold(jnp.minimum, lambda u: jnp.where(vectorize.at(q_here, u) >= greatest, u, n_actions - 1), n_actions)
+    greatest = vectorize.prevent_fusion(
+        vectorize.fold(jnp.maximum, lambda u: vectorize.at(q_here, u), n_actions)
+    )
+    first = vectorize.fold(
+        jnp.minimum,
+        lambda u: jnp.where(vectorize.at(q_here, u) >= greatest, u, n_actions - 1),
+        n_actions,
+    )
     q_now = vectorize.prevent_fusion(vectorize.pick(q_here, now))
     same = q_now >= greatest - tolerance
-    return vectorize.prevent_fusion_index(jnp.where(same, now, first)), jnp.where(same, q_now, greatest)
+    return vectorize.prevent_fusion_index(jnp.where(same, now, first)), jnp.where(
+        same, q_now, greatest
+    )
 
 
-def _sweep(plan: Plan) -> Plan:
-    """The plan with the action values that follow from its values, and what is wrong with these."""
+def _sweep(plan: Plan, visits: chex.Array) -> Plan:
+    """Return the plan with the action values that follow from its values, and their error."""
     n_states = plan.values.shape[0]
-    q = (plan.gains + plan.discount[None, None] * lanes_expected(plan.weights, plan.values)) / plan.totals
-    errors = vectorize.prevent_fusion(jnp.abs(lanes_greatest(q) - plan.values))
-    error = vectorize.prevent_fusion(vectorize.fold(jnp.maximum, lambda x: vectorize.at(errors, x), n_states))
-    worst = vectorize.fold(jnp.minimum, lambda x: jnp.where(vectorize.at(errors, x) >= error, x, n_states - 1), n_states)
-    tolerance = vectorize.prevent_fusion(lanes_tie_tolerance(plan.values))
-    wrong = (error > tolerance) & (plan.rounds >= 0) & (plan.rounds < _patience(plan) + MAX_SWEEPS)
+    sums = plan.gains + plan.discount[None, None] * lanes_expected(plan.weights, plan.values)
+    q = sums / plan.totals - lanes_left_out(plan.discount, plan.level)[None, None]
+    greatest = vectorize.prevent_fusion(lanes_greatest(q))
+    tolerance = lanes_tie_tolerance(visits, plan.values, plan.discount, plan.level)
+    tolerance = vectorize.prevent_fusion(tolerance)
+    errors = jnp.abs(greatest - plan.values)
+    errors = vectorize.prevent_fusion(jnp.where(errors > tolerance, errors, 0.0))
+    error = vectorize.prevent_fusion(
+        vectorize.fold(jnp.maximum, lambda x: vectorize.at(errors, x), n_states)
+    )
+    worst = vectorize.fold(
+        jnp.minimum,
+        lambda x: jnp.where(vectorize.at(errors, x) >= error, x, n_states - 1),
+        n_states,
+    )
+    wrong = (error > 0) & (plan.rounds >= 0) & (plan.rounds < _patience(plan) + MAX_SWEEPS)
     rounds = jnp.where(wrong, plan.rounds + 1, -1)
-    return dataclasses.replace(plan, q=q, tolerance=tolerance, residual_state=vectorize.prevent_fusion_index(worst), rounds=rounds)
+    return dataclasses.replace(
+        plan,
+        q=q,
+        tolerance=tolerance,
+        residual_state=vectorize.prevent_fusion_index(worst),
+        rounds=rounds,
+    )
 
 
 def _patience(plan: Plan) -> int:
-    """Rounds after which something must be wrong with the inverse."""
+    """Return the number of rounds after which the inverse is taken to be wrong."""
     return 4 * plan.q.shape[0] * plan.q.shape[1] + 16
 
 
 def _evaluated(plan: Plan) -> tuple[chex.Array, chex.Array]:
-    """Inverse and values of the policy, from scratch."""
+    """Return inverse and values of the policy, from scratch."""
     totals = lanes_followed(plan.totals, plan.policy)
-    inverse = lanes_resolvent(lanes_followed(plan.weights, plan.policy) / totals[:, None], plan.discount)
-    values = lanes_expected(inverse, vectorize.prevent_fusion(lanes_followed(plan.gains, plan.policy) / totals))
+    inverse = lanes_resolvent(
+        lanes_followed(plan.weights, plan.policy) / totals[:, None], plan.discount
+    )
+    values = lanes_expected(
+        inverse, vectorize.prevent_fusion(lanes_followed(plan.gains, plan.policy) / totals)
+    )
     return inverse, vectorize.prevent_fusion(values)
 
 
 @vectorize.over_lanes
-def _begin(weights: chex.Array, totals: chex.Array, gains: chex.Array, discount: chex.Array) -> Plan:
+def _begin(
+    weights: chex.Array,
+    totals: chex.Array,
+    gains: chex.Array,
+    discount: chex.Array,
+    start: chex.Array,
+) -> Plan:
     n_states, n_actions, width = jnp.broadcast_shapes(totals.shape, gains.shape, discount.shape)
-    weights, totals, gains = (jnp.broadcast_to(v, (*v.shape[:-1], width)) for v in (weights, totals, gains))
+    weights, totals, gains = (
+        jnp.broadcast_to(v, (*v.shape[:-1], width)) for v in (weights, totals, gains)
+    )
     numbers, counters = jnp.zeros((width,), weights.dtype), jnp.zeros((width,), jnp.int32)
     plan = Plan(
         weights,
@@ -247,19 +401,26 @@ def _begin(weights: chex.Array, totals: chex.Array, gains: chex.Array, discount:
         policy=jnp.argmax(gains / totals, axis=1).astype(jnp.int32),
         values=jnp.zeros((n_states, width), weights.dtype),
         q=jnp.zeros((n_states, n_actions, width), weights.dtype),
-        tolerance=numbers,
+        level=numbers,
+        tolerance=jnp.zeros((n_states, width), weights.dtype),
+        start=jnp.broadcast_to(start, (width,)),
         residual_state=counters,
         rounds=counters,
     )
     inverse, values = _evaluated(plan)
-    return _sweep(dataclasses.replace(plan, inverse=inverse, values=values))
+    found = dataclasses.replace(plan, inverse=inverse)
+    return _swept(found, values, jnp.ones((width,), weights.dtype), from_all=True)
 
 
 def _by_pair(table: chex.Array) -> chex.Array:
-    """A table [S, A, ..., N] with one axis for (state, action): [S A, ..., N]."""
+    """Return a table [S, A, ..., N] with one axis for (state, action): [S A, ..., N]."""
     return table.reshape(-1, *table.shape[2:])
 
 
 def _add(table: chex.Array, entry: chex.Array, amount: chex.Array) -> chex.Array:
-    """`table` [..., N] with `amount` [N] added at the flat index `entry` [N] of each lane."""
-    return vectorize.add_at(table.reshape(-1, table.shape[-1]), entry, amount).reshape(*table.shape[:-1], -1)
+    """Return `table` [..., N] with `amount` [N] added at the flat index `entry` [N] of each
+    lane.
+    """
+    return vectorize.add_at(table.reshape(-1, table.shape[-1]), entry, amount).reshape(
+        *table.shape[:-1], -1
+    )

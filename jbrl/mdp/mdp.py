@@ -34,19 +34,24 @@ class MDP:
 
 
 def start(initial_state: chex.Array, n_states: int, uniform: chex.Array) -> chex.Array:
-    """First state of a trajectory, [] int32, from one uniform number (used only when `initial_state` is -1)."""
+    """Return the first state of a trajectory, [] int32, from one uniform number (used only when
+    `initial_state` is -1).
+    """
     anywhere = (uniform * n_states).astype(jnp.int32)
     return jnp.where(initial_state < 0, anywhere, initial_state)
 
 
 @vectorize.over_lanes
-def step(cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uniform: chex.Array) -> tuple:
-    """Next state and reward, ([] int32, [] float32), of action `u` in state `x`.
+def step(
+    cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uniform: chex.Array
+) -> tuple:
+    """Return the next state and reward, ([] int32, [] float32), of action `u` in state `x`.
 
     Args:
       cdf: [S, A, S] cumulative transition probabilities (`sampling.cumulative`).
       rewards: [S, A, S].
-      uniform: [] float32 in [0, 1): all the randomness of the step; the next state is `sampling.inverse_cdf` of it.
+      uniform: [] float32 in [0, 1): all the randomness of the step; the next state is
+        `sampling.inverse_cdf` of it.
     """
     n_states, n_actions, _, _ = cdf.shape
     first = vectorize.prevent_fusion_index(x * n_actions + u) * n_states
@@ -63,20 +68,32 @@ def step(cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uni
 
 
 def expected_rewards(transitions: chex.Array, rewards: chex.Array) -> chex.Array:
-    """r(x, u) = sum_y P(x, u, y) R(x, u, y): [..., S, A] from two arrays [..., S, A, S]."""
+    """Return r(x, u) = sum_y P(x, u, y) R(x, u, y): [..., S, A] from two arrays [..., S, A, S]."""
     return (transitions * rewards).sum(-1)
 
 
 def horizon_for(precision: float, discount: float, largest_reward: float) -> int:
-    """Decisions after which what is left of the discounted return is below `precision`.
+    """Return the number of decisions after which the rest of the discounted return is below
+    `precision`.
 
-    T = ceil(log(precision (1 - discount) / Rmax) / log discount), Castronovo et al. 2016, section 3.1.
+    T = ceil(log(precision (1 - discount) / Rmax) / log discount), Castronovo et al. 2016,
+    section 3.1.
+
+    Args:
+      largest_reward: Rmax, the greatest absolute value of a reward.
 
     Raises:
       JbrlError: `precision` is not positive.
     """
     if not precision > 0:
-        raise JbrlError(f"precision of an automatic horizon: {precision!r} is not a positive number")
+        raise JbrlError(
+            f"precision of an automatic horizon: {precision!r} is not a positive number"
+        )
     if discount == 0 or largest_reward <= 0:
         return 1
-    return max(1, math.ceil(math.log(precision * (1 - discount) / largest_reward) / math.log(discount)))
+    share = precision * (1 - discount) / largest_reward
+    if share < 1e-300:  # its digits are lost, or all of it
+        log_share = math.log(precision) + math.log(1 - discount) - math.log(largest_reward)
+    else:
+        log_share = math.log(share)
+    return max(1, math.ceil(log_share / math.log(discount)))

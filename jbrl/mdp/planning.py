@@ -4,8 +4,9 @@ With transitions P, expected rewards r and discount g, the Bellman operator on a
 
     (T Q)(x, u) = r(x, u) + g sum_y P(x, u, y) max_v Q(y, v),
 
-a contraction of factor g in the maximum norm, whose fixed point is Q*. Functions whose name begins with `lanes_` are for use inside
-`vectorize.over_lanes`: their arrays have one more axis, the last, which runs over lanes.
+a contraction of factor g in the maximum norm, whose fixed point is Q*. Functions whose name begins
+with `lanes_` are for use inside `vectorize.over_lanes`: their arrays have one more axis, the last,
+which runs over lanes.
 """
 
 import chex
@@ -15,9 +16,21 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.pytree import record
 
-# Action values that differ by less than this part of the greatest value count as equal. A sweep in float32 over 25 states is off by
-# up to 5e-7 of the greatest value: values equal in exact arithmetic stay tied, and improvement does not run after rounding errors.
+# Action values that differ by less than this part of the greatest value that matters count
+# as equal.
+# A sweep in float32 over 25 states is off by up to 5e-7 of it: values equal in exact arithmetic
+# stay tied, and improvement does not run after rounding errors.
 TIE_TOLERANCE = 2e-6
+
+# A policy goes to a state where it spends more than this share of the discounted time.
+SHARE = 5e-5
+
+# Above this discount, values are computed as differences from that of one state. Below, float32 has
+# digits enough for the values themselves.
+GREATEST_PLAIN_DISCOUNT = 0.99
+
+# The discount up to which planners in float32 are right: tests/mdp/test_hard_problems.py.
+GREATEST_DISCOUNT = 0.9999
 
 
 @record
@@ -26,39 +39,94 @@ class Solution:
 
     q: chex.Array  # [S, A] float32
     residual: chex.Array  # [] float32, greatest change in the last sweep
-    sweeps: chex.Array  # [] int32, Bellman sweeps (value iteration) or improvements (policy iteration) done
+    sweeps: chex.Array  # [] int32, Bellman sweeps or, of policy iteration, improvements done
+    policy: chex.Array  # [S] int32, greedy, the action of lowest number among equals
 
 
 def lanes_expected(weights: chex.Array, values: chex.Array) -> chex.Array:
-    """sum_y weights(..., y) values(y): [..., N] from [..., S, N] and [S, N]."""
+    """Return sum_y weights(..., y) values(y): [..., N] from [..., S, N] and [S, N]."""
     values = values.reshape(values.shape[0], *(1 for _ in weights.shape[2:]), values.shape[-1])
-    return vectorize.fold(jnp.add, lambda y: vectorize.at(weights, y, weights.ndim - 2) * vectorize.at(values, y), values.shape[0])
+    return vectorize.fold(
+        jnp.add,
+        lambda y: vectorize.at(weights, y, weights.ndim - 2) * vectorize.at(values, y),
+        values.shape[0],
+    )
 
 
 def lanes_greatest(q: chex.Array) -> chex.Array:
-    """max_u q(x, u): [S, N] from [S, A, N]."""
+    """Return max_u q(x, u): [S, N] from [S, A, N]."""
     return vectorize.fold(jnp.maximum, lambda u: vectorize.at(q, u, 1), q.shape[1])
 
 
-def lanes_tie_tolerance(values: chex.Array) -> chex.Array:
-    """The difference below which two action values count as equal: [N] from values [S, N]."""
-    return jnp.float32(TIE_TOLERANCE) * vectorize.fold(jnp.maximum, lambda x: jnp.abs(vectorize.at(values, x)), values.shape[0])
+def lanes_left_out(discount: chex.Array, level: chex.Array) -> chex.Array:
+    """Return (1 - g) c, [N]: the reduction of rewards where values leave out a level c."""
+    return vectorize.prevent_fusion((1 - discount) * level)
 
 
-def tie_tolerance(values: chex.Array) -> chex.Array:
-    """The difference below which two action values count as equal, [] float32, given values of any shape."""
-    return jnp.float32(TIE_TOLERANCE) * jnp.abs(values).max()
+def lanes_tie_tolerance(
+    visits: chex.Array, values: chex.Array, discount: chex.Array, level: chex.Array
+) -> chex.Array:
+    """Return the difference up to which action values tie in each state: [S, N].
+
+    It is `TIE_TOLERANCE` times the greatest |V| among the state itself and those that the policy
+    goes to: what rounding can do to action values. A large value in a state that the policy does
+    not go to makes that state coarser alone.
+
+    Args:
+      visits: discounted visits of each state, from each state: (I - g P_pi)^-1, [S, S, N]; or from
+        one state, then taken for all: a row of it, [S, N].
+      values: [S, N], less `level` [N].
+    """
+    sizes, horizon = vectorize.prevent_fusion(jnp.abs(values)), 1 / (1 - discount)
+    # What looks like a few visits may be the rounding errors of an inverse that has changed.
+    errors = 10 * jnp.finfo(values.dtype).eps * horizon**2
+    least = vectorize.prevent_fusion(jnp.maximum(jnp.float32(SHARE) * horizon, errors))
+
+    def visited(y: int) -> chex.Array:
+        often = vectorize.at(visits, y, visits.ndim - 2)
+        return jnp.where(often > vectorize.like(least, often), vectorize.at(sizes, y), 0.0)
+
+    greatest = vectorize.prevent_fusion(vectorize.fold(jnp.maximum, visited, values.shape[0]))
+    greatest = jnp.maximum(sizes, vectorize.like(greatest, sizes))
+    return jnp.float32(TIE_TOLERANCE) * (greatest + jnp.abs(lanes_left_out(discount, level))[None])
+
+
+def lanes_level(visits: chex.Array, values: chex.Array, discount: chex.Array) -> chex.Array:
+    """Return the level that values omit, [N]: 0, or the value of the state visited most where g >
+    0.99.
+
+    Values less this one are as large as values differ, not as large as r / (1 - g); their rounding
+    is as much smaller. A state that is never reached has no part in the choice.
+
+    Args:
+      visits, values: [S, N].
+    """
+    n_states = values.shape[0]
+    most = vectorize.fold(jnp.maximum, lambda x: vectorize.at(visits, x), n_states)
+    most = vectorize.prevent_fusion(most)
+    # Of states visited equally often the one of greatest value.
+    chosen = jnp.where(visits >= most[None], values, -jnp.inf)
+    level = vectorize.fold(jnp.maximum, lambda x: vectorize.at(chosen, x), n_states)
+    return vectorize.prevent_fusion(jnp.where(discount > GREATEST_PLAIN_DISCOUNT, level, 0.0))
 
 
 @vectorize.over_lanes
-def sweep(transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array) -> chex.Array:
-    """Action values r + g P V, [S, A], from transitions [S, A, S], rewards [S, A], values [S] and discount []."""
+def sweep(
+    transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array
+) -> chex.Array:
+    """Compute action values r + g P V, [S, A], from transitions [S, A, S], rewards [S, A], values
+    [S] and discount [].
+    """
     return lanes_sweep(transitions, rewards, values, discount)
 
 
-def lanes_sweep(transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array) -> chex.Array:
-    """Action values r + g P V: [S, A, N] from [S, A, S, N], [S, A, N], [S, N] and [N]."""
-    return rewards + vectorize.like(discount, rewards) * vectorize.prevent_fusion(lanes_expected(transitions, values))
+def lanes_sweep(
+    transitions: chex.Array, rewards: chex.Array, values: chex.Array, discount: chex.Array
+) -> chex.Array:
+    """Compute action values r + g P V: [S, A, N] from [S, A, S, N], [S, A, N], [S, N] and [N]."""
+    return rewards + vectorize.like(discount, rewards) * vectorize.prevent_fusion(
+        lanes_expected(transitions, values)
+    )
 
 
 def value_iteration(
@@ -68,11 +136,13 @@ def value_iteration(
     *,
     tolerance: float | chex.Array,
     initial: chex.Array | None = None,
+    max_sweeps: int = 2**30,
 ) -> Solution:
-    """Optimal action values by successive approximation, Q <- T Q.
+    """Compute optimal action values by successive approximation, Q <- T Q.
 
-    Stops after the first sweep that changes no action value by more than `tolerance`, or by more than rounding does
-    (4 units in the last place of the greatest value). Then |Q - Q*| <= g residual / (1 - g) everywhere: Puterman 1994, theorem 6.3.1.
+    Stops after the first sweep that changes no action value by more than `tolerance`, or by more
+    than rounding does (4 units in the last place of the greatest value). Then |Q - Q*| <= g
+    residual / (1 - g) everywhere: Puterman 1994, theorem 6.3.1.
 
     Args:
       transitions: [S, A, S] float32.
@@ -80,16 +150,24 @@ def value_iteration(
       discount: [] float32 in [0, 1).
       tolerance: in units of reward.
       initial: [S, A] action values to start from, for example those of a similar MDP; default 0.
+      max_sweeps: after which it stops in any case.
     """
-    consts = (transitions, rewards, jnp.asarray(discount, jnp.float32), jnp.asarray(tolerance, jnp.float32))
-    begin = (jnp.zeros_like(rewards) if initial is None else initial, jnp.float32(jnp.inf), jnp.int32(0))
-    q, residual, sweeps = vectorize.while_active(_still_changing, _next_values, begin, consts, lanes_last=True)
-    return Solution(q, residual, sweeps)
+    discount, tolerance = jnp.asarray(discount, jnp.float32), jnp.asarray(tolerance, jnp.float32)
+    consts = (transitions, rewards, discount, tolerance, jnp.int32(max_sweeps))
+    begin = (
+        jnp.zeros_like(rewards) if initial is None else initial,
+        jnp.float32(jnp.inf),
+        jnp.int32(0),
+    )
+    q, residual, sweeps = vectorize.while_active(
+        _still_changing, _next_values, begin, consts, lanes_last=True
+    )
+    return Solution(q, residual, sweeps, q.argmax(-1).astype(jnp.int32))
 
 
 def _still_changing(carry: tuple, consts: tuple) -> chex.Array:
-    q, residual, _ = carry
-    return _exceeds(residual, consts[3], q)
+    q, residual, sweeps = carry
+    return _exceeds(residual, consts[3], q) & (sweeps < consts[4])
 
 
 @vectorize.over_lanes
@@ -101,62 +179,108 @@ def _exceeds(residual: chex.Array, tolerance: chex.Array, q: chex.Array) -> chex
 @vectorize.over_lanes
 def _next_values(carry: tuple, consts: tuple) -> tuple:
     q, _, sweeps = carry
-    transitions, rewards, discount, _ = consts
+    transitions, rewards, discount, *_ = consts
     values = vectorize.prevent_fusion(lanes_greatest(q))
     new = lanes_sweep(transitions, rewards, values, discount)
     return new, _greatest_entry(vectorize.prevent_fusion(new - q)), sweeps + 1
 
 
 def _greatest_entry(q: chex.Array) -> chex.Array:
-    """Greatest absolute value in each lane: [N] from [S, A, N]."""
+    """Return the greatest absolute value in each lane: [N] from [S, A, N]."""
     flat = q.reshape(-1, q.shape[-1])
     return vectorize.fold(jnp.maximum, lambda i: jnp.abs(vectorize.at(flat, i)), flat.shape[0])
 
 
-def policy_iteration(transitions: chex.Array, rewards: chex.Array, discount: chex.Array) -> Solution:
-    """Optimal action values by Howard's policy iteration: exact evaluation, improvement in all states at once.
+def policy_iteration(
+    transitions: chex.Array,
+    rewards: chex.Array,
+    discount: chex.Array,
+    start: chex.Array | int = 0,
+) -> Solution:
+    """Compute optimal action values by Howard's policy iteration: exact evaluation, improvement in
+    all states at once.
 
-    Stops when no action is better than the policy's by more than the tie tolerance. `residual` is the Bellman residual of the last
-    policy's values, max_x |max_u Q(x, u) - V(x)|; then |Q - Q*| <= g residual / (1 - g). Puterman 1994, section 6.4.
+    Stops when no action is better than the policy's by more than the tie tolerance of its state.
+    `residual` is the Bellman residual of the last policy's values, max_x |max_u Q(x, u) - V(x)|;
+    then |Q - Q*| <= g residual / (1 - g). Puterman 1994, section 6.4. Values are computed as
+    differences from that of one state, see `lanes_level`, which `q` contains and `policy` was
+    found without.
 
-    Args: as `value_iteration`.
+    Args: as `value_iteration`, and
+      start: [] int32, where the policy is to be followed from; -1: anywhere.
     """
-    consts = (transitions, rewards, jnp.asarray(discount, jnp.float32))
+    start = jnp.maximum(jnp.asarray(start, jnp.int32), 0)
+    consts = (transitions, rewards, jnp.asarray(discount, jnp.float32), start)
     policy = rewards.argmax(-1).astype(jnp.int32)
-    begin = (policy, rewards, jnp.float32(jnp.inf), jnp.int32(0), jnp.bool_(True))
-    _, q, residual, improvements, _ = vectorize.while_active(_improving, _improve, begin, consts, lanes_last=True)
-    return Solution(q, residual, improvements)
+    begin = (policy, rewards, jnp.float32(0), jnp.float32(jnp.inf), jnp.int32(0), jnp.bool_(True))
+    _, q, level, residual, improvements, _ = vectorize.while_active(
+        _improving, _improve, begin, consts, lanes_last=True
+    )
+    return Solution(q + level, residual, improvements, q.argmax(-1).astype(jnp.int32))
 
 
 def _improving(carry: tuple, _: tuple) -> chex.Array:
-    return carry[4]
+    return carry[5]
 
 
 @vectorize.over_lanes
 def _improve(carry: tuple, consts: tuple) -> tuple:
-    policy, q, _, improvements, _ = carry
-    transitions, rewards, discount = consts
-    values = lanes_evaluate(transitions, rewards, policy, discount)
-    q = lanes_sweep(transitions, rewards, values, discount)
+    policy, q, _, _, improvements, _ = carry
+    transitions, rewards, discount, start = consts
+    values, level, tolerance = lanes_evaluate(transitions, rewards, policy, discount, start)
+    less = rewards - lanes_left_out(discount, level)[None, None]
+    q = lanes_sweep(transitions, less, values, discount)
     greatest = vectorize.prevent_fusion(lanes_greatest(q))
-    better = greatest > lanes_followed(q, policy) + lanes_tie_tolerance(values)[None]
-    first = vectorize.fold(jnp.minimum, lambda u: jnp.where(vectorize.at(q, u, 1) >= greatest, u, q.shape[1]), q.shape[1])
-    again = vectorize.fold(jnp.logical_or, lambda x: vectorize.at(better, x), q.shape[0]) & (improvements < rewards[..., 0].size)
-    residual = vectorize.fold(jnp.maximum, lambda x: jnp.abs(vectorize.at(greatest, x) - vectorize.at(values, x)), q.shape[0])
-    return jnp.where(better, first.astype(jnp.int32), policy), q, residual, improvements + 1, again
+    better = greatest > lanes_followed(q, policy) + tolerance
+    first = vectorize.fold(
+        jnp.minimum,
+        lambda u: jnp.where(vectorize.at(q, u, 1) >= greatest, u, q.shape[1]),
+        q.shape[1],
+    )
+    again = vectorize.fold(jnp.logical_or, lambda x: vectorize.at(better, x), q.shape[0]) & (
+        improvements < rewards[..., 0].size
+    )
+    residual = vectorize.fold(
+        jnp.maximum,
+        lambda x: jnp.abs(vectorize.at(greatest, x) - vectorize.at(values, x)),
+        q.shape[0],
+    )
+    policy = jnp.where(better, first.astype(jnp.int32), policy)
+    return policy, q, level, residual, improvements + 1, again
 
 
-def lanes_evaluate(transitions: chex.Array, rewards: chex.Array, policy: chex.Array, discount: chex.Array) -> chex.Array:
-    """Values of `policy` [S, N]: the solution of V = r_pi + g P_pi V, [S, N], with one step of iterative refinement."""
+def lanes_evaluate(
+    transitions: chex.Array,
+    rewards: chex.Array,
+    policy: chex.Array,
+    discount: chex.Array,
+    start: chex.Array,
+) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Evaluate `policy`: solve V = r_pi + g P_pi V, with one step of iterative refinement, two
+    above g = 0.99.
+
+    Args:
+      start: [N] int32, the state from which `lanes_level` counts visits.
+
+    Returns: values less a level [S, N], the level [N] and the tie tolerance of each state [S, N].
+    """
     followed, gained = lanes_followed(transitions, policy), lanes_followed(rewards, policy)
     inverse = lanes_resolvent(followed, discount)
     values = vectorize.prevent_fusion(lanes_expected(inverse, gained))
-    residual = vectorize.prevent_fusion(lanes_sweep(followed, gained, values, discount) - values)
-    return vectorize.prevent_fusion(values + lanes_expected(inverse, residual))
+    visits = vectorize.prevent_fusion(vectorize.pick(inverse, start))
+    level = lanes_level(visits, values, discount)
+    values = vectorize.prevent_fusion(values - level[None])
+    less = gained - lanes_left_out(discount, level)[None]
+    residual = vectorize.prevent_fusion(lanes_sweep(followed, less, values, discount) - values)
+    values = vectorize.prevent_fusion(values + lanes_expected(inverse, residual))
+    residual = vectorize.prevent_fusion(lanes_sweep(followed, less, values, discount) - values)
+    again = jnp.where(discount > GREATEST_PLAIN_DISCOUNT, lanes_expected(inverse, residual), 0.0)
+    values = vectorize.prevent_fusion(values + again)
+    return values, level, lanes_tie_tolerance(inverse, values, discount, level)
 
 
 def lanes_followed(table: chex.Array, policy: chex.Array) -> chex.Array:
-    """table[x, policy[x]] for each x: [S, ..., N] from [S, A, ..., N] and [S, N]."""
+    """Return table[x, policy[x]] for each x: [S, ..., N] from [S, A, ..., N] and [S, N]."""
     chosen = policy.reshape(policy.shape[0], *(1 for _ in table.shape[2:-1]), policy.shape[-1])
     result = vectorize.at(table, 0, 1)
     for u in range(1, table.shape[1]):
@@ -165,25 +289,36 @@ def lanes_followed(table: chex.Array, policy: chex.Array) -> chex.Array:
 
 
 def lanes_resolvent(followed: chex.Array, discount: chex.Array) -> chex.Array:
-    """(I - g P)^-1 of stochastic matrices P: [S, S, N] from [S, S, N] and discount [N].
+    """Return (I - g P)^-1 of stochastic matrices P: [S, S, N] from [S, S, N] and discount [N].
 
-    Row after row of P enters by the formula of Sherman and Morrison, the other rows being 0 so far. As the matrices are diagonally
-    dominant, no pivoting is needed. No LAPACK either, which hangs in programs sharded over CPU devices (jaxlib 0.10.2).
+    Row after row of P enters by the formula of Sherman and Morrison, the other rows being 0 so far.
+    As the matrices are diagonally dominant, no pivoting is needed. No LAPACK either, which hangs in
+    programs sharded over CPU devices (jaxlib 0.10.2).
     """
     n_states, width = followed.shape[0], max(followed.shape[-1], discount.shape[-1])
-    identity = jnp.broadcast_to(jnp.eye(n_states, dtype=followed.dtype)[:, :, None], (n_states, n_states, width))
+    identity = jnp.broadcast_to(
+        jnp.eye(n_states, dtype=followed.dtype)[:, :, None], (n_states, n_states, width)
+    )
 
     def enter(x: chex.Array, inverse: chex.Array) -> chex.Array:
-        return lanes_replace_row(inverse, jnp.full((width,), x), vectorize.at(followed, x), discount, jnp.ones((width,), followed.dtype))[0]
+        return lanes_replace_row(
+            inverse,
+            jnp.full((width,), x),
+            vectorize.at(followed, x),
+            discount,
+            jnp.ones((width,), followed.dtype),
+        )[0]
 
     return lax.fori_loop(0, n_states, enter, identity)
 
 
-def lanes_replace_row(inverse: chex.Array, x: chex.Array, row: chex.Array, discount: chex.Array, wanted: chex.Array) -> tuple:
-    """The resolvent after row `x` of P has become `row`: Sherman and Morrison 1950.
+def lanes_replace_row(
+    inverse: chex.Array, x: chex.Array, row: chex.Array, discount: chex.Array, wanted: chex.Array
+) -> tuple:
+    """Return the resolvent after row `x` of P has become `row`: Sherman and Morrison 1950.
 
-    The row that was there is not asked for: what has to change is the residual of row x, e_x' (I - g P) M - e_x', for the new P. So an
-    inverse with rounding errors in that row is mended at the same time.
+    The previous row is not needed: the quantity to change is the residual of row x, e_x' (I - g P)
+    M - e_x', for the new P. An inverse with rounding errors in that row is thereby repaired.
 
     Args:
       inverse: M, [S, S, N].
@@ -197,7 +332,12 @@ def lanes_replace_row(inverse: chex.Array, x: chex.Array, row: chex.Array, disco
     unit = here.astype(inverse.dtype)
     weights = vectorize.prevent_fusion(unit - discount[None] * row)
     residual = vectorize.prevent_fusion(
-        vectorize.fold(jnp.add, lambda s: vectorize.at(weights, s)[None] * vectorize.at(inverse, s), inverse.shape[0]) - unit
+        vectorize.fold(
+            jnp.add,
+            lambda s: vectorize.at(weights, s)[None] * vectorize.at(inverse, s),
+            inverse.shape[0],
+        )
+        - unit
     )
     column = vectorize.prevent_fusion(vectorize.pick(inverse, x, axis=1))
     scale = wanted / (1 + vectorize.pick(residual, x))

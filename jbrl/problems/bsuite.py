@@ -1,16 +1,45 @@
-"""Experiments of bsuite (Osband et al. 2020) that are not the default of an environment.
+"""The Behaviour Suite (Osband et al. 2020): 468 problems, `bsuite/<experiment>/<index>`.
 
-`deep_sea` needs no entry: `DeepSea(size=N)` names it, with 10,000 episodes.
+`DeepSea-stochastic` is older than the suite and stays: it is its `deep_sea_stochastic` in any size.
 """
 
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jbrl import bsuite_sweep
+from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
+from jbrl.environments.bandit import Bandit
+from jbrl.environments.bsuite_cartpole import BsuiteCartPole
+from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
+from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar
+from jbrl.environments.catch import Catch
 from jbrl.environments.deep_sea import DeepSea
-from jbrl.errors import JbrlError
-from jbrl.problems.problem import Setting, register_problem
+from jbrl.environments.discounting_chain import DiscountingChain
+from jbrl.environments.environment import Environment
+from jbrl.environments.images import ImageBandit
+from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.memory_chain import MemoryChain
+from jbrl.environments.umbrella_chain import UmbrellaChain
+from jbrl.environments.wrappers import RewardNoise, RewardScale
+from jbrl.errors import JbrlError, nearest, shown
+from jbrl.problems import settings
+from jbrl.problems.bsuite_log import MOST_EPISODES, BsuiteLog
+from jbrl.problems.prior import EnvironmentPrior
+from jbrl.problems.problem import (
+    EnvironmentProblem,
+    Setting,
+    Suite,
+    register_problem,
+    register_suite,
+)
 
 
 @register_problem("DeepSea-stochastic", title="Deep sea, stochastic", cite="osband2020bsuite")
 def deep_sea_stochastic(size: int = 10) -> Setting:
-    """Deep sea of N x N cells in which moves to the right may fail, 10,000 episodes: `deep_sea_stochastic` of bsuite (Osband et al. 2020).
+    """Deep sea of N x N cells in which moves to the right may fail, 10,000 episodes:
+    `deep_sea_stochastic` of bsuite (Osband et al. 2020).
 
     Raises:
       JbrlError: `size` is not accepted.
@@ -18,3 +47,181 @@ def deep_sea_stochastic(size: int = 10) -> Setting:
     if not 2 <= size <= 1000:
         raise JbrlError(f"size = {size}: expected an integer from 2 to 1000")
     return Setting(DeepSea(size, stochastic=True), DeepSea.lifetime)
+
+
+@dataclasses.dataclass(frozen=True)
+class BsuiteProblem(EnvironmentProblem):
+    """One of the 468 settings: an environment, its number of episodes and the rows of its log.
+
+    All settings of a family and a size of observation share one compiled program, with any noise or
+    scale of their rewards, and are played as its lanes.
+    """
+
+    id: str = ""  # `<experiment>/<index>`
+
+    def prior(self, lifetime: Lifetime, discount: float) -> EnvironmentPrior:
+        """As `Problem.prior`.
+
+        Raises:
+          JbrlError: a lifetime of steps, or of more episodes than a log has rows for.
+        """
+        if not isinstance(lifetime, Episodes):
+            raise JbrlError(
+                f"horizon = {lifetime.steps}: expected episodes for '{self.short_name}'"
+            )
+        if lifetime.episodes > MOST_EPISODES:
+            raise JbrlError(
+                f"episodes = {lifetime.episodes}: expected 1 to {MOST_EPISODES} for "
+                f"'{self.short_name}'"
+            )
+        return super().prior(lifetime, discount)
+
+
+# Rewards of these families are noisy or scaled in some experiments, hence wrapped in all.
+_WRAPPED = {
+    "bandit": Bandit,
+    "cartpole": BsuiteCartPole,
+    "catch": Catch,
+    "mnist": ImageBandit,
+    "mountain_car": BsuiteMountainCar,
+}
+_OTHERS = {
+    "cartpole_swingup": BsuiteCartPoleSwingup,
+    "deep_sea": DeepSea,
+    "discounting_chain": DiscountingChain,
+    "memory_chain": MemoryChain,
+    "umbrella_chain": UmbrellaChain,
+}
+_FAMILIES: Mapping[str, Callable[..., Environment]] = {**_WRAPPED, **_OTHERS}
+_NAMES = tuple(SWEEP)
+
+
+def _make(name: str, inside: str) -> BsuiteProblem:
+    """Return the problem of an id; `inside` are settings of `ImageBandit`, for `mnist` only.
+
+    Raises:
+      JbrlError: no such id, or settings that are not accepted.
+    """
+    short_name = f"bsuite/{name}"
+    if name not in SWEEP:
+        raise JbrlError(f"problem '{short_name}': {_refusal(name)}")
+    found = SWEEP[name]
+    experiment = found.experiment
+    given = _given(found, inside, f"problem '{short_name}'")
+    label = ",".join(f"{key}={settings.written(value)}" for key, value in given.items())
+    environment = _environment(
+        experiment.family, tuple(_settings(found).items()), tuple(given.items())
+    )
+    noise, scale = (found.settings.get(key) for key in ("noise_scale", "reward_scale"))
+    identity = {
+        "suite": "bsuite",
+        "id": name,
+        "environment": settings.identity(environment, experiment.family),
+        "noise": noise,
+        "scale": scale,
+    }
+    played: Environment = environment
+    if experiment.family in _WRAPPED:
+        scaled = RewardScale(environment, 1.0 if scale is None else float(scale))
+        played = RewardNoise(scaled, 0.0 if noise is None else float(noise))
+    return BsuiteProblem(
+        _title(found),
+        f"{short_name}({label})" if label else short_name,
+        played,
+        Episodes(experiment.episodes),
+        BsuiteLog(experiment.columns),
+        identity,
+        together=True,
+        stream=1 + _NAMES.index(name),
+        description=_description(found),
+        cite="osband2020bsuite",
+        id=name,
+    )
+
+
+def _refusal(name: str) -> str:
+    """Return why a name is not an id."""
+    if name in _groups():
+        return (
+            f"it stands for {len(_groups()[name])} problems: expected one, such as "
+            f"{_groups()[name][0]}"
+        )
+    experiment, _, index = name.partition("/")
+    if experiment in EXPERIMENTS:
+        last = len(EXPERIMENTS[experiment].settings) - 1
+        return f"index = {shown(index, str)}: expected an integer from 0 to {last}"
+    return f"unknown experiment '{shown(experiment, str)}'{nearest(experiment, EXPERIMENTS)}"
+
+
+def _settings(found: Id) -> dict[str, Any]:
+    """Return the fields of the environment that a setting of the sweep gives."""
+    values = {
+        key: value
+        for key, value in found.all_settings.items()
+        if key not in ("noise_scale", "reward_scale")
+    }
+    if found.experiment.family == "deep_sea":
+        values["stochastic"] = found.experiment.name == "deep_sea_stochastic"
+    return values
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(family: str, fixed: tuple, given: tuple) -> Environment:
+    """Make an environment once for all problems that share it: images are read from a file."""
+    return _FAMILIES[family](**dict(fixed), **dict(given))
+
+
+def _given(found: Id, inside: str, where: str) -> dict[str, Any]:
+    """Return the settings of `ImageBandit` in parentheses that differ from its defaults."""
+    if not inside.strip():
+        return {}
+    if found.experiment.family != "mnist":
+        raise JbrlError(f"{where}: '{inside.strip()}': it takes no parameters")
+    values = settings.read_settings(ImageBandit, inside, where)
+    defaults = {field.name: field.default for field in dataclasses.fields(ImageBandit)}
+    return {key: value for key, value in values.items() if value != defaults[key]}
+
+
+def _title(found: Id) -> str:
+    words = found.experiment.name.replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}, setting {found.index}"
+
+
+def _description(found: Id) -> str:
+    experiment = found.experiment
+    said = ", ".join(f"{key} = {value:g}" for key, value in found.settings.items())
+    of = f"setting {found.index} of {len(experiment.settings)} of bsuite's {experiment.name}"
+    return f"{of[:1].upper()}{of[1:]}{f' ({said})' if said else ''}: {', '.join(experiment.tags)}."
+
+
+@functools.cache
+def _groups() -> dict[str, tuple[str, ...]]:
+    """Return names that stand for several ids."""
+    groups = {"all": _NAMES, "testing": TESTING}
+    groups |= {f"tag/{tag}": bsuite_sweep.tagged(tag) for tag in TAGS}
+    return groups | {name: experiment.ids for name, experiment in EXPERIMENTS.items()}
+
+
+def _table() -> list[dict[str, str]]:
+    """Return the sweep: experiment, index, settings, episodes and tags of each id, as text."""
+    return [
+        {
+            "experiment": one.experiment.name,
+            "index": str(one.index),
+            "settings": ", ".join(f"{key}={value:g}" for key, value in one.settings.items()),
+            "episodes": f"{one.experiment.episodes:,}",
+            "tags": ", ".join(one.experiment.tags),
+        }
+        for one in SWEEP.values()
+    ]
+
+
+register_suite(
+    Suite(
+        "bsuite",
+        "Behaviour Suite (Osband et al. 2020): 468 settings of 23 experiments",
+        _make,
+        _groups(),
+        _table,
+    )
+)

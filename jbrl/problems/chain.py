@@ -9,9 +9,11 @@ from jbrl.problems.problem import distribution, register_problem
 
 @register_problem("GC", title="GChain distribution", cite="castronovo2016,dearden1998")
 def chain(n_states: int = 5, n_actions: int = 3) -> DirichletMDPs:
-    """Generalised Chain: each action advances one state or falls back to the start; 2 for falling back, 10 at the end.
+    """Generalised Chain: each action advances one state or falls back to the start; 2 for falling
+    back, 10 at the end.
 
-    Castronovo et al. 2016, section 5.2.1, with the concentrations of the published program; after the chain of Dearden et al. 1998.
+    Castronovo et al. 2016, section 5.2.1, with the concentrations of the published program; after
+    the chain of Dearden et al. 1998.
     """
     if n_states < 2:
         raise JbrlError(f"n_states = {n_states}: expected an integer from 2")
@@ -28,7 +30,9 @@ def chain(n_states: int = 5, n_actions: int = 3) -> DirichletMDPs:
     return distribution(concentrations, rewards)
 
 
-@register_problem("GC-appendix", title="GChain distribution of the appendix", cite="castronovo2016,dearden1998")
+@register_problem(
+    "GC-appendix", title="GChain distribution of the appendix", cite="castronovo2016,dearden1998"
+)
 def chain_of_appendix(n_states: int = 5, n_actions: int = 3) -> DirichletMDPs:
     """Generalised Chain as printed: the last state may also lead to the second one.
 

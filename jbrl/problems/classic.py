@@ -1,6 +1,8 @@
-"""The discrete environments of Jordan et al. 2020 under the names and with the lifetimes of their comparison.
+"""The discrete environments of Jordan et al. 2020 under the names and with the lifetimes of
+their comparison.
 
-Mountain car needs no entry: the environment has the settings of the comparison by default, so `MountainCar` names the problem.
+Mountain car needs no entry: the environment has the settings of the comparison by default, so
+`MountainCar` names the problem.
 """
 
 from jbrl.environments.chain import Chain
@@ -24,7 +26,19 @@ for _stochastic, _letter, _word, _slips in (
 ):
     for _n in (10, 50):
         _summary = f"Chain of {_n} states, 100 episodes of at most {20 * _n} steps: {_slips}"
-        _register(f"Chain-{_n}{_letter}", f"Chain of {_n} states, {_word}", _summary, Chain(_n, stochastic=_stochastic))
+        _register(
+            f"Chain-{_n}{_letter}",
+            f"Chain of {_n} states, {_word}",
+            _summary,
+            Chain(_n, stochastic=_stochastic),
+        )
     for _n in (5, 10):
-        _summary = f"Gridworld of {_n} x {_n} cells, 100 episodes of at most {20 * _n**2} steps: {_slips}"
-        _register(f"Gridworld-{_n}{_letter}", f"Gridworld of {_n} x {_n} cells, {_word}", _summary, Gridworld(_n, stochastic=_stochastic))
+        _summary = (
+            f"Gridworld of {_n} x {_n} cells, 100 episodes of at most {20 * _n**2} steps: {_slips}"
+        )
+        _register(
+            f"Gridworld-{_n}{_letter}",
+            f"Gridworld of {_n} x {_n} cells, {_word}",
+            _summary,
+            Gridworld(_n, stochastic=_stochastic),
+        )

@@ -1,4 +1,6 @@
-"""The double loop: a safe loop with a small reward against a loop that pays twice as much when every step succeeds."""
+"""The double loop: a safe loop with a small reward against a loop that pays twice as much when
+every step succeeds.
+"""
 
 import numpy as np
 
@@ -9,9 +11,11 @@ from jbrl.problems.problem import distribution, register_problem
 
 @register_problem("GDL", title="GDouble-Loop distribution", cite="castronovo2016,dearden1998")
 def double_loop(length: int = 4) -> DirichletMDPs:
-    """Generalised Double Loop: one loop is certain and ends with 1, each step of the other may fall back and its end pays 2.
+    """Generalised Double Loop: one loop is certain and ends with 1, each step of the other may fall
+    back and its end pays 2.
 
-    Both loops have `length` states and cross in state 0. Castronovo et al. 2016, section 5.2.2, after Dearden et al. 1998.
+    Both loops have `length` states and cross in state 0. Castronovo et al. 2016, section 5.2.2,
+    after Dearden et al. 1998.
     """
     if length < 1:
         raise JbrlError(f"length = {length}: expected an integer from 1")

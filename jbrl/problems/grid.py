@@ -11,13 +11,18 @@ MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))  # left, right, up, down as (rows, co
 
 @register_problem("Grid", title="Grid distribution", cite="castronovo2016,dearden1998")
 def grid(rows: int = 5, columns: int = 5) -> DirichletMDPs:
-    """Grid: left, right, up, down, each of which may fail; reaching the far corner pays 10 and returns to the start.
+    """Grid: left, right, up, down, each of which may fail; reaching the far corner pays 10 and
+    returns to the start.
 
-    State = columns * row + column. Nothing leads to the last state: whoever would enter it is at the start again.
-    Castronovo et al. 2016, section 5.2.3, after the maze of Dearden et al. 1998; the order of actions is that of the published program.
+    State = columns * row + column. Nothing leads to the last state: a move that would enter it
+    leads to the start. Castronovo et al. 2016, section 5.2.3, after the maze of Dearden et al.
+    1998; the order of actions is that of the published program.
     """
     if rows < 1 or columns < 1 or rows + columns < 4:
-        raise JbrlError(f"rows = {rows}, columns = {columns}: expected a cell between start and goal, as in 1 x 3 or 2 x 2")
+        raise JbrlError(
+            f"rows = {rows}, columns = {columns}: expected a cell between start and goal, as in 1 "
+            "x 3 or 2 x 2"
+        )
     n_states = rows * columns
     concentrations = np.zeros((n_states, len(MOVES), n_states))
     rewards = np.zeros_like(concentrations)

@@ -7,7 +7,8 @@
       "n_states": 2, "n_actions": 1,   required
       "initial_state": 0,              required; -1: drawn uniformly for each trajectory
       "reward_type": "constant",       default, and the only one
-      "transition_weights": [[[1, 1]], [[1, 0]]],    required, Dirichlet concentrations as [state][action][next state]
+      "transition_weights": [[[1, 1]], [[1, 0]]],    required, Dirichlet concentrations as
+                                                     [state][action][next state]
       "rewards": [[[0, 1]], [[0, 0]]]                required, nested likewise
     }
 
@@ -20,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.errors import JbrlError, nearest
+from jbrl.errors import JbrlError, nearest, shown
 from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.parameters import GREATEST_INTEGER
 from jbrl.problems.checks import check_mdps
 
 TEXTS = ("name", "short_name", "description", "cite")
@@ -31,42 +33,73 @@ LEVELS = ("state", "action", "next state")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The fields of a `Problem` out of a file.
+    """Read the fields of a `Problem` from a file.
 
     Raises:
-      JbrlError: it cannot be read, is not JSON, lacks a field or has one too many, or a field is not sound.
+      JbrlError: it cannot be read, is not JSON, lacks a field or has one too many, or a field is
+        not sound.
     """
     data = _load(path)
     if not isinstance(data, dict):
         raise JbrlError(f"{path}: expected a JSON object with the fields {', '.join(REQUIRED)}")
     for field in data:
         if field not in FIELDS:
-            raise JbrlError(f"{path}: unknown field '{field}'{nearest(field, FIELDS)}")
+            raise JbrlError(f"{path}: unknown field '{shown(field, str)}'{nearest(field, FIELDS)}")
     for field in REQUIRED:
         if field not in data:
             raise JbrlError(f"{path}: the field '{field}' is missing")
-    texts = {"short_name": path.stem} | {field: _text(data[field], f"{path}: {field}") for field in TEXTS if field in data}
+    texts = {"short_name": path.stem} | {
+        field: _text(data[field], f"{path}: {field}") for field in TEXTS if field in data
+    }
     if data.get("reward_type", "constant") != "constant":
-        raise JbrlError(f'{path}: reward_type = {json.dumps(data["reward_type"])}: expected "constant", the only type there is')
-    n_states, n_actions = (_integer(data[field], 1, f"{path}: {field}") for field in ("n_states", "n_actions"))
+        raise JbrlError(
+            f'{path}: reward_type = {_short(data["reward_type"])}: expected "constant", the only '
+            "type there is"
+        )
+    n_states, n_actions = (
+        _integer(data[field], 1, f"{path}: {field}") for field in ("n_states", "n_actions")
+    )
     shape = (n_states, n_actions, n_states)
-    weights, rewards = (_array(data[field], shape, f"{path}: {field}") for field in ("transition_weights", "rewards"))
+    weights, rewards = (
+        _array(data[field], shape, f"{path}: {field}")
+        for field in ("transition_weights", "rewards")
+    )
     initial_state = _integer(data["initial_state"], -1, f"{path}: initial_state")
-    mdps = check_mdps(DirichletMDPs(weights, rewards, np.asarray(initial_state)), str(path), "transition_weights")
+    mdps = check_mdps(
+        DirichletMDPs(weights, rewards, np.asarray(initial_state)), str(path), "transition_weights"
+    )
     return {**texts, "mdps": mdps}
 
 
 def write(texts: dict[str, str], mdps: DirichletMDPs) -> str:
-    """The text of a file, a line for each row of numbers. All digits that float32 needs are written."""
+    """Return the text of a file, a line for each row of numbers.
+
+    All digits that float32 needs are written.
+    """
     n_states, n_actions, _ = mdps.concentrations.shape
-    fields = {**texts, "n_states": n_states, "n_actions": n_actions, "initial_state": int(mdps.initial_state), "reward_type": "constant"}
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    lines += [f'  "transition_weights": {_nested(mdps.concentrations)}', f'  "rewards": {_nested(mdps.rewards)}']
+    fields = {
+        **texts,
+        "n_states": n_states,
+        "n_actions": n_actions,
+        "initial_state": int(mdps.initial_state),
+        "reward_type": "constant",
+    }
+    lines = [
+        f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+        for key, value in fields.items()
+    ]
+    lines += [
+        f'  "transition_weights": {_nested(mdps.concentrations)}',
+        f'  "rewards": {_nested(mdps.rewards)}',
+    ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _nested(array: np.ndarray) -> str:
-    states = [",\n".join(f"      [{', '.join(_number(v) for v in row)}]" for row in rows) for rows in np.asarray(array)]
+    states = [
+        ",\n".join(f"      [{', '.join(_number(v) for v in row)}]" for row in rows)
+        for rows in np.asarray(array)
+    ]
     return "[\n" + ",\n".join(f"    [\n{rows}\n    ]" for rows in states) + "\n  ]"
 
 
@@ -82,9 +115,19 @@ def _load(path: Path) -> Any:
     except UnicodeDecodeError:
         raise JbrlError(f"{path}: cannot be read: not a text file in UTF-8") from None
     except json.JSONDecodeError as error:
-        raise JbrlError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except (RecursionError, ValueError) as error:  # nested too deeply, or an integer of thousands of digits
-        raise JbrlError(f"{path}: not valid JSON: {error}") from None
+        raise JbrlError(
+            f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except RecursionError:
+        raise JbrlError(
+            f"{path}: not valid JSON: nested too deeply: expected lists within lists within lists "
+            "at most"
+        ) from None
+    except ValueError:
+        raise JbrlError(
+            f"{path}: not valid JSON: an integer of thousands of digits: expected numbers that "
+            "float32 holds"
+        ) from None
 
 
 def _text(value: Any, where: str) -> str:
@@ -94,8 +137,14 @@ def _text(value: Any, where: str) -> str:
 
 
 def _integer(value: Any, low: int, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 2**31:
-        raise JbrlError(f"{where} = {_short(value)}: expected an integer from {low}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not low <= value <= GREATEST_INTEGER
+    ):
+        raise JbrlError(
+            f"{where} = {_short(value)}: expected an integer from {low} to {GREATEST_INTEGER}"
+        )
     return value
 
 
@@ -110,7 +159,7 @@ def _check_nested(value: Any, shape: tuple[int, ...], where: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise JbrlError(f"{where} = {_short(value)}: expected a number")
         if isinstance(value, int) and abs(value) > 10**300:
-            raise JbrlError(f"{where}: a number of {len(str(value))} digits: expected a smaller one")
+            raise JbrlError(f"{where} = {_short(value)}: expected a smaller number")
         return
     what = f"a list of {shape[0]}, one for each {LEVELS[-len(shape)]}"
     if not isinstance(value, list):
@@ -122,5 +171,4 @@ def _check_nested(value: Any, shape: tuple[int, ...], where: str) -> None:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shown(value, json.dumps)

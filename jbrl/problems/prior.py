@@ -1,4 +1,6 @@
-"""What an agent is told before it acts: a distribution over environments, the lifetime and the criterion."""
+"""Prior of an agent before it acts: a distribution over environments, the lifetime and the
+criterion.
+"""
 
 from typing import Any
 
@@ -27,7 +29,7 @@ class Prior:
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long the agent lives in each environment."""
+        """Lifetime of the agent in each environment."""
         raise NotImplementedError
 
     def sample(self, key: chex.PRNGKey) -> Environment:
@@ -61,7 +63,8 @@ class EnvironmentPrior(Prior):
 
     environment: Any  # an `Environment`
     discount: chex.Array  # [] float32
-    lifetime: Lifetime = static(Episodes(100))  # the default puts the field in the place of the contract's property
+    # the default puts the field in the place of the contract's property
+    lifetime: Lifetime = static(Episodes(100))
 
     @property
     def spec(self) -> Spec:

@@ -1,7 +1,8 @@
-"""What a problem is, the register of all problems, and how a name becomes one.
+"""The contract of a problem, the register of all problems, and the parsing of their names.
 
-A problem is a distribution over environments with a name and a lifetime. Everything here runs on the host and holds NumPy arrays, so that
-looking at problems starts no accelerator; `sample` alone is traced.
+A problem is a distribution over environments with a name and a lifetime. Everything here runs on
+the host and holds NumPy arrays, so that looking at problems starts no accelerator; `sample` alone
+is traced.
 """
 
 import dataclasses
@@ -14,47 +15,69 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.environments.environment import ENVIRONMENTS, Discrete, Environment, Spec, as_arrays, check_environment
+from jbrl.environments.environment import (
+    ENVIRONMENTS,
+    Discrete,
+    Environment,
+    Spec,
+    as_arrays,
+    check_environment,
+)
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
-from jbrl.errors import JbrlError, nearest
+from jbrl.errors import JbrlError, nearest, shown
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import stream
-from jbrl.outside import find_class
+from jbrl.outside import explained, find_class
 from jbrl.problems import json_format, settings
 from jbrl.problems.checks import check_mdps
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.problems.recorder import EpisodeMean, Recorder
 
+DEEPEST = 8  # problems made out of others that are made out of others
+NESTED = re.compile(rf"(?:[^()]*\(){{{DEEPEST + 2}}}")
 CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A named distribution over environments, with the lifetime that belongs to it. The contract; subclasses hold the distribution.
+    """A named distribution over environments, with the lifetime that belongs to it.
+
+    The contract; subclasses hold the distribution.
 
     Attributes:
-      recorder: what is kept of a lifetime, and its score; None: all rewards, and their discounted sum (only for lifetimes of T steps in
-        finite MDPs).
+      recorder: what is kept of a lifetime, and its score; None: all rewards, and their discounted
+        sum (only for lifetimes of T steps in finite MDPs).
       digest: SHA-256 of the distribution alone, in hexadecimal.
     """
 
     name: str
-    short_name: str  # what the catalogue calls it, parameters that differ from their defaults included
+    # its name in the catalogue, with the parameters that differ from their defaults
+    short_name: str
     description: str = dataclasses.field(default="", kw_only=True)
-    cite: str = dataclasses.field(default="", kw_only=True)  # keys in references.bib, or a BibTeX entry
+    # keys in references.bib, or a BibTeX entry
+    cite: str = dataclasses.field(default="", kw_only=True)
     digest: str = dataclasses.field(init=False)
+
+    def __repr__(self) -> str:
+        """Return the name and what goes in and out, not the arrays."""
+        return f"<{type(self).__name__} {self.short_name}: {self.spec}>"
 
     @property
     def spec(self) -> Spec:
         """Observations and actions of its environments."""
         raise NotImplementedError
 
+    def key(self, seed: int) -> chex.PRNGKey:
+        """Return the key that all randomness of a seed comes from."""
+        return jax.random.key(seed)
+
     @property
     def lifetime(self) -> Lifetime:
-        """How long an agent lives in each environment, where nothing else is said."""
+        """Default lifetime of an agent in each environment."""
         raise NotImplementedError
 
     @property
@@ -62,11 +85,11 @@ class Problem:
         raise NotImplementedError
 
     def prior(self, lifetime: Lifetime, discount: float) -> Prior:
-        """What an agent is told: the distribution itself, a lifetime and a discount."""
+        """Return the agent's prior: the distribution itself, a lifetime and a discount."""
         raise NotImplementedError
 
     def expected_steps(self, lifetime: Lifetime) -> float:
-        """About how many decisions a lifetime takes, for estimates of time."""
+        """Estimate how many decisions a lifetime takes, for estimates of time."""
         return lifetime.steps if isinstance(lifetime, Steps) else float(lifetime.episodes)
 
     def sample(self, key: chex.PRNGKey, index: chex.Array) -> Environment:
@@ -74,7 +97,7 @@ class Problem:
         return self.prior(self.lifetime, 0.0).sample(stream(key, index, "mdp"))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DirichletProblem(Problem):
     """A Dirichlet distribution over finite MDPs that never end.
 
@@ -107,13 +130,17 @@ class DirichletProblem(Problem):
           JbrlError: a lifetime of episodes, which never end here.
         """
         if not isinstance(lifetime, Steps):
-            raise JbrlError(f"episodes = {lifetime.episodes}: the MDPs of '{self.short_name}' never end: expected horizon")
+            raise JbrlError(
+                f"episodes = {lifetime.episodes}: the MDPs of '{self.short_name}' never end: "
+                "expected horizon"
+            )
         return DirichletPrior(self.mdps, jnp.float32(discount), lifetime.steps)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class EnvironmentProblem(Problem):
-    """One environment with its settings, its physics drawn anew for each lifetime where it is `Perturbed`.
+    """One environment with its settings, its physics drawn anew for each lifetime where it is
+    `Perturbed`.
 
     Raises:
       JbrlError: the environment does not keep to its contract (`check_environment`).
@@ -123,19 +150,38 @@ class EnvironmentProblem(Problem):
     # Defaults, not factories: they put the fields in the place of the contract's properties.
     lifetime: Lifetime = dataclasses.field(default=Episodes(100))
     recorder: Recorder = dataclasses.field(default=EpisodeMean())
-    identity: dict[str, Any] = dataclasses.field(default_factory=dict)  # what tells it from others; empty: class, version and settings
+    # what distinguishes it; empty: class, version and settings
+    identity: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Settings belong to lanes: problems whose environments share shapes are played at once.
+    together: bool = dataclasses.field(default=False, kw_only=True)
+    # Folded into the key of the seed where not 0: other random numbers for the same environment.
+    stream: int = dataclasses.field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         environment = as_arrays(self.environment)
-        check_environment(environment, f"environment '{self.short_name}'")
+        leaves, structure = jax.tree.flatten(environment)
+        kind = (
+            structure,
+            tuple((leaf.shape, leaf.dtype) for leaf in leaves if hasattr(leaf, "dtype")),
+        )
+        if not (self.together and kind in _CHECKED):
+            check_environment(environment, f"environment '{self.short_name}'")
+        if self.together:
+            _CHECKED.add(kind)
         object.__setattr__(self, "environment", environment)
-        known = self.identity or settings.identity(self.environment, settings.registered_name(self.environment))
+        known = self.identity or settings.identity(
+            self.environment, settings.registered_name(self.environment)
+        )
         content = json.dumps(known, sort_keys=True)
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
 
     @property
     def spec(self) -> Spec:
         return self.environment.spec
+
+    def key(self, seed: int) -> chex.PRNGKey:
+        key = jax.random.key(seed)
+        return jax.random.fold_in(key, self.stream) if self.stream else key
 
     def expected_steps(self, lifetime: Lifetime) -> float:
         if isinstance(lifetime, Steps):
@@ -147,6 +193,10 @@ class EnvironmentProblem(Problem):
         return EnvironmentPrior(self.environment, jnp.float32(1), lifetime)
 
 
+# structures and shapes of environments of suites, whose hundreds of settings share few
+_CHECKED: set = set()
+
+
 def _digest(mdps: DirichletMDPs) -> str:
     content = hashlib.sha256()
     for array in map(np.asarray, (mdps.concentrations, mdps.rewards, mdps.initial_state)):
@@ -156,7 +206,7 @@ def _digest(mdps: DirichletMDPs) -> str:
 
 
 class Setting(NamedTuple):
-    """What a registered function returns for a problem made of one environment."""
+    """Result of a registered function for a problem made of one environment."""
 
     environment: Environment
     lifetime: Lifetime
@@ -175,7 +225,7 @@ class ProblemEntry:
     @property
     def summary(self) -> str:
         """First line of the maker's docstring."""
-        return (self.make.__doc__ or "").strip().splitlines()[0]
+        return " ".join((self.make.__doc__ or "").strip().split("\n\n")[0].split())
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -184,14 +234,54 @@ class ProblemEntry:
 
 
 PROBLEMS: dict[str, ProblemEntry] = {}
-DERIVED: dict[str, Callable[[Problem], Problem]] = {}  # problems made out of another one, written name(other)
+# problems made out of another one, written name(other)
+DERIVED: dict[str, Callable[[Problem], Problem]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Problems that are made when they are named, `<suite>/<id>`, and names for groups of them."""
+
+    name: str
+    summary: str
+    make: Callable[[str, str], Problem]  # of an id and what stands in parentheses behind it
+    groups: dict[str, tuple[str, ...]]  # ids by the name of a group
+    table: Callable[[], list[dict[str, str]]]  # of all ids, a row each, with the same columns
+
+    def members(self, text: str) -> tuple[str, ...]:
+        """Return the names of the problems that a name behind `<suite>/` stands for."""
+        match = CALL.fullmatch(text)
+        name, inside = (match["name"], match["inside"]) if match else (text, None)
+        settings_ = f"({inside})" if inside else ""
+        ids = self.groups.get(name, (name,))
+        return tuple(f"{self.name}/{id}{settings_}" for id in ids)
+
+
+SUITES: dict[str, Suite] = {}
+
+
+def register_suite(suite: Suite) -> None:
+    """List a suite under its name."""
+    if suite.name in SUITES:
+        raise ValueError(f"two suites are called {suite.name}")
+    SUITES[suite.name] = suite
+
+
+def members(name: str) -> tuple[str, ...]:
+    """Return the names of the problems that a name stands for: itself, unless it is a group of
+    a suite.
+    """
+    suite, slash, rest = name.strip().partition("/")
+    return SUITES[suite].members(rest) if slash and suite in SUITES else (name,)
 
 
 Maker = TypeVar("Maker", bound=Callable[..., DirichletMDPs | Setting])
 
 
 def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Maker], Maker]:
-    """Decorator: list a function of integer parameters, all with defaults, that returns a distribution over MDPs or a `Setting`."""
+    """Register a function (decorator) of integer parameters, all with defaults, that returns a
+    distribution over MDPs or a `Setting`.
+    """
 
     def register(make: Maker) -> Maker:
         if name in PROBLEMS:
@@ -202,8 +292,10 @@ def register_problem(name: str, *, title: str, cite: str = "") -> Callable[[Make
     return register
 
 
-def register_derived(name: str) -> Callable[[Callable[[Problem], Problem]], Callable[[Problem], Problem]]:
-    """Decorator: list a function that makes a problem out of another one."""
+def register_derived(
+    name: str,
+) -> Callable[[Callable[[Problem], Problem]], Callable[[Problem], Problem]]:
+    """Register a function that makes a problem from another one (decorator)."""
 
     def register(make: Callable[[Problem], Problem]) -> Callable[[Problem], Problem]:
         DERIVED[name] = make
@@ -213,17 +305,24 @@ def register_derived(name: str) -> Callable[[Callable[[Problem], Problem]], Call
 
 
 def distribution(concentrations: Any, rewards: Any, initial_state: int = 0) -> DirichletMDPs:
-    """A distribution over MDPs out of two arrays [S, A, S] of any kind."""
-    return DirichletMDPs(np.asarray(concentrations, np.float32), np.asarray(rewards, np.float32), np.asarray(initial_state, np.int32))
+    """Make a distribution over MDPs from two arrays [S, A, S] of any kind."""
+    return DirichletMDPs(
+        np.asarray(concentrations, np.float32),
+        np.asarray(rewards, np.float32),
+        np.asarray(initial_state, np.int32),
+    )
 
 
 def problem(name: str | Path, base: Path | None = None) -> Problem:
     """Return the problem of that name.
 
     Args:
-      name: one of the catalogue (`GC`), with parameters (`GC(n_states=8)`), made out of another one (`uniform(GC)`), an environment of the
-        register or `module:Class`, with or without settings (`DeepSea(size=20)`), or the path of a JSON file, ending in `.json`.
-      base: folder that paths are relative to, and that modules are looked for in; default: the working directory.
+      name: one of the catalogue (`GC`), with parameters (`GC(n_states=8)`), made out of another one
+        (`uniform(GC)`), an environment of the register or `module:Class`, with or without settings
+        (`DeepSea(size=20)`), one of a suite (`bsuite/catch/0`), or the path of a JSON file, ending
+        in `.json`.
+      base: folder that paths are relative to, and that modules are looked for in; default: the
+        working directory.
 
     Raises:
       JbrlError: no such problem, or its file is not sound.
@@ -231,22 +330,36 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     text = str(name)
     if text.casefold().endswith(".json"):
         return read_json((base or Path.cwd()) / text)
+    if NESTED.match(text):
+        raise JbrlError(
+            f"problem '{shown(text, str)}': expected at most {DEEPEST} problems within each "
+            "other, as in uniform(GC)"
+        )
     match = CALL.fullmatch(text)
     family, inside = (match["name"], match["inside"]) if match else (text, None)
     if ":" in family:
         found, source = find_class(family, base or Path.cwd(), Environment, "environment")
         return _of_environment(family, found, inside or "", source=source)
+    suite, slash, rest = family.partition("/")
+    if slash and suite in SUITES:
+        return SUITES[suite].make(rest, inside or "")
     if family in DERIVED:
         if not (inside or "").strip():
-            raise JbrlError(f"problem '{text}': expected the name of a problem in parentheses, for example '{family}(GC)'")
+            raise JbrlError(
+                f"problem '{text}': expected the name of a problem in parentheses, for example "
+                f"'{family}(GC)'"
+            )
         return DERIVED[family](problem((inside or "").strip(), base))
     if family in ENVIRONMENTS and family not in PROBLEMS:
         entry = ENVIRONMENTS[family]
         return _of_environment(family, entry.environment, inside or "", cite=entry.cite)
     if family not in PROBLEMS:
         known = nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})
-        forms = "the path of a problem's file ends in .json, an environment of your own is 'module:Class'"
-        raise JbrlError(f"unknown problem '{text}'{known}; {forms}")
+        forms = (
+            "the path of a problem's file ends in .json, an environment of your own is "
+            "'module:Class'"
+        )
+        raise JbrlError(f"unknown problem '{shown(text, str)}'{known}; {forms}")
     return _make(PROBLEMS[family], inside or "")
 
 
@@ -260,15 +373,23 @@ def _make(entry: ProblemEntry, inside: str) -> Problem:
     except JbrlError as error:
         raise JbrlError(f"problem '{short_name}': {error}") from None
     except (MemoryError, ValueError):  # NumPy cannot make arrays of that size
-        raise JbrlError(f"problem '{short_name}': too large for the memory of this machine") from None
+        raise JbrlError(
+            f"problem '{short_name}': too large for the memory of this machine"
+        ) from None
     if isinstance(made, Setting):
         identity = settings.identity(made.environment, settings.registered_name(made.environment))
-        return EnvironmentProblem(entry.title, short_name, *made, identity, description=entry.summary, cite=entry.cite)
-    return DirichletProblem(entry.title, short_name, made, description=entry.summary, cite=entry.cite)
+        return EnvironmentProblem(
+            entry.title, short_name, *made, identity, description=entry.summary, cite=entry.cite
+        )
+    return DirichletProblem(
+        entry.title, short_name, made, description=entry.summary, cite=entry.cite
+    )
 
 
-def _of_environment(name: str, cls: type[Environment], inside: str, *, source: str | None = None, cite: str = "") -> EnvironmentProblem:
-    """The problem made of one environment alone.
+def _of_environment(
+    name: str, cls: type[Environment], inside: str, *, source: str | None = None, cite: str = ""
+) -> EnvironmentProblem:
+    """Return the problem made of one environment alone.
 
     Args:
       inside: its settings, as `settings.read_settings` reads them.
@@ -281,32 +402,45 @@ def _of_environment(name: str, cls: type[Environment], inside: str, *, source: s
     except JbrlError as error:
         raise JbrlError(f"environment '{short_name}': {error}") from None
     except Exception as error:
-        raise JbrlError(f"environment '{short_name}': {type(error).__name__}: {error}") from error
+        raise JbrlError(f"environment '{short_name}': {explained(error)}") from error
     identity = settings.identity(environment, name) | ({"source": source} if source else {})
-    description = (cls.__doc__ or name).strip().splitlines()[0]
+    description = " ".join((cls.__doc__ or name).strip().split("\n\n")[0].split())
     return EnvironmentProblem(
-        settings.title(name), short_name, environment, cls.lifetime, identity=identity, description=description, cite=cite
+        settings.title(name),
+        short_name,
+        environment,
+        cls.lifetime,
+        identity=identity,
+        description=description,
+        cite=cite,
     )
 
 
 def _arguments(entry: ProblemEntry, inside: str) -> dict[str, int]:
-    """The parameters of a registered function that are written in a name."""
+    """Return the parameters of a registered function that are written in a name."""
     where, parameters = f"problem '{entry.name}'", entry.parameters
-    accepted = f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})" if parameters else "it takes no parameters"
+    accepted = (
+        f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})"
+        if parameters
+        else "it takes no parameters"
+    )
     try:
         values = settings.items(inside, where)
     except JbrlError as error:
         raise JbrlError(f"{error}: {accepted}") from None
     for key, value in values.items():
         if key not in parameters:
-            raise JbrlError(f"{where}: unknown parameter '{key}'{nearest(key, parameters) if parameters else ': ' + accepted}")
+            raise JbrlError(
+                f"{where}: unknown parameter "
+                f"'{shown(key, str)}'{nearest(key, parameters) if parameters else ': ' + accepted}"
+            )
         if not re.fullmatch(r"[+-]?\d{1,9}", value):
-            raise JbrlError(f"{where}: {key} = {value}: expected an integer")
+            raise JbrlError(f"{where}: {key} = {shown(value, str)}: expected an integer")
     return {key: int(value) for key, value in values.items()}
 
 
 def read_json(path: str | Path) -> DirichletProblem:
-    """The problem in a JSON file, described in `json_format`.
+    """Read the problem in a JSON file, described in `json_format`.
 
     Raises:
       JbrlError: it cannot be read or is not sound; the message names the file and the field.
@@ -315,14 +449,23 @@ def read_json(path: str | Path) -> DirichletProblem:
 
 
 def to_json(problem: DirichletProblem) -> str:
-    """Return the text of the JSON file of a problem: reading it gives the same distribution, bit for bit.
+    """Return the text of the JSON file of a problem: reading it gives the same distribution, bit
+    for bit.
 
     Raises:
       JbrlError: the problem is not a distribution over finite MDPs.
     """
     if not isinstance(problem, DirichletProblem):
-        raise JbrlError(f"'{problem.short_name}' has no file: expected a Dirichlet distribution over finite MDPs, for example GC")
-    fields = {"name": problem.name, "short_name": problem.short_name, "description": problem.description, "cite": problem.cite}
+        raise JbrlError(
+            f"'{problem.short_name}' has no file: expected a Dirichlet distribution over finite "
+            "MDPs, for example GC"
+        )
+    fields = {
+        "name": problem.name,
+        "short_name": problem.short_name,
+        "description": problem.description,
+        "cite": problem.cite,
+    }
     return json_format.write({key: value for key, value in fields.items() if value}, problem.mdps)
 
 

@@ -1,1 +1,4 @@
-"""Pages, tables and figures of a study. Modules here read tables and dictionaries; none starts a simulation."""
+"""Pages, tables and figures of a study.
+
+Modules here read tables and dictionaries; none starts a simulation.
+"""

@@ -23,11 +23,16 @@ WAYS = {
     OTHER: ("^", COLOURS[2], 0.16),
     BEST: ("o", PAPER, 0.48),
 }
-WORDS = {SAME: "as described", DEFECT: "as the program computes it", OTHER: "as described, other parameters", BEST: "our best setting"}
+WORDS = {
+    SAME: "as described",
+    DEFECT: "as the program computes it",
+    OTHER: "as described, other parameters",
+    BEST: "our best setting",
+}
 
 
 def beside(candidates: pd.DataFrame, case: str) -> Drawing:
-    """The cells of one case.
+    """Draw the cells of one case.
 
     Args:
       candidates: what `jbrl.analysis.agreement.with_published` returns.
@@ -41,20 +46,28 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
         drawing = Drawing(Figure(figsize=(width, height)))
         panels = drawing.figure.subplots(1, len(experiments), sharey=True, squeeze=False)[0]
         for axes, experiment in zip(panels, experiments, strict=True):
-            mine = candidates[(candidates["case"] == case) & (candidates["experiment"] == experiment)]
+            mine = candidates[
+                (candidates["case"] == case) & (candidates["experiment"] == experiment)
+            ]
             _panel(axes, printed[printed["experiment"] == experiment], mine, drawing)
             axes.set_title(experiment, fontsize=9.6, loc="left", pad=4)
             axes.set_xlabel("mean discounted return")
-        drawing.figure.subplots_adjust(left=NAMES / width, right=0.985, bottom=0.5 / height, top=1 - 0.55 / height, wspace=0.1)
+        drawing.figure.subplots_adjust(
+            left=NAMES / width, right=0.985, bottom=0.5 / height, top=1 - 0.55 / height, wspace=0.1
+        )
         _legend(drawing.figure)
     return drawing
 
 
 def _panel(axes: Axes, printed: pd.DataFrame, mine: pd.DataFrame, drawing: Drawing) -> None:
-    """One experiment: a row for each algorithm, the published interval as a band, our means below it."""
+    """Draw one experiment: a row for each algorithm, the published interval as a band, our means
+    below it.
+    """
     for y, cell in enumerate(printed.to_dict("records")):
         half = max(cell["ci95"], 1e-9)
-        axes.barh(y + 0.22, 2 * half, 0.74, left=cell["mean"] - half, color=FAINT, alpha=0.35, linewidth=0)
+        axes.barh(
+            y + 0.22, 2 * half, 0.74, left=cell["mean"] - half, color=FAINT, alpha=0.35, linewidth=0
+        )
         axes.vlines(cell["mean"], y - 0.15, y + 0.59, colors=INK, linewidth=1.1)
         for row in mine[mine["algorithm"] == cell["algorithm"]].to_dict("records"):
             _way(axes, y, row, drawing)
@@ -69,9 +82,20 @@ def _way(axes: Axes, y: int, row: dict, drawing: Drawing) -> None:
     marker, face, shift = WAYS[row["way"]]
     place, edge = y - 0.05 + shift, INK if face == PAPER else face
     if math.isfinite(row["ci95"]):
-        axes.hlines(place, row["mean"] - row["ci95"], row["mean"] + row["ci95"], colors=edge, linewidth=1.2)
+        axes.hlines(
+            place, row["mean"] - row["ci95"], row["mean"] + row["ci95"], colors=edge, linewidth=1.2
+        )
     gid = f"mark-{'-'.join(str(row[c]) for c in CELL)}-{row['way']}".replace(" ", "-")
-    axes.plot([row["mean"]], [place], gid=gid, marker=marker, markersize=5, markerfacecolor=face, markeredgecolor=edge, linestyle="none")
+    axes.plot(
+        [row["mean"]],
+        [place],
+        gid=gid,
+        marker=marker,
+        markersize=5,
+        markerfacecolor=face,
+        markeredgecolor=edge,
+        linestyle="none",
+    )
     setting = parameters_text(row["parameters"])
     who = f"{row['agent']} ({setting})" if setting else str(row["agent"])
     drawing.titles[gid] = f"{who}, {WORDS[row['way']]}: {score_text(row['mean'], row['ci95'], 2)}"
@@ -81,5 +105,23 @@ def _legend(figure: Figure) -> None:
     handles = [Line2D([], [], color=FAINT, alpha=0.6, linewidth=7, label="published, 95% interval")]
     for way, (marker, face, _) in WAYS.items():
         edge = INK if face == PAPER else face
-        handles.append(Line2D([], [], color=edge, marker=marker, markerfacecolor=face, markersize=5, linewidth=1.2, label=WORDS[way]))
-    figure.legend(handles=handles, ncols=len(handles), loc="upper left", bbox_to_anchor=(0.0, 1.0), columnspacing=1.1, fontsize=8.6)
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=edge,
+                marker=marker,
+                markerfacecolor=face,
+                markersize=5,
+                linewidth=1.2,
+                label=WORDS[way],
+            )
+        )
+    figure.legend(
+        handles=handles,
+        ncols=len(handles),
+        loc="upper left",
+        bbox_to_anchor=(0.0, 1.0),
+        columnspacing=1.1,
+        fontsize=8.6,
+    )

@@ -11,8 +11,8 @@ from jbrl.analysis import two_studies
 from jbrl.analysis.agreement import ABSENT as NOT_PLAYED
 from jbrl.analysis.agreement import BEST, DEFECT, DIFFERS, OTHER, SAME, VERDICTS, Comparison
 from jbrl.analysis.published import CELL, cells
-from jbrl.errors import JbrlError
 from jbrl.report import comparison_figures
+from jbrl.report.files import writing
 from jbrl.report.html import template
 from jbrl.report.svg import inline
 from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, slug
@@ -30,23 +30,21 @@ DIGITS = 2  # as the paper prints its scores
 
 
 def write_page(found: Comparison, out: Path) -> Path:
-    """Write `compare.html` and the table as `compare.csv` to the folder `out`, made if it is not there; the path of the page.
+    """Write `compare.html` and the table as `compare.csv` to the folder `out`, made if it is not
+    there; return the path of the page.
 
     Raises:
       JbrlError: it cannot be written.
     """
     page = published_page(found) if found.candidates is not None else studies_page(found)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        found.table.to_csv(out / "compare.csv", index=False, lineterminator="\n")
-        (out / "compare.html").write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise JbrlError(f"{out}: the page cannot be written here: {error.strerror}; choose another --out, or make room") from None
+    with writing(out, "the page", "choose another --out") as folder:
+        found.table.to_csv(folder / "compare.csv", index=False, lineterminator="\n")
+        (folder / "compare.html").write_text(page, encoding="utf-8")
     return out / "compare.html"
 
 
 def published_page(found: Comparison) -> str:
-    """The page beside the published numbers, as text."""
+    """Return the page beside the published numbers, as text."""
     assert found.candidates is not None
     sections = [_published_section(found, case) for case in dict.fromkeys(cells()["case"])]
     return template("compare.html").render(
@@ -63,7 +61,7 @@ def published_page(found: Comparison) -> str:
 
 
 def studies_page(found: Comparison) -> str:
-    """The page beside another study, as text."""
+    """Return the page beside another study, as text."""
     return template("compare.html").render(
         title="Two studies",
         kicker=f"{found.ours} beside {found.theirs}",
@@ -78,18 +76,34 @@ def studies_page(found: Comparison) -> str:
 
 
 def _published_section(found: Comparison, case: str) -> dict[str, Any]:
-    """One case: its figure and the rows of its tables."""
+    """Return one case: its figure and the rows of its tables."""
     assert found.candidates is not None
     drawing = comparison_figures.beside(found.candidates, case)
-    svg = Markup(inline(drawing.figure, f"{case}--means", f"Published means and ours, {case} prior", drawing.titles))
+    svg = Markup(
+        inline(
+            drawing.figure,
+            f"{case}--means",
+            f"Published means and ours, {case} prior",
+            drawing.titles,
+        )
+    )
     ways = dict(list(found.candidates.groupby(list(CELL), sort=False)))
-    rows = [_cell(row, ways.get(tuple(row[c] for c in CELL))) for row in found.table[found.table["case"] == case].to_dict("records")]
+    rows = [
+        _cell(row, ways.get(tuple(row[c] for c in CELL)))
+        for row in found.table[found.table["case"] == case].to_dict("records")
+    ]
     explained = [row for row in rows if row["explanation"]]
-    return {"name": f"{case.capitalize()} prior", "id": slug(case), "figure": svg, "rows": rows, "explained": explained}
+    return {
+        "name": f"{case.capitalize()} prior",
+        "id": slug(case),
+        "figure": svg,
+        "rows": rows,
+        "explained": explained,
+    }
 
 
 def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
-    """A row of the table of cells in words; `ways` says how it was played."""
+    """Return a row of the table of cells in words; `ways` says how it was played."""
     played = {} if ways is None else {way["way"]: _way(way, row) for way in ways.to_dict("records")}
     return {
         **row,
@@ -104,10 +118,18 @@ def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def _way(way: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """A way in which a cell was played, in words; bold where it decides."""
+    """Describe a way in which a cell was played; bold where it decides."""
     decides = way["way"] != BEST and all(way[c] == row[c] for c in ("agent", "parameters"))
-    who = f"{comparison_figures.WORDS[way['way']]}: {_agent_text(way)}, {'agrees' if way['agrees'] else 'does not agree'}"
-    return {"score": score_text(way["mean"], way["ci95"], DIGITS), "mean": way["mean"], "title": who, "decides": decides}
+    who = (
+        f"{comparison_figures.WORDS[way['way']]}: {_agent_text(way)}, "
+        f"{'agrees' if way['agrees'] else 'does not agree'}"
+    )
+    return {
+        "score": score_text(way["mean"], way["ci95"], DIGITS),
+        "mean": way["mean"],
+        "title": who,
+        "decides": decides,
+    }
 
 
 def _agent_text(row: dict[str, Any]) -> str:
@@ -116,15 +138,18 @@ def _agent_text(row: dict[str, Any]) -> str:
 
 
 def _winners(found: Comparison) -> list[dict[str, Any]]:
-    """Lists of winners, one entry per experiment."""
+    """Return lists of winners, one entry per experiment."""
     if found.winners is None:
         return []
     groups = found.winners.groupby(["case", "experiment"], sort=False)
-    return [{"name": f"{name}, {case} prior", "lists": rows.to_dict("records")} for (case, name), rows in groups]
+    return [
+        {"name": f"{name}, {case} prior", "lists": rows.to_dict("records")}
+        for (case, name), rows in groups
+    ]
 
 
 def _agent(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table of two studies in words."""
+    """Return a row of the table of two studies in words."""
     decimals = decimals_for([row["ci95"], row["other_ci95"]])
     setting = parameters_text(row["parameters"])
     return {
@@ -133,11 +158,13 @@ def _agent(row: dict[str, Any]) -> dict[str, Any]:
         "ours": score_text(row["mean"], row["ci95"], decimals),
         "theirs": score_text(row["other_mean"], row["other_ci95"], decimals),
         "difference_text": _signed(row["difference"], decimals + 1),
-        "interval_text": ABSENT if np.isnan(row["interval"]) else f"{row['interval']:.{decimals + 1}f}",
+        "interval_text": ABSENT
+        if np.isnan(row["interval"])
+        else f"{row['interval']:.{decimals + 1}f}",
         "p_text": ABSENT if np.isnan(row["p_value"]) else f"{row['p_value']:.2g}",
     }
 
 
 def _signed(value: float, digits: int = DIGITS) -> str:
-    """A difference with its sign."""
+    """Return a difference with its sign."""
     return ABSENT if np.isnan(value) else f"{value:+.{digits}f}".replace("-", "−")

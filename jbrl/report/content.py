@@ -1,8 +1,10 @@
-"""What a report says, apart from how it is written down: chapters of paragraphs, facts, figures and tables.
+"""Content of a report, independent of its format: chapters of paragraphs, facts, figures and
+tables.
 
-Nothing here knows of HTML, LaTeX or Markdown. A writer goes through `Document.chapters` and renders each block by its type; what it
-cannot show (a symbol, a hint, the small drawing of an interval) it leaves out, since no block says anything by its looks alone: a
-cell that is marked also says so in its text or in its `standing`.
+Nothing here knows of HTML, LaTeX or Markdown. A writer goes through `Document.chapters` and renders
+each block by its type; what it cannot show (a symbol, a hint, the small drawing of an interval) it
+leaves out, since no block carries information by its looks alone: a cell that is marked also says
+so in its text or in its `standing`.
 """
 
 import dataclasses
@@ -14,7 +16,8 @@ import pandas as pd
 from jbrl.report.figures import Drawing
 from jbrl.report.style import Style
 
-Standing = Literal["", "best", "tied", "oracle", "bad", "quiet", "none"]  # of a cell: "bad" was not done, "none" is empty
+# of a cell: "bad" was not done, "none" is empty
+Standing = Literal["", "best", "tied", "oracle", "bad", "quiet", "none"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Span:
     """A piece of a sentence."""
 
     text: str
-    look: Literal["", "strong", "chip", "best", "tied"] = ""
+    look: Literal["", "strong", "chip", "best", "tied", "code"] = ""
     algorithm: str = ""  # whose symbol stands before it
     target: str = ""  # what it points to: "#" and the id of a chapter, or a file beside the report
 
@@ -30,11 +33,24 @@ class Span:
 Words = tuple[Span | str, ...]  # a sentence; spaces are part of the pieces
 
 
+def marked(text: str) -> Words:
+    """Return a text in which backticks enclose code as a sentence."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is left over: it is part of the text
+        return (text,)
+    found = [Span(part, "code") if k % 2 else part for k, part in enumerate(parts)]
+    return tuple(part for part in found if part != "")
+
+
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """A heading within a chapter."""
+    """A heading within a chapter.
+
+    With `folds`, all blocks up to the next such heading are details: a page shows them on demand.
+    """
 
     text: str
+    folds: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +58,8 @@ class Paragraph:
     """A sentence or several."""
 
     words: Words
-    role: Literal["text", "setup", "verdict", "notice", "key"] = "text"  # a notice must not be missed; a key explains marks
+    # a notice must not be missed; a key explains marks
+    role: Literal["text", "setup", "verdict", "notice", "key"] = "text"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +86,21 @@ class Plot:
     caption: str
     note: str  # what this one needs to have said, "" when nothing
     drawing: Drawing
+    # beside the page, with figure and numbers; none: the page holds the numbers
+    files: tuple[str, ...] = ()
 
     @property
     def data(self) -> pd.DataFrame:
-        """What is drawn, one row per mark or area, in seconds and returns as measured."""
+        """Data of the drawing, one row per mark or area, in seconds and returns as measured."""
         return self.drawing.data
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A heading of a table. "bar" columns have small drawings of intervals, "chip" columns one word each."""
+    """A heading of a table.
+
+    "bar" columns have small drawings of intervals, "chip" columns one word each.
+    """
 
     text: str
     kind: Literal["text", "number", "bar", "chip"] = "text"
@@ -98,7 +120,8 @@ class Cell:
     small: str = ""  # below the text
     hint: str = ""
     algorithm: str = ""  # whose symbol stands before the text
-    bar: tuple[float, float, float] | None = None  # lower end, mean and upper end in per cent of a scale that the column shares
+    # lower end, mean and upper end in per cent of a scale that the column shares
+    bar: tuple[float, float, float] | None = None
     code: bool = False
     items: tuple[str, ...] = ()  # several short texts in place of one
 
@@ -116,7 +139,7 @@ class Table:
     """Columns and rows. A long one may be shown a part at a time."""
 
     id: str
-    title: str  # "" where the heading of the chapter says it
+    title: str  # "" where the heading of the chapter says it; a page repeats that as the caption
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     kind: Literal["overview", "scores", "plain"] = "plain"
@@ -135,7 +158,7 @@ class Chapter:
     title: str
     blocks: tuple[Block, ...]
     kind: Literal["", "experiment"] = ""
-    count: int = 0  # told beside the title in a list of contents; 0 is not
+    count: int = 0  # shown beside the title in a list of contents, unless 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""The figures of an evaluation: aggregate scores with their intervals, the weights, quantile and distribution functions."""
+"""The figures of an evaluation: aggregate scores with their intervals, the weights, quantile and
+distribution functions.
+"""
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -15,18 +17,20 @@ from matplotlib.lines import Line2D
 from jbrl.analysis.bands import half_widths
 from jbrl.analysis.percentiles import Samples
 from jbrl.analysis.ranking import Evaluation
-from jbrl.report.axes import WIDTH, left_margin, legend, mark, rows_figure
+from jbrl.report.axes import WIDTH, left_margin, legend, legend_height, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK, Style
 
 Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen
+BELOW, PLOT = 0.48, 2.85  # inches below the axes of curves, and of the axes
+LEGEND = (58, 1)  # characters of a name, and lines
 METHOD_NAMES = {"pbp": "PBP", "pbp-t": "PBP-t", "bootstrap": "bootstrap"}
 _DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
 
 
 def _drawn(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
-    """In the look of all figures."""
+    """Make a function draw in the look of all figures."""
 
     def draw(*args: object, **options: object) -> Drawing:
         with mpl.rc_context(LOOK):
@@ -38,93 +42,184 @@ def _drawn(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
 
 @_drawn
 def aggregate(found: Evaluation, styles: Styles) -> Drawing:
-    """Aggregate scores, best on top, with the interval of each method (figure 5 of Jordan et al. 2020)."""
+    """Draw aggregate scores, best on top, with the interval of each method (figure 5 of Jordan et
+    al. 2020).
+    """
     methods = list(dict.fromkeys(found.aggregate["method"]))
     order = found.aggregate[found.aggregate["method"] == methods[0]]
-    figure, axes = rows_figure(pd.DataFrame({"label": order["algorithm"]}), step=0.3 + 0.1 * len(methods))
+    figure, axes = rows_figure(
+        pd.DataFrame({"label": order["algorithm"]}), step=0.3 + 0.1 * len(methods)
+    )
     drawing = Drawing(figure)
     offsets = np.linspace(-0.22, 0.22, len(methods)) if len(methods) > 1 else [0.0]
     for y, name in enumerate(order["algorithm"]):
         rows = found.aggregate[found.aggregate["algorithm"] == name].set_index("method")
         for offset, method in zip(offsets, methods, strict=True):
             row, gid = rows.loc[method], f"{method}-{y}"
-            axes.hlines(y + offset, row["lower"], row["upper"], colors=styles[name].colour, linewidth=1.8, linestyles=_DASHES[method])
-            axes.vlines([row["lower"], row["upper"]], y + offset - 0.07, y + offset + 0.07, colors=styles[name].colour, linewidth=1.2)
+            axes.hlines(
+                y + offset,
+                row["lower"],
+                row["upper"],
+                colors=styles[name].colour,
+                linewidth=1.8,
+                linestyles=_DASHES[method],
+            )
+            axes.vlines(
+                [row["lower"], row["upper"]],
+                y + offset - 0.07,
+                y + offset + 0.07,
+                colors=styles[name].colour,
+                linewidth=1.2,
+            )
             mark(axes, row["score"], y + offset, styles[name], gid, scale=0.75)
-            drawing.titles[gid] = f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f} ({row['lower']:.4f} to {row['upper']:.4f})"
+            drawing.titles[gid] = (
+                f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f} ({row['lower']:.4f} to "
+                f"{row['upper']:.4f})"
+            )
     axes.set_xlabel("aggregate score")
     if len(methods) > 1:
-        lines = [Line2D([], [], color=INK, linestyle=_DASHES[m], linewidth=1.8, label=METHOD_NAMES[m]) for m in methods]
+        lines = [
+            Line2D([], [], color=INK, linestyle=_DASHES[m], linewidth=1.8, label=METHOD_NAMES[m])
+            for m in methods
+        ]
         top = figure.subplotpars.top - 0.3 / figure.get_figheight()
         figure.subplots_adjust(top=top)
-        figure.legend(handles=lines, ncols=len(methods), loc="upper right", bbox_to_anchor=(0.98, 1.0), handlelength=3, fontsize=9)
+        figure.legend(
+            handles=lines,
+            ncols=len(methods),
+            loc="upper right",
+            bbox_to_anchor=(0.98, 1.0),
+            handlelength=3,
+            fontsize=9,
+        )
     return drawing
 
 
 @_drawn
 def weights(found: Evaluation) -> Drawing:
-    """What player q plays: environments in rows, opponents in columns, per cent; the last column is the sum of a row."""
+    """Draw the strategies of player q: environments in rows, opponents in columns, per cent; the
+    last column is the sum of a row.
+    """
     table = found.weights.pivot(index="environment", columns="algorithm", values="weight")
     table = table.loc[list(found.samples.environments), list(found.samples.algorithms)]
     table = table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
     share = np.column_stack([table.to_numpy(), table.sum(axis=1)])
     m, n = table.shape
-    width = max(WIDTH, 1.6 + 0.5 * (n + 1))
-    figure = Figure(figsize=(width, 1.1 + 0.3 * m))
+    columns = labels_of(table.columns, 34, 1)
+    rows = labels_of(table.index, 26, 2)
+    slanted = _inches(columns) * np.sqrt(0.5)  # of a label at 45°, to the left and down
+    beside = max(0.25 + _inches(rows), slanted - 0.2)
+    right, below = 0.1, 0.2 + slanted
+    width = max(WIDTH, beside + right + 0.42 * (n + 1.35))
+    step = 0.3 if all("\n" not in row for row in rows) else 0.36
+    figure = Figure(figsize=(width, below + step * m + 0.1))
     axes = figure.subplots()
     drawing = Drawing(figure)
     for y in range(m):
         for x in range(n + 1):
             value = share[y, x]
             left = x + 0.35 * (x == n)
-            axes.add_patch(_cell(left, y, value / share[:, :n].max() if x < n else value / share[:, n].max(), 1 if x == n else 0))
+            axes.add_patch(
+                _cell(
+                    left,
+                    y,
+                    value / share[:, :n].max() if x < n else value / share[:, n].max(),
+                    1 if x == n else 0,
+                )
+            )
             if value >= 0.005:
-                text = axes.text(left + 0.5, y + 0.5, f"{100 * value:.0f}", ha="center", va="center", fontsize=8.5)
+                text = axes.text(
+                    left + 0.5,
+                    y + 0.5,
+                    f"{100 * value:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8.5,
+                )
                 text.set_gid(f"cell-{y}-{x}")
                 what = f"against {table.columns[x]}" if x < n else "in all"
                 drawing.titles[f"cell-{y}-{x}"] = f"{table.index[y]}, {what}: {100 * value:.2f}%"
     axes.set_xlim(0, n + 1.35)
     axes.set_ylim(m, 0)
-    axes.set_xticks([*np.arange(n) + 0.5, n + 0.85], [*(textwrap.shorten(c, 22, placeholder="…") for c in table.columns), "sum"])
+    axes.set_xticks([*np.arange(n) + 0.5, n + 0.85], [*columns, "sum"])
     axes.tick_params(axis="x", length=0, labelrotation=45)
     for label in axes.get_xticklabels():
         label.set(horizontalalignment="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(m) + 0.5, list(table.index))
+    axes.set_yticks(np.arange(m) + 0.5, rows)
     axes.tick_params(axis="y", length=0)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    longest = max(map(len, table.index))
-    bottom = min(0.5, (0.25 + 0.058 * min(22, max(map(len, table.columns)))) / figure.get_figheight())
-    figure.subplots_adjust(left=min(0.4, (0.2 + 0.085 * longest) / width), right=0.99, top=0.99, bottom=bottom)
+    high = figure.get_figheight()
+    figure.subplots_adjust(
+        left=beside / width, right=1 - right / width, top=1 - 0.1 / high, bottom=below / high
+    )
     return drawing
 
 
+def labels_of(names: Iterable[str], width: int, lines: int) -> list[str]:
+    """Return labels of so many lines and characters at most, cut in the middle where need be, all
+    different.
+
+    Long names of algorithms often differ in their last parameters only: ends are kept.
+    """
+    found: list[str] = []
+    room = width * lines - 2 * (lines - 1)
+    for name in map(str, names):
+        text = name if len(name) <= room else f"{name[: room // 3]}…{name[1 - room + room // 3 :]}"
+        label = "\n".join(textwrap.wrap(text, width)) or name
+        again = 2
+        while label in found:
+            label = f"{label.removesuffix(f' ({again - 1})')} ({again})"
+            again += 1
+        found.append(label)
+    return found
+
+
+def _inches(labels: Sequence[str]) -> float:
+    """Return the length of the longest line, in the font of all figures, and its line height."""
+    lines = [line for label in labels for line in label.split("\n")]
+    return 0.085 * max(map(len, lines)) + 0.12
+
+
 def _cell(x: float, y: float, share: float, colour: int) -> mpl.patches.Rectangle:
-    """A cell whose colour is the stronger the larger its share, 0 to 1; light enough for dark text."""
+    """Draw a cell whose colour strengthens with its share, 0 to 1; light enough for dark text."""
     paint = (*to_rgb(COLOURS[colour]), 0.75 * float(np.sqrt(share)))
-    return mpl.patches.Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, facecolor=paint, edgecolor=FAINT, linewidth=0.3)
+    return mpl.patches.Rectangle(
+        (x + 0.03, y + 0.06), 0.94, 0.88, facecolor=paint, edgecolor=FAINT, linewidth=0.3
+    )
 
 
 @_drawn
 def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
-    """Quantile functions of an environment with their bands: the higher a curve, the better (figure 4 of Jordan et al. 2020)."""
+    """Draw quantile functions of an environment with their bands: the higher a curve, the better
+    (figure 4 of Jordan et al. 2020).
+    """
     return _curves(samples, environment, delta, styles, swapped=True)
 
 
 @_drawn
 def distributions(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
-    """Distribution functions of an environment with their bands: the further right a curve, the better."""
+    """Draw distribution functions of an environment with their bands: the further right a curve,
+    the better.
+    """
     return _curves(samples, environment, delta, styles, swapped=False)
 
 
-def _curves(samples: Samples, environment: int, delta: float, styles: Styles, *, swapped: bool) -> Drawing:
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)))
+def _curves(
+    samples: Samples, environment: int, delta: float, styles: Styles, *, swapped: bool
+) -> Drawing:
+    drawing = _with_room(samples.algorithms)
     axes: Axes = drawing.figure.subplots()
     widths = half_widths(samples, delta)[:, environment]
     for i, name in enumerate(samples.algorithms):
         x, p = _thinned(samples, i, environment)
         below, above = np.maximum(0, p - widths[i]), np.minimum(1, p + widths[i])
-        look: Any = {"color": styles[name].colour, "linewidth": 1.2, "marker": styles[name].marker, "markersize": 4}
+        look: Any = {
+            "color": styles[name].colour,
+            "linewidth": 1.2,
+            "marker": styles[name].marker,
+            "markersize": 4,
+        }
         look |= {"markevery": (3 + 5 * i % 17, 18)}  # not all at the same place
         if swapped:
             axes.fill_betweenx(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
@@ -137,13 +232,33 @@ def _curves(samples: Samples, environment: int, delta: float, styles: Styles, *,
     axes.set_ylabel(labels[swapped])
     (axes.set_xlim if swapped else axes.set_ylim)(0, 1)
     axes.grid()
-    top = legend(drawing.figure, samples.algorithms, styles)
-    drawing.figure.subplots_adjust(left=left_margin(axes, 0.13), right=0.965, bottom=0.13, top=top)
+    top = _legend(drawing, samples.algorithms, styles)
+    bottom = BELOW / drawing.figure.get_figheight()
+    drawing.figure.subplots_adjust(
+        left=left_margin(axes, 0.13), right=0.965, bottom=bottom, top=top
+    )
     return drawing
 
 
+def _with_room(names: Sequence[str]) -> Drawing:
+    """Return an empty figure whose axes keep their height for any length of the legend of these
+    names.
+    """
+    labels = labels_of(names, *LEGEND)
+    return Drawing(Figure(figsize=(WIDTH, BELOW + PLOT + legend_height(labels))))
+
+
+def _legend(drawing: Drawing, names: Sequence[str], styles: Styles) -> float:
+    """Draw the legend, with names that fit; return the fraction of the height left to the axes."""
+    labels = labels_of(names, *LEGEND)
+    looks = {label: styles[name] for label, name in zip(labels, names, strict=True)}
+    return legend(drawing.figure, labels, looks)
+
+
 def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and the distribution function at them: both corners of each step; where steps are too many to be seen, some of them."""
+    """Return scores and the distribution function at them: both corners of each step; where steps
+    are too many to be seen, some of them.
+    """
     counts = samples.counts[environment][algorithm]
     seen = np.flatnonzero(counts)
     p = np.cumsum(counts[seen]) / counts.sum()
@@ -157,19 +272,34 @@ def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[np.nda
 
 @_drawn
 def profiles(table: pd.DataFrame, styles: Styles) -> Drawing:
-    """Performance profiles: share of normalised scores above a threshold, with bands."""
-    drawing = Drawing(Figure(figsize=(WIDTH, 3.7)))
-    axes = drawing.figure.subplots()
+    """Draw performance profiles: share of normalised scores above a threshold, with bands."""
     names = list(dict.fromkeys(table["algorithm"]))
+    drawing = _with_room(names)
+    axes = drawing.figure.subplots()
     for i, name in enumerate(names):
         rows = table[table["algorithm"] == name]
-        axes.fill_between(rows["threshold"], rows["lower"], rows["upper"], color=styles[name].colour, alpha=0.15, linewidth=0)
-        marker: Any = {"marker": styles[name].marker, "markevery": (4 + 3 * i % 12, 14), "markersize": 4}
-        axes.plot(rows["threshold"], rows["value"], color=styles[name].colour, linewidth=1.2, **marker)
+        axes.fill_between(
+            rows["threshold"],
+            rows["lower"],
+            rows["upper"],
+            color=styles[name].colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        marker: Any = {
+            "marker": styles[name].marker,
+            "markevery": (4 + 3 * i % 12, 14),
+            "markersize": 4,
+        }
+        axes.plot(
+            rows["threshold"], rows["value"], color=styles[name].colour, linewidth=1.2, **marker
+        )
     axes.set_xlabel("normalised score")
     axes.set_ylabel("share of scores above it")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.grid()
-    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=0.13, top=legend(drawing.figure, names, styles))
+    top = _legend(drawing, names, styles)
+    bottom = BELOW / drawing.figure.get_figheight()
+    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=bottom, top=top)
     return drawing

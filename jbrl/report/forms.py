@@ -19,9 +19,15 @@ _OTHERS = {"latex": write_latex, "markdown": write_markdown}
 
 
 def write(
-    form: Form, scores: pd.DataFrame, returns: pd.DataFrame, manifest: Mapping[str, Any], out: Path, strategies: pd.DataFrame | None = None
+    form: Form,
+    scores: pd.DataFrame,
+    returns: pd.DataFrame,
+    manifest: Mapping[str, Any],
+    out: Path,
+    strategies: pd.DataFrame | None = None,
 ) -> Path:
-    """Write the report in one form: HTML to the folder `out`, others to a folder within it that has the form's name.
+    """Write the report in one form: HTML to the folder `out`, others to a folder within it that has
+    the form's name.
 
     Arguments, and errors that tables give rise to, are those of `jbrl.report.html.write_report`.
 

@@ -1,4 +1,6 @@
-"""The report as LaTeX: `report.tex` with booktabs tables, its figures as PDF and their numbers as CSV."""
+"""The report as LaTeX: `report.tex` with booktabs tables, its figures as PDF and their numbers
+as CSV.
+"""
 
 import dataclasses
 import warnings
@@ -29,23 +31,31 @@ class Part:
 
 
 def write_latex(report: Document, out: Path) -> Path:
-    """Write `report.tex`, `figures/*.pdf` and `figures/*.csv` to the folder `out`; the path of the first.
+    """Write `report.tex`, `figures/*.pdf` and `figures/*.csv` to the folder `out`; return the path
+    of the first.
 
     Raises:
       JbrlError: `out` cannot be written.
     """
-    with writing(out):
-        figures = out / "figures"
-        figures.mkdir(parents=True, exist_ok=True)
+    with writing(out) as folder:
+        figures = folder / "figures"
+        figures.mkdir()
         for plot in plots_of(report):
             _draw(plot.drawing.figure, figures / f"{plot.id}.pdf")
             plot.data.to_csv(figures / f"{plot.id}.csv", index=False)
-        (out / "report.tex").write_text(render(report), encoding="utf-8")
+        (folder / "report.tex").write_text(render(report), encoding="utf-8")
     return out / "report.tex"
 
 
 def render(report: Document) -> str:
-    """The source as text."""
+    """Return the source as text."""
+    return templates().get_template("report.tex").render(report=report)
+
+
+def templates() -> Environment:
+    """Return templates in LaTeX: `<< >>` and `<% %>` in place of braces, expressions escaped unless
+    they are Tex.
+    """
     environment = Environment(
         loader=PackageLoader("jbrl.report"),
         autoescape=False,  # which would be for HTML; `finalize` escapes
@@ -60,26 +70,39 @@ def render(report: Document) -> str:
         comment_start_string="<#",
         comment_end_string="#>",
     )
-    environment.filters |= {"source": Tex, "type": lambda block: type(block).__name__, "sentence": sentence, "parts": parts, "hints": hints}
-    return environment.get_template("report.tex").render(report=report)
+    environment.filters |= {
+        "source": Tex,
+        "type": lambda block: type(block).__name__,
+        "sentence": sentence,
+        "parts": parts,
+        "hints": hints,
+    }
+    return environment
 
 
 def sentence(words: Words, role: str = "text") -> Tex:
-    """A sentence; in a key, each mark after some space."""
+    """Write a sentence; in a key, each mark after some space."""
     found = [_span(w) if isinstance(w, Span) else escape(w) for w in words]
     if role == "key":
-        spaced = [rf"\qquad {tex}:" if isinstance(w, Span) else tex for w, tex in zip(words, found, strict=True)]
+        spaced = [
+            rf"\qquad {tex}:" if isinstance(w, Span) else tex
+            for w, tex in zip(words, found, strict=True)
+        ]
         return Tex("".join(spaced).removeprefix(r"\qquad "))
     return Tex("".join(found))
 
 
 def hints(table: Table) -> Tex:
-    """What headings stand for."""
-    return escape("; ".join(f"{c.text}: {c.hint}" for c in table.columns if c.hint and c.kind != "bar"))
+    """Explain the headings."""
+    return escape(
+        "; ".join(f"{c.text}: {c.hint}" for c in table.columns if c.hint and c.kind != "bar")
+    )
 
 
 def parts(table: Table) -> list[Part]:
-    """The table in LaTeX, in several parts where its columns would not fit; small drawings are left out."""
+    """Return the table in LaTeX, in several parts where its columns would not fit; without small
+    drawings.
+    """
     kept = [k for k, column in enumerate(table.columns) if column.kind != "bar"]
     groups = [kept]
     if table.kind == "overview":
@@ -88,7 +111,7 @@ def parts(table: Table) -> list[Part]:
 
 
 def _draw(figure: Figure, path: Path) -> None:
-    """A figure as PDF; letters that the font lacks are boxes."""
+    """Draw a figure as PDF; letters that the font lacks become boxes."""
     nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))  # same figure, same bytes
     with mpl.rc_context(LOOK | {"pdf.fonttype": 42}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
@@ -101,11 +124,15 @@ def _span(span: Span) -> Tex:
         return Tex(rf"\hyperref[{span.target[1:]}]{{{text}}}")
     if span.look == "chip":
         return Tex(rf"\emph{{{text}}}\enspace")
+    if span.look == "code":
+        return Tex(rf"\texttt{{{text}}}")
     return Tex(rf"\textbf{{{text}}}") if span.look else text
 
 
 def _lines(rows: Sequence[Row], columns: Sequence[int]) -> Iterator[Row]:
-    """Rows with some of the cells; one with several texts in a cell becomes as many rows, so that pages can break between them."""
+    """Yield rows with some of the cells; one with several texts in a cell becomes as many rows, so
+    that pages can break between them.
+    """
     for row in rows:
         cells = [row.cells[k] for k in columns]
         for n in range(max(1, *(len(cell.items) for cell in cells))):
@@ -120,24 +147,32 @@ def _item(cell: Cell, n: int) -> Cell:
 
 def _part(columns: Sequence[Column], lines: Iterator[Row]) -> Part:
     rows = list(lines)
-    lengths = [max(_length(column), *(_width(row.cells[k]) for row in rows)) for k, column in enumerate(columns)]
+    lengths = [
+        max(_length(column), *(_width(row.cells[k]) for row in rows))
+        for k, column in enumerate(columns)
+    ]
     wraps = [column.kind == "text" for column in columns]
     head = " & ".join(_heading(column, wrap) for column, wrap in zip(columns, wraps, strict=True))
     return Part(_columns(columns, lengths), Tex(head), tuple(_row(row, wraps) for row in rows))
 
 
 def _columns(columns: Sequence[Column], lengths: Sequence[int]) -> Tex:
-    """Numbers and marks take the width they need; texts share what is left."""
+    """Return the widths of columns: numbers and marks take the width they need; texts share the
+    rest.
+    """
     kinds = {"number": "r", "chip": "l"}
     texts = {k: lengths[k] + 2.0 for k, column in enumerate(columns) if column.kind == "text"}
     others = sum(length for k, length in enumerate(lengths) if k not in texts)
     widths = _shared(texts, LINE - others - GAP * len(columns))
-    spec = [rf"L{{{widths[k] / LINE:.3f}\linewidth}}" if k in widths else kinds[column.kind] for k, column in enumerate(columns)]
+    spec = [
+        rf"L{{{widths[k] / LINE:.3f}\linewidth}}" if k in widths else kinds[column.kind]
+        for k, column in enumerate(columns)
+    ]
     return Tex("@{}" + "".join(spec) + "@{}")
 
 
 def _shared(wanted: dict[int, float], room: float) -> dict[int, float]:
-    """Each what it wants, or an equal part of what those that want less leave over."""
+    """Return the wanted lengths, or an equal part of what those that want less leave over."""
     found = {}
     for place, k in enumerate(sorted(wanted, key=lambda k: wanted[k])):
         found[k] = max(4.0, min(wanted[k], room / (len(wanted) - place)))
@@ -152,7 +187,9 @@ def _heading(column: Column, wrap: bool) -> Tex:
 
 def _row(row: Row, wraps: Sequence[bool]) -> Tex:
     cells = [_cell(cell, wrap) for cell, wrap in zip(row.cells, wraps, strict=True)]
-    return Tex(" & ".join(rf"\itshape {cell}" if row.kind == "oracle" and cell else cell for cell in cells))
+    return Tex(
+        " & ".join(rf"\itshape {cell}" if row.kind == "oracle" and cell else cell for cell in cells)
+    )
 
 
 def _cell(cell: Cell, wrap: bool) -> Tex:
@@ -162,7 +199,9 @@ def _cell(cell: Cell, wrap: bool) -> Tex:
     if cell.code:
         text = rf"\texttt{{{text}}}"
     if cell.small:
-        text += rf"\newline{{\scriptsize {escape(cell.small)}}}" if wrap else escape(f" ({cell.small})")
+        text += (
+            rf"\newline{{\scriptsize {escape(cell.small)}}}" if wrap else escape(f" ({cell.small})")
+        )
     return Tex(text)
 
 
@@ -171,6 +210,9 @@ def _length(column: Column) -> int:
 
 
 def _width(cell: Cell) -> int:
-    """Characters of the longer of its lines."""
+    """Return the characters of the longer of its lines."""
     text = len(cell.text) + 2 * (cell.standing == "tied")
-    return max(round(text * (1.3 if cell.code else 1.12 if cell.strong else 1.0)), round(0.85 * len(cell.small)))
+    return max(
+        round(text * (1.3 if cell.code else 1.12 if cell.strong else 1.0)),
+        round(0.85 * len(cell.small)),
+    )

@@ -1,5 +1,6 @@
 """The figure of ranks under a bootstrap of the environments."""
 
+import functools
 import math
 from collections.abc import Mapping
 
@@ -12,7 +13,6 @@ from jbrl.analysis.effects import resampled
 from jbrl.analysis.mdp_bootstrap import RESAMPLES, draw_counts
 from jbrl.analysis.pairing import pair
 from jbrl.analysis.rank_stability import Stability, rank_stability, ranks_table
-from jbrl.analysis.table import AGENT
 from jbrl.errors import JbrlError
 from jbrl.report.axes import rows_figure
 from jbrl.report.figures import LONELY, WHO, Drawing, figure
@@ -26,21 +26,31 @@ LEAST = 0.001  # share that is drawn
 @figure(
     "ranks",
     "How firm the ranks are",
-    f"The best agent of each algorithm, ranked by its mean in each of {RESAMPLES:,} resamples "
-    "of the {environments}. The area of a square is the share of resamples in which the agent has that rank; thin lines hold 95% of them. "
-    "On the right, the share in which no other agent is better.",
+    f"The best agent of each algorithm, ranked by its mean in each of {RESAMPLES:,} resamples of "
+    "the {environments}. The area of a square is the share of resamples in which the agent has "
+    "that rank; thin lines hold 95% of them. On the right, the share in which no other agent is "
+    "better.",
+    part="scores",
 )
 def ranks_under_resampling(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
-    """Rows as in the order in all environments, so that a firm order is a diagonal."""
+    """Draw ranks with rows in the order of all environments, so that a firm order is a diagonal."""
     rows = section.champions.reset_index(drop=True)
     if len(rows) < 2:
         return LONELY if len(rows) else ""
     try:
-        [paired] = pair(section.returns.merge(rows[list(AGENT)], on=list(AGENT)))
-        found = rank_stability([resampled(paired, draw_counts(len(paired.mdps), RESAMPLES, 0))])
+        [paired] = pair(section.returns_of(rows))
+        found = rank_stability([resampled(paired, _counts(len(paired.mdps)))])
     except JbrlError as error:
         return str(error)
     return _drawn(section, found, styles)
+
+
+@functools.lru_cache(maxsize=1)
+def _counts(n: int) -> np.ndarray:
+    """Return the resamples of `n` environments, [R, n]: the same for experiments of that size."""
+    counts = draw_counts(n, RESAMPLES, 0)
+    counts.flags.writeable = False
+    return counts
 
 
 def _drawn(section: Section, found: Stability, styles: Mapping[str, Style]) -> Drawing:
@@ -48,7 +58,6 @@ def _drawn(section: Section, found: Stability, styles: Mapping[str, Style]) -> D
     rows = agents.merge(section.champions, on=["algorithm", "parameters"], how="left")
     shares, table = found.shares(), ranks_table([found]).set_index(["algorithm", "parameters"])
     drawn, axes = rows_figure(rows)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
     rank, agent = np.meshgrid(np.arange(1, len(rows) + 1), np.arange(len(rows)))
     data = rows.loc[agent.ravel(), WHO].assign(rank=rank.ravel(), share=shares.ravel())
     drawing = Drawing(drawn, data[data["share"] > 0].reset_index(drop=True))
@@ -56,9 +65,18 @@ def _drawn(section: Section, found: Stability, styles: Mapping[str, Style]) -> D
         told = table.loc[(row["algorithm"], row["parameters"])]
         _squares(axes, y, shares[y], styles[row["algorithm"]].colour, f"mark-{y}")
         axes.hlines(y, told["rank_lower"], told["rank_upper"], colors=INK, linewidth=0.8)
-        axes.text(1.01, y, _share(told["first"]), transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+        axes.text(
+            1.01,
+            y,
+            _share(told["first"]),
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=8.5,
+        )
         ends = f"95%: {told['rank_lower']} to {told['rank_upper']}"
-        drawing.titles[f"mark-{y}"] = f"{row['label']}: rank {told['rank']}, {ends}, first in {_share(told['first'])}"
+        drawing.titles[f"mark-{y}"] = (
+            f"{row['label']}: rank {told['rank']}, {ends}, first in {_share(told['first'])}"
+        )
     axes.set(xlim=(0.4, len(rows) + 0.6), xlabel="rank")
     axes.set_xticks(range(1, len(rows) + 1, math.ceil(len(rows) / 15)))
     drawn.subplots_adjust(right=0.9)
@@ -66,17 +84,24 @@ def _drawn(section: Section, found: Stability, styles: Mapping[str, Style]) -> D
 
 
 def _squares(axes: Axes, y: int, shares: np.ndarray, colour: str, gid: str) -> None:
-    """A square for each rank of an agent, unless it is too small to be seen."""
+    """Draw a square for each rank of an agent, unless it is too small to be seen."""
     ranks = np.flatnonzero(shares >= LEAST) + 1
     half = SIDE / 2 * np.sqrt(shares[ranks - 1])
-    corners = np.stack([[ranks - half, ranks + half, ranks + half, ranks - half], [y - half, y - half, y + half, y + half]])
+    corners = np.stack(
+        [
+            [ranks - half, ranks + half, ranks + half, ranks - half],
+            [y - half, y - half, y + half, y + half],
+        ]
+    )
     outlines = list(corners.transpose(2, 1, 0))
-    squares = PolyCollection(outlines, facecolors=[to_rgba(colour, 0.75)], edgecolors=colour, linewidths=0.5, gid=gid)
+    squares = PolyCollection(
+        outlines, facecolors=[to_rgba(colour, 0.75)], edgecolors=colour, linewidths=0.5, gid=gid
+    )
     axes.add_collection(squares)
 
 
 def _share(share: float) -> str:
-    """A share in per cent; none is rounded to 0 or 1."""
+    """Return a share in per cent; none is rounded to 0 or 1."""
     if 0 < share < 0.01:
         return "< 1%"
     return "> 99%" if 0.99 < share < 1 else f"{100 * share:.0f}%"

@@ -12,14 +12,20 @@ from jbrl.report.text import ABSENT, seconds_text
 
 
 def best_agents(section: Section) -> Table:
-    """The best agent of each algorithm with its score: Figs 9 and 13 of Castronovo et al. 2016."""
+    """Return the best agent of each algorithm with its score: Figs 9 and 13 of Castronovo et al.
+    2016.
+    """
     columns = (
         Column("Algorithm"),
         Column("Parameters"),
         Column("Score", "number", f"{section.terms.mean} ± 95% interval"),
         Column("Standing", "chip", "against the best agent of the experiment"),
         Column("Offline", "number", "computation before the first decision"),
-        Column("Online", "number", section.terms.say("per decision, amortised over the {environments} played at once")),
+        Column(
+            "Online",
+            "number",
+            section.terms.say("per decision, amortised over the {environments} played at once"),
+        ),
     )
     rows = []
     for _, row in pd.concat([section.champions, section.oracles]).iterrows():
@@ -33,12 +39,19 @@ def best_agents(section: Section) -> Table:
             _duration(row["online_seconds"]),
         )
         rows.append(Row(cells, "oracle" if row["oracle"] else ""))
-    return Table(f"{section.id}--best", "Best agent of each algorithm", columns, tuple(rows), sortable=True)
+    return Table(
+        f"{section.id}--best", "Best agent of each algorithm", columns, tuple(rows), sortable=True
+    )
 
 
 def all_agents(section: Section) -> Table:
-    """Every agent with its score, standing and times; columns with nothing to say are left out."""
-    latency, devices = bool(section.table["latency_seconds"].notna().any()), section.done["device"].nunique() > 1
+    """Tabulate every agent with its score, standing and times; columns with nothing to say are left
+    out.
+    """
+    latency, devices = (
+        bool(section.table["latency_seconds"].notna().any()),
+        section.done["device"].nunique() > 1,
+    )
     columns = [
         Column("Agent"),
         Column("Score", "number", f"{section.terms.mean} ± 95% interval"),
@@ -47,8 +60,21 @@ def all_agents(section: Section) -> Table:
         Column("s", "number", section.terms.say("standard deviation of the {values}")),
         Column("N", "number", section.terms.environments),
         Column("Offline", "number", "computation before the first decision"),
-        Column("Online", "number", section.terms.say("per decision, amortised over the {environments} played at once")),
-        *([Column("Latency", "number", section.terms.say("per decision, one {environment} at a time"))] * latency),
+        Column(
+            "Online",
+            "number",
+            section.terms.say("per decision, amortised over the {environments} played at once"),
+        ),
+        *(
+            [
+                Column(
+                    "Latency",
+                    "number",
+                    section.terms.say("per decision, one {environment} at a time"),
+                )
+            ]
+            * latency
+        ),
         Column("Compilation", "number", "in none of the other times"),
         *([Column("Device")] * devices),
     ]
@@ -57,10 +83,20 @@ def all_agents(section: Section) -> Table:
     for _, row in section.table.iterrows():
         kind: Any = "oracle" if row["oracle"] else "" if row["status"] == "done" else row["status"]
         rows.append(Row(tuple(_cells(section, row, scale, latency, devices)), kind))
-    return Table(f"{section.id}--agents", "All agents", tuple(columns), tuple(rows), "scores", sortable=True, long=True)
+    return Table(
+        f"{section.id}--agents",
+        "All agents",
+        tuple(columns),
+        tuple(rows),
+        "scores",
+        sortable=True,
+        long=True,
+    )
 
 
-def _cells(section: Section, row: pd.Series, scale: tuple[float, float], latency: bool, devices: bool) -> Iterator[Cell]:
+def _cells(
+    section: Section, row: pd.Series, scale: tuple[float, float], latency: bool, devices: bool
+) -> Iterator[Cell]:
     champion = bool(row["best_of_algorithm"])
     yield Cell(row["label"], strong=champion, algorithm=row["algorithm"])
     yield Cell(section.score(row), row["mean"], strong=champion)
@@ -78,7 +114,9 @@ def _cells(section: Section, row: pd.Series, scale: tuple[float, float], latency
 
 
 def _standing(row: pd.Series) -> Cell:
-    """Against the best of the experiment: in words, or the value of Z at which the test rejected."""
+    """Describe an agent against the best of the experiment: in words, or the value of Z at which
+    the test rejected.
+    """
     if row["status"] != "done":
         return Cell(row["status"], "9", standing="bad")
     if row["oracle"]:
@@ -87,8 +125,17 @@ def _standing(row: pd.Series) -> Cell:
         return Cell("best", "1", standing="best")
     tested = math.isfinite(row["z"]) or math.isinf(row["z"])
     if row["tied"]:
-        return Cell("tied", "2", standing="tied", hint=f"Z = {row['z']:.2f}, p = {row['p_value']:.3f}" if tested else "")
-    return Cell(f"Z = {row['z']:.1f}", "3", standing="quiet", hint=f"p = {row['p_value']:.2g}") if tested else Cell("", "3")
+        return Cell(
+            "tied",
+            "2",
+            standing="tied",
+            hint=f"Z = {row['z']:.2f}, p = {row['p_value']:.3f}" if tested else "",
+        )
+    return (
+        Cell(f"Z = {row['z']:.1f}", "3", standing="quiet", hint=f"p = {row['p_value']:.2g}")
+        if tested
+        else Cell("", "3")
+    )
 
 
 def _duration(seconds: float) -> Cell:
@@ -96,7 +143,7 @@ def _duration(seconds: float) -> Cell:
 
 
 def _scale(section: Section) -> tuple[float, float]:
-    """Ends of the small drawings of intervals, those of the agents that compete."""
+    """Return the ends of the small drawings of intervals, those of the agents that compete."""
     rows = section.competitors
     if rows.empty:
         return 0.0, 1.0
@@ -106,10 +153,15 @@ def _scale(section: Section) -> tuple[float, float]:
 
 
 def _bar(row: pd.Series, scale: tuple[float, float]) -> tuple[float, float, float] | None:
-    """Lower end, mean and upper end in per cent of the scale; None without a score and for oracles, which would set the scale."""
+    """Return lower end, mean and upper end in per cent of the scale; None without a score and for
+    oracles, which would set the scale.
+    """
     if row["oracle"] or not math.isfinite(row["mean"]):
         return None
     width = row["ci95"] if math.isfinite(row["ci95"]) else 0.0
     low, high = scale
-    left, middle, right = (round(100 * (v - low) / (high - low), 1) for v in (row["mean"] - width, row["mean"], row["mean"] + width))
+    left, middle, right = (
+        round(100 * (v - low) / (high - low), 1)
+        for v in (row["mean"] - width, row["mean"], row["mean"] + width)
+    )
     return left, middle, right

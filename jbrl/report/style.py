@@ -1,7 +1,8 @@
 """One symbol and one colour per algorithm, the same in every figure and table of a report.
 
-Colours are those of Okabe and Ito (2008) and of Paul Tol, told apart with any colour vision; symbols are told apart in grey.
-Figures name colours by their value on paper; `jbrl.report.svg` replaces them by the style sheet's variables of the same number.
+Colours are those of Okabe and Ito (2008) and of Paul Tol, distinguishable with any colour vision;
+symbols are distinguishable in grey. Figures name colours by their value on paper; `jbrl.report.svg`
+replaces them by the style sheet's variables of the same number.
 """
 
 import dataclasses
@@ -11,12 +12,33 @@ from typing import Any
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path
 
-INK, FAINT, PAPER = "#1b1f24", "#8a929c", "#fefefe"  # text and axes; grid and secondary lines; ground
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#332288", "#44aa99")
+# text and axes; grid and secondary lines; ground
+INK, FAINT, PAPER = "#1b1f24", "#8a929c", "#fefefe"
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#882255",
+    "#999933",
+    "#332288",
+    "#44aa99",
+    "#661100",
+    "#117733",
+    "#7f3fbf",
+)
 ORACLE = "#5b6470"
 SYMBOLS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "p", ">", "h")
 ORACLE_SYMBOL = "d"
-_NAMES = {INK: "ink", FAINT: "faint", PAPER: "paper", ORACLE: "oracle", **{c: f"s{i}" for i, c in enumerate(COLOURS)}}
+_NAMES = {
+    INK: "ink",
+    FAINT: "faint",
+    PAPER: "paper",
+    ORACLE: "oracle",
+    **{c: f"s{i}" for i, c in enumerate(COLOURS)},
+}
 
 
 LOOK: Any = {
@@ -48,7 +70,7 @@ LOOK: Any = {
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How an algorithm is drawn."""
+    """Look of an algorithm in figures."""
 
     colour: str
     marker: str
@@ -72,19 +94,29 @@ class Style:
         parts = []
         for points, code in path.iter_segments(curves=True):
             # SVG's y axis points down.
-            numbers = [f"{(v if i % 2 == 0 else -v) * 2 * self.size:.2f}" for i, v in enumerate(points)]
+            numbers = [
+                f"{(v if i % 2 == 0 else -v) * 2 * self.size:.2f}" for i, v in enumerate(points)
+            ]
             parts.append("Z" if code == Path.CLOSEPOLY else letters[code] + " ".join(numbers))
         return "".join(parts)
 
 
 def styles(algorithms: Iterable[str], oracles: Collection[str] = ()) -> dict[str, Style]:
-    """A style for each algorithm, by order; oracles are grey. Symbol and colour together repeat after 60 algorithms."""
+    """Return a style for each algorithm, by order; oracles are grey.
+
+    The first 13 differ in colour, the first 12 in symbol; both together repeat after 156.
+    """
     names = list(dict.fromkeys(algorithms))
     competing = [name for name in names if name not in oracles]
-    found = {name: Style(COLOURS[i % len(COLOURS)], SYMBOLS[i % len(SYMBOLS)]) for i, name in enumerate(competing)}
+    found = {
+        name: Style(COLOURS[i % len(COLOURS)], SYMBOLS[i % len(SYMBOLS)])
+        for i, name in enumerate(competing)
+    }
     return {name: found.get(name, Style(ORACLE, ORACLE_SYMBOL)) for name in names}
 
 
 def variable(colour: str) -> str:
-    """The style sheet's variable of a colour, with the colour itself for use outside the page; other colours stay as they are."""
+    """Return the style sheet's variable of a colour, with the colour itself for use outside the
+    page; other colours stay as they are.
+    """
     return f"var(--{_NAMES[colour]},{colour})" if colour in _NAMES else colour

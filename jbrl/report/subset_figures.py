@@ -19,7 +19,7 @@ BLUE, ORANGE, GREEN = COLOURS[:3]
 
 
 def drawn(draw: Callable[[Study], Drawing]) -> Callable[[Study], Drawing]:
-    """A function that draws with the look of all figures of reports."""
+    """Return a function that draws with the look of all figures of reports."""
 
     def look(study: Study) -> Drawing:
         with mpl.rc_context(LOOK):
@@ -30,7 +30,7 @@ def drawn(draw: Callable[[Study], Drawing]) -> Callable[[Study], Drawing]:
 
 @drawn
 def weights(study: Study) -> Drawing:
-    """Coefficients with bootstrap intervals."""
+    """Draw coefficients with bootstrap intervals."""
     best, interval = study.outcome.best, study.weights
     figure, axes = _rows(list(best.subset), 0.36)
     y = np.arange(len(best.subset))
@@ -45,7 +45,7 @@ def weights(study: Study) -> Drawing:
 
 @drawn
 def predicted(study: Study) -> Drawing:
-    """Cross-validated prediction against truth, one point for each algorithm."""
+    """Draw cross-validated prediction against truth, one point for each algorithm."""
     best, prepared = study.outcome.best, study.outcome.prepared
     truth = prepared.target[best.rows]
     held_out = not np.isnan(best.cv_predictions).any()
@@ -56,8 +56,19 @@ def predicted(study: Study) -> Drawing:
     axes.plot(ends, ends, color=FAINT, linewidth=1)
     titles = {}
     for i, (x, y) in enumerate(zip(truth, values, strict=True)):
-        axes.plot([x], [y], "o", color=BLUE, markeredgecolor=INK, markeredgewidth=0.5, markersize=5.5, gid=f"algorithm-{i}")
-        titles[f"algorithm-{i}"] = f"{prepared.algorithms[best.rows[i]]}: target {x:.3f}, predicted {y:.3f}"
+        axes.plot(
+            [x],
+            [y],
+            "o",
+            color=BLUE,
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            markersize=5.5,
+            gid=f"algorithm-{i}",
+        )
+        titles[f"algorithm-{i}"] = (
+            f"{prepared.algorithms[best.rows[i]]}: target {x:.3f}, predicted {y:.3f}"
+        )
     axes.set_xlabel(f"target{_unit(study)}")
     axes.set_ylabel("prediction, cross-validated" if held_out else "fitted value")
     axes.grid()
@@ -67,9 +78,14 @@ def predicted(study: Study) -> Drawing:
 
 @drawn
 def environments(study: Study) -> Drawing:
-    """R² of every environment predicted from the subset, in and out of sample."""
-    table = study.environments[study.environments["r2_intercept"].notna()].sort_values("cv_r2_intercept", ascending=False, kind="stable")
-    names = [f"{name} ●" if member else name for name, member in zip(table["environment"], table["in_subset"], strict=True)]
+    """Draw R² of every environment predicted from the subset, in and out of sample."""
+    table = study.environments[study.environments["r2_intercept"].notna()].sort_values(
+        "cv_r2_intercept", ascending=False, kind="stable"
+    )
+    names = [
+        f"{name} ●" if member else name
+        for name, member in zip(table["environment"], table["in_subset"], strict=True)
+    ]
     figure, axes = _rows(names, 0.155, size=7.5)
     y = np.arange(len(table))
     axes.barh(y, table["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
@@ -78,12 +94,17 @@ def environments(study: Study) -> Drawing:
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-0.55, 1.03)
     axes.set_xlabel("R²: bar in sample, dot cross-validated")
-    return Drawing(figure, note="Values below −0.5 are drawn at −0.5." if (table["cv_r2_intercept"] < -0.5).any() else "")
+    return Drawing(
+        figure,
+        note="Values below −0.5 are drawn at −0.5."
+        if (table["cv_r2_intercept"] < -0.5).any()
+        else "",
+    )
 
 
 @drawn
 def correlation(study: Study) -> Drawing:
-    """Heat map, environments that behave alike side by side."""
+    """Draw a heat map, environments that behave alike side by side."""
     table = study.correlations
     order = alike(table)
     table = table.iloc[order, order]
@@ -104,7 +125,7 @@ def correlation(study: Study) -> Drawing:
 
 @drawn
 def sizes(study: Study) -> Drawing:
-    """Error of the best subset of each size."""
+    """Draw error of the best subset of each size."""
     table = study.sizes
     figure = Figure(figsize=(WIDTH, 3.3))
     axes = figure.subplots()
@@ -116,7 +137,9 @@ def sizes(study: Study) -> Drawing:
         axes.plot(table["size"], table[column], color=colour, linewidth=1.2, label=label)
         for heuristic, rows in table.groupby("heuristic"):
             face = PAPER if heuristic else colour
-            axes.plot(rows["size"], rows[column], marker, color=colour, markerfacecolor=face, markersize=6)
+            axes.plot(
+                rows["size"], rows[column], marker, color=colour, markerfacecolor=face, markersize=6
+            )
     if (table[["mse", "cv_mse", "loo_mse"]].to_numpy() > 0).all():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -128,20 +151,26 @@ def sizes(study: Study) -> Drawing:
     axes.grid(axis="y")
     axes.legend(fontsize=8.5)
     figure.subplots_adjust(left=0.15, right=0.97, bottom=0.17, top=0.97)
-    hollow = "Hollow: found by forward selection with swaps, there being too many subsets to try all."
+    hollow = (
+        "Hollow: found by forward selection with swaps, there being too many subsets to try all."
+    )
     return Drawing(figure, note=hollow if table["heuristic"].any() else "")
 
 
 @drawn
 def choices(study: Study) -> Drawing:
-    """How often each environment is in the winner of another search."""
+    """Draw how often each environment is in the winner of another search."""
     bars = {"without a part of the algorithms": study.parts}
     if study.seeds is not None:
         bars["with other folds"] = study.seeds
-    shares = pd.DataFrame({label: pd.Series(c.environments, dtype=float) / c.repeats for label, c in bars.items()}).fillna(0.0)
+    shares = pd.DataFrame(
+        {label: pd.Series(c.environments, dtype=float) / c.repeats for label, c in bars.items()}
+    ).fillna(0.0)
     shares = shares.sort_values(list(shares.columns), ascending=False).head(16)
     members = set(study.outcome.best.subset)
-    figure, axes = _rows([f"{name} ●" if name in members else name for name in shares.index], 0.27, above=0.3)
+    figure, axes = _rows(
+        [f"{name} ●" if name in members else name for name in shares.index], 0.27, above=0.3
+    )
     y = np.arange(len(shares))
     for i, (label, colour) in enumerate(zip(bars, (BLUE, ORANGE), strict=False)):
         height = 0.7 / len(bars)
@@ -153,7 +182,9 @@ def choices(study: Study) -> Drawing:
 
 
 def alike(correlations: pd.DataFrame) -> np.ndarray:
-    """An order of the environments in which correlated ones stand together: leaves of average linkage on 1 - r."""
+    """Return an order of the environments in which correlated ones stand together: leaves of
+    average linkage on 1 - r.
+    """
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -169,8 +200,10 @@ def _unit(study: Study) -> str:
     return {"log10": ", log₁₀(1 + x)", "rank": ", rank"}.get(name, "")
 
 
-def _rows(names: list[str], step: float, size: float = 9.0, above: float = 0.1) -> tuple[Figure, Axes]:
-    """Axes with one line for each name, the first on top."""
+def _rows(
+    names: list[str], step: float, size: float = 9.0, above: float = 0.1
+) -> tuple[Figure, Axes]:
+    """Make axes with one line for each name, the first on top."""
     height = 0.62 + above + step * len(names)
     figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots()
@@ -185,5 +218,5 @@ def _rows(names: list[str], step: float, size: float = 9.0, above: float = 0.1) 
 
 
 def finite(value: float, digits: int = 4) -> str:
-    """A number, or a dash where there is none."""
+    """Return a number, or a dash where there is none."""
     return f"{value:#.{digits}g}" if math.isfinite(value) else "–"

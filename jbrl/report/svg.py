@@ -1,4 +1,6 @@
-"""Matplotlib figures as small SVG elements that take part in the page: its font, its colours, its dark mode, its ids."""
+"""Matplotlib figures as small SVG elements that take part in the page: its font, its colours, its
+dark mode, its ids.
+"""
 
 import html
 import io
@@ -14,23 +16,24 @@ from jbrl.report.style import LOOK, variable
 _STYLE = r' style="([^"]*)"'
 MANY = 8  # elements with the same style from which on it gets a name
 _NAMELESS = (
-    r"(?:figure|axes|patch|text|line2d|xtick|ytick|matplotlib\.axis|LineCollection|PathCollection|FillBetweenPolyCollection|legend)_\d+"
+    r"(?:figure|axes|patch|text|line2d|xtick|ytick|matplotlib\.axis|LineCollection|"
+    r"PathCollection|FillBetweenPolyCollection|legend)_\d+"
 )
 
 
 def inline(figure: Figure, id: str, label: str, titles: Mapping[str, str] | None = None) -> str:
-    """The figure as an `<svg>` element.
+    """Return the figure as an `<svg>` element.
 
     Args:
       id: of the element; a prefix to all ids within, so that ids on a page stay different.
-      label: what a screen reader says.
+      label: text for a screen reader.
       titles: for artists with a gid, the text shown while the pointer rests on them.
     """
     return _titled(_small(_drawn(figure, transparent=True), id, label), id, titles or {})
 
 
 def alone(figure: Figure) -> str:
-    """The figure as an SVG file, on white paper."""
+    """Return the figure as an SVG file, on white paper."""
     return _drawn(figure, transparent=False)
 
 
@@ -47,21 +50,29 @@ def _small(text: str, id: str, label: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<svg[^>]*>", "", text, count=1)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", "", text, flags=re.S)
-    text = re.sub(r"<[^>]*>", lambda tag: _small_tag(tag.group(), id), text)  # what stands between tags is the user's
+    # what stands between tags is the user's
+    text = re.sub(r"<[^>]*>", lambda tag: _small_tag(tag.group(), id), text)
     text = re.sub(r">\s*\n\s*<", "><", text)
-    text = re.sub(r'<path d="[^"]*" style="fill: none"/>|<g/>', "", text)  # grounds that are not painted
+    # grounds that are not painted
+    text = re.sub(r'<path d="[^"]*" style="fill: none"/>|<g/>', "", text)
     text = re.sub(r"(?:<g></g>)+", "", text)
     text = _classed(text.strip(), id)
     viewbox = box.group(1) if box else "0 0 1 1"
-    return f'<svg class="plot" id="{html.escape(id)}" role="img" aria-label="{html.escape(label)}" viewBox="{viewbox}">{text}'
+    return (
+        f'<svg class="plot" id="{html.escape(id)}" role="img" aria-label="{html.escape(label)}" '
+        f'viewBox="{viewbox}">{text}'
+    )
 
 
 def _small_tag(tag: str, id: str) -> str:
     tag = re.sub(rf' id="{_NAMELESS}"', "", tag)
     tag = re.sub(r";? ?font-family: [^;\"]*", "", tag)
     tag = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", tag)
-    digits = r"(\.\d)\d+" if "clip-path" in tag else r"(\.\d\d)\d+"  # symbols are small and need the second digit
+    # symbols are small and need the second digit
+    digits = r"(\.\d)\d+" if "clip-path" in tag else r"(\.\d\d)\d+"
     tag = re.sub(digits, r"\1", tag)
+    # the ground of a pattern: an attribute holds no variable, a style does
+    tag = re.sub(r' fill="(#[0-9a-f]{6})"', r' style="fill: \1"', tag)
     tag = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda found: variable(found.group()), tag)
     tag = re.sub(r'\bid="', f'id="{id}-', tag)
     tag = re.sub(r'(?:xlink:)?(href="#|url\(#)', rf"\g<1>{id}-", tag)
@@ -69,12 +80,23 @@ def _small_tag(tag: str, id: str) -> str:
 
 
 def _classed(text: str, id: str) -> str:
-    """Styles that many elements have, written once: this halves a figure of hundreds of symbols."""
-    styles = Counter(style for tag in re.findall(r"<[^>]*>", text) for style in re.findall(_STYLE, tag))
-    names = {style: f"k{i}" for i, style in enumerate(style for style, times in styles.items() if times >= MANY)}
+    """Write styles that many elements have once: this halves a figure of hundreds of symbols."""
+    styles = Counter(
+        style for tag in re.findall(r"<[^>]*>", text) for style in re.findall(_STYLE, tag)
+    )
+    names = {
+        style: f"k{i}"
+        for i, style in enumerate(style for style, times in styles.items() if times >= MANY)
+    }
 
     def named(tag: re.Match) -> str:
-        return re.sub(_STYLE, lambda found: f' class="{names[found.group(1)]}"' if found.group(1) in names else found.group(), tag.group())
+        return re.sub(
+            _STYLE,
+            lambda found: (
+                f' class="{names[found.group(1)]}"' if found.group(1) in names else found.group()
+            ),
+            tag.group(),
+        )
 
     rules = "".join(f"#{html.escape(id)} .{name}{{{style}}}" for style, name in names.items())
     return f"<style>{rules}</style>{re.sub('<[^>]*>', named, text)}" if names else text
@@ -83,5 +105,7 @@ def _classed(text: str, id: str) -> str:
 def _titled(text: str, id: str, titles: Mapping[str, str]) -> str:
     for gid, title in titles.items():
         name = f'id="{id}-{gid}"'
-        text = text.replace(f"<g {name}>", f'<g {name} class="mark"><title>{html.escape(title)}</title>', 1)
+        text = text.replace(
+            f"<g {name}>", f'<g {name} class="mark"><title>{html.escape(title)}</title>', 1
+        )
     return text

@@ -1,4 +1,6 @@
-"""The tables of a report: one section per experiment, an overview of all, and both as CSV and Markdown."""
+"""The tables of a report: one section per experiment, an overview of all, and both as CSV
+and Markdown.
+"""
 
 import dataclasses
 from collections.abc import Collection, Mapping
@@ -9,20 +11,46 @@ import numpy as np
 import pandas as pd
 
 from jbrl.analysis.paired_test import best_and_tied, rank
-from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns
+from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns, rows_of
 from jbrl.analysis.time_bounds import Contest
+from jbrl.analysis.time_ties import SPREADS, resolved
 from jbrl.errors import JbrlError
 from jbrl.report.terms import MDPS, Rules, Terms
-from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, seconds_text, slug, varied
+from jbrl.report.text import (
+    ABSENT,
+    decimals_for,
+    parameters_text,
+    score_text,
+    seconds_text,
+    slug,
+    varied,
+)
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
-    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status"),
+    *(
+        "offline_seconds",
+        "online_seconds",
+        "latency_seconds",
+        "compile_seconds",
+        "device",
+        "seed",
+        "status",
+    ),
 )
 TESTS = ("tied", "difference", "standard_error", "z", "p_value")
 MARKS = ("oracle", "best_of_algorithm", "best", *TESTS)
-NAMES = ("setting", "label", "place", "reason")  # parameters in words; algorithm and these; number of the row; why a unit failed
-_NUMBERS = ("mean", "std", "ci95", "offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
+# parameters in words; algorithm and these; number of the row; why a unit failed
+NAMES = ("setting", "label", "place", "reason")
+_NUMBERS = (
+    "mean",
+    "std",
+    "ci95",
+    "offline_seconds",
+    "online_seconds",
+    "latency_seconds",
+    "compile_seconds",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +61,8 @@ class Section:
     id: str  # fit for an HTML id
     prior: str
     test: str
-    table: pd.DataFrame  # one row per unit: SCORES, MARKS and NAMES; by decreasing mean, units that are not done last
+    # one row per unit: SCORES, MARKS and NAMES; by decreasing mean, units that are not done last
+    table: pd.DataFrame
     returns: pd.DataFrame  # score table of the experiment
     decimals: int  # digits after the point of its scores
     note: str  # why no test was made; "" when it was
@@ -41,17 +70,19 @@ class Section:
 
     @property
     def terms(self) -> Terms:
-        """What things are called in this experiment."""
+        """Names of things in this experiment."""
         return self.rules.terms
 
     @property
     def accurate(self) -> bool:
-        """Whether agents were given the distribution that they were tested on."""
+        """True if agents were given the distribution that they were tested on."""
         return self.prior == self.test
 
     @property
     def shows_prior(self) -> bool:
-        """Whether the prior is worth a word: it is one of finite MDPs, or of other environments than agents were tested on."""
+        """True if the prior is worth a word: it is one of finite MDPs, or of other environments
+        than agents were tested on.
+        """
         return self.terms is MDPS or not self.accurate
 
     @property
@@ -80,12 +111,12 @@ class Section:
         return {key: scores.to_numpy(np.float64) for key, scores in groups}
 
     def sample(self, row: pd.Series) -> np.ndarray:
-        """Returns of the agent in `row`, [N] float64; empty when there are none."""
+        """Return returns of the agent in `row`, [N] float64; empty when there are none."""
         return self._samples.get((row["algorithm"], row["parameters"]), np.empty(0))
 
     def returns_of(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Score table of the agents in `rows`."""
-        return self.returns.merge(rows[list(AGENT)], on=list(AGENT))
+        """Return the score table of the agents in `rows`."""
+        return rows_of(self.returns, rows)
 
     @cached_property
     def timed(self) -> pd.DataFrame:
@@ -95,31 +126,36 @@ class Section:
 
     @cached_property
     def contest(self) -> Contest:
-        """Who wins within bounds on the times of `timed`.
+        """Winners within bounds on the times of `timed`.
 
         Raises:
           JbrlError: agents cannot be compared.
         """
-        return Contest(self.timed, self.returns)
+        return Contest(resolved(self.timed), self.returns)
 
     def score(self, row: pd.Series) -> str:
-        """Mean and interval of the agent in `row`, in words."""
+        """Return mean and interval of the agent in `row`, in words."""
         return score_text(row["mean"], row["ci95"], self.decimals)
 
 
 def sections(
-    scores: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[str] = (), rules: Mapping[str, Rules] | None = None
+    scores: pd.DataFrame,
+    returns: pd.DataFrame,
+    oracles: Collection[str] = (),
+    rules: Mapping[str, Rules] | None = None,
 ) -> list[Section]:
-    """The experiments of a study, in order of first appearance.
+    """Return the experiments of a study, in order of first appearance.
 
     Args:
-      scores: one row per unit, columns `SCORES`; `status` is "done", "missing" or "failed", and a column `reason` may say why.
+      scores: one row per unit, columns `SCORES`; `status` is "done", "missing" or "failed", and a
+        column `reason` may say why.
       returns: one row per environment, columns `jbrl.analysis.table.RETURNS`.
       oracles: algorithms that are reference lines, not competitors.
       rules: of experiments, by name; those of the others are `Rules()`.
 
     Raises:
-      JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no finite mean, a score is not finite.
+      JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no
+        finite mean, a score is not finite.
     """
     scores = _check(scores)
     returns = check_returns(returns, RETURNS)
@@ -130,17 +166,23 @@ def sections(
         table, note = _marked(rows, mine, oracles)
         id, decimals = slug(text, [s.id for s in found]), decimals_for(table["ci95"])
         prior, test = str(rows["prior"].iloc[0]), str(rows["test"].iloc[0])
-        found.append(Section(text, id, prior, test, table, mine, decimals, played.terms.adapt(note), played))
+        found.append(
+            Section(text, id, prior, test, table, mine, decimals, played.terms.adapt(note), played)
+        )
     return found
 
 
 def overview(parts: list[Section]) -> pd.DataFrame:
-    """The best agent of each algorithm in each experiment: rows of the sections' tables, oracles included and marked."""
+    """Return the best agent of each algorithm in each experiment: rows of the sections' tables,
+    oracles included and marked.
+    """
     return pd.concat([pd.concat([s.champions, s.oracles]) for s in parts], ignore_index=True)
 
 
 def write_tables(parts: list[Section], out: Path) -> list[Path]:
-    """Write `summary` and `scores` as CSV (full precision) and Markdown (rounded) to the folder `out`; the paths written."""
+    """Write `summary` and `scores` as CSV (full precision) and Markdown (rounded) to the folder
+    `out`; the paths written.
+    """
     columns = [*SCORES, *MARKS]
     everything = pd.concat([s.table for s in parts], ignore_index=True)
     contents = {
@@ -155,15 +197,35 @@ def write_tables(parts: list[Section], out: Path) -> list[Path]:
 
 
 def overview_markdown(parts: list[Section]) -> str:
-    """Algorithms in rows, experiments in columns: the best score of each, the best of all bold, tied ones with ≈."""
-    cells = {(s.name, row["algorithm"]): _overview_cell(s, row) for s in parts for _, row in overview([s]).iterrows()}
-    rows = [[_cell(name), *(cells.get((s.name, name), ABSENT) for s in parts)] for name in algorithms(parts)]
+    """Tabulate algorithms in rows, experiments in columns: the best score of each, the best of all
+    bold, tied ones with ≈.
+    """
+    cells = {
+        (s.name, row["algorithm"]): _overview_cell(s, row)
+        for s in parts
+        for _, row in overview([s]).iterrows()
+    }
+    rows = [
+        [_cell(name), *(cells.get((s.name, name), ABSENT) for s in parts)]
+        for name in algorithms(parts)
+    ]
     return _markdown(["Algorithm", *(_cell(s.name) for s in parts)], rows)
 
 
 def scores_markdown(section: Section) -> str:
-    """All agents of an experiment; the best of its algorithm bold, those tied with the best of all with ≈."""
-    header = ["Agent", "Score", "N", "Offline", "Online per decision", "Latency", "Compilation", "Status"]
+    """Tabulate all agents of an experiment; the best of its algorithm bold, those tied with the
+    best of all with ≈.
+    """
+    header = [
+        "Agent",
+        "Score",
+        "N",
+        "Offline",
+        "Online per decision",
+        "Latency",
+        "Compilation",
+        "Status",
+    ]
     times = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
     rows = [
         [
@@ -174,13 +236,19 @@ def scores_markdown(section: Section) -> str:
         ]
         for _, row in section.table.iterrows()
     ]
-    drawn = f"Prior {section.prior}, test {section.test}" if section.shows_prior else f"{section.test}, {section.rules.lifetime}"
+    drawn = (
+        f"Prior {section.prior}, test {section.test}"
+        if section.shows_prior
+        else f"{section.test}, {section.rules.lifetime}"
+    )
     title = f"## {_cell(section.name)}\n\n{_cell(drawn)}.\n\n"
     return title + (f"{_cell(section.note)}\n\n" if section.note else "") + _markdown(header, rows)
 
 
 def algorithms(parts: list[Section]) -> list[str]:
-    """All algorithms: those that compete by their average place in the experiments, then the oracles."""
+    """Return all algorithms: those that compete by their average place in the experiments, then the
+    oracles.
+    """
     places: dict[str, list[int]] = {}
     for section in parts:
         for place, name in enumerate(section.champions["algorithm"]):
@@ -197,52 +265,81 @@ def _check(scores: pd.DataFrame) -> pd.DataFrame:
     if len(twice):
         row = twice.iloc[0]
         raise JbrlError(
-            f"scores: two rows for {row['algorithm']} {row['parameters']} in experiment {row['experiment']}: "
-            "expected one for each agent and experiment (report one seed at a time)"
+            f"scores: two rows for {row['algorithm']} {row['parameters']} in experiment "
+            f"{row['experiment']}: expected one for each agent and experiment (report one seed at "
+            "a time)"
         )
-    scores = scores.assign(**{c: pd.to_numeric(scores[c], errors="coerce").astype(np.float64) for c in _NUMBERS})
+    scores = scores.assign(
+        **{c: pd.to_numeric(scores[c], errors="coerce").astype(np.float64) for c in _NUMBERS}
+    )
     lost = scores[(scores["status"] == "done") & ~np.isfinite(scores["mean"])]
     if len(lost):
         row = lost.iloc[0]
         raise JbrlError(
-            f"scores: {row['algorithm']} {row['parameters']} in experiment {row['experiment']} is done "
-            f"but its mean is {row['mean']}: expected a finite number"
+            f"scores: {row['algorithm']} {row['parameters']} in experiment {row['experiment']} is "
+            f"done but its mean is {row['mean']}: expected a finite number"
         )
     n = pd.to_numeric(scores["n"], errors="coerce").fillna(0).astype(np.int64)
     return scores.assign(n=n)
 
 
 def _named(scores: pd.DataFrame) -> pd.DataFrame:
-    """The table with `NAMES`: of the parameters, only those in which the agents of an algorithm differ."""
-    shown = {name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)}
-    settings = [parameters_text(p, shown[a]) for a, p in zip(scores["algorithm"], scores["parameters"], strict=True)]
-    labels = [f"{a} ({s})" if s else str(a) for a, s in zip(scores["algorithm"], settings, strict=True)]
+    """Return the table with `NAMES`: of the parameters, only those in which the agents of an
+    algorithm differ.
+    """
+    shown = {
+        name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)
+    }
+    settings = [
+        parameters_text(p, shown[a])
+        for a, p in zip(scores["algorithm"], scores["parameters"], strict=True)
+    ]
+    labels = [
+        f"{a} ({s})" if s else str(a) for a, s in zip(scores["algorithm"], settings, strict=True)
+    ]
     reasons = scores["reason"].fillna("").astype(str) if "reason" in scores.columns else ""
-    return scores.assign(setting=settings, label=labels, place=np.arange(len(scores)), reason=reasons)
+    return scores.assign(
+        setting=settings, label=labels, place=np.arange(len(scores)), reason=reasons
+    )
 
 
-def _marked(rows: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[str]) -> tuple[pd.DataFrame, str]:
-    """The rows of one experiment in order, with `MARKS`, and the reason why there are no tests, if so."""
+def _marked(
+    rows: pd.DataFrame, returns: pd.DataFrame, oracles: Collection[str]
+) -> tuple[pd.DataFrame, str]:
+    """Return the rows of one experiment in order, with `MARKS`, and the reason why there are no
+    tests, if so.
+    """
     rows = rows.assign(oracle=rows["algorithm"].isin(oracles))
     marks, note = _tests(rows[(rows["status"] == "done") & ~rows["oracle"]], returns)
     table = rows.merge(marks, on=list(AGENT), how="left")
     flags = {c: table[c].eq(True) for c in ("best_of_algorithm", "best", "tied")}
-    table = table.assign(**flags, undone=table["status"] != "done").astype(dict.fromkeys(TESTS[1:], np.float64))
-    table = table.sort_values(["undone", "mean"], ascending=[True, False], kind="stable", ignore_index=True)
-    return table[[*SCORES, *MARKS, *NAMES]], note
+    table = table.assign(**flags, undone=table["status"] != "done").astype(
+        dict.fromkeys(TESTS[1:], np.float64)
+    )
+    table = table.sort_values(
+        ["undone", "mean"], ascending=[True, False], kind="stable", ignore_index=True
+    )
+    known = [column for column in SPREADS if column in table.columns]
+    return table[[*SCORES, *MARKS, *NAMES, *known]], note
 
 
 def _tests(competing: pd.DataFrame, returns: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Columns AGENT and MARKS of the agents that compete, and a note. Where no test can be made, the best are those of highest mean."""
+    """Return columns AGENT and MARKS of the agents that compete, and a note.
+
+    Where no test can be made, the best are those of highest mean.
+    """
     columns = [*AGENT, *MARKS[1:]]
     if competing.empty:
         return pd.DataFrame(columns=columns), ""
-    played = returns[list(AGENT)].drop_duplicates()
-    silent = competing.merge(played, on=list(AGENT), how="left", indicator=True).query("_merge == 'left_only'")
+    mine = rows_of(returns, competing)
+    played = mine[list(AGENT)].drop_duplicates()
+    silent = competing.merge(played, on=list(AGENT), how="left", indicator=True).query(
+        "_merge == 'left_only'"
+    )
     try:
         if len(silent):
             raise JbrlError(f"no returns of {silent.iloc[0]['label']}")
-        return best_and_tied(returns.merge(competing[list(AGENT)], on=list(AGENT)))[columns], ""
+        return best_and_tied(mine)[columns], ""
     except JbrlError as error:
         ranked = rank(competing)
         untested = dict.fromkeys(TESTS[1:], np.nan)
@@ -250,7 +347,9 @@ def _tests(competing: pd.DataFrame, returns: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def _overview_cell(section: Section, row: pd.Series) -> str:
-    return _emphasised(section.score(row), row) + (f" ({_cell(row['setting'])})" if row["setting"] else "")
+    return _emphasised(section.score(row), row) + (
+        f" ({_cell(row['setting'])})" if row["setting"] else ""
+    )
 
 
 def _emphasised(text: str, row: pd.Series, bold: str = "best") -> str:
@@ -259,8 +358,15 @@ def _emphasised(text: str, row: pd.Series, bold: str = "best") -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot break a Markdown table."""
-    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").replace("\n", " ")
+    """Return text that cannot break a Markdown table."""
+    return (
+        str(text)
+        .replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("*", "\\*")
+        .replace("<", "&lt;")
+        .replace("\n", " ")
+    )
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:

@@ -1,7 +1,9 @@
-r"""Text for LaTeX: any text becomes source that is set as that text, by pdfLaTeX with the encoding T1.
+r"""Text for LaTeX: any text becomes source that is set as that text, by pdfLaTeX with the
+encoding T1.
 
-Letters of Latin-1 and Latin Extended-A are known to LaTeX; Greek letters and signs that reports use become commands; what no font
-at hand has is written as its code, U+65E5, rather than lost or refused.
+Letters of Latin-1 and Latin Extended-A are known to LaTeX; Greek letters and signs that reports use
+become commands; what no font at hand has is written as its code, U+65E5, rather than lost
+or refused.
 """
 
 import re
@@ -60,7 +62,11 @@ _LETTERS = {
     "πρσςτυφχψω": "pi rho sigma varsigma tau upsilon varphi chi psi omega",
     "ΓΔΘΛΞΠΣΥΦΨΩ": "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega",
 }
-GREEK = {letter: name for letters, names in _LETTERS.items() for letter, name in zip(letters, names.split(), strict=True)}
+GREEK = {
+    letter: name
+    for letters, names in _LETTERS.items()
+    for letter, name in zip(letters, names.split(), strict=True)
+}
 LOWERED = {chr(0x2080 + k): str(k) for k in range(10)}
 _MATHS = {**SIGNS, **GREEK}
 
@@ -72,12 +78,17 @@ class Tex(str):
 
 
 def escape(text: object) -> Tex:
-    """Source that LaTeX sets as `text`; `Tex` stays as it is."""
+    """Return source that LaTeX sets as `text`; `Tex` stays as it is."""
     if isinstance(text, Tex):
         return text
-    found = re.sub(r"[\s\x00-\x1f\x7f-\x9f]", lambda c: c.group() if c.group() in "\u00a0\u2009" else " ", str(text))
+    found = re.sub(
+        r"[\s\x00-\x1f\x7f-\x9f]",
+        lambda c: c.group() if c.group() in "\u00a0\u2009" else " ",
+        str(text),
+    )
     found = "".join(map(_character, unicodedata.normalize("NFC", found)))
-    return Tex(re.sub("-(?=-)|,(?=,)", r"\g<0>{}", found))  # two in a row would become a dash, or a quotation mark
+    # two in a row would become a dash, or a quotation mark
+    return Tex(re.sub("-(?=-)|,(?=,)", r"\g<0>{}", found))
 
 
 def _character(c: str) -> str:
@@ -93,5 +104,7 @@ def _character(c: str) -> str:
 
 
 def _known(c: str) -> bool:
-    """Whether LaTeX knows the character in T1 or TS1: those of Latin-1 and Latin Extended-A but a few."""
+    """Return whether LaTeX knows the character in T1 or TS1: all but a few of Latin-1 and Latin
+    Extended-A.
+    """
     return 0xA1 <= ord(c) <= 0x17F and c not in "\u00adĦħĸĿŀŉŦŧſ"

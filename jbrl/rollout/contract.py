@@ -1,4 +1,4 @@
-"""What a rollout knows of an agent: the contract, and the mixins that it looks for by type."""
+"""Contract of an agent as a rollout knows it, and the mixins that it finds by type."""
 
 from typing import Any, Protocol
 
@@ -22,13 +22,18 @@ class Transition:
 
 
 class Player(Protocol):
-    """The four methods of an agent: pure functions that JAX can trace, for one lane. `jbrl.agents.agent.Agent` has their defaults."""
+    """The four methods of an agent: pure functions that JAX can trace, for one lane.
+
+    `jbrl.agents.agent.Agent` has their defaults.
+    """
 
     def train(self, key: chex.PRNGKey, prior: Prior) -> Any: ...
 
     def reset(self, key: chex.PRNGKey, knowledge: Any) -> Any: ...
 
-    def act(self, key: chex.PRNGKey, state: Any, observation: chex.Array) -> tuple[chex.Array, Any]: ...
+    def act(
+        self, key: chex.PRNGKey, state: Any, observation: chex.Array
+    ) -> tuple[chex.Array, Any]: ...
 
     def observe(self, key: chex.PRNGKey, state: Any, transition: Transition) -> Any: ...
 
@@ -37,19 +42,25 @@ class Oracle:
     """Mixin of agents that see the true environment: reference lines, not competitors."""
 
     def reveal(self, knowledge: Any, environment: Environment) -> Any:
-        """Return the knowledge after being shown the environment of a lifetime, before it starts."""
+        """Return the knowledge after being shown the environment of a lifetime, before
+        it starts.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method reveal")
 
 
 class Stepwise:
     """Mixin of agents whose `observe` is a number of equal steps that differs from lane to lane.
 
-    In place of `observe`, the driver for T steps calls `note`, then `think` until `ready`, each lane at its own pace; the outcome is the
-    same. The state must keep lanes independent and be handled by `vectorize.over_lanes` functions.
+    In place of `observe`, the driver for T steps calls `note`, then `think` until `ready`, each
+    lane at its own pace; the outcome is the same. The state must keep lanes independent and be
+    handled by `vectorize.over_lanes` functions.
     """
 
     def note(self, state: Any, transition: Transition) -> Any:
-        """Take in one transition. Must return a state that is not `ready` unchanged, as must `act`."""
+        """Take in one transition.
+
+        Must return a state that is not `ready` unchanged, as must `act`.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method note")
 
     def think(self, state: Any) -> Any:
@@ -57,7 +68,7 @@ class Stepwise:
         raise NotImplementedError(f"{type(self).__name__} has no method think")
 
     def ready(self, state: Any) -> chex.Array:
-        """Whether the next decision may be taken, [] bool."""
+        """Return whether the next decision may be taken, [] bool."""
         raise NotImplementedError(f"{type(self).__name__} has no method ready")
 
 

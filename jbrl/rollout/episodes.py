@@ -1,8 +1,9 @@
 """One agent in one environment for a lifetime of episodes, in blocks of steps.
 
-The randomness of a block is folded from the seed, the number of the environment and the number of the block, so the memory of a lifetime is
-that of a block, and a lifetime can be left after any block and taken up again. Nothing here selects between old and new states of the
-agent: a lane whose lifetime is over goes on until its block ends, and what it does no longer counts.
+The randomness of a block is folded from the seed, the number of the environment and the number of
+the block, so the memory of a lifetime is that of a block, and a lifetime can be left after any
+block and taken up again. Nothing here selects between old and new states of the agent: a lane whose
+lifetime is over goes on until its block ends, and its steps no longer count.
 """
 
 import dataclasses
@@ -17,20 +18,26 @@ from jbrl import vectorize
 from jbrl.environments.environment import Box, Environment, OneHot, Step, drawn
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp.sampling import stream
+from jbrl.problems.recorder import Guarded
 from jbrl.pytree import record, static
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition
+from jbrl.rollout.faults import (
+    BAD_OBSERVATION,
+    BAD_REWARD,
+    ILLEGAL_ACTION,
+    NO_END,
+    TWO_ENDS,
+    nan_fault,
+)
 from jbrl.rollout.rollout import act, observe_key, reset_key
 
-BLOCK = 128  # steps of a block; results hang on it, since each block has its own keys
-_FIRST_RESET = 2**32 - 1  # number of the block that never is: its key starts the first episode
-
-# Why a lifetime ended early: codes of `Lane.fault`.
-ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
+BLOCK = 128  # steps of a block; results depend on it, since each block has its own keys
+_FIRST_RESET = 2**32 - 1  # number of a block that does not occur: its key starts the first episode
 
 
 @record
 class Rules:
-    """What all lanes share."""
+    """Rules that all lanes share."""
 
     agent: Any  # a `Player`, or one that `DrawsParameters`
     environment: Any  # an `Environment`, before its physics are drawn
@@ -51,15 +58,16 @@ class Lane:
     recorder: Any
     steps: chex.Array  # [] int32, decisions that count
     episodes: chex.Array  # [] int32, episodes that have ended
-    episode_steps: chex.Array  # [] int32, decisions of the episode at work
-    fault: chex.Array  # [] int32, why the lifetime ended early; 0: it did not
+    episode_steps: chex.Array  # [] int32, decisions of the current episode
+    fault: chex.Array  # [] int32, why the lifetime ended early, a code of `faults`; 0: it did not
 
 
 def begin(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     """Start lifetime number `index`, [] int32.
 
     Args:
-      knowledge: what `agent.train` returned; the prior itself for agents that draw their parameters.
+      knowledge: what `agent.train` returned; the prior itself for agents that draw
+        their parameters.
     """
     environment, own = _environment(rules, index), stream(rules.key, index, "parameters")
     agent = rules.agent
@@ -72,34 +80,63 @@ def begin(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     zero = jnp.int32(0)
     recorder = rules.recorder.begin(environment, state)
     return Lane(
-        index, zero, agent.reset(reset_key(own), knowledge), state, observation, recorder, zero, zero, zero, _seen(environment, observation)
+        index,
+        zero,
+        agent.reset(reset_key(own), knowledge),
+        state,
+        observation,
+        recorder,
+        zero,
+        zero,
+        zero,
+        _seen(environment, observation),
     )
 
 
 def live(lane: Lane, lifetime: Lifetime) -> chex.Array:
-    """Whether a lifetime goes on, [] bool."""
-    within = lane.episodes < lifetime.episodes if isinstance(lifetime, Episodes) else lane.steps < lifetime.steps
+    """Return whether a lifetime continues, [] bool."""
+    within = (
+        lane.episodes < lifetime.episodes
+        if isinstance(lifetime, Episodes)
+        else lane.steps < lifetime.steps
+    )
     return within & (lane.fault == 0)
 
 
 def advance(rules: Rules, lane: Lane) -> Lane:
-    """Play one block. A lifetime that is over is left as it is, but for states that no longer matter."""
+    """Play one block.
+
+    A lifetime that is over is left as it is, but for states that no longer matter.
+
+    NaN in the states after the block is a fault of a lifetime that was not over before it, even if
+    it ended within the block: its state at that step is not kept, and an agent that becomes NaN
+    within 127 further decisions is not reliable either.
+    """
     environment, agent = _environment(rules, lane.index), rules.agent
     if isinstance(agent, DrawsParameters):
         agent = agent.draw(stream(rules.key, lane.index, "parameters"))
     keys = tuple(
-        jax.random.split(jax.random.fold_in(stream(rules.key, lane.index, name), lane.block), BLOCK) for name in ("agent", "environment")
+        jax.random.split(jax.random.fold_in(stream(rules.key, lane.index, name), lane.block), BLOCK)
+        for name in ("agent", "environment")
     )
 
     def step(now: Lane, keys: tuple[chex.PRNGKey, ...]) -> tuple[Lane, None]:
         return _step(rules, agent, environment, now, *keys), None
 
     end, _ = lax.scan(step, lane, keys)
-    return dataclasses.replace(end, block=lane.block + 1)
+    fault = jnp.where(
+        live(lane, rules.lifetime) & (end.fault == 0),
+        nan_fault((end.agent, end.environment)),
+        end.fault,
+    )
+    return dataclasses.replace(end, block=lane.block + 1, fault=fault)
 
 
 def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
-    """Play lifetime number `index` to its end. A pure function that JAX can trace and map: an agent may call it in `train`."""
+    """Play lifetime number `index` to its end.
+
+    A pure function that JAX can trace and map: an agent may call it in `train`.
+    """
 
     def going(lane: Lane, rules: Rules) -> chex.Array:
         return live(lane, rules.lifetime)
@@ -107,24 +144,40 @@ def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     def one_block(lane: Lane, rules: Rules) -> Lane:
         return advance(rules, lane)
 
-    return vectorize.while_active(going, one_block, begin(rules, knowledge, index), rules, keep="nothing")
+    return vectorize.while_active(
+        going, one_block, begin(rules, knowledge, index), rules, keep="nothing"
+    )
 
 
 def _environment(rules: Rules, index: chex.Array) -> Environment:
-    """The environment of a lifetime, drawn again for each block: what is not perturbed stays common to all lanes."""
+    """Return the environment of a lifetime, drawn again for each block: unperturbed parts stay
+    common to all lanes.
+    """
     return drawn(rules.environment, stream(rules.key, index, "mdp"))
 
 
-def _step(rules: Rules, agent: Any, environment: Environment, lane: Lane, act_key: chex.PRNGKey, step_key: chex.PRNGKey) -> Lane:
+def _step(
+    rules: Rules,
+    agent: Any,
+    environment: Environment,
+    lane: Lane,
+    act_key: chex.PRNGKey,
+    step_key: chex.PRNGKey,
+) -> Lane:
     """Take one decision."""
     goes_on = live(lane, rules.lifetime)
-    action, state, legal = act(agent, act_key, lane.agent, lane.observation, environment.spec.actions.n)
-    action = vectorize.prevent_fusion_index(action)  # or XLA chooses it anew in each operation that uses it
+    action, state, legal = act(
+        agent, act_key, lane.agent, lane.observation, environment.spec.actions.n
+    )
+    # or XLA chooses it anew in each operation that uses it
+    action = vectorize.prevent_fusion_index(action)
     after, step = environment.step(step_key, lane.environment, action)
-    transition = Transition(lane.observation, action, step.reward, step.observation, step.terminated, step.truncated)
+    transition = Transition(
+        lane.observation, action, step.reward, step.observation, step.terminated, step.truncated
+    )
     state = agent.observe(observe_key(act_key), state, transition)
     ended = step.terminated | step.truncated
-    recorded = rules.recorder.record(lane.recorder, environment, after, step)
+    recorded = _recorded(rules.recorder, goes_on, lane.recorder, environment, after, step)
     restarted, first = environment.reset(jax.random.fold_in(step_key, 1))
     counts = goes_on.astype(jnp.int32)
     episode_steps = lane.episode_steps + counts
@@ -135,7 +188,7 @@ def _step(rules: Rules, agent: Any, environment: Environment, lane: Lane, act_ke
         state,
         _select(ended, restarted, after),
         _select(ended, first, step.observation),
-        _select(goes_on, recorded, lane.recorder),
+        recorded,
         lane.steps + counts,
         lane.episodes + (ended & goes_on).astype(jnp.int32),
         jnp.where(ended, 0, episode_steps),
@@ -143,10 +196,24 @@ def _step(rules: Rules, agent: Any, environment: Environment, lane: Lane, act_ke
     )
 
 
+def _recorded(
+    recorder: Any, counts: chex.Array, state: Any, environment: Environment, after: Any, step: Step
+) -> Any:
+    """Return the state of the recorder after a step; the old one where the step does not count."""
+    if isinstance(recorder, Guarded):
+        return recorder.record_if(counts, state, environment, after, step)
+    return _select(counts, recorder.record(state, environment, after, step), state)
+
+
 def _fault(
-    rules: Rules, environment: Environment, step: Step, legal: chex.Array, episode_steps: chex.Array, ended: chex.Array
+    rules: Rules,
+    environment: Environment,
+    step: Step,
+    legal: chex.Array,
+    episode_steps: chex.Array,
+    ended: chex.Array,
 ) -> chex.Array:
-    """The first of the faults of a step, [] int32; 0: none."""
+    """Return the first of the faults of a step, [] int32; 0: none."""
     fault = _seen(environment, step.observation)
     fault = jnp.where(jnp.isfinite(step.reward), fault, BAD_REWARD)
     fault = jnp.where(step.terminated & step.truncated, TWO_ENDS, fault)
@@ -156,7 +223,7 @@ def _fault(
 
 
 def _seen(environment: Environment, observation: chex.Array) -> chex.Array:
-    """`BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
+    """Return `BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
     if isinstance(environment.spec.observation, Box):
         return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)
     spec = environment.spec.observation

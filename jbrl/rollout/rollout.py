@@ -18,13 +18,16 @@ from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
 from jbrl.pytree import record
 from jbrl.rollout.contract import DrawsParameters, Oracle, Player, Stepwise, Transition
+from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
 
-_ROWS = 64  # trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache is used again
+# trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache
+# is used again
+_ROWS = 64
 
 
 @record
 class Trajectory:
-    """What happened. `states` and `actions` are None unless recording was asked for."""
+    """Record of a rollout. `states` and `actions` are None unless recording was asked for."""
 
     rewards: chex.Array  # [T] float32
     states: chex.Array | None = None  # [T + 1] int32
@@ -47,7 +50,9 @@ class RolloutInputs:
 
 
 def draw_inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> RolloutInputs:
-    """Draw the inputs of rollout number `index` of the seed behind `key`, for `horizon` decisions."""
+    """Draw the inputs of rollout number `index` of the seed behind `key`, for
+    `horizon` decisions.
+    """
     environment = jax.random.split(stream(key, index, "environment"))
     return RolloutInputs(
         Tabular.of(mdp),
@@ -59,47 +64,75 @@ def draw_inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) ->
 
 
 def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
-    """Discounted returns [n] float64 of rewards [n, T]. On the host: the same to the last bit whatever was played beside."""
+    """Return discounted returns [n] float64 of rewards [n, T].
+
+    On the host: the same to the last bit for any lifetimes played beside it.
+    """
     weights, returns = np.float64(discount) ** np.arange(rewards.shape[1]), np.empty(len(rewards))
     for i in range(0, len(rewards), _ROWS):
         np.sum(rewards[i : i + _ROWS] * weights, axis=1, out=returns[i : i + _ROWS])
     return returns
 
 
-def simulate(agent: Player, knowledge: Any, inputs: RolloutInputs, *, keep: bool) -> tuple[Trajectory, chex.Array]:
+def simulate(
+    agent: Player, knowledge: Any, inputs: RolloutInputs, *, keep: bool
+) -> tuple[Trajectory, chex.Array]:
     """Play one trajectory.
 
     Args:
       knowledge: what `agent.train` returned.
       keep: record states and actions as well as rewards.
 
-    Returns: the trajectory, and whether every action was legal ([] bool); an illegal action is replaced by the nearest legal one.
+    Returns: the trajectory, and why it does not count, [] int32: 0, `faults.ILLEGAL_ACTION` or, by
+      the state of the agent at the end, a code of `faults.nan_fault`. An illegal action is replaced
+      by the nearest legal one.
+    """
+    agent, state = begin(agent, knowledge, inputs)
+    play = _play_stepwise if isinstance(agent, Stepwise) else _play
+    trajectory, legal, state = play(agent, state, inputs, keep)
+    fault = nan_fault(state, lanes_last=isinstance(agent, Stepwise))
+    return trajectory, jnp.where(legal, fault, ILLEGAL_ACTION)
+
+
+def begin(agent: Player, knowledge: Any, inputs: RolloutInputs) -> tuple[Player, Any]:
+    """Return the agent that plays, drawn if it `DrawsParameters`, and its state before the
+    first decision.
     """
     if isinstance(agent, DrawsParameters):
         agent, knowledge = agent.draw_and_train(inputs.own, knowledge)
     if isinstance(agent, Oracle):
         knowledge = agent.reveal(knowledge, inputs.environment)
-    play = _play_stepwise if isinstance(agent, Stepwise) else _play
-    return play(agent, agent.reset(reset_key(inputs.own), knowledge), inputs, keep)
+    return agent, agent.reset(reset_key(inputs.own), knowledge)
 
 
 def reset_key(own: chex.PRNGKey) -> chex.PRNGKey:
-    """Key of `reset`, from the agent's own key. Costs nothing where it is not used: the compiler drops it."""
+    """Return the key of `reset`, from the agent's own key.
+
+    Costs nothing where it is not used: the compiler drops it.
+    """
     return jax.random.fold_in(own, 2**32 - 1)
 
 
 def observe_key(act_key: chex.PRNGKey) -> chex.PRNGKey:
-    """Key of `observe`, from that of the decision before. Costs nothing where it is not used: the compiler drops it."""
+    """Return the key of `observe`, from that of the decision before.
+
+    Costs nothing where it is not used: the compiler drops it.
+    """
     return jax.random.fold_in(act_key, 1)
 
 
 def _transition(x: chex.Array, action: chex.Array, reward: chex.Array, y: chex.Array) -> Transition:
-    """A transition of an MDP that never ends."""
+    """Return a transition of an MDP that never ends."""
     return Transition(x, action, reward, y, jnp.bool_(False), jnp.bool_(False))
 
 
-def _play(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
-    """All lanes in step."""
+def _play(
+    agent: Any, state: Any, inputs: RolloutInputs, keep: bool
+) -> tuple[Trajectory, chex.Array, Any]:
+    """Play all lanes in step.
+
+    Returns: the trajectory, whether every action was legal, and the state of the agent at the end.
+    """
 
     def decide(carry: tuple, drawn: tuple) -> tuple[tuple, tuple]:
         state, x, legal = carry
@@ -109,17 +142,17 @@ def _play(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Tr
         state = agent.observe(observe_key(key), state, _transition(x, action, reward, y))
         return (state, y, legal & allowed), (reward, (x, action) if keep else None)
 
-    begin = (state, inputs.first, jnp.bool_(True))
-    (_, last, legal), (rewards, moves) = lax.scan(decide, begin, (inputs.keys, inputs.noise))
+    first = (state, inputs.first, jnp.bool_(True))
+    (state, last, legal), (rewards, moves) = lax.scan(decide, first, (inputs.keys, inputs.noise))
     if not keep:
-        return Trajectory(rewards), legal
+        return Trajectory(rewards), legal, state
     states, actions = moves
-    return Trajectory(rewards, jnp.append(states, last), actions), legal
+    return Trajectory(rewards, jnp.append(states, last), actions), legal, state
 
 
 @record
 class _PacedRollout:
-    """A trajectory in the making. Entry T of the arrays receives what does not count."""
+    """A trajectory that is being played. Entry T of the arrays receives what does not count."""
 
     state: Any
     x: chex.Array  # [] int32
@@ -130,19 +163,35 @@ class _PacedRollout:
     actions: chex.Array | None  # [T + 1] int32
 
 
-def _play_stepwise(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) -> tuple[Trajectory, chex.Array]:
-    """Each lane at its own pace: in each round all lanes take one step of learning, and those that are ready a decision before that."""
+def _play_stepwise(
+    agent: Any, state: Any, inputs: RolloutInputs, keep: bool
+) -> tuple[Trajectory, chex.Array, Any]:
+    """Play each lane at its own pace: in each round all lanes take one step of learning, and those
+    that are ready a decision before that.
+
+    Returns: as `_play`.
+    """
     horizon, n_actions = inputs.noise.shape[0], inputs.mdp.n_actions
     moves = jnp.zeros(horizon + 1, jnp.int32) if keep else None
-    begin = _PacedRollout(state, inputs.first, jnp.int32(0), jnp.bool_(True), jnp.zeros(horizon + 1), moves, moves)
-    consts = (agent, inputs.environment.cdf, inputs.mdp.rewards, jax.random.key_data(inputs.keys), inputs.noise)
+    first = _PacedRollout(
+        state, inputs.first, jnp.int32(0), jnp.bool_(True), jnp.zeros(horizon + 1), moves, moves
+    )
+    consts = (
+        agent,
+        inputs.environment.cdf,
+        inputs.mdp.rewards,
+        jax.random.key_data(inputs.keys),
+        inputs.noise,
+    )
     wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(inputs.keys))
 
     def advance(now: _PacedRollout, consts: tuple) -> _PacedRollout:
         agent, cdf, gains, words, noise = consts
         live = agent.ready(now.state) & (now.t < horizon)
         t = jnp.minimum(now.t, horizon - 1)
-        action, state, allowed = act(agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions)
+        action, state, allowed = act(
+            agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions
+        )
         y, reward = mdps.step(cdf, gains, now.x, action, vectorize.get_entry(noise, t))
         state = agent.think(agent.note(state, _transition(now.x, action, reward, y)))
         slot = jnp.where(live, t, horizon)
@@ -156,14 +205,18 @@ def _play_stepwise(agent: Any, state: Any, inputs: RolloutInputs, keep: bool) ->
             vectorize.set_entry(now.actions, slot, action) if keep else None,
         )
 
-    end = vectorize.while_active(lambda now, _: now.t < horizon, advance, begin, consts, keep="nothing", lanes_last=True)
+    end = vectorize.while_active(
+        lambda now, _: now.t < horizon, advance, first, consts, keep="nothing", lanes_last=True
+    )
     if not keep:
-        return Trajectory(end.rewards[:horizon]), end.legal
+        return Trajectory(end.rewards[:horizon]), end.legal, end.state
     states = vectorize.set_entry(end.states, jnp.int32(horizon), end.x)
-    return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal
+    return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal, end.state
 
 
-def act(agent: Any, key: chex.PRNGKey, state: Any, observation: chex.Array, n_actions: int) -> tuple[chex.Array, Any, chex.Array]:
+def act(
+    agent: Any, key: chex.PRNGKey, state: Any, observation: chex.Array, n_actions: int
+) -> tuple[chex.Array, Any, chex.Array]:
     """Return a legal action, the state after deciding, and whether the action chosen was legal.
 
     Raises:
@@ -171,6 +224,9 @@ def act(agent: Any, key: chex.PRNGKey, state: Any, observation: chex.Array, n_ac
     """
     chosen, state = agent.act(key, state, observation)
     if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
-        raise JbrlError(f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a scalar int32")
+        raise JbrlError(
+            f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a "
+            "scalar int32"
+        )
     action = jnp.clip(chosen, 0, n_actions - 1)
     return action, state, action == chosen

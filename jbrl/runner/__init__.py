@@ -1,1 +1,1 @@
-"""What happens when a study runs."""
+"""Running of studies."""

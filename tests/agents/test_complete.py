@@ -1,4 +1,6 @@
-"""Agents whose parameters are distributions: one fresh draw per lifetime, the right law, the same results as drawing by hand."""
+"""Agents whose parameters are distributions: one fresh draw per lifetime, the right law, the same
+results as drawing by hand.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -31,7 +33,9 @@ LAWS = {
 
 def draws(distribution, n=2000):
     keys = jax.random.split(jax.random.key(3), n)
-    values = dataclasses.replace(distribution, values=tuple(jnp.asarray(v, kinds[type(v)]) for v in distribution.values))
+    values = dataclasses.replace(
+        distribution, values=tuple(jnp.asarray(v, kinds[type(v)]) for v in distribution.values)
+    )
     return np.asarray(jax.vmap(values.draw)(keys))
 
 
@@ -54,7 +58,10 @@ def test_integers_and_choices():
     shares = np.diff(np.log(np.arange(1, 9))) / np.log(8)
     assert stats.chisquare(np.bincount(logarithmic, minlength=8)[1:], 2000 * shares).pvalue > 1e-3
     chosen = draws(Distribution((0.5, 2.0, 2.0), "choice"))
-    assert stats.chisquare([(chosen == 0.5).sum(), (chosen == 2.0).sum()], [2000 / 3, 4000 / 3]).pvalue > 1e-3
+    assert (
+        stats.chisquare([(chosen == 0.5).sum(), (chosen == 2.0).sum()], [2000 / 3, 4000 / 3]).pvalue
+        > 1e-3
+    )
     assert set(draws(Distribution((True, False), "choice")).tolist()) == {True, False}
 
 
@@ -73,7 +80,10 @@ def test_each_lifetime_is_played_as_by_an_agent_with_the_drawn_value():
     agent, _ = build(BEB, {"beta": {"uniform": [0.5, 8.0]}}, "here")
     together = played(agent)
     key = jax.random.key(4)
-    values = [float(as_arrays(agent).distributions["beta"].draw(stream(key, i, "parameters"))) for i in range(6)]
+    values = [
+        float(as_arrays(agent).distributions["beta"].draw(stream(key, i, "parameters")))
+        for i in range(6)
+    ]
     assert len(set(values)) == 6 and min(values) >= 0.5 and max(values) <= 8
     for i in (0, 3, 5):
         assert played(BEB(beta=values[i]))[i] == pytest.approx(together[i], rel=1e-6)
@@ -98,13 +108,22 @@ def test_a_degenerate_choice_is_the_value_itself():
 
 
 def test_there_is_capacity_for_the_largest_values():
-    agent, parameters = build(BAMCP, {"simulations": {"log_uniform": [10, 100]}, "depth": {"choice": [3, 40]}}, "here")
+    agent, parameters = build(
+        BAMCP, {"simulations": {"log_uniform": [10, 100]}, "depth": {"choice": [3, 40]}}, "here"
+    )
     assert isinstance(agent, Complete)
     assert (agent.base.max_simulations, agent.base.max_depth) == (128, 64)
-    assert (agent.lanes, agent.version, agent.requires) == (BAMCP.lanes, BAMCP.version, BAMCP.requires)
+    assert (agent.lanes, agent.version, agent.requires) == (
+        BAMCP.lanes,
+        BAMCP.version,
+        BAMCP.requires,
+    )
     assert not is_oracle(agent)
     assert agent.cost(prior_of("GC")) == agent.base.cost(prior_of("GC"))
-    assert parameters["simulations"] == {"log_uniform": [10, 100]} and parameters["max_simulations"] == 0
+    assert (
+        parameters["simulations"] == {"log_uniform": [10, 100]}
+        and parameters["max_simulations"] == 0
+    )
 
 
 def test_what_is_drawn_learns_with_a_key_of_its_own():
@@ -119,7 +138,9 @@ def test_a_study_tells_distributions_apart():
     text = {
         "study": {"name": "complete", "n_environments": 2, "horizon": 3},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
-        "agents": [{"algorithm": "e-Greedy", "epsilon": [{"uniform": [0, 1]}, {"uniform": [0, 0.5]}, 0.5]}],
+        "agents": [
+            {"algorithm": "e-Greedy", "epsilon": [{"uniform": [0, 1]}, {"uniform": [0, 0.5]}, 0.5]}
+        ],
     }
     units = Study(text).units
     assert len({unit.id for unit in units}) == 3
@@ -128,15 +149,24 @@ def test_a_study_tells_distributions_apart():
 
 
 REFUSED = {
-    "kind": ({"epsilon": {"unifrom": [0, 1]}}, r"here: epsilon = .*unifrom.*expected \{ uniform = .*did you mean 'uniform'"),
+    "kind": (
+        {"epsilon": {"unifrom": [0, 1]}},
+        r"here: epsilon = .*unifrom.*expected \{ uniform = .*did you mean 'uniform'",
+    ),
     "two kinds": ({"epsilon": {"uniform": [0, 1], "choice": [0]}}, "expected { uniform"),
     "empty": ({"epsilon": {}}, "expected { uniform"),
     "no list": ({"epsilon": {"uniform": 1}}, "expected { uniform"),
     "order": ({"epsilon": {"uniform": [1, 0]}}, "expected two numbers, the lower one first"),
     "three": ({"epsilon": {"uniform": [0, 0.5, 1]}}, "expected two numbers"),
-    "range": ({"epsilon": {"uniform": [0, 2]}}, r"here: epsilon = 2\.0: expected a number from 0 up to 1"),
+    "range": (
+        {"epsilon": {"uniform": [0, 2]}},
+        r"here: epsilon = 2\.0: expected a number from 0 up to 1",
+    ),
     "type": ({"epsilon": {"choice": ["a"]}}, r"here: epsilon = 'a': expected a number"),
-    "name": ({"epsilom": {"uniform": [0, 1]}}, "unknown parameter 'epsilom'; did you mean 'epsilon'"),
+    "name": (
+        {"epsilom": {"uniform": [0, 1]}},
+        "unknown parameter 'epsilom'; did you mean 'epsilon'",
+    ),
 }
 
 
@@ -150,13 +180,18 @@ def test_bad_distributions(case):
 def test_bad_distributions_of_other_parameters():
     with pytest.raises(JbrlError, match="expected numbers above 0"):
         build(BEB, {"beta": {"log_uniform": [0, 1]}}, "here")
-    with pytest.raises(JbrlError, match="expected one value, since it belongs to the compiled program"):
+    with pytest.raises(
+        JbrlError, match="expected one value, since it belongs to the compiled program"
+    ):
         build(BEB, {"bonus": {"choice": ["pair"]}}, "here")
     with pytest.raises(JbrlError, match=r"here: period = 2\.5: expected an integer"):
         build(PSRL, {"period": {"uniform": [1, 2.5]}}, "here")
 
 
-@pytest.mark.parametrize(("name", "values"), [("OPPS-DS", {"budget": {"uniform": [5, 10]}}), ("Linear", {"w0": {"uniform": [0, 1]}})])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("OPPS-DS", {"budget": {"uniform": [5, 10]}}), ("Linear", {"w0": {"uniform": [0, 1]}})],
+)
 def test_what_is_made_before_the_first_lifetime_has_no_distributions(name, values):
     with pytest.raises(JbrlError, match="expected one value, or a list"):
         build(AGENTS[name].agent, values, "here")

@@ -1,5 +1,6 @@
 """Agents that do what the published program does, against twins that do it the long way."""
 
+import dataclasses
 import functools
 
 import jax
@@ -10,17 +11,25 @@ import pytest
 from benchmarks.twins import agents as twins
 from benchmarks.twins import merged, planner
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.published.castronovo2016 import PADDING, CoarseEpsilonGreedy, FrozenSBOSS, TruncatedBEB, UnnormalisedSoftMax
+from jbrl.agents.published.castronovo2016 import (
+    PADDING,
+    CoarseEpsilonGreedy,
+    FrozenSBOSS,
+    TruncatedBEB,
+    UnnormalisedSoftMax,
+)
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import problem
-from tests.reference.trajectories import KEY, decisions, disagreements, prior_of
+from tests.reference.trajectories import KEY, decisions, disagreements, prior_of, transition
 
 LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie
 
 
 class SBOSSTwin(merged.SBOSS):
-    """Row by row as the program: K may be 0, 0/0 exceeds nothing, half of the saved rows are lost."""
+    """Row by row as the program: K may be 0, 0/0 exceeds nothing, half of the saved rows
+    are lost.
+    """
 
     def solve(self, words):
         counts, rewards, known = self.counts, self.rewards, super().samples()
@@ -36,9 +45,13 @@ class SBOSSTwin(merged.SBOSS):
         super().observe(x, u, y)
         before, now = self.last[x, u], self.counts[x, u]
         with np.errstate(divide="ignore", invalid="ignore"):
-            distance = (abs(before / before.sum() - now / now.sum()) / np.sqrt(self.variances(before))).sum()
+            distance = (
+                abs(before / before.sum() - now / now.sum()) / np.sqrt(self.variances(before))
+            ).sum()
         lost = x * self.counts.shape[1] + u >= self.counts.shape[0] * self.counts.shape[1] // 2
-        self.due = self.due or bool(distance > self.delta or (lost and self.delta <= 1 and not np.isnan(distance)))
+        self.due = self.due or bool(
+            distance > self.delta or (lost and self.delta <= 1 and not np.isnan(distance))
+        )
 
     def act(self, x, words, uniform):
         action = super().act(x, words, LOWEST)
@@ -52,7 +65,9 @@ class SBOSSTwin(merged.SBOSS):
 
 
 def follow(agent, twin, told, test):
-    """Steps that the twin would have taken otherwise, and how often it solved, over 3 trajectories."""
+    """Steps that the twin would have taken otherwise, and how often it solved, over
+    3 trajectories.
+    """
     wrong, solved = [], 0
     for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
         mind = twin(problem(told).mdps)
@@ -73,8 +88,15 @@ def follow(agent, twin, told, test):
         ("UGC", "GC", 0.0213, 2.13, (4, 40)),
     ],
 )
-def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_saves(told, test, epsilon, delta, solutions):
-    wrong, solved = follow(FrozenSBOSS(epsilon, delta), functools.partial(SBOSSTwin, epsilon=epsilon, delta=delta), told, test)
+def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_saves(
+    told, test, epsilon, delta, solutions
+):
+    wrong, solved = follow(
+        FrozenSBOSS(epsilon, delta),
+        functools.partial(SBOSSTwin, epsilon=epsilon, delta=delta),
+        told,
+        test,
+    )
     assert wrong == []
     assert solutions[0] <= solved <= solutions[1]
 
@@ -83,10 +105,14 @@ def test_sboss_dreads_states_without_uncertainty():
     mdps = problem("GDL").mdps
     agent = as_arrays(FrozenSBOSS())
     _, state = agent.act(KEY, agent.reset(KEY, prior_of("GDL")), jnp.int32(0))
-    values = np.asarray(state.q.max(-1))
+    values = np.asarray(state.q.max(-1) + state.level)
     certain = (np.asarray(mdps.concentrations) > 0).sum(-1).max(-1) == 1
     np.testing.assert_allclose(values[certain], PADDING / 0.05, rtol=1e-3)
-    assert certain.sum() == 5 and (values[~certain] > 1.001 * PADDING / 0.05).all() and (values < 0).all()
+    assert (
+        certain.sum() == 5
+        and (values[~certain] > 1.001 * PADDING / 0.05).all()
+        and (values < 0).all()
+    )
 
 
 def test_soft_max_plays_action_0_at_every_temperature():
@@ -96,9 +122,12 @@ def test_soft_max_plays_action_0_at_every_temperature():
 
 
 def test_soft_max_compares_unnormalised_weights():
-    # One state, actions that cost 0.1 and 0.2 for ever: weights exp(-2 / tau) and exp(-2.1 / tau), the values of playing on with the first.
+    # One state, actions that cost 0.1 and 0.2 for ever: weights exp(-2 / tau) and exp(-2.1 / tau),
+    # the values of playing on with the first.
     rewards = jnp.array([[[-0.1], [-0.2]]])
-    told = DirichletPrior(DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10)
+    told = DirichletPrior(
+        DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10
+    )
     agent = as_arrays(UnnormalisedSoftMax(2.0))
     state = agent.reset(KEY, agent.train(KEY, told))
     keys = jax.random.split(jax.random.key(1), 200)
@@ -122,7 +151,23 @@ def test_beb_plays_the_integer_part_of_beta_and_the_first_of_tied_actions(beta):
 class CoarseTwin(planner.EpsilonGreedy):
     def solve(self):
         transitions = self.counts / self.counts.sum(-1, keepdims=True)
-        self.q, _, _ = planner.value_iteration(transitions, (transitions * self.rewards).sum(-1), twins.DISCOUNT, 0.01)
+        self.q, _, _ = planner.value_iteration(
+            transitions, (transitions * self.rewards).sum(-1), twins.DISCOUNT, 0.01
+        )
+
+
+def test_e_greedy_stops_after_251_sweeps():
+    """At a discount of 0.9999 values still change by more than 0.01 then: they are far from
+    the optimum.
+    """
+    told = DirichletPrior(prior_of("GC").mdps, jnp.float32(0.9999), 10)
+    q = as_arrays(CoarseEpsilonGreedy()).train(KEY, told).q
+    transitions = np.asarray(told.mdps.concentrations, float)
+    transitions /= transitions.sum(-1, keepdims=True)
+    rewards, expected = (transitions * told.mdps.rewards).sum(-1), np.zeros(q.shape)
+    for _ in range(251):
+        expected = planner.sweep(transitions, rewards, expected, 0.9999)
+    np.testing.assert_allclose(q, expected, rtol=1e-5)
 
 
 def test_e_greedy_solves_to_a_hundredth():
@@ -132,5 +177,34 @@ def test_e_greedy_solves_to_a_hundredth():
     assert wrong == 0
     agent, mdps = as_arrays(CoarseEpsilonGreedy()), problem("GC").mdps
     coarse = np.asarray(agent.train(KEY, prior_of("GC")).q)
-    exact = twins.optimal_values(np.asarray(mdps.concentrations) / mdps.concentrations.sum(-1, keepdims=True), np.asarray(mdps.rewards))
-    assert (exact - coarse > 0).all() and (exact - coarse < 0.19).all() and (exact - coarse).max() > 0.1
+    exact = twins.optimal_values(
+        np.asarray(mdps.concentrations) / mdps.concentrations.sum(-1, keepdims=True),
+        np.asarray(mdps.rewards),
+    )
+    assert (
+        (exact - coarse > 0).all()
+        and (exact - coarse < 0.19).all()
+        and (exact - coarse).max() > 0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("delta", "renewed"),
+    [(0.5, [False] * 7 + [True] * 8), (1.0, [False] * 7 + [True] * 8), (2.0, [False] * 15)],
+)
+def test_sboss_samples_anew_after_a_transition_of_the_lost_half_whatever_it_has_moved(
+    delta, renewed
+):
+    """15 pairs, of which the copy keeps 7.
+
+    The rows count so much that no transition moves one of them by half a standard deviation.
+    """
+    mdps = DirichletMDPs(jnp.full((5, 3, 5), 1000.0), jnp.zeros((5, 3, 5)), jnp.int32(0))
+    agent = as_arrays(FrozenSBOSS(epsilon=0.5, delta=delta))
+    begun = agent.reset(KEY, DirichletPrior(mdps, jnp.float32(0.95), 10))
+    state = dataclasses.replace(begun, due=jnp.bool_(False))
+    due = [
+        bool(agent.observe(KEY, state, transition(pair // 3, pair % 3, 4)).due)
+        for pair in range(15)
+    ]
+    assert due == renewed

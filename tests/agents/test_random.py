@@ -34,5 +34,7 @@ def test_it_needs_nothing_but_actions():
     agent = Random()
     check_requirements(agent, "Random", prior, "plane")
     state = agent.reset(KEY, agent.train(KEY, prior))
-    actions = jax.vmap(lambda key: agent.act(key, state, jnp.zeros(2))[0])(jax.random.split(KEY, 100))
+    actions = jax.vmap(lambda key: agent.act(key, state, jnp.zeros(2))[0])(
+        jax.random.split(KEY, 100)
+    )
     assert actions.dtype == jnp.int32 and set(np.asarray(actions).tolist()) == set(range(5))

@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 
 
-def returns_of(agents: dict[tuple[str, str], list[float]], experiment: str = "GC", seed: int = 0) -> pd.DataFrame:
+def returns_of(
+    agents: dict[tuple[str, str], list[float]], experiment: str = "GC", seed: int = 0
+) -> pd.DataFrame:
     """Score table of one experiment from {(algorithm, parameters): scores}."""
     frames = [
         pd.DataFrame(

@@ -1,4 +1,6 @@
-"""The paired Z-test against numbers worked out by hand, its symmetries, and the choice of the best agents."""
+"""The paired Z-test against numbers worked out by hand, its symmetries, and the choice of the
+best agents.
+"""
 
 import math
 
@@ -14,12 +16,15 @@ from jbrl.errors import JbrlError
 from tests.analysis.tables import returns_of
 
 PAIRS = st.integers(2, 25).flatmap(
-    lambda n: st.tuples(*[arrays(np.float64, n, elements=st.integers(-100, 100).map(lambda k: k / 8)) for _ in "ab"])
+    lambda n: st.tuples(
+        *[arrays(np.float64, n, elements=st.integers(-100, 100).map(lambda k: k / 8)) for _ in "ab"]
+    )
 )
 
 
 def test_by_hand():
-    # d = 1, 2, 3, 2: mean 2, squared deviations 1 + 0 + 1 + 0, s_d = √(2/3), standard error √(2/3) / 2 = 0.408248, Z = 4.898979
+    # d = 1, 2, 3, 2: mean 2, squared deviations 1 + 0 + 1 + 0, s_d = √(2/3), standard error
+    # √(2/3) / 2 = 0.408248, Z = 4.898979
     found = paired_z([11, 4, 8, 9], [10, 2, 5, 7])
     assert (found.n, found.difference) == (4, 2)
     assert found.standard_error == pytest.approx(0.4082482905, abs=1e-10)
@@ -35,7 +40,14 @@ def test_critical_values():
 
 
 @pytest.mark.parametrize(
-    ("z", "one", "two"), [(1.60, False, False), (1.70, True, False), (1.90, True, False), (2.0, True, True), (-3, False, True)]
+    ("z", "one", "two"),
+    [
+        (1.60, False, False),
+        (1.70, True, False),
+        (1.90, True, False),
+        (2.0, True, True),
+        (-3, False, True),
+    ],
 )
 def test_one_and_two_sided(z, one, two):
     # d = c ± 1 for 101 pairs of MDPs: mean c, s_d = √(202 / 201), so c = z √(1 / 201).
@@ -97,11 +109,17 @@ def test_series_are_paired_by_mdp_not_by_position():
 def test_unequal_sets_of_mdps_are_refused_with_the_reason():
     index = pd.MultiIndex.from_tuples([(0, 0), (0, 1), (0, 2)], names=["seed", "unit"])
     a = pd.Series([1.0, 2, 3], index=index, name="BEB")
-    with pytest.raises(JbrlError, match=r"BEB \(3 MDPs\).*\(2 MDPs\).*1 of BEB are missing.*first is seed 0, unit 2;"):
+    with pytest.raises(
+        JbrlError,
+        match=(
+            r"BEB \(3 environments\).*\(2 environments\).*1 of BEB are missing.*first is seed 0, "
+            r"unit 2;"
+        ),
+    ):
         paired_z(a, a.iloc[:2].rename("Random"))
     with pytest.raises(JbrlError, match="1 of BEB are missing from Random"):
         paired_z(a.iloc[:2].rename("Random"), a)
-    with pytest.raises(JbrlError, match="not played on the same MDPs"):
+    with pytest.raises(JbrlError, match="not played on the same environments"):
         paired_z([1, 2], [1, 2, 3])
 
 
@@ -109,9 +127,9 @@ def test_unequal_sets_of_mdps_are_refused_with_the_reason():
     ("a", "b", "options", "message"),
     [
         ([], [], {}, "first sample is empty"),
-        ([1, math.nan], [1, 2], {}, "first sample: score nan of MDP 1"),
-        ([1, 2], [math.inf, 2], {}, "second sample: score inf of MDP 0"),
-        (pd.Series([1, 2], index=[7, 7]), [1, 2], {}, "MDP 7 occurs twice"),
+        ([1, math.nan], [1, 2], {}, "first sample: score nan of environment 1"),
+        ([1, 2], [math.inf, 2], {}, "second sample: score inf of environment 0"),
+        (pd.Series([1, 2], index=[7, 7]), [1, 2], {}, "environment 7 occurs twice"),
         ([1, 2], [1, 2], {"sided": "three"}, "'one' or 'two'"),
         ([1, 2], [1, 2], {"level": 1.0}, "between 0 and 1"),
         ([1, 2], [1, 2], {"level": 95}, "between 0 and 1"),
@@ -161,8 +179,8 @@ def test_different_if_and_only_if_p_is_small(pair):
 
 
 def test_false_alarms():
-    # 2,000 tests of equal agents, N = 100: 5.2% alarms expected (Student against normal), standard deviation 0.5 points;
-    # outside 3.5 ... 7 with probability below 0.001.
+    # 2,000 tests of equal agents, N = 100: 5.2% alarms expected (Student against normal), standard
+    # deviation 0.5 points; outside 3.5 ... 7 with probability below 0.001.
     rng = np.random.default_rng(0)
     alarms = np.mean([paired_z(*rng.normal(size=(2, 100))).different for _ in range(2000)])
     assert 0.035 < alarms < 0.07
@@ -201,8 +219,11 @@ def test_best_and_tied():
 
 
 def test_a_difference_does_not_hide_a_later_tie():
-    # The second agent differs from the best by a constant, the third by more on average but noisily.
-    table = returns_of({("a", "{}"): MDPS + 1, ("b", "{}"): MDPS + 0.95, ("c", "{}"): MDPS + 0.9 + WAVE})
+    # The second agent differs from the best by a constant, the third by more on average
+    # but noisily.
+    table = returns_of(
+        {("a", "{}"): MDPS + 1, ("b", "{}"): MDPS + 0.95, ("c", "{}"): MDPS + 0.9 + WAVE}
+    )
     found = best_and_tied(table)
     assert list(found["algorithm"]) == ["a", "b", "c"]
     assert list(found["tied"]) == [False, False, True]
@@ -230,8 +251,12 @@ def test_equal_means_keep_the_order_of_the_table():
 
 
 def test_refuses_other_mdps_and_several_experiments():
-    table = pd.concat([returns_of({("BEB", "{}"): [1, 2]}), returns_of({("Random", "{}"): [1, 2]}, seed=1)])
-    with pytest.raises(JbrlError, match=r"BEB \{\} .*Random \{\}.*same MDPs.*seed 0, unit 0"):
+    table = pd.concat(
+        [returns_of({("BEB", "{}"): [1, 2]}), returns_of({("Random", "{}"): [1, 2]}, seed=1)]
+    )
+    with pytest.raises(
+        JbrlError, match=r"BEB \{\} .*Random \{\}.*same environments.*seed 0, unit 0"
+    ):
         best_and_tied(table)
     both = pd.concat([returns_of(agents()), returns_of(agents(), experiment="Grid")])
     with pytest.raises(JbrlError, match=r"2 experiments \(GC, Grid\)"):

@@ -21,7 +21,9 @@ def test_there_are_eight_algorithms_in_each_of_six_experiments():
     cells = published.cells()
     groups = cells.groupby(["case", "experiment"], sort=False)
     assert [list(rows["algorithm"]) for _, rows in groups] == [ALGORITHMS] * 6
-    assert list(groups.groups) == [(case, e) for case in ("accurate", "inaccurate") for e in ("GC", "GDL", "Grid")]
+    assert list(groups.groups) == [
+        (case, e) for case in ("accurate", "inaccurate") for e in ("GC", "GDL", "Grid")
+    ]
     assert [rows.loc[rows["mean"].idxmax(), "algorithm"] for _, rows in groups] == BEST
     assert set(cells["experiment"]) <= set(PROBLEMS)
 
@@ -64,16 +66,25 @@ def test_notes_are_about_cells_and_agents_and_pages_that_there_are():
 
 def test_a_cell_has_at_most_one_note_of_a_kind():
     for cell in published.cells().to_dict("records"):
-        kinds = [n["kind"] for n in published.notes().to_dict("records") if all(n[c] in ("", cell[c]) for c in published.CELL)]
+        kinds = [
+            n["kind"]
+            for n in published.notes().to_dict("records")
+            if all(n[c] in ("", cell[c]) for c in published.CELL)
+        ]
         assert len(kinds) == len(set(kinds)), cell
 
 
 def test_lists_of_winners_begin_with_random_and_hold_known_names():
     steps = published.winners_by_bound()
-    lists = {key: list(rows["algorithms"]) for key, rows in steps.groupby(["case", "experiment"], sort=False)}
+    lists = {
+        key: list(rows["algorithms"])
+        for key, rows in steps.groupby(["case", "experiment"], sort=False)
+    }
     assert [len(found) for found in lists.values()] == [4, 5, 4, 5, 6, 4]
     assert all(found[0] == ("Random",) for found in lists.values())
-    assert all(set(names) <= set(ALGORITHMS) - {"OPPS-DS", "Soft-max"} for names in steps["algorithms"])
+    assert all(
+        set(names) <= set(ALGORITHMS) - {"OPPS-DS", "Soft-max"} for names in steps["algorithms"]
+    )
 
 
 def test_tables_are_copies():

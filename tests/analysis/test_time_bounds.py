@@ -1,4 +1,6 @@
-"""Winners under time bounds: cases worked out by hand, and a plain search over all agents as witness."""
+"""Winners under time bounds: cases worked out by hand, and a plain search over all agents
+as witness.
+"""
 
 import numpy as np
 import pandas as pd
@@ -8,21 +10,37 @@ from hypothesis import strategies as st
 
 from jbrl.analysis.multiple_tests import rejected
 from jbrl.analysis.paired_test import paired_z
-from jbrl.analysis.time_bounds import Contest, bounds_grid, least_offline, winners_by_bound, winners_map
+from jbrl.analysis.time_bounds import (
+    Contest,
+    bounds_grid,
+    least_offline,
+    winners_by_bound,
+    winners_map,
+)
 from jbrl.errors import JbrlError
 from tests.analysis.tables import returns_of
 
 WAVE = np.tile([-1.0, 1.0], 20)
 MDPS = np.linspace(0, 10, 40)
 # Means 5, 6, 7, 7 less a hair, 9; what differs is significant except C against B(2).
-LEVELS = {("A", "{}"): MDPS, ("B", "1"): MDPS + 1, ("B", "2"): MDPS + 2, ("C", "{}"): MDPS + 1.99 + WAVE, ("D", "{}"): MDPS + 4}
+LEVELS = {
+    ("A", "{}"): MDPS,
+    ("B", "1"): MDPS + 1,
+    ("B", "2"): MDPS + 2,
+    ("C", "{}"): MDPS + 1.99 + WAVE,
+    ("D", "{}"): MDPS + 4,
+}
 OFFLINE = [0.0, 0.0, 0.0, 0.0, 60.0]
 ONLINE = [1e-6, 2e-6, 4e-6, 3e-6, 1e-6]
 
 
 def contest(levels=LEVELS, offline=OFFLINE, online=ONLINE, **options):
-    agents = pd.DataFrame(levels.keys(), columns=["algorithm", "parameters"]).assign(experiment="GC")
-    return Contest(agents.assign(offline_seconds=offline, online_seconds=online), returns_of(levels), **options)
+    agents = pd.DataFrame(levels.keys(), columns=["algorithm", "parameters"]).assign(
+        experiment="GC"
+    )
+    return Contest(
+        agents.assign(offline_seconds=offline, online_seconds=online), returns_of(levels), **options
+    )
 
 
 def test_by_hand():
@@ -35,7 +53,10 @@ def test_by_hand():
     assert found.winners({"online": 2e-6}).algorithms == ("D",)
     assert found.winners({"longest": 59}).algorithms == ("B", "C")
     assert found.winners({"online": 1e-9}).algorithms == ()
-    assert found.scores["parameters"].iloc[list(found.winners({"offline": 1}).agents)].tolist() == ["2", "{}"]
+    assert found.scores["parameters"].iloc[list(found.winners({"offline": 1}).agents)].tolist() == [
+        "2",
+        "{}",
+    ]
 
 
 def test_winners_succeed_one_another_from_left_to_right():
@@ -50,11 +71,14 @@ def test_a_user_s_own_feature():
     def decisions_for_the_price_of_one(scores):
         return 250 * scores["online_seconds"]
 
-    np.testing.assert_allclose(contest().times(decisions_for_the_price_of_one), 250 * np.array(ONLINE))
+    np.testing.assert_allclose(
+        contest().times(decisions_for_the_price_of_one), 250 * np.array(ONLINE)
+    )
 
 
 def test_one_and_two_sided_and_holm():
-    # Z = 1.8 against the best for both others: p = 0.036 one-sided, 0.072 two-sided; Holm asks 0.025 of the first of two.
+    # Z = 1.8 against the best for both others: p = 0.036 one-sided, 0.072 two-sided; Holm asks
+    # 0.025 of the first of two.
     near = {"a": MDPS, "b": MDPS - 1.8 / np.sqrt(39) + WAVE, "c": MDPS - 1.8 / np.sqrt(39) - WAVE}
     levels = {(name, "{}"): scores for name, scores in near.items()}
     times = {"offline": [0.0] * 3, "online": [1e-6] * 3}
@@ -78,7 +102,12 @@ def test_a_single_mdp_tells_nothing_apart():
 
 
 AGENTS = st.lists(
-    st.tuples(st.sampled_from("ABC"), st.integers(0, 3), st.integers(0, 3), st.lists(st.integers(-3, 3), min_size=5, max_size=5)),
+    st.tuples(
+        st.sampled_from("ABC"),
+        st.integers(0, 3),
+        st.integers(0, 3),
+        st.lists(st.integers(-3, 3), min_size=5, max_size=5),
+    ),
     min_size=1,
     max_size=7,
 )
@@ -86,8 +115,12 @@ AGENTS = st.lists(
 
 @given(agents=AGENTS, x=st.integers(0, 3), y=st.integers(0, 3))
 def test_the_same_as_searching_all_agents(agents, x, y):
-    levels = {(name, str(i)): [float(v) for v in scores] for i, (name, _, _, scores) in enumerate(agents)}
-    found = contest(levels, [float(o) for _, o, _, _ in agents], [float(o) for _, _, o, _ in agents])
+    levels = {
+        (name, str(i)): [float(v) for v in scores] for i, (name, _, _, scores) in enumerate(agents)
+    }
+    found = contest(
+        levels, [float(o) for _, o, _, _ in agents], [float(o) for _, _, o, _ in agents]
+    )
     left = [i for i, (_, offline, online, _) in enumerate(agents) if offline <= y and online <= x]
     best = {}
     for i in left:
@@ -96,7 +129,10 @@ def test_the_same_as_searching_all_agents(agents, x, y):
             best[name] = i
     champions = sorted(best.values(), key=lambda i: (-sum(agents[i][3]), i))
     expected = [
-        agents[i][0] for i in champions if i == champions[0] or not paired_z(agents[champions[0]][3], agents[i][3], sided="one").different
+        agents[i][0]
+        for i in champions
+        if i == champions[0]
+        or not paired_z(agents[champions[0]][3], agents[i][3], sided="one").different
     ]
     assert found.winners({"online": x, "offline": y}).algorithms == tuple(expected)
 
@@ -106,7 +142,11 @@ def test_the_map_is_the_winners_of_each_point():
     assert len(found) == 144
     for row in found.itertuples():
         assert row.algorithms == contest().winners({"online": row.x, "offline": row.y}).algorithms
-    assert {("A",), ("B",), ("C",), ("B", "C"), ("D",), ()} >= set(found["algorithms"]) >= {("B", "C"), ("D",)}
+    assert (
+        {("A",), ("B",), ("C",), ("B", "C"), ("D",), ()}
+        >= set(found["algorithms"])
+        >= {("B", "C"), ("D",)}
+    )
 
 
 def test_bounds_reach_below_and_above_all_positive_times():
@@ -136,7 +176,10 @@ def test_what_is_refused():
         contest(online=[1e-6, np.nan, 4e-6, None, 1e-6]).times("online")
     with pytest.raises(JbrlError, match="correction = 'bonferroni'"):
         contest(correction="bonferroni")
-    with pytest.raises(JbrlError, match=r"D \{\} \(39 MDPs\) and A \{\} \(40 MDPs\) were not played on the same MDPs"):
+    message = (
+        r"D \{\} \(39 environments\) and A \{\} \(40 environments\) were not played on the same"
+    )
+    with pytest.raises(JbrlError, match=message):
         contest(LEVELS | {("D", "{}"): MDPS[:39]})
     returns = returns_of(LEVELS)
     with pytest.raises(JbrlError, match="no returns of C"):

@@ -1,4 +1,4 @@
-"""Who wins from left to right: studies whose winners are known."""
+"""Winners from left to right: studies whose winners are known."""
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,15 @@ N = 200
 
 
 def contest(levels, case="accurate", experiment="GC"):
-    """(played, returns): agents (name, mean, online seconds, offline seconds) with the same noise on every MDP."""
+    """(played, returns): agents (name, mean, online seconds, offline seconds) with the same noise
+    on every MDP.
+    """
     noise = sample(0.0, 1.0, n=N)
     parts = [rows(case, experiment, name, {}, mean + noise) for name, mean, *_ in levels]
     first = pd.concat([part.iloc[:1] for part in parts])
-    units = first.assign(online_seconds=[on for _, _, on, _ in levels], offline_seconds=[off for *_, off in levels])
+    units = first.assign(
+        online_seconds=[on for _, _, on, _ in levels], offline_seconds=[off for *_, off in levels]
+    )
     returns = pd.concat(parts)
     return agreement.played(returns, units), returns
 
@@ -43,7 +47,8 @@ def steps():
     ("source", "expected"),
     [
         ("paper", ["Random", "SBOSS", "BEB e-Greedy", "BEB BFS3 e-Greedy"]),
-        ("as described", ["Random", "SBOSS", "e-Greedy", "BEB e-Greedy"]),  # what costs as much offline as OPPS-DS is out
+        # what costs as much offline as OPPS-DS is out
+        ("as described", ["Random", "SBOSS", "e-Greedy", "BEB e-Greedy"]),
         ("as published", ["SBOSS", "Random SBOSS", "e-Greedy", "BEB"]),
     ],
 )
@@ -54,7 +59,9 @@ def test_winners(steps, source, expected):
 
 
 def test_bounds_are_the_times_from_which_on_they_win(steps):
-    np.testing.assert_array_equal(steps.loc[steps["source"] == "as described", "bound"], [1e-8, 1e-7, 1e-6, 2e-6])
+    np.testing.assert_array_equal(
+        steps.loc[steps["source"] == "as described", "bound"], [1e-8, 1e-7, 1e-6, 2e-6]
+    )
     assert steps.loc[steps["source"] == "paper", "bound"].isna().all()
 
 
@@ -66,26 +73,36 @@ def test_in_words(steps):
 
 def test_experiments_that_were_not_played_have_the_papers_list_only():
     found = winners.with_published(*contest(LEVELS[:1] + LEVELS[3:4]))
-    sources = {key: list(dict.fromkeys(rows["source"])) for key, rows in found.groupby(["case", "experiment"], sort=False)}
+    sources = {
+        key: list(dict.fromkeys(rows["source"]))
+        for key, rows in found.groupby(["case", "experiment"], sort=False)
+    }
     assert sources.pop(("accurate", "GC")) == ["paper", "as described", "as published"]
     assert list(sources.values()) == [["paper"]] * 5
 
 
 def test_without_a_search_there_is_no_bound_on_offline_time():
     found = winners.with_published(*contest([*LEVELS[:1], ("BAMCP", 9.0, 1e-3, 10.0)]))
-    assert list(found.loc[found["source"] == "as described", "algorithms"]) == [("Random",), ("BAMCP",)]
+    assert list(found.loc[found["source"] == "as described", "algorithms"]) == [
+        ("Random",),
+        ("BAMCP",),
+    ]
 
 
 def test_agents_whose_times_are_not_known_do_not_take_part():
     found = winners.with_published(*contest([*LEVELS[:4], ("BEB", 5.0, np.nan, 0.0)]))
-    assert not any("BEB" in names for names in found.loc[found["source"] == "as described", "algorithms"])
+    assert not any(
+        "BEB" in names for names in found.loc[found["source"] == "as described", "algorithms"]
+    )
 
 
 def test_all_experiments_of_a_whole_study():
     returns, units = study()
     found = winners.in_words(winners.with_published(agreement.played(returns, units), returns))
     assert list(found["source"]) == ["paper", "as described", "as published"] * 6
-    printed = [", ".join(f"({', '.join(names)})" for names in rows["algorithms"]) for _, rows in _lists()]
+    printed = [
+        ", ".join(f"({', '.join(names)})" for names in rows["algorithms"]) for _, rows in _lists()
+    ]
     assert list(found.loc[found["source"] == "paper", "winners"]) == printed
 
 

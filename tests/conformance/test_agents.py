@@ -1,4 +1,6 @@
-"""What holds for every agent: one table over the register. A new agent is tested by being there."""
+"""Properties of every agent: one table over the register, so that a new agent is tested without
+further work.
+"""
 
 import dataclasses
 import functools
@@ -22,6 +24,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.parameters import check_parameters
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution, problem
+from jbrl.rollout import faults, rollout
 from jbrl.rollout.contract import Oracle, Transition
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
 from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn
@@ -29,7 +32,8 @@ from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn
 N, T = 256, 100
 KEY = jax.random.key(0)
 
-# Parameters at which an agent is quick to test and clearly better than Random; default: its defaults.
+# Parameters at which an agent is quick to test and clearly better than Random; default:
+# its defaults.
 # Q1 and Q2 believe in impossible transitions; Q0 does not.
 PARAMETERS = {
     "VDBE-e-Greedy": {"epsilon0": 0.2},
@@ -38,7 +42,7 @@ PARAMETERS = {
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
-    "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 100},
+    "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
 }
 # Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.
 NO_BETTER = {"Random", "Soft-max-published", "SBOSS-published"}
@@ -51,7 +55,9 @@ def prior_of(mdps, horizon):
 
 
 def plays_finite_mdps(name):
-    """Whether an agent can be told a Dirichlet prior: what plays other environments alone is tested elsewhere."""
+    """Whether an agent can be told a Dirichlet prior: what plays other environments alone is
+    tested elsewhere.
+    """
     try:
         check_requirements(AGENTS[name].agent(), name, prior_of(problem("GC").mdps, 1), "GC")
     except JbrlError:
@@ -63,15 +69,38 @@ PLAYERS = sorted(name for name in AGENTS if plays_finite_mdps(name))
 every_player = pytest.mark.parametrize("name", PLAYERS)
 
 
-def play_one(agent, prior, mdp, index):
+def play_one(agent, prior, mdp, index, noise, decided_by="agent"):
+    """Play lifetime number `index`, moved by the random numbers of lifetime number `noise`.
+
+    Args:
+      decided_by: stream that the agent's keys come from.
+    """
     TRACES.append(type(agent))
-    trajectory, legal = simulate(agent, agent.train(KEY, prior), draw_inputs(mdp, KEY, index, prior.horizon), keep=True)
-    return trajectory.states, trajectory.actions, trajectory.rewards, legal
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollout, "stream", swapped(noise, decided_by))
+        inputs = draw_inputs(mdp, KEY, index, prior.horizon)
+    trajectory, fault = simulate(agent, agent.train(KEY, prior), inputs, keep=True)
+    return trajectory.states, trajectory.actions, trajectory.rewards, fault
+
+
+def swapped(noise, decided_by="agent"):
+    """`sampling.stream`, but for the keys that move the environment: those of lifetime
+    number `noise`.
+    """
+
+    def swapped_stream(key, index, name):
+        name = decided_by if name == "agent" else name
+        return stream(key, noise if name == "environment" else index, name)
+
+    return swapped_stream
 
 
 TRACES = []
 play_single = jax.jit(play_one)
-play_many = jax.jit(jax.vmap(play_one, in_axes=(None, None, 0, 0)))
+play_many = jax.jit(jax.vmap(play_one, in_axes=(None, None, 0, 0, 0)))
+play_many_by_noise = jax.jit(
+    jax.vmap(functools.partial(play_one, decided_by="environment"), in_axes=(None, None, 0, 0, 0))
+)
 
 
 def make(name, prior=None, **values):
@@ -80,7 +109,9 @@ def make(name, prior=None, **values):
     agent = cls(**check_parameters(cls, {**PARAMETERS.get(name, {}), **values}, name))
     if isinstance(agent, OfflineSearch):
         prior = prior or game()[0]
-        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), SearchCheckpoint())[0].strategy
+        agent = learn(agent, 0, prior, Trials(prior, 0.95, KEY, jax.devices()), SearchCheckpoint())[
+            0
+        ].strategy
     return as_arrays(agent)
 
 
@@ -94,12 +125,16 @@ def game():
 
 @functools.cache
 def played(name):
-    """States [N, T+1], actions [N, T], rewards [N, T] of an agent on N MDPs of GC, and whether the actions were legal [N]."""
-    return tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N))))
+    """States [N, T+1], actions [N, T], rewards [N, T] of an agent on N MDPs of GC, and what it has
+    done wrong [N].
+    """
+    return tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N), jnp.arange(N))))
 
 
 def earned(name, judged):
-    """What an agent has earned, [N]: the discounted return; where `judged` has no prior to start from, the rewards of the second half."""
+    """What an agent has earned, [N]: the discounted return; where `judged` has no prior to start
+    from, the rewards of the second half.
+    """
     rewards = played(name)[2].astype(np.float64)
     if AGENTS[judged].agent.requires == BAYESIAN:
         return (rewards * 0.95 ** np.arange(T)).sum(1)
@@ -109,7 +144,7 @@ def earned(name, judged):
 @every_agent
 def test_it_is_described(name):
     entry = AGENTS[name]
-    doc = inspect.getdoc(entry.agent)
+    doc = " ".join(inspect.getdoc(entry.agent).split())
     assert "\n" not in entry.summary
     assert entry.summary.endswith(".")
     assert len(entry.summary) <= 140
@@ -137,8 +172,13 @@ def test_its_parameters_are_declared(name):
 @every_agent
 def test_a_prior_that_it_cannot_use_is_refused(name):
     """BAMCP on an environment without a Dirichlet prior, say; the message names both."""
-    prior, agent = EnvironmentPrior(Tabular.of(game()[1]), jnp.float32(1), Steps(T)), AGENTS[name].agent()
-    if isinstance(prior, agent.requires.prior) and isinstance(prior.spec.observation, agent.requires.observations):
+    prior, agent = (
+        EnvironmentPrior(Tabular.of(game()[1]), jnp.float32(1), Steps(T)),
+        AGENTS[name].agent(),
+    )
+    if isinstance(prior, agent.requires.prior) and isinstance(
+        prior.spec.observation, agent.requires.observations
+    ):
         check_requirements(agent, name, prior, "elsewhere")
     else:
         with pytest.raises(JbrlError, match=f"{name} needs .*: 'elsewhere' offers "):
@@ -164,10 +204,63 @@ def test_no_other_agent_is_taken_for_it(name):
 
 @every_player
 def test_actions_are_legal_integers(name):
-    _, actions, _, legal = played(name)
+    _, actions, _, fault = played(name)
     assert actions.dtype == np.int32
     assert ((actions >= 0) & (actions < 3)).all()
-    assert legal.all()
+    assert (fault != faults.ILLEGAL_ACTION).all()
+
+
+@every_player
+def test_its_state_holds_no_nan(name):
+    assert not played(name)[3].any()
+
+
+def decided_otherwise(first, second):
+    """Lifetimes in which a decision differs although all that came before is the same.
+
+    Args:
+      first, second: (what was met, [N, T] or longer; actions [N, T]), the same lifetimes with
+        other outcomes.
+    """
+    (met, actions), (other_met, other_actions) = first, second
+    same_action = actions == other_actions
+    same_outcome = met[:, : actions.shape[1]] == other_met[:, : actions.shape[1]]
+    before = np.cumprod(
+        same_outcome & np.pad(same_action, ((0, 0), (1, 0)), constant_values=True)[:, :-1], axis=1
+    ).astype(bool)
+    return np.flatnonzero((before & ~same_action).any(axis=1))
+
+
+def other_noise():
+    return jnp.arange(N, 2 * N)
+
+
+@every_player
+def test_decisions_do_not_depend_on_what_moves_the_environment(name):
+    """Other random numbers in the environment, the same keys for the agent: the same decisions
+    until something else happens.
+    """
+    states, actions, _, _ = played(name)
+    other = tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N), other_noise())))
+    assert decided_otherwise((states, actions), other[:2]).size == 0
+    assert (states != other[0]).any(axis=1).mean() > 0.9, "other things happen"
+
+
+# One that decides with the keys alone, one that seldom does, one that learns with them, one at its
+# own pace.
+@pytest.mark.parametrize("name", ["Random", "e-Greedy", "PSRL", "BAMCP"])
+def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name):
+    agent = make(name, epsilon=0.1) if name == "e-Greedy" else make(name)
+    first, second = (
+        play_many_by_noise(agent, *game(), jnp.arange(N), noise)
+        for noise in (jnp.arange(N), other_noise())
+    )
+    assert (
+        decided_otherwise(
+            tuple(map(np.asarray, first[:2])), tuple(map(np.asarray, second[:2]))
+        ).size
+        > 0
+    )
 
 
 @every_player
@@ -175,7 +268,10 @@ def test_alone_it_does_the_same_as_in_company(name):
     # At the same width, as the runner plays: programs of another width may round differently.
     prior, mdps = game()
     chosen = np.where(np.arange(N) < N // 2, 0, N - 1)
-    states, actions, rewards, _ = play_many(make(name), prior, jax.tree.map(lambda v: v[chosen], mdps), jnp.asarray(chosen, jnp.int32))
+    index = jnp.asarray(chosen, jnp.int32)
+    states, actions, rewards, _ = play_many(
+        make(name), prior, jax.tree.map(lambda v: v[chosen], mdps), index, index
+    )
     np.testing.assert_array_equal(actions, played(name)[1][chosen])
     np.testing.assert_array_equal(states, played(name)[0][chosen])
     np.testing.assert_array_equal(rewards, played(name)[2][chosen])
@@ -185,23 +281,33 @@ def test_alone_it_does_the_same_as_in_company(name):
 def test_same_keys_give_the_same_actions_and_others_do_not_matter(name):
     prior, mdps = game()
     order = np.random.default_rng(0).permutation(N)
-    again = play_many(make(name), prior, jax.tree.map(lambda v: v[order], mdps), jnp.arange(N)[order])
+    again = play_many(
+        make(name), prior, jax.tree.map(lambda v: v[order], mdps), *[jnp.arange(N)[order]] * 2
+    )
     np.testing.assert_array_equal(again[1], played(name)[1][order])
 
 
 @every_player
 def test_one_program_serves_all_parameter_values(name):
-    other = {f.name: another(name, f) for f in dataclasses.fields(AGENTS[name].agent) if not f.metadata["static"]}
+    other = {
+        f.name: another(name, f)
+        for f in dataclasses.fields(AGENTS[name].agent)
+        if not f.metadata["static"]
+    }
     played(name)
     before = len(TRACES)
-    play_many(make(name, **other), *game(), jnp.arange(N))
+    play_many(make(name, **other), *game(), *[jnp.arange(N)] * 2)
     assert len(TRACES) == before
 
 
 def another(name, field):
     """A value that the parameter accepts, not its default."""
     usual = PARAMETERS.get(name, {}).get(field.name, field.default)
-    for value in (not usual,) if type(usual) is bool else (usual + type(usual)(1), usual / 2, usual + 0.25, usual - 0.25):
+    for value in (
+        (not usual,)
+        if type(usual) is bool
+        else (usual + type(usual)(1), usual / 2, usual + 0.25, usual - 0.25)
+    ):
         try:
             checked = check_parameters(AGENTS[name].agent, {field.name: value}, name)[field.name]
         except Exception:
@@ -213,7 +319,9 @@ def another(name, field):
 
 @every_player
 def test_impossible_transitions_do_not_matter(name):
-    """They are neither believed nor simulated: what they would pay, here the greatest reward that there is, changes nothing."""
+    """They are neither believed nor simulated: what they would pay, here the greatest reward that
+    there is, changes nothing.
+    """
     prior, mdps = game()
     states, actions, _, _ = played(name)
     possible = np.asarray(prior.mdps.concentrations)[states[:, :-1], actions, states[:, 1:]] > 0
@@ -221,7 +329,9 @@ def test_impossible_transitions_do_not_matter(name):
     rewards = jnp.where(prior.mdps.concentrations > 0, prior.mdps.rewards, prior.mdps.rewards.max())
     told = dataclasses.replace(prior, mdps=dataclasses.replace(prior.mdps, rewards=rewards))
     met = dataclasses.replace(mdps, rewards=jnp.broadcast_to(rewards[None], mdps.rewards.shape))
-    np.testing.assert_array_equal(play_many(make(name, told), told, met, jnp.arange(N))[1], actions)
+    np.testing.assert_array_equal(
+        play_many(make(name, told), told, met, *[jnp.arange(N)] * 2)[1], actions
+    )
 
 
 @every_player
@@ -229,8 +339,10 @@ def test_one_state_and_one_action_are_enough(name):
     mdps = distribution(np.full((1, 1, 1), 0.5), np.full((1, 1, 1), 2.0), -1)
     prior = prior_of(mdps, 3)
     drawn = draw_mdp(KEY, prior.mdps, unit=False)
-    states, actions, rewards, legal = play_single(make(name, prior), prior, drawn, jnp.int32(0))
-    assert legal
+    states, actions, rewards, fault = play_single(
+        make(name, prior), prior, drawn, jnp.int32(0), jnp.int32(0)
+    )
+    assert not fault
     assert not np.asarray(states).any()
     assert not np.asarray(actions).any()
     np.testing.assert_array_equal(rewards, [2, 2, 2])
@@ -257,4 +369,6 @@ def test_uncompiled_it_does_the_same(name):
         action, state = agent.act(key, state, jnp.int32(states[t]))
         assert int(action) == actions[t]
         x, y, never = jnp.int32(states[t]), jnp.int32(states[t + 1]), jnp.bool_(False)
-        state = agent.observe(observe_key(key), state, Transition(x, action, jnp.float32(rewards[t]), y, never, never))
+        state = agent.observe(
+            observe_key(key), state, Transition(x, action, jnp.float32(rewards[t]), y, never, never)
+        )

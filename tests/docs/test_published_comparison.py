@@ -1,4 +1,6 @@
-"""docs/published-comparison.md says what the kept scores say: its tables word for word, its conclusions as inequalities."""
+"""docs/published-comparison.md says what the kept scores say: its tables word for word, its
+conclusions as inequalities.
+"""
 
 import importlib.util
 import re
@@ -15,7 +17,9 @@ KEPT = ROOT / "experiments" / "published" / "paper-cpu"
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("paper_cpu", ROOT / "experiments" / "paper_cpu.py")
+    spec = importlib.util.spec_from_file_location(
+        "paper_cpu", ROOT / "experiments" / "paper_cpu.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -57,7 +61,10 @@ def test_44_of_48_cells_agree_and_all_that_were_played_as_printed(found):
 
 
 def test_three_lists_of_winners_end_as_the_papers(found):
-    ends = {(case, e, source): text.split("), (")[-1].strip("()") for case, e, source, text in found.winners.itertuples(index=False)}
+    ends = {
+        (case, e, source): text.split("), (")[-1].strip("()")
+        for case, e, source, text in found.winners.itertuples(index=False)
+    }
     pairs = {key[:2] for key in ends}
     same = {pair for pair in pairs if ends[*pair, "as published"] == ends[*pair, "paper"]}
     assert len(pairs) == 6
@@ -74,16 +81,24 @@ def test_sboss_learns_as_described_and_does_not_as_published(best):
 
 def test_beb_is_beaten_on_grid_by_its_ties(best):
     here = best["Grid-inaccurate"]
-    assert here["BEB-published"] < min(here["BAMCP"], here["BFS3"]) and here["BEB"] > max(here["BAMCP"], here["BFS3"])
+    assert here["BEB-published"] < min(here["BAMCP"], here["BFS3"]) and here["BEB"] > max(
+        here["BAMCP"], here["BFS3"]
+    )
 
 
 def test_soft_max_is_bad_only_as_published(best):
     for experiment in dict.fromkeys(best.index.get_level_values(0)):
         assert best[experiment, "Soft-max"] > 0.85 * best[experiment, "e-Greedy"]
-        assert best[experiment, "Soft-max-published"] < min(best[experiment, "Soft-max"], 0.96 * best[experiment, "e-Greedy"])
+        assert best[experiment, "Soft-max-published"] < min(
+            best[experiment, "Soft-max"], 0.96 * best[experiment, "e-Greedy"]
+        )
 
 
 def test_the_printed_formula_is_worse_than_random_and_the_reversed_one_is_not(found):
-    ways = found.candidates.query("algorithm == 'OPPS-DS' and case == 'accurate' and experiment == 'GC'").set_index("way")
-    random = found.table.query("algorithm == 'Random' and case == 'accurate' and experiment == 'GC'")["mean"].item()
+    ways = found.candidates.query(
+        "algorithm == 'OPPS-DS' and case == 'accurate' and experiment == 'GC'"
+    ).set_index("way")
+    random = found.table.query(
+        "algorithm == 'Random' and case == 'accurate' and experiment == 'GC'"
+    )["mean"].item()
     assert ways.loc["same parameters", "mean"] < random < ways.loc["defect", "mean"]

@@ -1,4 +1,6 @@
-"""Environments played by given actions, every random word kept, so that slow twins can be fed the same."""
+"""Environments played by given actions, every random word kept, so that slow twins can be fed
+the same.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +37,21 @@ def play_one(environment, key, actions):
         step_key, reset_key = jax.random.split(key)
         state, after = environment.step(step_key, state, action)
         ended = after.terminated | after.truncated
-        log = Log(before, after, environment.metrics(state), jax.random.key_data(step_key), jax.random.key_data(reset_key))
+        log = Log(
+            before,
+            after,
+            environment.metrics(state),
+            jax.random.key_data(step_key),
+            jax.random.key_data(reset_key),
+        )
         begun = environment.reset(reset_key)
-        return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, (state, after.observation)), log
+        return jax.tree.map(
+            lambda new, old: jnp.where(ended, new, old), begun, (state, after.observation)
+        ), log
 
-    return jax.random.key_data(keys[0]), lax.scan(step, environment.reset(keys[0]), (keys[1:], actions))[1]
+    return jax.random.key_data(keys[0]), lax.scan(
+        step, environment.reset(keys[0]), (keys[1:], actions)
+    )[1]
 
 
 alone = jax.jit(play_one)
@@ -55,7 +67,9 @@ def lifetimes(environment, seed=0, lanes=LANES):
     """The environments of `lanes` lifetimes, perturbed where they can be, and a key for each."""
     drawing, playing = jax.random.split(jax.random.key(seed))
     environment = as_arrays(environment)
-    return stacked([drawn(environment, key) for key in jax.random.split(drawing, lanes)]), jax.random.split(playing, lanes)
+    return stacked(
+        [drawn(environment, key) for key in jax.random.split(drawing, lanes)]
+    ), jax.random.split(playing, lanes)
 
 
 def some_actions(n, seed=0, lanes=LANES, steps=T):
@@ -72,7 +86,9 @@ def on_host(tree):
 
 
 def play(environment, seed=0):
-    """The lanes' environments, their actions, the words of their first resets and their logs, as NumPy arrays."""
+    """The lanes' environments, their actions, the words of their first resets and their logs, as
+    NumPy arrays.
+    """
     lanes, keys = lifetimes(environment, seed)
     actions = some_actions(environment.spec.actions.n, seed)
     first, log = on_host(together(lanes, keys, actions))
@@ -91,7 +107,8 @@ def uniforms(words):
 def replay(twin, actions, first, log):
     """Compare one lane with a slow twin, step by step.
 
-    `twin` has `reset(uniforms)`, `step(uniforms, action) -> (reward, terminated)` and `observation()`.
+    `twin` has `reset(uniforms)`, `step(uniforms, action) -> (reward, terminated)` and
+    `observation()`.
     """
     step_uniforms, reset_uniforms = uniforms(log.words), uniforms(log.reset_words)
     twin.reset(uniforms(first))

@@ -13,9 +13,20 @@ from hypothesis import strategies as st
 from jax import lax
 from scipy import stats
 
-from jbrl.environments.deep_sea import DeepSea, DeepSeaState, action_mapping, standard_normal
+from jbrl.environments.deep_sea import DeepSea, DeepSeaState, action_mapping
 from jbrl.environments.environment import as_arrays
-from tests.environments.playing import LANES, episodes, lane, lifetimes, on_host, play, replay, stacked, together
+from jbrl.mdp.sampling import standard_normal
+from tests.environments.playing import (
+    LANES,
+    episodes,
+    lane,
+    lifetimes,
+    on_host,
+    play,
+    replay,
+    stacked,
+    together,
+)
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "deep_sea.npz")
 CASES = json.loads(str(GOLDEN["cases"]))
@@ -47,10 +58,18 @@ def retrace(environment, words, actions, first):
         ended = step.terminated & ~reset
         bad = bad + jnp.where(ended, metrics["total_bad_episodes"], 0.0)
         found = found + jnp.where(ended, metrics["denoised_return"], 0.0)
-        return (state, bad, found), (jnp.where(reset, observation, step.observation), step.reward, ended, bad, found)
+        return (state, bad, found), (
+            jnp.where(reset, observation, step.observation),
+            step.reward,
+            ended,
+            bad,
+            found,
+        )
 
     zero = jnp.float32(0)
-    return lax.scan(step, (environment.reset(jax.random.key(0))[0], zero, zero), (words, actions, first))[1]
+    return lax.scan(
+        step, (environment.reset(jax.random.key(0))[0], zero, zero), (words, actions, first)
+    )[1]
 
 
 def words_of(draws):
@@ -58,18 +77,34 @@ def words_of(draws):
     return (np.floor(np.where(np.isnan(draws), 0.5, draws) * 2**24).astype(np.uint32)) << 8
 
 
-@pytest.mark.parametrize("i", range(len(CASES)), ids=[f"{c['size']}-{c['deterministic']}-{c['mapping_seed']}" for c in CASES])
+@pytest.mark.parametrize(
+    "i",
+    range(len(CASES)),
+    ids=[f"{c['size']}-{c['deterministic']}-{c['mapping_seed']}" for c in CASES],
+)
 def test_trajectories_are_those_of_the_original(i):
-    case, recorded = CASES[i], {key.removeprefix(f"c{i}_"): GOLDEN[key] for key in GOLDEN if key.startswith(f"c{i}_")}
-    environment = DeepSea(case["size"], stochastic=not case["deterministic"], mapping_seed=case["mapping_seed"])
+    case, recorded = (
+        CASES[i],
+        {key.removeprefix(f"c{i}_"): GOLDEN[key] for key in GOLDEN if key.startswith(f"c{i}_")},
+    )
+    environment = DeepSea(
+        case["size"], stochastic=not case["deterministic"], mapping_seed=case["mapping_seed"]
+    )
     np.testing.assert_array_equal(environment.mapping, unpacked(recorded["mapping"], case["size"]))
-    words = np.stack([words_of(recorded["uniform_draw"]), words_of(stats.norm.cdf(recorded["noise_std_normal"]))], 1)
+    words = np.stack(
+        [
+            words_of(recorded["uniform_draw"]),
+            words_of(stats.norm.cdf(recorded["noise_std_normal"])),
+        ],
+        1,
+    )
     first = recorded["step_type"][1:] == 0
     outcome = retrace(as_arrays(environment), words, recorded["actions"].astype(np.int32), first)
     observation, reward, ended, bad, found = map(np.asarray, outcome)
     np.testing.assert_array_equal(observation, recorded["observation"][1:])
     np.testing.assert_array_equal(ended, recorded["step_type"][1:] == 2)
-    np.testing.assert_allclose(reward[~first], recorded["reward"][~first], atol=2e-5)  # noise: 24 bits of a uniform number
+    # noise: 24 bits of a uniform number
+    np.testing.assert_allclose(reward[~first], recorded["reward"][~first], atol=2e-5)
     exact = ~first & np.isnan(recorded["noise_std_normal"])
     np.testing.assert_allclose(reward[exact], recorded["reward"][exact], rtol=1e-6)
     np.testing.assert_array_equal(bad, recorded["info_total_bad_episodes"][1:])
@@ -107,14 +142,23 @@ class Twin:
         return reward, self.row == n
 
 
-SETTINGS = [{}, {"stochastic": True}, {"randomize_actions": False}, {"stochastic": True, "mapping_seed": 7}]
+SETTINGS = [
+    {},
+    {"stochastic": True},
+    {"randomize_actions": False},
+    {"stochastic": True, "mapping_seed": 7},
+]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_step_is_that_of_a_slow_twin(settings):
     environment = DeepSea(N, **settings)
     _, actions, first, log = play(environment)
-    mapping = action_mapping(N, environment.mapping_seed) if environment.randomize_actions else np.ones((N, N))
+    mapping = (
+        action_mapping(N, environment.mapping_seed)
+        if environment.randomize_actions
+        else np.ones((N, N))
+    )
     for i in range(LANES):
         replay(Twin(mapping, environment.stochastic), actions[i], first[i], lane(log, i))
 
@@ -139,15 +183,20 @@ def test_best_return_is_that_of_the_paper():
 
 
 def test_best_mean_return_of_the_stochastic_game_is_that_of_the_paper():
-    """(1 - 1/N)^(N - 1) - 0.01, mean of 2040 episodes: 4.5 standard errors, false-alarm rate below 1e-5."""
+    """(1 - 1/N)^(N - 1) - 0.01, mean of 2040 episodes: 4.5 standard errors, false-alarm rate
+    below 1e-5.
+    """
     log = best(DeepSea(N, stochastic=True, randomize_actions=False))
     returns = np.concatenate([episodes(lane(log, i))[1] for i in range(LANES)])
     assert len(returns) == LANES * 510
-    assert abs(returns.mean() - ((1 - 1 / N) ** (N - 1) - 0.01)) < 4.5 * returns.std(ddof=1) / np.sqrt(len(returns))
+    assert abs(returns.mean() - ((1 - 1 / N) ** (N - 1) - 0.01)) < 4.5 * returns.std(
+        ddof=1
+    ) / np.sqrt(len(returns))
 
 
 def test_going_left_is_bad_at_once_and_earns_nothing():
-    _, _, _, log = play(DeepSea(N, randomize_actions=False))  # lane 0 always takes action 0, which goes left
+    # lane 0 always takes action 0, which goes left
+    _, _, _, log = play(DeepSea(N, randomize_actions=False))
     played = lane(log, 0)
     assert played.metrics["total_bad_episodes"].all()
     assert not played.step.reward.any()
@@ -159,7 +208,9 @@ def test_noise_is_standard_normal():
     environment = as_arrays(DeepSea(N, stochastic=True, randomize_actions=False))
     state = DeepSeaState(np.int32(N - 1), np.int32(0), np.bool_(True), np.bool_(False))
     keys = jax.random.split(jax.random.key(6), 20_000)
-    rewards = jax.jit(jax.vmap(lambda key: environment.step(key, state, np.int32(0))[1].reward))(keys)
+    rewards = jax.jit(jax.vmap(lambda key: environment.step(key, state, np.int32(0))[1].reward))(
+        keys
+    )
     assert stats.kstest(np.asarray(rewards, np.float64), "norm").pvalue > 1e-4
 
 
@@ -187,13 +238,21 @@ def test_map_passes_through_jax_unharmed():
 one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
 
 
-@given(st.data(), st.booleans(), st.integers(0, 1), st.tuples(*[st.integers(0, 2**32 - 1)] * 2), st.booleans())
+@given(
+    st.data(),
+    st.booleans(),
+    st.integers(0, 1),
+    st.tuples(*[st.integers(0, 2**32 - 1)] * 2),
+    st.booleans(),
+)
 def test_one_step_goes_down_one_row(data, stochastic, action, words, bad):
     row = data.draw(st.integers(0, N - 1))
     column = data.draw(st.integers(0, row))
     key = jax.random.wrap_key_data(np.array(words, np.uint32))
     state = DeepSeaState(np.int32(row), np.int32(column), np.bool_(bad), np.bool_(False))
-    after, step = one_step(as_arrays(DeepSea(N, stochastic=stochastic)), key, state, np.int32(action))
+    after, step = one_step(
+        as_arrays(DeepSea(N, stochastic=stochastic)), key, state, np.int32(action)
+    )
     assert int(after.row) == row + 1
     assert 0 <= int(after.column) <= N - 1
     assert abs(int(after.column) - column) <= 1

@@ -45,7 +45,12 @@ class Fine(Environment):
         return state + self.bias
 
     def facts(self, state):
-        return {"observation": self.observe(state), "reward": state, "terminated": state > 3, "truncated": jnp.bool_(False)}
+        return {
+            "observation": self.observe(state),
+            "reward": state,
+            "terminated": state > 3,
+            "truncated": jnp.bool_(False),
+        }
 
     def step(self, key, state, action):
         state = self.after(state)
@@ -56,7 +61,9 @@ class Fine(Environment):
 
 
 def spoilt(**methods):
-    return record(type("Spoilt", (Fine,), {"__annotations__": {"bias": float}, "bias": 0.5, **methods}))()
+    return record(
+        type("Spoilt", (Fine,), {"__annotations__": {"bias": float}, "bias": 0.5, **methods})
+    )()
 
 
 def fact(name, value):
@@ -91,25 +98,43 @@ SPEC = "expected Spec(observation, actions) with actions Discrete(n)"
         ({"spec": property(lambda self: 3)}, f"spec = 3: {SPEC}"),
         ({"spec": property(lambda self: Spec(Box((2,)), OneHot(2)))}, SPEC),
         (with_spec("Box"), SPEC),
-        (with_spec(Box((2,)), 0), "spec.actions = Discrete(n=0): expected n to be an integer from 1"),
+        (
+            with_spec(Box((2,)), 0),
+            "spec.actions = Discrete(n=0): expected n to be an integer from 1",
+        ),
         (with_spec(OneHot(True)), "spec.observation = OneHot(n=True): expected n"),
         (with_spec(Box(2)), "expected shape to be a tuple of integers from 1"),
         (with_spec(Box((0,))), "expected shape to be a tuple of integers from 1"),
         (with_spec(Box((2,), (0.0,))), "expected low and high to be one number, or 2"),
         (
             {"spec": property(lambda self: Spec(Discrete(self.bias), Discrete(2)))},
-            "spec.observation = Discrete(n=array(0.5, dtype=float32)): expected n to be an integer from 1",
+            (
+                "spec.observation = Discrete(n=array(0.5, dtype=float32)): expected n to be an "
+                "integer from 1"
+            ),
         ),
-        (with_reset(jnp.float32(0)), "reset returned ShapeDtypeStruct: expected (state, observation)"),
+        (
+            with_reset(jnp.float32(0)),
+            "reset returned ShapeDtypeStruct: expected (state, observation)",
+        ),
         (with_reset((1, 2, 3)), "reset returned 3 values: expected (state, observation)"),
         (
             with_reset((jnp.float32(0), jnp.zeros(3))),
             "reset returned an observation float32[3]: expected float32[2], as spec says (Box(2,))",
         ),
-        (with_reset((jnp.float32(0), jnp.zeros(2, jnp.int32))), "reset returned an observation int32[2]: expected float32[2]"),
+        (
+            with_reset((jnp.float32(0), jnp.zeros(2, jnp.int32))),
+            "reset returned an observation int32[2]: expected float32[2]",
+        ),
         ({"reset": lambda self, key: 1 / 0}, "reset: ZeroDivisionError: division by zero"),
-        ({"step": lambda self, key, state, action: state}, "step returned ShapeDtypeStruct: expected (state, Step)"),
-        ({"step": lambda self, key, state, action: (state, 0.0)}, "step returned 2 values: expected (state, Step)"),
+        (
+            {"step": lambda self, key, state, action: state},
+            "step returned ShapeDtypeStruct: expected (state, Step)",
+        ),
+        (
+            {"step": lambda self, key, state, action: (state, 0.0)},
+            "step returned 2 values: expected (state, Step)",
+        ),
         (
             {"after": lambda self, state: (state > 0).astype(jnp.int32)},
             "step returned a state int32[]: expected float32[], as reset returns it",
@@ -118,13 +143,31 @@ SPEC = "expected Spec(observation, actions) with actions Discrete(n)"
             {"step": lambda self, key, state, action: ((state, state), Step(**self.facts(state)))},
             "step returned a state (float32[], float32[]): expected float32[], as reset returns it",
         ),
-        (fact("observation", jnp.zeros((2, 1))), "step returned an observation float32[2, 1]: expected float32[2]"),
-        (fact("reward", jnp.zeros(1)), "step returned reward float32[1]: expected a scalar float32"),
+        (
+            fact("observation", jnp.zeros((2, 1))),
+            "step returned an observation float32[2, 1]: expected float32[2]",
+        ),
+        (
+            fact("reward", jnp.zeros(1)),
+            "step returned reward float32[1]: expected a scalar float32",
+        ),
         (fact("reward", jnp.int32(1)), "step returned reward int32[]: expected a scalar float32"),
-        (fact("terminated", jnp.float32(1)), "step returned terminated float32[]: expected a scalar bool"),
-        (fact("truncated", jnp.zeros(2, bool)), "step returned truncated bool[2]: expected a scalar bool"),
-        ({"metrics": lambda self, state: state}, "metrics returned ShapeDtypeStruct: expected a dictionary"),
-        ({"metrics": lambda self, state: {"regret": jnp.int32(0)}}, "metrics returned regret int32[]: expected a scalar float32"),
+        (
+            fact("terminated", jnp.float32(1)),
+            "step returned terminated float32[]: expected a scalar bool",
+        ),
+        (
+            fact("truncated", jnp.zeros(2, bool)),
+            "step returned truncated bool[2]: expected a scalar bool",
+        ),
+        (
+            {"metrics": lambda self, state: state},
+            "metrics returned ShapeDtypeStruct: expected a dictionary",
+        ),
+        (
+            {"metrics": lambda self, state: {"regret": jnp.int32(0)}},
+            "metrics returned regret int32[]: expected a scalar float32",
+        ),
     ],
 )
 def test_what_breaks_the_contract_is_refused(methods, message):
@@ -138,8 +181,14 @@ def test_what_breaks_the_contract_is_refused(methods, message):
     ("perturb", "message"),
     [
         (Perturbed.perturb, "perturb: NotImplementedError: Drawn has no method perturb"),
-        (lambda self, key: dataclasses.replace(self, bias=jnp.zeros(2)), "perturb returned another structure or other shapes"),
-        (lambda self, key: dataclasses.replace(self, bias=jnp.int32(0)), "perturb returned another structure or other shapes"),
+        (
+            lambda self, key: dataclasses.replace(self, bias=jnp.zeros(2)),
+            "perturb returned another structure or other shapes",
+        ),
+        (
+            lambda self, key: dataclasses.replace(self, bias=jnp.int32(0)),
+            "perturb returned another structure or other shapes",
+        ),
         (lambda self, key: (self, self), "perturb returned another structure or other shapes"),
     ],
 )
@@ -165,7 +214,12 @@ def test_numbers_become_arrays_of_one_kind_each():
         d: object = None
 
     found = as_arrays(Mixed(d=np.zeros(3, np.int8)))
-    assert [leaf.dtype for leaf in (found.a, found.b, found.c, found.d)] == [np.float32, np.int32, np.bool_, np.int8]
+    assert [leaf.dtype for leaf in (found.a, found.b, found.c, found.d)] == [
+        np.float32,
+        np.int32,
+        np.bool_,
+        np.int8,
+    ]
 
 
 def test_two_environments_of_one_name_are_refused():
@@ -179,7 +233,11 @@ def test_summary_is_the_first_line_of_the_docstring():
 
 @pytest.mark.parametrize(
     ("space", "text", "shape", "dtype"),
-    [(Discrete(3), "Discrete(3)", (), jnp.int32), (OneHot(4), "OneHot(4)", (), jnp.int32), (Box((2, 3)), "Box(2, 3)", (2, 3), jnp.float32)],
+    [
+        (Discrete(3), "Discrete(3)", (), jnp.int32),
+        (OneHot(4), "OneHot(4)", (), jnp.int32),
+        (Box((2, 3)), "Box(2, 3)", (2, 3), jnp.float32),
+    ],
 )
 def test_spaces_know_their_arrays(space, text, shape, dtype):
     assert (str(space), space.shape, space.dtype) == (text, shape, dtype)

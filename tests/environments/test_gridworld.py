@@ -9,7 +9,17 @@ from scipy import stats
 
 from jbrl.environments.environment import as_arrays, drawn
 from jbrl.environments.gridworld import Gridworld, GridworldState
-from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, play, replay, together
+from tests.environments.playing import (
+    LANES,
+    T,
+    episodes,
+    lane,
+    lifetimes,
+    on_host,
+    play,
+    replay,
+    together,
+)
 
 N = 5
 MOVES = [(0, -1), (0, 1), (-1, 0), (1, 0)]
@@ -43,7 +53,9 @@ class Twin:
         return -1, (self.x, self.y) == (self.n - 1, self.n - 1) or self.steps == 20 * self.n**2
 
 
-@pytest.mark.parametrize("settings", [{}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}], ids=str
+)
 def test_every_step_is_that_of_a_slow_twin(settings):
     lanes, actions, first, log = play(Gridworld(N, **settings))
     for i in range(LANES):
@@ -62,7 +74,9 @@ def test_bounds_of_the_return_are_attained():
 
 
 def expected_length(n, slip, policy, limit):
-    """Mean length of an episode of a policy, four probabilities, by powers of the transition matrix."""
+    """Mean length of an episode of a policy, four probabilities, by powers of the
+    transition matrix.
+    """
     turned = np.roll(policy, 1), np.roll(policy, -1)  # one above, one below
     taken = (1 - slip) * policy + slip / 4 * (turned[0] + turned[1])
     matrix = np.zeros((n, n, n, n))
@@ -80,17 +94,23 @@ def expected_length(n, slip, policy, limit):
 
 
 def test_formula_gives_the_known_length_in_two_by_two_cells():
-    """By hand: h(start) = 1 + h(start) / 2 + h(side) / 2 and h(side) = 1 + h(side) / 2 + h(start) / 4, hence h(start) = 8."""
+    """By hand: h(start) = 1 + h(start) / 2 + h(side) / 2 and h(side) = 1 + h(side) / 2 + h(start) /
+    4, hence h(start) = 8.
+    """
     assert expected_length(2, 0.0, np.full(4, 0.25), 4000) == pytest.approx(8)
 
 
-@pytest.mark.parametrize(("slip", "policy"), [(0.0, (0.25, 0.25, 0.25, 0.25)), (0.25, (0.1, 0.5, 0.0, 0.4)), (0.25, (0, 0.5, 0, 0.5))])
+@pytest.mark.parametrize(
+    ("slip", "policy"),
+    [(0.0, (0.25, 0.25, 0.25, 0.25)), (0.25, (0.1, 0.5, 0.0, 0.4)), (0.25, (0, 0.5, 0, 0.5))],
+)
 def test_mean_return_is_that_of_the_markov_chain(slip, policy):
     """Mean of 640 independent episodes: 4.5 standard errors, false-alarm rate below 1e-5 each."""
     lanes, keys = lifetimes(Gridworld(N, slip=slip), seed=1, lanes=64)
     actions = np.random.default_rng(2).choice(4, (64, T), p=policy).astype(np.int32)
     log = on_host(together(lanes, keys, actions)[1])
-    # The first ten episodes of each lane, all of which end in time: a share of those that end would favour short ones.
+    # The first ten episodes of each lane, all of which end in time: a share of those that end would
+    # favour short ones.
     returns = np.concatenate([episodes(lane(log, i))[1][: T // (20 * N**2)] for i in range(64)])
     assert len(returns) == 64 * 10
     limit = expected_length(N, slip, np.array(policy), 20 * N**2)
@@ -102,25 +122,40 @@ def test_slips_are_as_frequent_as_they_should_be(action):
     """Chi-square test, false-alarm rate 1e-4 each."""
     slip = 0.25
     keys = jax.random.split(jax.random.key(3 + action), 40_000)
-    cells = many_steps(as_arrays(Gridworld(N, slip=slip)), keys, GridworldState(*map(np.int32, (2, 2, 0))), np.int32(action))
+    cells = many_steps(
+        as_arrays(Gridworld(N, slip=slip)),
+        keys,
+        GridworldState(*map(np.int32, (2, 2, 0))),
+        np.int32(action),
+    )
     around = {(2 + dx) * N + 2 + dy: i for i, (dx, dy) in enumerate(MOVES)} | {2 * N + 2: 4}
     counts = np.bincount([around[c] for c in np.asarray(cells).tolist()], minlength=5)
     expected = np.zeros(5)
-    for taken, probability in ((action, 1 - slip), ((action + 1) % 4, slip / 4), ((action - 1) % 4, slip / 4), (4, slip / 2)):
+    for taken, probability in (
+        (action, 1 - slip),
+        ((action + 1) % 4, slip / 4),
+        ((action - 1) % 4, slip / 4),
+        (4, slip / 2),
+    ):
         expected[taken] += probability
     assert counts[expected == 0].sum() == 0
     assert stats.chisquare(counts[expected > 0], len(keys) * expected[expected > 0]).pvalue > 1e-4
 
 
 many_steps = jax.jit(
-    jax.vmap(lambda environment, key, state, action: environment.step(key, state, action)[1].observation, in_axes=(None, 0, None, None))
+    jax.vmap(
+        lambda environment, key, state, action: environment.step(key, state, action)[1].observation,
+        in_axes=(None, 0, None, None),
+    )
 )
 
 
 def test_slip_is_drawn_uniformly_where_it_is_drawn():
     """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
     keys = jax.random.split(jax.random.key(4), 5000)
-    draw = jax.jit(jax.vmap(lambda environment, key: drawn(environment, key).slip, in_axes=(None, 0)))
+    draw = jax.jit(
+        jax.vmap(lambda environment, key: drawn(environment, key).slip, in_axes=(None, 0))
+    )
     slips = np.asarray(draw(as_arrays(Gridworld(N, stochastic=True)), keys), np.float64)
     assert stats.kstest(slips, stats.uniform(0, 0.25).cdf).pvalue > 1e-4
     assert set(np.asarray(draw(as_arrays(Gridworld(N, slip=0.5)), keys))) == {0.5}
@@ -129,11 +164,20 @@ def test_slip_is_drawn_uniformly_where_it_is_drawn():
 cells = st.integers(0, N - 1)
 
 
-@given(cells, cells, st.integers(0, 20 * N**2 - 1), st.integers(0, 3), st.integers(0, 2**32 - 1), st.floats(0, 1, width=32))
+@given(
+    cells,
+    cells,
+    st.integers(0, 20 * N**2 - 1),
+    st.integers(0, 3),
+    st.integers(0, 2**32 - 1),
+    st.floats(0, 1, width=32),
+)
 def test_one_step_moves_by_one_cell_at_most(x, y, steps, action, word, slip):
     key = jax.random.wrap_key_data(np.array([word, 0], np.uint32))
     environment = as_arrays(Gridworld(N, slip=slip))
-    state, step = one_step(environment, key, GridworldState(*map(np.int32, (x, y, steps))), np.int32(action))
+    state, step = one_step(
+        environment, key, GridworldState(*map(np.int32, (x, y, steps))), np.int32(action)
+    )
     assert abs(int(state.x) - x) + abs(int(state.y) - y) <= 1
     assert int(step.observation) == int(state.x) * N + int(state.y)
     assert bool(step.terminated) == (int(step.observation) == N**2 - 1 or steps + 1 == 20 * N**2)

@@ -1,4 +1,6 @@
-"""Mountain car: a twin in double precision, the drawn force, and what the engine can and cannot do."""
+"""Mountain car: a twin in double precision, the drawn force, and what the engine can and
+cannot do.
+"""
 
 import jax
 import numpy as np
@@ -9,11 +11,24 @@ from scipy import stats
 
 from jbrl.environments.environment import as_arrays, drawn
 from jbrl.environments.mountain_car import MountainCar, MountainCarState
-from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, play, together, uniforms
+from tests.environments.playing import (
+    LANES,
+    T,
+    episodes,
+    lane,
+    lifetimes,
+    on_host,
+    play,
+    together,
+    uniforms,
+)
 
 one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
 many_steps = jax.jit(
-    jax.vmap(lambda environment, key, state, action: environment.step(key, state, action)[1].observation, in_axes=(None, None, 0, 0))
+    jax.vmap(
+        lambda environment, key, state, action: environment.step(key, state, action)[1].observation,
+        in_axes=(None, None, 0, 0),
+    )
 )
 KEY = jax.random.key(0)
 
@@ -25,16 +40,25 @@ def twin_step(x, v, u, k):
     return (-1.2, 0.0) if x < -1.2 else (x, v)
 
 
-@pytest.mark.parametrize("settings", [{}, {"random_start": True, "spread": 0.0}, {"max_steps": 100, "force": 0.002}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"random_start": True, "spread": 0.0}, {"max_steps": 100, "force": 0.002}],
+    ids=str,
+)
 def test_every_step_is_that_of_a_twin_in_double_precision(settings):
-    """One step at a time, from the state that was played: errors of single precision only, which are below 1e-6."""
+    """One step at a time, from the state that was played: errors of single precision only, which
+    are below 1e-6.
+    """
     environment = MountainCar(**settings)
     lanes, actions, first, log = play(environment)
     for i in range(LANES):
         played, k = lane(log, i), np.float64(lanes.force[i])
         lengths, _, ends = episodes(played)
         after = np.array(
-            [twin_step(*before, action - 1, k) for before, action in zip(played.before.astype(float), actions[i], strict=True)]
+            [
+                twin_step(*before, action - 1, k)
+                for before, action in zip(played.before.astype(float), actions[i], strict=True)
+            ]
         )
         np.testing.assert_allclose(played.step.observation, after, atol=1e-6)
         assert (played.step.reward == -1).all()
@@ -44,10 +68,21 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
         np.testing.assert_array_equal(np.flatnonzero(played.step.terminated), ends)
         assert (arrived[ends] | (lengths == environment.max_steps)).all()
         assert not arrived[~played.step.terminated].any()
-        begins = np.concatenate([[first[i]], played.reset_words[ends[:-1]] if ends[-1] == T - 1 else played.reset_words[ends]])
+        begins = np.concatenate(
+            [
+                [first[i]],
+                played.reset_words[ends[:-1]] if ends[-1] == T - 1 else played.reset_words[ends],
+            ]
+        )
         starts = played.before[np.concatenate([[0], ends[ends < T - 1] + 1])]
-        expected = 0.2 * uniforms(begins)[:, 0] - 0.6 if environment.random_start else np.full(len(begins), -0.5)
-        np.testing.assert_allclose(starts, np.stack([expected, np.zeros(len(begins))], 1), atol=1e-7)
+        expected = (
+            0.2 * uniforms(begins)[:, 0] - 0.6
+            if environment.random_start
+            else np.full(len(begins), -0.5)
+        )
+        np.testing.assert_allclose(
+            starts, np.stack([expected, np.zeros(len(begins))], 1), atol=1e-7
+        )
 
 
 def swing(environment, state, key=KEY):
@@ -58,13 +93,19 @@ def swing(environment, state, key=KEY):
         state, step = environment.step(key, state, jax.numpy.where(state.velocity < 0, 0, 2))
         return state, step.terminated, steps + 1
 
-    return jax.lax.while_loop(lambda carry: ~carry[1], body, (state, jax.numpy.bool_(False), jax.numpy.int32(0)))[2]
+    return jax.lax.while_loop(
+        lambda carry: ~carry[1], body, (state, jax.numpy.bool_(False), jax.numpy.int32(0))
+    )[2]
 
 
 def test_swinging_up_takes_as_many_steps_as_in_double_precision():
     forces = np.linspace(0.0008, 0.0012, 9)
-    lanes = jax.tree.map(lambda *v: np.stack(v), *[as_arrays(MountainCar(force=float(k))) for k in forces])
-    found = jax.jit(jax.vmap(lambda environment: swing(environment, environment.reset(KEY)[0])))(lanes)
+    lanes = jax.tree.map(
+        lambda *v: np.stack(v), *[as_arrays(MountainCar(force=float(k))) for k in forces]
+    )
+    found = jax.jit(jax.vmap(lambda environment: swing(environment, environment.reset(KEY)[0])))(
+        lanes
+    )
     for k, steps in zip(forces, np.asarray(found), strict=True):
         (x, v), count = (-0.5, 0.0), 0
         while x < 0.5:
@@ -86,7 +127,9 @@ def test_the_engine_is_too_weak_for_a_constant_push(action):
 def test_force_is_drawn_uniformly():
     """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
     keys = jax.random.split(jax.random.key(4), 5000)
-    draw = jax.jit(jax.vmap(lambda environment, key: drawn(environment, key).force, in_axes=(None, 0)))
+    draw = jax.jit(
+        jax.vmap(lambda environment, key: drawn(environment, key).force, in_axes=(None, 0))
+    )
     forces = np.asarray(draw(as_arrays(MountainCar()), keys), np.float64)
     assert stats.kstest(forces, stats.uniform(0.0008, 0.0004).cdf).pvalue > 1e-4
     assert set(np.asarray(draw(as_arrays(MountainCar(spread=0.0)), keys))) == {np.float32(0.001)}
@@ -95,12 +138,19 @@ def test_force_is_drawn_uniformly():
 def test_random_start_is_uniform():
     """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
     keys = jax.random.split(jax.random.key(5), 5000)
-    observations = np.asarray(jax.jit(jax.vmap(as_arrays(MountainCar(random_start=True)).reset))(keys)[1], np.float64)
+    observations = np.asarray(
+        jax.jit(jax.vmap(as_arrays(MountainCar(random_start=True)).reset))(keys)[1], np.float64
+    )
     assert stats.kstest(observations[:, 0], stats.uniform(-0.6, 0.2).cdf).pvalue > 1e-4
     assert not observations[:, 1].any()
 
 
-@given(st.floats(-1.2, 0.5, exclude_max=True), st.floats(-0.07, 0.07), st.integers(0, 2), st.integers(0, 4999))
+@given(
+    st.floats(-1.2, 0.5, exclude_max=True),
+    st.floats(-0.07, 0.07),
+    st.integers(0, 2),
+    st.integers(0, 4999),
+)
 def test_state_stays_in_its_ranges(position, velocity, action, steps):
     state = MountainCarState(np.float32(position), np.float32(velocity), np.int32(steps))
     after, step = one_step(as_arrays(MountainCar()), KEY, state, np.int32(action))
@@ -114,6 +164,10 @@ def test_state_stays_in_its_ranges(position, velocity, action, steps):
 
 @given(st.floats(-1.1, 0.4), st.floats(-0.05, 0.05))
 def test_more_push_means_more_speed(position, velocity):
-    state = MountainCarState(np.full(3, position, np.float32), np.full(3, velocity, np.float32), np.zeros(3, np.int32))
-    after = np.asarray(many_steps(as_arrays(MountainCar()), KEY, state, np.arange(3, dtype=np.int32)))
+    state = MountainCarState(
+        np.full(3, position, np.float32), np.full(3, velocity, np.float32), np.zeros(3, np.int32)
+    )
+    after = np.asarray(
+        many_steps(as_arrays(MountainCar()), KEY, state, np.arange(3, dtype=np.int32))
+    )
     assert (np.diff(after[:, 1]) > 0).all()

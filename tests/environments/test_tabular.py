@@ -20,7 +20,13 @@ def table(initial_state):
     transitions = rng.random((S, A, S)) * (rng.random((S, A, S)) < 0.6) + np.eye(S)[:, None]
     transitions /= transitions.sum(-1, keepdims=True)
     rewards = rng.normal(size=(S, A, S))
-    return Tabular.of(MDP(jnp.asarray(transitions, jnp.float32), jnp.asarray(rewards, jnp.float32), jnp.int32(initial_state)))
+    return Tabular.of(
+        MDP(
+            jnp.asarray(transitions, jnp.float32),
+            jnp.asarray(rewards, jnp.float32),
+            jnp.int32(initial_state),
+        )
+    )
 
 
 @pytest.mark.parametrize("initial_state", [2, -1])
@@ -43,7 +49,9 @@ def test_every_step_is_that_of_a_slow_twin(initial_state):
             states.append(x)
         np.testing.assert_array_equal(played.before, states[:-1])
         np.testing.assert_array_equal(played.step.observation, states[1:])
-        np.testing.assert_array_equal(played.step.reward, rewards[states[:-1], actions[i], states[1:]])
+        np.testing.assert_array_equal(
+            played.step.reward, rewards[states[:-1], actions[i], states[1:]]
+        )
         assert not played.step.terminated.any()
         assert not played.step.truncated.any()
 
@@ -51,5 +59,7 @@ def test_every_step_is_that_of_a_slow_twin(initial_state):
 def test_first_state_is_uniform_where_none_is_given():
     """Chi-square test, false-alarm rate 1e-4."""
     environment = table(-1)
-    states = jax.jit(jax.vmap(lambda key: environment.reset(key)[0]))(jax.random.split(jax.random.key(2), 10_000))
+    states = jax.jit(jax.vmap(lambda key: environment.reset(key)[0]))(
+        jax.random.split(jax.random.key(2), 10_000)
+    )
     assert stats.chisquare(np.bincount(np.asarray(states), minlength=S)).pvalue > 1e-4

@@ -1,4 +1,6 @@
-"""The small study that everything is done to, and what may be said of its directory at any moment."""
+"""The small study that everything is done to, and what may be said of its directory at
+any moment.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -71,11 +73,16 @@ def write_study(folder: Path, kind: str = "plain") -> Path:
 
 def files(folder: Path) -> list[Path]:
     """All that a study keeps: no temporary files."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".tmp"))
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".tmp")
+    )
 
 
 def sealed(path: Path) -> bool:
-    """Whether a file ends in the SHA-256 of what comes before. Written without looking at how jbrl does it."""
+    """Whether a file ends in the SHA-256 of what comes before.
+
+    Written without looking at how jbrl does it.
+    """
     content = path.read_bytes()
     if path.suffix == ".json":
         content = content[: content.rindex(b'"')]
@@ -83,7 +90,10 @@ def sealed(path: Path) -> bool:
 
 
 def outcome(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Everything random that a directory holds, by file: what must be the same to the last bit. Times are left out."""
+    """Everything random that a directory holds, by file: what must be the same to the last bit.
+
+    Times are left out.
+    """
     store = Store(folder)
     found = {}
     for path in files(folder):
@@ -94,12 +104,17 @@ def outcome(folder: Path) -> dict[str, dict[str, np.ndarray]]:
         elif path.parent.name == "knowledge":
             kept = store.knowledge(id, partial=partial)
         if kept is not None and kept.status != "failed":
-            arrays = {name: values for name, values in kept.arrays.items() if not name.startswith(FLIGHT)}  # of lifetimes at work
+            # of lifetimes at work
+            arrays = {
+                name: values for name, values in kept.arrays.items() if not name.startswith(FLIGHT)
+            }
             found[f"{path.parent.name}/{path.name}"] = {"returns": kept.returns, **arrays}
     return found
 
 
-def differences(found: dict[str, dict[str, np.ndarray]], expected: dict[str, dict[str, np.ndarray]]) -> Iterator[str]:
+def differences(
+    found: dict[str, dict[str, np.ndarray]], expected: dict[str, dict[str, np.ndarray]]
+) -> Iterator[str]:
     """Results that are not as expected, and checkpoints that are not the beginning of what is."""
     for name, arrays in found.items():
         if name.startswith("knowledge/") and ".partial." in name:
@@ -112,7 +127,11 @@ def differences(found: dict[str, dict[str, np.ndarray]], expected: dict[str, dic
         elif set(whole) != set(arrays):
             yield f"{name}: holds {sorted(arrays)}, expected {sorted(whole)}"
         else:
-            wrong = [key for key in whole if not _begins(arrays[key], whole[key], exactly=".partial." not in name)]
+            wrong = [
+                key
+                for key in whole
+                if not _begins(arrays[key], whole[key], exactly=".partial." not in name)
+            ]
             yield from (f"{name}: {key} differs" for key in wrong)
 
 

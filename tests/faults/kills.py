@@ -2,8 +2,9 @@
 
     python -m tests.faults.kills [TRIES] [SEED]
 
-After each kill the directory is looked through: every file sealed and readable, every result and every checkpoint the same bits as without
-kills, nothing gone that was done before. When a study gets to its end, the whole of it is compared and another one begun.
+After each kill the directory is looked through: every file sealed and readable, every result and
+every checkpoint the same bits as without kills, nothing gone that was done before. When a study
+gets to its end, the whole of it is compared and another one begun.
 """
 
 import itertools
@@ -44,7 +45,8 @@ class Figures:
     def row(self) -> dict[str, Any]:
         """All that is worth keeping."""
         return {"fault": "kill -9", "tries": self.tries, "losses": len(self.losses)} | {
-            name: getattr(self, name) for name in ("completed", "early", "checkpoints", "temporary", "most")
+            name: getattr(self, name)
+            for name in ("completed", "early", "checkpoints", "temporary", "most")
         }
 
 
@@ -62,7 +64,9 @@ class Ordeal:
         began = time.monotonic()
         again = self._whole("second")
         self.seconds = time.monotonic() - began
-        self.figures = Figures(losses=[f"without any fault: {text}" for text in differences(again, self.expected)])
+        self.figures = Figures(
+            losses=[f"without any fault: {text}" for text in differences(again, self.expected)]
+        )
 
     def _whole(self, name: str) -> dict:
         code = self._start(self.folder / name).wait()
@@ -103,10 +107,12 @@ class Ordeal:
         self.figures.most = max(self.figures.most, kills)
 
     def _lives(self, process: Process, out: Path) -> int | None:
-        """Let a process live until a random moment; its exit code if it has come to an end before that.
+        """Let a process live until a random moment; its exit code if it has come to an end
+        before that.
 
-        What a moment is worth depends on what the process is doing, and how long it takes to get there on how busy the machine is. So
-        most moments are counted in changes of the directory, each a file that is begun, finished or removed, and a little later.
+        What a moment is worth depends on what the process is doing, and how long it takes to get
+        there on how busy the machine is. So most moments are counted in changes of the directory,
+        each a file that is begun, finished or removed, and a little later.
         """
         if self.random.random() < EARLY:
             return process.wait(self.random.uniform(0, self.seconds / 2))
@@ -122,7 +128,9 @@ class Ordeal:
         self.figures.tries += 1
         sys.stderr.write(f"kill {self.figures.tries}, {len(self.figures.losses)} losses\n")
         self.figures.early += after == before
-        self.figures.checkpoints += any(".partial.npz" in name and not name.endswith(".tmp") for name in after)
+        self.figures.checkpoints += any(
+            ".partial.npz" in name and not name.endswith(".tmp") for name in after
+        )
         self.figures.temporary += any(name.endswith(".tmp") for name in set(after) - set(before))
 
     def _inspect(self, out: Path, done: set[str], when: str) -> set[str]:
@@ -143,7 +151,11 @@ def wrongs(out: Path, expected: dict, done: set[str]) -> Iterator[str]:
 
 
 def _changed(folder: Path) -> list[int]:
-    return [path.stat().st_mtime_ns for name in ("units", "knowledge") if (path := folder / name).exists()]
+    return [
+        path.stat().st_mtime_ns
+        for name in ("units", "knowledge")
+        if (path := folder / name).exists()
+    ]
 
 
 def snapshot(folder: Path) -> dict[str, int]:
@@ -153,12 +165,23 @@ def snapshot(folder: Path) -> dict[str, int]:
 
 
 def main(tries: int, seed: int = 1) -> int:
-    """Kill, a quarter of the times a study with a search, a quarter one of episodes; print the figures as JSON. Returns: losses."""
+    """Kill, a quarter of the times a study with a search, a quarter one of episodes; print the
+    figures as JSON.
+
+    Returns: losses.
+    """
     lost = 0
-    for kind, number in (("plain", tries - 2 * (tries // 4)), ("search", tries // 4), ("episodes", tries // 4)):
+    for kind, number in (
+        ("plain", tries - 2 * (tries // 4)),
+        ("search", tries // 4),
+        ("episodes", tries // 4),
+    ):
         with tempfile.TemporaryDirectory() as name, Warm(Path(name) / "cache") as warm:
             figures = Ordeal(warm, Path(name), seed, kind).run(number)
-        lines = [json.dumps(figures.row() | {"study": kind, "minutes": round(figures.seconds / 60, 1)}), *figures.losses]
+        lines = [
+            json.dumps(figures.row() | {"study": kind, "minutes": round(figures.seconds / 60, 1)}),
+            *figures.losses,
+        ]
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
         lost += len(figures.losses)

@@ -1,4 +1,6 @@
-"""Agents that do wrong: their units fail, with their parameters in the message, and the study goes on."""
+"""Agents that do wrong: their units fail, with their parameters in the message, and the study
+goes on.
+"""
 
 from pathlib import Path
 
@@ -38,8 +40,12 @@ class Raises(jbrl.Agent):
             return jnp.float32(jnp.nan), state
         if self.mode == "leaves":
             raise SystemExit(3)
+        if self.mode == "becomes NaN":
+            return jnp.int32(0), state * jnp.nan
         return jnp.argmax(state[x].sum(-1) + 0 * self.size).astype(jnp.int32), state
 '''
+
+MODES = '["raises", "returns NaN", "learns NaN", "leaves", "becomes NaN", "good"]'
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def wrong(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study with agents that do wrong before those that do not."""
     name = f"wrong_{study.parent.name}"
     (study.parent / f"{name}.py").write_text(WRONG.replace('"Raises"', f'"Raises {name}"'))
-    table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = ["raises", "returns NaN", "learns NaN", "leaves", "good"]\nsize = 2.5\n\n'
+    table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = {MODES}\nsize = 2.5\n\n'
     study.write_text(study.read_text().replace("[[agents]]", table + "[[agents]]", 1))
     return study
 
@@ -57,19 +63,42 @@ def test_they_fail_and_the_others_go_on(wrong: Path, whole: dict) -> None:
     done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out)])
     assert done.exit_code == 1
     units = Store(out).units()
-    assert list(units["status"]) == ["failed"] * 4 + ["done"] * 4
-    assert units["reason"][0] == "ValueError: no idea what to do"
+    assert list(units["status"]) == ["failed"] * 5 + ["done"] * 4
+    file = wrong.parent / f"wrong_{wrong.parent.name}.py"
+    assert units["reason"][0] == f"ValueError: no idea what to do ({file}, line 25, in Raises.act)"
     assert "act returned float32[]: expected one action as a scalar int32" in units["reason"][1]
     assert units["reason"][2].endswith("Raises.train returned NaN in its knowledge")
-    assert units["reason"][3] == "SystemExit: 3"
-    for mode, reason in zip(("raises", "returns NaN", "learns NaN", "leaves"), units["reason"], strict=False):
-        assert f'Raises(mode="{mode}", size=2.5) seed 0: failed: {reason}' in done.stderr
-    assert list(differences({name: found for name, found in outcome(out).items() if name in whole}, whole)) == []
-    again = CliRunner().invoke(app, ["run", str(wrong), "--out", str(out), "--only", "Random|e-Greedy|good"])
+    assert units["reason"][3] == f"SystemExit: 3 ({file}, line 29, in Raises.act)"
+    assert units["reason"][4].endswith(
+        "Raises, on MDP 0 of 'GC': its state is NaN: expected numbers or infinities"
+    )
+    for mode, reason in zip(
+        ("raises", "returns NaN", "learns NaN", "leaves", "becomes NaN"),
+        units["reason"],
+        strict=False,
+    ):
+        assert f'(mode="{mode}", size=2.5) seed 0: failed: {reason}' in done.stderr
+    assert (
+        list(
+            differences(
+                {name: found for name, found in outcome(out).items() if name in whole}, whole
+            )
+        )
+        == []
+    )
+    again = CliRunner().invoke(
+        app, ["run", str(wrong), "--out", str(out), "--only", "Random|e-Greedy|good"]
+    )
     assert again.exit_code == 0
 
 
 def test_what_fails_is_told_even_when_nothing_else_is(wrong: Path) -> None:
-    done = CliRunner().invoke(app, ["run", str(wrong), "--out", str(wrong.parent / "out"), "--quiet", "--only", '"raises"'])
+    done = CliRunner().invoke(
+        app,
+        ["run", str(wrong), "--out", str(wrong.parent / "out"), "--quiet", "--only", '"raises"'],
+    )
     assert done.exit_code == 1
-    assert done.stderr.count("\n") == 1 and 'Raises(mode="raises", size=2.5) seed 0: failed: ValueError' in done.stderr
+    assert (
+        done.stderr.count("\n") == 1
+        and '(mode="raises", size=2.5) seed 0: failed: ValueError' in done.stderr
+    )

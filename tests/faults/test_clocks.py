@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.cli.app import app
 from jbrl.runner.storage.store import Store
-from jbrl.runner.study import execute
-from jbrl.runner.study.execute import Pace
+from jbrl.runner.study import played
+from jbrl.runner.study.played import Pace
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 CLOCKS = ("time", "monotonic", "perf_counter")
@@ -24,9 +24,13 @@ def jumping(steps: tuple[float, ...]) -> Iterator[float]:
 
 
 @pytest.mark.parametrize(
-    "steps", [(-3600.0,), (1e7,), (1.0, -7200.0, 1e6, -1e6), (0.0,)], ids=["backwards", "forwards", "to and fro", "stopped"]
+    "steps",
+    [(-3600.0,), (1e7,), (1.0, -7200.0, 1e6, -1e6), (0.0,)],
+    ids=["backwards", "forwards", "to and fro", "stopped"],
 )
-def test_times_are_never_below_zero(study: Path, whole: dict, steps: tuple[float, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_never_below_zero(
+    study: Path, whole: dict, steps: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = study.parent / "out"
     with monkeypatch.context() as patched:
         for clock in CLOCKS:
@@ -39,7 +43,9 @@ def test_times_are_never_below_zero(study: Path, whole: dict, steps: tuple[float
     assert all(sealed(path) for path in files(out))
 
 
-def test_searches_never_take_less_than_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_never_take_less_than_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "out"
     study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
     with monkeypatch.context() as patched:
@@ -51,7 +57,9 @@ def test_searches_never_take_less_than_nothing(tmp_path: Path, monkeypatch: pyte
     assert (units[["offline_seconds", "online_seconds", "compile_seconds"]] >= 0).all(axis=None)
 
 
-def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pace, kept = Pace(), list[float]()
@@ -61,7 +69,9 @@ def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(monkeypatch: pyte
     assert kept == [500.0, 504.0]
 
 
-def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
@@ -72,13 +82,17 @@ def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(monkeypatch: pyt
     pace, kept = Pace(), list[float]()
     now += 4
     pace.keep(jump)
-    now += execute.MAX_CHECKPOINT_SECONDS + 1
+    now += played.MAX_CHECKPOINT_SECONDS + 1
     pace.keep(lambda: kept.append(now))
     assert kept == [now]
 
 
-def test_a_clock_ahead_does_not_take_files_away_from_others(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which temporary files are old is told by the clock of the file system, not by this machine's."""
+def test_a_clock_ahead_does_not_take_files_away_from_others(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which temporary files are old is told by the clock of the file system, not by
+    this machine's.
+    """
     out = study.parent / "out"
     jbrl.run(study, out, only="Random")
     young = out / "units" / ".a.npz.1.tmp"

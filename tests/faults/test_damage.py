@@ -1,4 +1,6 @@
-"""Damaged files: every flipped bit is noticed, what was damaged is done again with the same outcome, and nothing is executed."""
+"""Damaged files: every flipped bit is noticed, what was damaged is done again with the same
+outcome, and nothing is executed.
+"""
 
 import hashlib
 import io
@@ -16,8 +18,8 @@ import jbrl
 from jbrl.runner.storage.files import DamagedError, pack, pack_json, unpack, unpack_json
 from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.storage.unit import canonical
-from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.progress import Progress
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}
@@ -25,7 +27,9 @@ ARRAYS = {"returns": np.sqrt(np.arange(3.0)), "states": np.arange(12, dtype=np.i
 
 
 def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    return found.keys() == expected.keys() and all(found[name].tobytes() == values.tobytes() for name, values in expected.items())
+    return found.keys() == expected.keys() and all(
+        found[name].tobytes() == values.tobytes() for name, values in expected.items()
+    )
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -50,7 +54,11 @@ def test_every_bit_of_a_manifest_counts(record_property: Record) -> None:
     manifest = {"format": 1, "study": {"name": "tiny"}, "units": [1, 2]}
     content = pack_json(manifest)
     record_property("tries", 8 * len(content))
-    assert unpack_json(content) == manifest == {k: v for k, v in json.loads(content).items() if k != "sha256"}
+    assert (
+        unpack_json(content)
+        == manifest
+        == {k: v for k, v in json.loads(content).items() if k != "sha256"}
+    )
     for bit in range(8 * len(content)):
         with pytest.raises(DamagedError):
             unpack_json(flipped(content, bit))
@@ -68,7 +76,10 @@ def test_every_truncation_is_noticed(record_property: Record) -> None:
 
 def test_files_without_a_seal_are_refused() -> None:
     text = np.frombuffer(canonical(HEADER).encode(), np.uint8)
-    for content, read in ((archive(header=text, **ARRAYS), unpack), (json.dumps(HEADER).encode(), unpack_json)):
+    for content, read in (
+        (archive(header=text, **ARRAYS), unpack),
+        (json.dumps(HEADER).encode(), unpack_json),
+    ):
         with pytest.raises(DamagedError, match="it has no checksum"):
             read(content)
 
@@ -88,7 +99,10 @@ def in_header(bomb: Bomb) -> bytes:
 
 
 def in_returns(bomb: Bomb) -> bytes:
-    return archive(header=np.frombuffer(canonical(HEADER).encode(), np.uint8), returns=np.array([bomb], dtype=object))
+    return archive(
+        header=np.frombuffer(canonical(HEADER).encode(), np.uint8),
+        returns=np.array([bomb], dtype=object),
+    )
 
 
 def as_file(bomb: Bomb) -> bytes:
@@ -111,14 +125,17 @@ def resealed(content: bytes) -> bytes:
     """With a right seal, as somebody would set it who knows how."""
     seal = b"sha256:" + bytes(64)
     changed = bytearray(content + seal)
-    changed[len(content) - 2 : len(content)] = len(seal).to_bytes(2, "little")  # length of the comment of a zip archive
+    # length of the comment of a zip archive
+    changed[len(content) - 2 : len(content)] = len(seal).to_bytes(2, "little")
     body = bytes(changed[:-64])
     return body + hashlib.sha256(body).hexdigest().encode()
 
 
 @pytest.mark.parametrize("dress", [bytes, resealed])
 @pytest.mark.parametrize("make", [in_header, in_returns, as_file, as_array])
-def test_nothing_is_executed(tmp_path: Path, make: Callable[[Bomb], bytes], dress: Callable[[bytes], bytes]) -> None:
+def test_nothing_is_executed(
+    tmp_path: Path, make: Callable[[Bomb], bytes], dress: Callable[[bytes], bytes]
+) -> None:
     mark = tmp_path / "mark"
     content = dress(make(Bomb(mark)))
     with pytest.raises(DamagedError):
@@ -134,7 +151,7 @@ def test_nothing_is_executed(tmp_path: Path, make: Callable[[Bomb], bytes], dres
     assert mark.exists()  # it would have gone off
 
 
-class Interrupt(execute.Progress):
+class Interrupt(Progress):
     """Leaves checkpoints of a search and of a unit."""
 
     def searching(self, unit: Any, consumed: int, budget: int, seconds: float) -> None:
@@ -189,7 +206,9 @@ def test_every_file_is_sealed(complete: Path) -> None:
 
 @pytest.mark.parametrize("harm", [halve, flip, empty])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_damaged_is_done_again(complete: Path, kind: str, harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_what_is_damaged_is_done_again(
+    complete: Path, kind: str, harm: Callable[[Path], None], tmp_path: Path
+) -> None:
     expected = outcome(complete / "whole")
     source = complete / KINDS[kind].split("/")[0]
     for path in files(source):
@@ -199,7 +218,11 @@ def test_what_is_damaged_is_done_again(complete: Path, kind: str, harm: Callable
     path = next(iter(tmp_path.glob(KINDS[kind].split("/", 1)[1])))
     harm(path)
     if kind == "knowledge":  # so that somebody needs it
-        next(unit for unit in (tmp_path / "units").iterdir() if "learned" in Store(tmp_path).result(unit.stem).header).unlink()  # type: ignore[union-attr]
+        next(
+            unit
+            for unit in (tmp_path / "units").iterdir()
+            if "learned" in Store(tmp_path).result(unit.stem).header
+        ).unlink()  # type: ignore[union-attr]
     only = {"checkpoint": "Random", "search": "OPPS"}.get(kind)
     with pytest.warns(ResultWarning, match=f"{path.name} is damaged .* counts as missing"):
         jbrl.run(complete / "study.toml", tmp_path, only=only)

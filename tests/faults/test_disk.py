@@ -1,4 +1,6 @@
-"""A full disk: what was there stays, nothing half written is left, and there is more room the study goes on."""
+"""A full disk: what was there stays, nothing half written is left, and there is more room the study
+goes on.
+"""
 
 import os
 import subprocess
@@ -19,7 +21,11 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and little more."""
     folder = tmp_path / "tiny"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
     yield folder
@@ -30,7 +36,9 @@ def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
     log = study.parent / "log"
     assert warm.start("run", study, "--out", tiny / "out", log=log, often=True).wait() == 2
     assert "results cannot be written here: No space left on device" in log.read_text()
-    assert all(sealed(path) for path in files(tiny)) and not [name for name in snapshot(tiny / "out") if name.endswith(".tmp")]
+    assert all(sealed(path) for path in files(tiny)) and not [
+        name for name in snapshot(tiny / "out") if name.endswith(".tmp")
+    ]
     assert list(differences(outcome(tiny / "out"), whole)) == []
     subprocess.run(["mount", "-o", "remount,size=4m", str(tiny)], check=True)
     assert warm.start("run", study, "--out", tiny / "out", log=log).wait() == 0
@@ -49,7 +57,9 @@ def test_files_that_may_not_grow(study: Path, warm: Warm, whole: dict) -> None:
 
 
 @pytest.mark.parametrize("step", ["open", "fsync", "replace"])
-def test_every_step_of_writing_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_every_step_of_writing_may_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     path = tmp_path / "file"
     write_whole(path, b"before")
 

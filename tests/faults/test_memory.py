@@ -28,7 +28,11 @@ class Cramped(execute.Run):
     def chunks(self, start: int = 0, size: int | None = None) -> Iterator[Any]:
         self.starts.append(start)
         for chunk in super().chunks(start, size):
-            if chunk.start >= 10 and len(self.devices) > self.devices_that_fit and "Random" in type(self.agent).__name__:
+            if (
+                chunk.start >= 10
+                and len(self.devices) > self.devices_that_fit
+                and "Random" in type(self.agent).__name__
+            ):
                 raise self.error
             yield chunk
 
@@ -41,7 +45,9 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
 
 
 @pytest.mark.parametrize("error", [FULL, MemoryError("Unable to allocate 12 GiB")])
-def test_less_at_once_gives_the_same_bits(study: Path, whole: dict, cramped: type[Cramped], error: Exception) -> None:
+def test_less_at_once_gives_the_same_bits(
+    study: Path, whole: dict, cramped: type[Cramped], error: Exception
+) -> None:
     cramped.error = error
     jbrl.run(study, study.parent / "out")
     found = outcome(study.parent / "out")
@@ -50,12 +56,17 @@ def test_less_at_once_gives_the_same_bits(study: Path, whole: dict, cramped: typ
     assert list(Store(study.parent / "out").units()["device"]) == ["cpu", "cpu x 2", "cpu x 2"]
 
 
-def test_one_that_never_fits_fails_alone_with_a_message(study: Path, whole: dict, cramped: type[Cramped]) -> None:
+def test_one_that_never_fits_fails_alone_with_a_message(
+    study: Path, whole: dict, cramped: type[Cramped]
+) -> None:
     out, cramped.devices_that_fit = study.parent / "out", 0
     jbrl.run(study, out)
     units = Store(out).units()
     assert list(units["status"]) == ["failed", "done", "done"]
-    assert units["reason"][0] == f"MemoryError: not even 256 MDPs at once on 1 device fit into memory ({FULL})"
+    assert (
+        units["reason"][0]
+        == f"MemoryError: not even 256 MDPs at once on 1 device fit into memory ({FULL})"
+    )
     cramped.devices_that_fit = 2
     jbrl.run(study, out)
     assert cramped.starts[-1] == 10
@@ -95,7 +106,12 @@ def test_on_accelerators_lanes_are_halved() -> None:
     while now:
         tried.append(now)
         now = now.smaller()
-    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
+    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [
+        (2, 8, None),
+        (2, 4, None),
+        (2, 2, None),
+        (2, 1, None),
+    ]
 
 
 GREEDY = '''
@@ -116,19 +132,27 @@ class Greedy(jbrl.Agent):
     def act(self, key, state, x):
         table, rewards = state
         return jnp.argmax(table[: rewards.shape[1]]).astype(jnp.int32), (table.at[x].add(1.0), rewards)
-'''
+'''  # noqa: E501
 
 
 def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dict) -> None:
     """4 GiB of tables for each device, in a process that may have 4 in all."""
     (study.parent / "memory_hungry.py").write_text(GREEDY)
-    study.write_text(study.read_text().replace('algorithm = "Random"', 'algorithm = "memory_hungry:Greedy"'))
+    study.write_text(
+        study.read_text().replace('algorithm = "Random"', 'algorithm = "memory_hungry:Greedy"')
+    )
     out, log = study.parent / "out", study.parent / "log"
-    assert warm.start("run", study, "--out", out, log=log, limits={"address_space": 4 * 2**30}).wait() == 1
+    assert (
+        warm.start("run", study, "--out", out, log=log, limits={"address_space": 4 * 2**30}).wait()
+        == 1
+    )
     units = Store(out).units()
     assert list(units["status"]) == ["failed", "done", "done"]
-    assert "not even 256 MDPs at once on 1 device fit into memory (RESOURCE_EXHAUSTED" in units["reason"][0]
-    assert "GC/memory_hungry:Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()
+    assert (
+        "not even 256 MDPs at once on 1 device fit into memory (RESOURCE_EXHAUSTED"
+        in units["reason"][0]
+    )
+    assert "GC/Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()
     assert list(differences(outcome(out), whole)) == []
 
 

@@ -1,4 +1,6 @@
-"""SIGTERM, as a batch system sends it at a time limit: the chunk at work is finished and kept, and the exit code says so."""
+"""SIGTERM, as a batch system sends it at a time limit: the chunk at work is finished and kept, and
+the exit code says so.
+"""
 
 import os
 import signal
@@ -10,15 +12,17 @@ import pytest
 
 from jbrl.runner.play.timing import interrupts_deferred
 from jbrl.runner.storage.store import Store
-from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.progress import Progress
 from jbrl.runner.study.stopping import Stopped, stopping_on
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.warm import Warm
 
 
-class Signal(execute.Progress):
-    """Sends SIGTERM to this process once so many MDPs are played, or a search has made use of so many trajectories."""
+class Signal(Progress):
+    """Sends SIGTERM to this process once so many MDPs are played, or a search has made use of so
+    many trajectories.
+    """
 
     def __init__(self, after: int) -> None:
         self.after, self.seen = after, list[int]()
@@ -67,7 +71,9 @@ def test_a_round_of_a_search_is_kept(tmp_path: Path) -> None:
     assert found is not None and found.header["consumed"] == progress.seen[-1] < 600
 
 
-def test_the_command_ends_with_143_and_goes_on_from_there(study: Path, warm: Warm, whole: dict) -> None:
+def test_the_command_ends_with_143_and_goes_on_from_there(
+    study: Path, warm: Warm, whole: dict
+) -> None:
     out, log = study.parent / "out", study.parent / "log"
     process = warm.start("run", study, "--out", out, log=log, often=True)
     while not list(out.glob("units/*.npz")):
@@ -75,7 +81,10 @@ def test_the_command_ends_with_143_and_goes_on_from_there(study: Path, warm: War
         time.sleep(0.002)
     process.send(signal.SIGTERM)
     assert process.wait() == 143
-    assert f"stopped: what is done is kept in {out}; the same command continues from there" in log.read_text()
+    assert (
+        f"stopped: what is done is kept in {out}; the same command continues from there"
+        in log.read_text()
+    )
     assert list(differences(outcome(out), whole)) == []
     assert warm.start("run", study, "--out", out, log=log).wait() == 0
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
@@ -97,7 +106,9 @@ algorithm = "Sarsa"
 
 
 def test_an_interrupted_lifetime_of_episodes_goes_on(tmp_path: Path, warm: Warm) -> None:
-    """Ctrl-C in the middle of a compiled call, which takes over the memory of the lanes that it plays."""
+    """Ctrl-C in the middle of a compiled call, which takes over the memory of the lanes that
+    it plays.
+    """
     study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
     study.write_text(LONG)
     assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0

@@ -1,8 +1,10 @@
-"""Runs of the real command line, at a fraction of the price: a process that has imported everything forks one for each run.
+"""Runs of the real command line, at a fraction of the price: a process that has imported everything
+forks one for each run.
 
-Importing and compiling are most of what a small study takes. The parent imports, but never starts JAX, so each child starts it anew, with
-devices and threads of its own: from the first line of `jbrl run` on it is a process like any other, which may be limited, killed or left
-alone. Compiled programs come from JAX's cache on disk, once a first run has filled it.
+Importing and compiling are most of what a small study takes. The parent imports, but never starts
+JAX, so each child starts it anew, with devices and threads of its own: from the first line of
+`jbrl run` on it is a process like any other, which may be limited, killed or left alone. Compiled
+programs come from JAX's cache on disk, once a first run has filled it.
 """
 
 import json
@@ -32,14 +34,32 @@ class Warm:
         self.cache = cache
 
     def __enter__(self) -> "Warm":
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
-        environment |= {"JAX_COMPILATION_CACHE_DIR": str(self.cache), "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "JAX_NUM_CPU_DEVICES": "2",
+            "JAX_PLATFORMS": "cpu",
+        }
+        environment |= {
+            "JAX_COMPILATION_CACHE_DIR": str(self.cache),
+            "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
         self._parent = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.warm"], cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "tests.faults.warm"],
+            cwd=ROOT,
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._parent.stdin and self._parent.stdout
         self._parent.stdin.close()
         self._parent.wait()
@@ -53,8 +73,13 @@ class Warm:
         return json.loads(self._parent.stdout.readline())
 
     def start(self, *args: str | Path, log: Path, **settings: Any) -> "Process":
-        """Start `jbrl ARGS`, with what it prints appended to `log`. `settings` are those of `_child`."""
-        return Process(self, self.ask(do="start", args=[str(arg) for arg in args], log=str(log), **settings))
+        """Start `jbrl ARGS`, with what it prints appended to `log`.
+
+        `settings` are those of `_child`.
+        """
+        return Process(
+            self, self.ask(do="start", args=[str(arg) for arg in args], log=str(log), **settings)
+        )
 
 
 class Process:
@@ -64,11 +89,16 @@ class Process:
         self._warm, self.pid = warm, pid
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Exit code, or minus the number of the signal that ended it; None when it is still running after that many seconds."""
+        """Exit code, or minus the number of the signal that ended it; None when it is still running
+        after that many seconds.
+        """
         return self._warm.ask(do="wait", pid=self.pid, seconds=seconds)
 
     def send(self, number: int) -> None:
-        """Send a signal. A process that has ended stays a zombie until it is waited for, so nobody else is hit."""
+        """Send a signal.
+
+        A process that has ended stays a zombie until it is waited for, so nobody else is hit.
+        """
         os.kill(self.pid, number)
 
 
@@ -106,7 +136,9 @@ def _wait(pid: int, seconds: float | None) -> int | None:
         time.sleep(0.002)
 
 
-def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str, int] | None = None) -> int:
+def _child(
+    args: Sequence[str], log: str, often: bool = False, limits: dict[str, int] | None = None
+) -> int:
     """The run itself.
 
     Args:
@@ -115,7 +147,7 @@ def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str,
     """
     from jbrl.cli.app import app
     from jbrl.runner.play import lifetimes
-    from jbrl.runner.study import execute
+    from jbrl.runner.study import played
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -123,7 +155,7 @@ def _child(args: Sequence[str], log: str, often: bool = False, limits: dict[str,
         os.dup2(source, number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if often:
-        execute.CHECKPOINT_SECONDS, execute.CHECKPOINT_SHARE = 0.0, 1e9
+        played.CHECKPOINT_SECONDS, played.CHECKPOINT_SHARE = 0.0, 1e9
         lifetimes.FASTEST = 0.0  # one block a call
     for name, value in (limits or {}).items():
         resource.setrlimit(LIMITS[name], (value, value))

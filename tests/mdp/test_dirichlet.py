@@ -38,11 +38,14 @@ def test_other_concentrations_do_not(value):
 
 @pytest.mark.parametrize("unit", [True, False], ids=["fast", "general"])
 def test_both_ways_draw_from_the_same_distribution(unit):
-    # Kolmogorov-Smirnov against the exact Beta(1, k - 1) marginals of rows with k possible states: false-alarm rate 1e-4 for each.
+    # Kolmogorov-Smirnov against the exact Beta(1, k - 1) marginals of rows with k possible states:
+    # false-alarm rate 1e-4 for each.
     concentrations = np.zeros((4, 1, 4))
     for possible in (1, 2, 3, 4):
         concentrations[possible - 1, 0, :possible] = 1
-    rows = np.asarray(draws(mdps_of(concentrations), 8000, unit=unit).transitions, np.float64)[:, :, 0]
+    rows = np.asarray(draws(mdps_of(concentrations), 8000, unit=unit).transitions, np.float64)[
+        :, :, 0
+    ]
     np.testing.assert_array_equal((rows == 0).all(0), concentrations[:, 0] == 0)
     np.testing.assert_array_equal((rows == 0).any(0), concentrations[:, 0] == 0)
     np.testing.assert_allclose(rows[:, 0, 0], 1, atol=1e-7)
@@ -52,11 +55,14 @@ def test_both_ways_draw_from_the_same_distribution(unit):
 
 
 def test_mean_of_draws_is_the_mean():
-    # Standard errors from the Dirichlet variance; 4.5 of them for 18 numbers: false-alarm rate below 2e-4.
+    # Standard errors from the Dirichlet variance; 4.5 of them for 18 numbers: false-alarm rate
+    # below 2e-4.
     concentrations = np.array([[[7.5, 0, 0.5]], [[0.2, 0.3, 0.1]], [[1000, 2000, 1]]], np.float32)
     mean = concentrations / concentrations.sum(-1, keepdims=True)
     deviation = np.sqrt(mean * (1 - mean) / (concentrations.sum(-1, keepdims=True) + 1) / 4000)
-    drawn = np.asarray(draws(mdps_of(concentrations), 4000, unit=False).transitions, np.float64).mean(0)
+    drawn = np.asarray(
+        draws(mdps_of(concentrations), 4000, unit=False).transitions, np.float64
+    ).mean(0)
     assert (np.abs(drawn - mean) <= 4.5 * deviation + 1e-7).all()
 
 

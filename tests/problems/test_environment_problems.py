@@ -22,19 +22,44 @@ from jbrl.problems.recorder import EpisodeMean
         ("Chain-50s", "Chain-50s", "Chain of 50 states, stochastic", 100),
         ("Gridworld-10d", "Gridworld-10d", "Gridworld of 10 x 10 cells, deterministic", 100),
         ("MountainCar", "MountainCar", "Mountain car", 100),
-        (" MountainCar ( random_start = true , ) ", "MountainCar(random_start=true)", "Mountain car", 100),
+        (
+            " MountainCar ( random_start = true , ) ",
+            "MountainCar(random_start=true)",
+            "Mountain car",
+            100,
+        ),
         ("MountainCar(force=1e-3)", "MountainCar", "Mountain car", 100),
-        ("MountainCar(spread=0, force=2e-3)", "MountainCar(force=0.002,spread=0.0)", "Mountain car", 100),
+        (
+            "MountainCar(spread=0, force=2e-3)",
+            "MountainCar(force=0.002,spread=0.0)",
+            "Mountain car",
+            100,
+        ),
         ("MountainCar(max_steps=1_000)", "MountainCar(max_steps=1000)", "Mountain car", 100),
         ("DeepSea(size=20)", "DeepSea(size=20)", "Deep sea", 10_000),
-        ("DeepSea(stochastic=true,size=12)", "DeepSea(size=12,stochastic=true)", "Deep sea", 10_000),
-        ("DeepSea-stochastic(size=12)", "DeepSea-stochastic(size=12)", "Deep sea, stochastic", 10_000),
+        (
+            "DeepSea(stochastic=true,size=12)",
+            "DeepSea(size=12,stochastic=true)",
+            "Deep sea",
+            10_000,
+        ),
+        (
+            "DeepSea-stochastic(size=12)",
+            "DeepSea-stochastic(size=12)",
+            "Deep sea, stochastic",
+            10_000,
+        ),
     ],
 )
 def test_names_with_settings(name, short_name, title, episodes):
     found = problem(name)
     assert isinstance(found, EnvironmentProblem)
-    assert (found.short_name, found.name, found.lifetime, found.recorder) == (short_name, title, Episodes(episodes), EpisodeMean())
+    assert (found.short_name, found.name, found.lifetime, found.recorder) == (
+        short_name,
+        title,
+        Episodes(episodes),
+        EpisodeMean(),
+    )
     assert problem(short_name) == found
 
 
@@ -55,9 +80,18 @@ def test_two_names_of_one_environment_have_one_digest(one, other):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("MountainCar(random_start)", "environment 'MountainCar': 'random_start' is not written parameter=value"),
-        ("MountainCar(random_star=true)", "unknown parameter 'random_star'; did you mean 'random_start'"),
-        ("MountainCar(random_start=True)", "random_start = True: expected a number, true, false or a string in quotes"),
+        (
+            "MountainCar(random_start)",
+            "environment 'MountainCar': 'random_start' is not written parameter=value",
+        ),
+        (
+            "MountainCar(random_star=true)",
+            "unknown parameter 'random_star'; did you mean 'random_start'",
+        ),
+        (
+            "MountainCar(random_start=True)",
+            "random_start = True: expected a number, true, false or a string in quotes",
+        ),
         ("MountainCar(random_start=1)", "random_start = 1: expected true or false"),
         ("MountainCar(force='strong')", "force = 'strong': expected a number from 0 up to 1"),
         ("MountainCar(force=)", "force = : expected a number"),
@@ -69,8 +103,17 @@ def test_two_names_of_one_environment_have_one_digest(one, other):
         ("MountainCar(force=1e-3, force=2e-3)", "force is given twice"),
         ("DeepSea(mapping=1)", "unknown parameter 'mapping'"),
         ("DeepSea(size=1)", "size = 1: expected an integer from 2"),
-        ("uniform(Chain)", "uniform(Chain): expected a Dirichlet distribution over finite MDPs, for example uniform(GC)"),
-        ("uniform(DeepSea(size=12))", "uniform(DeepSea(size=12)): expected a Dirichlet distribution over finite MDPs"),
+        (
+            "uniform(Chain)",
+            (
+                "uniform(Chain): expected a Dirichlet distribution over finite MDPs, for example "
+                "uniform(GC)"
+            ),
+        ),
+        (
+            "uniform(DeepSea(size=12))",
+            "uniform(DeepSea(size=12)): expected a Dirichlet distribution over finite MDPs",
+        ),
     ],
 )
 def test_bad_settings_are_refused(name, message):
@@ -81,12 +124,21 @@ def test_bad_settings_are_refused(name, message):
 
 
 def test_settings_may_hold_commas_in_quotes():
-    assert settings.items("""a = "x, y", b = 'z,' , c=1""", "here") == {"a": '"x, y"', "b": "'z,'", "c": "1"}
+    assert settings.items("""a = "x, y", b = 'z,' , c=1""", "here") == {
+        "a": '"x, y"',
+        "b": "'z,'",
+        "c": "1",
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "title"),
-    [("DeepSea", "Deep sea"), ("mine:MyOwnThing2D", "My own thing2 D"), ("maze", "Maze"), ("CartPoleXY", "Cart pole XY")],
+    [
+        ("DeepSea", "Deep sea"),
+        ("mine:MyOwnThing2D", "My own thing2 D"),
+        ("maze", "Maze"),
+        ("CartPoleXY", "Cart pole XY"),
+    ],
 )
 def test_titles_are_names_in_words(name, title):
     assert settings.title(name) == title
@@ -117,11 +169,13 @@ def test_identity_holds_every_field():
         "settings": {"n_states": 5, "slip": 0.0, "stochastic": False},
     }
     assert settings.identity(other, "Chain") != settings.identity(plain, "Chain")
-    assert settings.identity(other, "Chain") != settings.identity(Chain(5, slip=np.float32(0.25)), "Chain")
+    assert settings.identity(other, "Chain") != settings.identity(
+        Chain(5, slip=np.float32(0.25)), "Chain"
+    )
     assert settings.registered_name(plain) == "Chain"
 
 
-# An environment of one's own -----------------------------------------------------------------------------------------------------------
+# An environment of one's own ----------------------------------------------------------------------
 
 COIN = '''
 """A coin."""
@@ -192,7 +246,11 @@ def test_environment_of_ones_own(write):
     folder = write("coin_sound", COIN)
     found = problem("coin_sound:Coin(heads=0.25,label='b, c')", folder)
     assert found.short_name == 'coin_sound:Coin(heads=0.25,label="b, c")'
-    assert (found.name, found.lifetime, found.description) == ("Coin", Episodes(7), "Guess the side of a coin. Once per episode.")
+    assert (found.name, found.lifetime, found.description) == (
+        "Coin",
+        Episodes(7),
+        "Guess the side of a coin. Once per episode.",
+    )
     assert float(found.environment.heads) == 0.25
     assert (found.identity["environment"], len(found.identity["source"])) == ("coin_sound:Coin", 64)
     assert problem(found.short_name, folder) == found
@@ -200,7 +258,9 @@ def test_environment_of_ones_own(write):
 
 
 def test_problems_made_in_python_have_digests_of_their_own():
-    found = {EnvironmentProblem("mine", "mine", environment=Chain(n_states=n)).digest for n in (10, 11)}
+    found = {
+        EnvironmentProblem("mine", "mine", environment=Chain(n_states=n)).digest for n in (10, 11)
+    }
     assert len(found) == 2
 
 
@@ -214,13 +274,34 @@ def test_source_of_ones_own_is_part_of_the_digest(write):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("coin_bad:Cion", "module 'coin_bad' has no environment called 'Cion'; did you mean 'Coin'"),
+        (
+            "coin_bad:Cion",
+            "module 'coin_bad' has no environment called 'Cion'; did you mean 'Coin'",
+        ),
         ("coin_bad:NoCoin", "has no environment called 'NoCoin'"),
-        ("coin_bad:Plain", "environment 'coin_bad:Plain' is not registered: write @register_environment(\"Plain\") above the class"),
-        ("coin_bad:Coin(heads=2)", "environment 'coin_bad:Coin': heads = 2.0: expected a number from 0 up to 1"),
+        (
+            "coin_bad:Plain",
+            (
+                "environment 'coin_bad:Plain' is not registered: write "
+                '@register_environment("Plain") above the class'
+            ),
+        ),
+        (
+            "coin_bad:Coin(heads=2)",
+            "environment 'coin_bad:Coin': heads = 2.0: expected a number from 0 up to 1",
+        ),
         ("coin_bad:Coin(tails=2)", "unknown parameter 'tails'"),
-        ("coin_bad:Coin(label='refused')", "environment 'coin_bad:Coin(label=\"refused\")': label = 'refused': expected another one"),
-        ("coin_bad:Coin(label='broken')", "environment 'coin_bad:Coin(label=\"broken\")': KeyError: 'broken'"),
+        (
+            "coin_bad:Coin(label='refused')",
+            (
+                "environment 'coin_bad:Coin(label=\"refused\")': label = 'refused': expected "
+                "another one"
+            ),
+        ),
+        (
+            "coin_bad:Coin(label='broken')",
+            "environment 'coin_bad:Coin(label=\"broken\")': KeyError: 'broken'",
+        ),
         ("no_such_module:Coin", "cannot import 'no_such_module'"),
     ],
 )
@@ -240,9 +321,21 @@ def test_faults_of_ones_own_are_told(name, message, write, request):
             "= dataclasses.field(default=(0.5,), metadata={}); _ = dict(doc=",
             "field 'heads': expected a default, a number",
         ),
-        ('"probability of heads", low=0, high=1)', '"x"); side: str = "b"', "field 'side' = 'b': expected a number or an array"),
-        ("jnp.bool_(True)", "jnp.int32(1)", "step returned terminated int32[]: expected a scalar bool"),
-        ("Spec(Discrete(1)", "Spec(Discrete(0)", "spec.observation = Discrete(n=0): expected n to be an integer from 1"),
+        (
+            '"probability of heads", low=0, high=1)',
+            '"x"); side: str = "b"',
+            "field 'side' = 'b': expected a number or an array",
+        ),
+        (
+            "jnp.bool_(True)",
+            "jnp.int32(1)",
+            "step returned terminated int32[]: expected a scalar bool",
+        ),
+        (
+            "Spec(Discrete(1)",
+            "Spec(Discrete(0)",
+            "spec.observation = Discrete(n=0): expected n to be an integer from 1",
+        ),
         ("import sampling", "import no_such_thing", "cannot import"),
     ],
 )
@@ -259,5 +352,7 @@ def test_a_file_that_has_changed_since_is_refused(write):
     folder = write("coin_changed", COIN)
     problem("coin_changed:Coin", folder)
     write("coin_changed", COIN + "# changed\n")
-    with pytest.raises(JbrlError, match=r"coin_changed\.py has changed since it was imported: start Python anew"):
+    with pytest.raises(
+        JbrlError, match=r"coin_changed\.py has changed since it was imported: start Python anew"
+    ):
         problem("coin_changed:Coin", folder)

@@ -1,4 +1,6 @@
-"""The distributions themselves: equal to the published files, and what their other sizes look like."""
+"""The distributions themselves: equal to the published files, and what their other sizes
+look like.
+"""
 
 from importlib import resources
 
@@ -12,7 +14,10 @@ SHIPPED = ("GC", "GDL", "Grid", "UGC", "UGDL", "UGrid")
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_code_makes_what_the_published_files_hold(name):
-    made, shipped = problem(name), read_json(resources.files("jbrl.problems") / "data" / f"{name}.json")
+    made, shipped = (
+        problem(name),
+        read_json(resources.files("jbrl.problems") / "data" / f"{name}.json"),
+    )
     assert (made.name, made.short_name) == (shipped.name, shipped.short_name)
     np.testing.assert_array_equal(made.mdps.concentrations, shipped.mdps.concentrations)
     np.testing.assert_array_equal(made.mdps.rewards, shipped.mdps.rewards)
@@ -42,7 +47,21 @@ def test_a_longer_chain():
 def test_longer_loops():
     mdps = problem("GDL(length=6)").mdps
     possible = [np.flatnonzero(row).tolist() for row in mdps.concentrations[:, 0]]
-    assert possible == [[1, 7], [2], [3], [4], [5], [6], [0], [0, 8], [0, 9], [0, 10], [0, 11], [0, 12], [0]]
+    assert possible == [
+        [1, 7],
+        [2],
+        [3],
+        [4],
+        [5],
+        [6],
+        [0],
+        [0, 8],
+        [0, 9],
+        [0, 10],
+        [0, 11],
+        [0, 12],
+        [0],
+    ]
     assert np.argwhere(mdps.rewards[:, 0]).tolist() == [[6, 0], [12, 0]]
     assert (mdps.rewards[6, 1, 0], mdps.rewards[12, 1, 0]) == (1, 2)
 
@@ -66,5 +85,7 @@ def test_transposing_a_grid_exchanges_its_actions():
     wide, tall = problem("Grid(rows=3,columns=4)").mdps, problem("Grid(rows=4,columns=3)").mdps
     states = np.arange(12).reshape(3, 4).T.reshape(-1)  # tall state -> wide state
     actions = [2, 3, 0, 1]
-    np.testing.assert_array_equal(tall.concentrations, wide.concentrations[states][:, actions][:, :, states])
+    np.testing.assert_array_equal(
+        tall.concentrations, wide.concentrations[states][:, actions][:, :, states]
+    )
     np.testing.assert_array_equal(tall.rewards, wide.rewards[states][:, actions][:, :, states])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import read_json
+from jbrl.problems.problem import read_json, write_json
 
 SOUND = {
     "name": "Mine",
@@ -47,8 +47,16 @@ def test_a_missing_field_is_named(field, tmp_path):
         ("name", 3, "name = 3: expected a string"),
         ("n_states", 0, "n_states = 0: expected an integer from 1"),
         ("n_states", "two", 'n_states = "two": expected an integer from 1'),
-        ("n_states", 3, "transition_weights has 2 entries: expected a list of 3, one for each state"),
-        ("n_actions", 2, r"transition_weights\[0\] has 1 entries: expected a list of 2, one for each action"),
+        (
+            "n_states",
+            3,
+            "transition_weights has 2 entries: expected a list of 3, one for each state",
+        ),
+        (
+            "n_actions",
+            2,
+            r"transition_weights\[0\] has 1 entries: expected a list of 2, one for each action",
+        ),
         ("n_actions", True, "n_actions = true: expected an integer from 1"),
         ("initial_state", 2, "initial_state = 2: expected a state from 0 to 1, or -1"),
         ("initial_state", -2, "initial_state = -2: expected an integer from -1"),
@@ -57,26 +65,111 @@ def test_a_missing_field_is_named(field, tmp_path):
         (
             "transition_weights",
             [[[1, 1]], [[1]]],
-            r"transition_weights\[1\]\[0\] has 1 entries: expected a list of 2, one for each next state",
+            (
+                r"transition_weights\[1\]\[0\] has 1 entries: expected a list of 2, one for each "
+                r"next state"
+            ),
         ),
-        ("transition_weights", [[1, 1], [1, 1]], r"transition_weights\[0\] has 2 entries: expected a list of 1"),
-        ("transition_weights", [[1], [1]], r"transition_weights\[0\]\[0\] = 1: expected a list of 2, one for each next state"),
-        ("transition_weights", 7, "transition_weights = 7: expected a list of 2, one for each state"),
-        ("transition_weights", [[[1, "1"]], [[0, 1]]], r'transition_weights\[0\]\[0\]\[1\] = "1": expected a number'),
-        ("transition_weights", [[[1, True]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = true: expected a number"),
-        ("transition_weights", [[[1, -1]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = -1: expected 0 or a positive number"),
-        ("transition_weights", [[[1, np.nan]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = nan: expected 0 or"),
-        ("transition_weights", [[[1, np.inf]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\] = inf: expected 0 or"),
-        ("transition_weights", [[[1, 10**400]], [[0, 1]]], r"transition_weights\[0\]\[0\]\[1\]: a number of 401 digits"),
+        (
+            "transition_weights",
+            [[1, 1], [1, 1]],
+            r"transition_weights\[0\] has 2 entries: expected a list of 1",
+        ),
+        (
+            "transition_weights",
+            [[1], [1]],
+            r"transition_weights\[0\]\[0\] = 1: expected a list of 2, one for each next state",
+        ),
+        (
+            "transition_weights",
+            7,
+            "transition_weights = 7: expected a list of 2, one for each state",
+        ),
+        (
+            "transition_weights",
+            [[[1, "1"]], [[0, 1]]],
+            r'transition_weights\[0\]\[0\]\[1\] = "1": expected a number',
+        ),
+        (
+            "transition_weights",
+            [[[1, True]], [[0, 1]]],
+            r"transition_weights\[0\]\[0\]\[1\] = true: expected a number",
+        ),
+        (
+            "transition_weights",
+            [[[1, -1]], [[0, 1]]],
+            r"transition_weights\[0\]\[0\]\[1\] = -1: expected 0 or a positive number",
+        ),
+        (
+            "transition_weights",
+            [[[1, np.nan]], [[0, 1]]],
+            r"transition_weights\[0\]\[0\]\[1\] = nan: expected 0 or",
+        ),
+        (
+            "transition_weights",
+            [[[1, np.inf]], [[0, 1]]],
+            r"transition_weights\[0\]\[0\]\[1\] = inf: expected 0 or",
+        ),
+        (
+            "transition_weights",
+            [[[1, 10**400]], [[0, 1]]],
+            r"transition_weights\[0\]\[0\]\[1\] = 1000.*: expected a smaller number",
+        ),
         ("transition_weights", [[[1, 1]], [[0, 0]]], r"transition_weights\[1\]\[0\] is all zeros"),
         ("rewards", [[[0, 1]]], "rewards has 1 entries: expected a list of 2, one for each state"),
-        ("rewards", [[[0, 1]], [[np.nan, 1]]], r"rewards\[1\]\[0\]\[0\] = nan: expected a finite number"),
+        (
+            "rewards",
+            [[[0, 1]], [[np.nan, 1]]],
+            r"rewards\[1\]\[0\]\[0\] = nan: expected a finite number",
+        ),
         ("rewards", [[[0, 1]], [[None, 1]]], r"rewards\[1\]\[0\]\[0\] = null: expected a number"),
     ],
 )
 def test_unsound_fields_are_refused(field, value, message, tmp_path):
     with pytest.raises(JbrlError, match=rf"mine\.json: {message}"):
         read(tmp_path, {**SOUND, field: value})
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30])
+def test_the_limits_that_messages_name_are_accepted(value, tmp_path):
+    found = read(
+        tmp_path,
+        {
+            **SOUND,
+            "transition_weights": [[[value, 1]], [[0, value]]],
+            "rewards": [[[0, 1e30]], [[-1e30, 1]]],
+        },
+    )
+    assert found.mdps.concentrations[0, 0, 0] == np.float32(value) and found.mdps.rewards[
+        1, 0, 0
+    ] == np.float32(-1e30)
+    assert json_again(found, tmp_path).digest == found.digest
+
+
+def json_again(problem, folder):
+    write_json(problem, folder / "again.json")
+    return read_json(folder / "again.json")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1.0001e30, 9.999e-31, 1e300, 10**400],
+    ids=["1.0001e30", "9.999e-31", "1e300", "400 digits"],
+)
+def test_what_is_beyond_the_limits_is_refused(value, tmp_path):
+    with pytest.raises(
+        JbrlError,
+        match=r"mine\.json: transition_weights\[0\]\[0\]\[0\] = (1|9\.999e-31).*: expected",
+    ):
+        read(tmp_path, {**SOUND, "transition_weights": [[[value, 1]], [[0, 1]]]})
+
+
+def test_integers_of_thousands_of_digits_are_refused(tmp_path):
+    text = json.dumps(SOUND).replace('"n_states": 2', '"n_states": 2' + "0" * 5000)
+    with pytest.raises(
+        JbrlError, match=r"mine\.json: not valid JSON: an integer of thousands of digits"
+    ):
+        read(tmp_path, text)
 
 
 def test_unknown_fields_are_refused(tmp_path):
@@ -108,5 +201,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
 
 def test_the_example_of_the_documentation_is_sound(tmp_path):
     page = Path(__file__).parents[2] / "docs" / "problems" / "json.md"
-    found = read(tmp_path, re.search("```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1])
+    found = read(
+        tmp_path, re.search("```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1]
+    )
     assert (found.name, found.mdps.n_states, found.mdps.n_actions) == ("Two rooms", 2, 2)

@@ -8,7 +8,16 @@ import pytest
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution, problem, read_json, register_problem, to_json, write_json
+from jbrl.problems.problem import (
+    PROBLEMS,
+    DirichletProblem,
+    distribution,
+    problem,
+    read_json,
+    register_problem,
+    to_json,
+    write_json,
+)
 
 # Distributions over finite MDPs; tests/conformance/test_environments.py is about the others.
 FAMILIES = [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]
@@ -49,14 +58,24 @@ def test_every_problem_survives_its_file(name, tmp_path):
 )
 def test_names_with_parameters(name, short_name, n_states, n_actions):
     found = problem(name)
-    assert (found.short_name, found.mdps.n_states, found.mdps.n_actions) == (short_name, n_states, n_actions)
+    assert (found.short_name, found.mdps.n_states, found.mdps.n_actions) == (
+        short_name,
+        n_states,
+        n_actions,
+    )
     assert problem(short_name).digest == found.digest
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("GX", r"unknown problem 'GX'; did you mean 'GC'\? \(known: Chain, Chain-10d, .*, GC, GC-appendix"),
+        (
+            "GX",
+            (
+                r"unknown problem 'GX'; did you mean 'GC'\? \(known: .*Chain, Chain-10d, .*, GC, "
+                r"GC-appendix"
+            ),
+        ),
         ("deepsea", "unknown problem 'deepsea'; did you mean 'DeepSea'"),
         ("Gridwrold-5s", "did you mean 'Gridworld-5s'"),
         ("gdl", r"did you mean 'GDL'\?"),
@@ -67,7 +86,10 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("GC(5)", r"'5' is not written parameter=value: expected GC\(n_states=5, n_actions=3\)"),
         ("GC(n_states=4,n_states=5)", "n_states is given twice"),
         ("Chain-10d(n_states=5)", "unknown parameter 'n_states': it takes no parameters"),
-        ("DeepSea-stochastic(size=1)", r"problem 'DeepSea-stochastic\(size=1\)': size = 1: expected an integer from 2 to 1000"),
+        (
+            "DeepSea-stochastic(size=1)",
+            r"problem 'DeepSea-stochastic\(size=1\)': size = 1: expected an integer from 2 to 1000",
+        ),
         ("GC(n_state=3)", "unknown parameter 'n_state'; did you mean 'n_states'"),
         ("GC(n_states=many)", "n_states = many: expected an integer"),
         ("GC(n_states=2.5)", "expected an integer"),
@@ -105,8 +127,13 @@ def test_digest_tells_distributions_apart_and_nothing_else():
     for field in ("concentrations", "rewards", "initial_state"):
         changed = getattr(gc.mdps, field).copy()
         changed.flat[-1] += 1
-        assert dataclasses.replace(gc, mdps=dataclasses.replace(gc.mdps, **{field: changed})).digest != gc.digest
-    negative_zero = dataclasses.replace(gc.mdps, rewards=np.where(gc.mdps.rewards == 0, -0.0, gc.mdps.rewards))
+        assert (
+            dataclasses.replace(gc, mdps=dataclasses.replace(gc.mdps, **{field: changed})).digest
+            != gc.digest
+        )
+    negative_zero = dataclasses.replace(
+        gc.mdps, rewards=np.where(gc.mdps.rewards == 0, -0.0, gc.mdps.rewards)
+    )
     assert dataclasses.replace(gc, mdps=negative_zero).digest == gc.digest
 
 
@@ -118,15 +145,35 @@ def ones(*shape):
     ("concentrations", "rewards", "initial_state", "message"),
     [
         (ones(2, 1), ones(2, 1, 2), 0, r"concentrations has shape \(2, 1\): expected \(S, A, S\)"),
-        (ones(2, 1, 3), ones(2, 1, 3), 0, r"concentrations has shape \(2, 1, 3\): expected \(S, A, S\)"),
+        (
+            ones(2, 1, 3),
+            ones(2, 1, 3),
+            0,
+            r"concentrations has shape \(2, 1, 3\): expected \(S, A, S\)",
+        ),
         (ones(2, 0, 2), ones(2, 0, 2), 0, r"concentrations has shape \(2, 0, 2\)"),
         (ones(2, 1, 2), ones(2, 2, 2), 0, r"rewards has shape \(2, 2, 2\): expected \(2, 1, 2\)"),
-        ([[[1, -2]], [[1, 1]]], ones(2, 1, 2), 0, r"concentrations\[0\]\[0\]\[1\] = -2: expected 0 or a positive number"),
+        (
+            [[[1, -2]], [[1, 1]]],
+            ones(2, 1, 2),
+            0,
+            r"concentrations\[0\]\[0\]\[1\] = -2: expected 0 or a positive number",
+        ),
         ([[[1, 1]], [[np.nan, 1]]], ones(2, 1, 2), 0, r"concentrations\[1\]\[0\]\[0\] = nan"),
         ([[[1, 1]], [[1, np.inf]]], ones(2, 1, 2), 0, r"concentrations\[1\]\[0\]\[1\] = inf"),
         ([[[1, 1]], [[1, 1e-40]]], ones(2, 1, 2), 0, r"concentrations\[1\]\[0\]\[1\] = 1e-40"),
-        ([[[1, 1]], [[0, 0]]], ones(2, 1, 2), 0, r"concentrations\[1\]\[0\] is all zeros: expected at least one possible next state"),
-        (ones(2, 1, 2), [[[0, 0]], [[0, np.nan]]], 0, r"rewards\[1\]\[0\]\[1\] = nan: expected a finite number"),
+        (
+            [[[1, 1]], [[0, 0]]],
+            ones(2, 1, 2),
+            0,
+            r"concentrations\[1\]\[0\] is all zeros: expected at least one possible next state",
+        ),
+        (
+            ones(2, 1, 2),
+            [[[0, 0]], [[0, np.nan]]],
+            0,
+            r"rewards\[1\]\[0\]\[1\] = nan: expected a finite number",
+        ),
         (ones(2, 1, 2), ones(2, 1, 2), 2, "initial_state = 2: expected a state from 0 to 1, or -1"),
         (ones(2, 1, 2), ones(2, 1, 2), -2, "initial_state = -2"),
     ],
@@ -172,10 +219,14 @@ def test_a_distribution_over_mdps_is_lived_in_by_steps():
     prior = gc.prior(Steps(40), 0.5)
     assert isinstance(prior, DirichletPrior)
     assert (prior.lifetime, float(prior.discount), prior.spec) == (Steps(40), 0.5, gc.spec)
-    with pytest.raises(JbrlError, match=r"^episodes = 3: the MDPs of 'GC' never end: expected horizon$"):
+    with pytest.raises(
+        JbrlError, match=r"^episodes = 3: the MDPs of 'GC' never end: expected horizon$"
+    ):
         gc.prior(Episodes(3), 0.5)
 
 
 def test_what_has_no_concentrations_has_no_file(tmp_path):
-    with pytest.raises(JbrlError, match=r"^'Chain-10d' has no file: expected a Dirichlet distribution"):
+    with pytest.raises(
+        JbrlError, match=r"^'Chain-10d' has no file: expected a Dirichlet distribution"
+    ):
         write_json(problem("Chain-10d"), tmp_path / "p.json")

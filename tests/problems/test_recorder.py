@@ -16,13 +16,17 @@ N = 12
 
 @jax.jit
 def recorded(rewards, terminated, truncated):
-    """The recorder's state after steps of these rewards and ends, [T] each, in an environment without counters."""
+    """The recorder's state after steps of these rewards and ends, [T] each, in an environment
+    without counters.
+    """
     recorder, environment = EpisodeMean(), Environment()
 
     def step(state, inputs):
         return recorder.record(state, environment, None, Step(None, *inputs)), None
 
-    return jax.lax.scan(step, recorder.begin(environment, None), (rewards, terminated, truncated))[0]
+    return jax.lax.scan(step, recorder.begin(environment, None), (rewards, terminated, truncated))[
+        0
+    ]
 
 
 def score(rewards, terminated, truncated=None):
@@ -43,10 +47,16 @@ flags = st.lists(st.sampled_from(["goes on", "terminated", "truncated"]), min_si
 
 @given(rewards, flags)
 def test_score_is_that_of_a_twin_in_double_precision(rewards, flags):
-    rewards, terminated, truncated = np.array(rewards, np.float32), np.array(flags) == "terminated", np.array(flags) == "truncated"
+    rewards, terminated, truncated = (
+        np.array(rewards, np.float32),
+        np.array(flags) == "terminated",
+        np.array(flags) == "truncated",
+    )
     found, state = score(rewards, terminated, truncated)
     ended = terminated | truncated
-    assert found == pytest.approx(twin(rewards, ended), rel=1e-5, abs=1e-5 * float(np.abs(rewards).max()))
+    assert found == pytest.approx(
+        twin(rewards, ended), rel=1e-5, abs=1e-5 * float(np.abs(rewards).max())
+    )
     assert state.episodes == ended.sum()
     assert state.steps == N - 1 - (np.flatnonzero(ended)[-1] if ended.any() else -1)
 
@@ -60,7 +70,8 @@ def test_ten_thousand_small_returns_lose_no_digits(reward):
     plain = np.float32(0)
     for r in rewards:
         plain += r
-    assert abs(plain / 10_000 - exact) > 1e-7 * abs(exact)  # what a sum in single precision makes of it
+    # what a sum in single precision makes of it
+    assert abs(plain / 10_000 - exact) > 1e-7 * abs(exact)
     assert int(state.episodes) == 10_000
 
 
@@ -77,7 +88,9 @@ def test_an_unfinished_episode_counts_with_what_it_has_earned():
 
 def test_before_the_first_step_the_score_is_zero():
     state = EpisodeMean().begin(Environment(), None)
-    assert list(EpisodeMean().scores(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))) == [0.0]
+    assert list(EpisodeMean().scores(jax.tree.map(lambda leaf: np.asarray(leaf)[None], state))) == [
+        0.0
+    ]
 
 
 def test_counters_are_added_up_over_finished_episodes():
@@ -88,15 +101,25 @@ def test_counters_are_added_up_over_finished_episodes():
 
     state = recorder.begin(environment, after(False, False))
     assert set(state.metrics) == {"total_bad_episodes", "denoised_return"}
-    for bad, found, ended in ((True, False, False), (True, False, True), (False, True, True), (True, True, False)):
+    for bad, found, ended in (
+        (True, False, False),
+        (True, False, True),
+        (False, True, True),
+        (True, True, False),
+    ):
         step = Step(jnp.int32(0), jnp.float32(0.5), jnp.bool_(ended), jnp.bool_(False))
         state = recorder.record(state, environment, after(bad, found), step)
-    assert {name: float(value) for name, value in state.metrics.items()} == {"total_bad_episodes": 1, "denoised_return": 1}
+    assert {name: float(value) for name, value in state.metrics.items()} == {
+        "total_bad_episodes": 1,
+        "denoised_return": 1,
+    }
     assert (int(state.episodes), int(state.steps), float(state.current)) == (2, 1, 0.5)
 
 
 def test_scores_are_one_for_each_lane_in_double_precision():
-    lanes = jax.vmap(recorded)(np.array([[1, 2], [3, 5]], np.float32), np.ones((2, 2), bool), np.zeros((2, 2), bool))
+    lanes = jax.vmap(recorded)(
+        np.array([[1, 2], [3, 5]], np.float32), np.ones((2, 2), bool), np.zeros((2, 2), bool)
+    )
     scores = EpisodeMean().scores(jax.tree.map(np.asarray, lanes))
     assert scores.dtype == np.float64
     assert list(scores) == [1.5, 4.0]

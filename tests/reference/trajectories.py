@@ -20,25 +20,39 @@ KEY = jax.random.key(0)  # where the key does not matter
 
 def prior_of(name, horizon=250, discount=DISCOUNT):
     """What an agent is told by a problem of the catalogue."""
-    return DirichletPrior(jax.tree.map(jnp.asarray, problem(name).mdps), jnp.float32(discount), horizon)
+    return DirichletPrior(
+        jax.tree.map(jnp.asarray, problem(name).mdps), jnp.float32(discount), horizon
+    )
 
 
 @functools.partial(jax.jit, static_argnames="unit")
 def play_all(agent, prior, drawn, key, index, *, unit=True):
-    """Trajectories of an agent that learns on `prior` [N], in MDPs number `index` [N] drawn from `drawn`."""
+    """Trajectories of an agent that learns on `prior` [N], in MDPs number `index` [N] drawn
+    from `drawn`.
+    """
     knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), prior)
 
     def lane(number):
         mdp = draw_mdp(stream(key, number, "mdp"), drawn.mdps, unit=unit)
-        return simulate(agent, knowledge, draw_inputs(mdp, key, number, prior.horizon), keep=True)[0]
+        return simulate(agent, knowledge, draw_inputs(mdp, key, number, prior.horizon), keep=True)[
+            0
+        ]
 
     return jax.vmap(lane)(index)
 
 
 def decisions(agent, prior, test=None, *, n_environments=24, horizon=80, seed=3):
-    """Play and record: a list of (MDP number, [(x, u, y, uniforms [2], key)]) with what happened at each step."""
-    told, drawn, key = prior_of(prior, horizon), prior_of(test or prior, horizon), jax.random.key(seed)
-    moves = play_all(as_arrays(agent), told, drawn, key, jnp.arange(n_environments, dtype=jnp.int32))
+    """Play and record: a list of (MDP number, [(x, u, y, uniforms [2], key)]) with what happened at
+    each step.
+    """
+    told, drawn, key = (
+        prior_of(prior, horizon),
+        prior_of(test or prior, horizon),
+        jax.random.key(seed),
+    )
+    moves = play_all(
+        as_arrays(agent), told, drawn, key, jnp.arange(n_environments, dtype=jnp.int32)
+    )
     for index in range(n_environments):
         keys = jax.random.split(stream(key, np.int32(index), "agent"), horizon)
         uniforms = (np.asarray(jax.random.key_data(keys)) >> 8) / 2**24
@@ -48,12 +62,21 @@ def decisions(agent, prior, test=None, *, n_environments=24, horizon=80, seed=3)
 
 def transition(x, action, y, reward=0.0):
     """A transition of an MDP that never ends."""
-    return Transition(jnp.int32(x), jnp.int32(action), jnp.float32(reward), jnp.int32(y), jnp.bool_(False), jnp.bool_(False))
+    return Transition(
+        jnp.int32(x),
+        jnp.int32(action),
+        jnp.float32(reward),
+        jnp.int32(y),
+        jnp.bool_(False),
+        jnp.bool_(False),
+    )
 
 
 def true_mdp(test, index, seed=3):
     """Transitions and rewards of the MDP of that number, in float64."""
-    mdp = draw_mdp(stream(jax.random.key(seed), np.int32(index), "mdp"), problem(test).mdps, unit=True)
+    mdp = draw_mdp(
+        stream(jax.random.key(seed), np.int32(index), "mdp"), problem(test).mdps, unit=True
+    )
     return np.asarray(mdp.transitions, float), np.asarray(mdp.rewards, float)
 
 

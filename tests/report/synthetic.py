@@ -16,41 +16,80 @@ AGENTS = (
 )
 MANIFEST = {
     "format": 1,
-    "study": {"name": "small", "seed": 0, "n_mdps": 40, "horizon": 250, "discount": 0.95, "latency": False},
+    "study": {
+        "name": "small",
+        "seed": 0,
+        "n_mdps": 40,
+        "horizon": 250,
+        "discount": 0.95,
+        "latency": False,
+    },
     "oracles": ["Optimal"],
     "versions": {"jbrl": "0.1.0", "jax": "0.10.2"},
     "machine": {"processor": "some processor", "cores": 2},
 }
 # The same of environments, as `Store.open` writes it.
-LEARNERS = (("Random", {}), ("e-Greedy", {"epsilon": 0.0}), ("e-Greedy", {"epsilon": 0.1}), ("BEB", {"beta": 2.5, "bonus": "visits"}))
-CHAIN, SEA = ("Chain-10d", "Chain-10d", "Chain-10d"), ("Deep sea", "DeepSea(size=5)", "DeepSea(size=5)")
+LEARNERS = (
+    ("Random", {}),
+    ("e-Greedy", {"epsilon": 0.0}),
+    ("e-Greedy", {"epsilon": 0.1}),
+    ("BEB", {"beta": 2.5, "bonus": "visits"}),
+)
+CHAIN, SEA = (
+    ("Chain-10d", "Chain-10d", "Chain-10d"),
+    ("Deep sea", "DeepSea(size=5)", "DeepSea(size=5)"),
+)
 PER_EPISODE = {"criterion": "mean return per episode"}
 EPISODIC = {key: value for key, value in MANIFEST.items() if key != "oracles"} | {
     "study": {"name": "small", "seed": 0, "n_mdps": 40, "latency": False},
     "experiments": [
         {"name": "Chain-10d", "test": "Chain-10d", "lifetime": "100 episodes", **PER_EPISODE},
-        {"name": "Deep sea", "test": "DeepSea(size=5)", "horizon": 500, "lifetime": "500 steps", **PER_EPISODE},
+        {
+            "name": "Deep sea",
+            "test": "DeepSea(size=5)",
+            "horizon": 500,
+            "lifetime": "500 steps",
+            **PER_EPISODE,
+        },
     ],
 }
-GC = {"name": "GC", "prior": "GC", "test": "GC", "criterion": "discounted return", "lifetime": "250 steps"}
+GC = {
+    "name": "GC",
+    "prior": "GC",
+    "test": "GC",
+    "criterion": "discounted return",
+    "lifetime": "250 steps",
+}
 MIXED = MANIFEST | {"experiments": [GC, *EPISODIC["experiments"]]}
 
 
 def study(n=40, experiments=(("GC", "GC", "GC"), ("GC, inaccurate", "UGC", "GC")), agents=AGENTS):
-    """(scores, returns): in each experiment BEB is best, e-Greedy(0.1) tied with it, e-Greedy(0) and Random worse."""
+    """(scores, returns): in each experiment BEB is best, e-Greedy(0.1) tied with it, e-Greedy(0)
+    and Random worse.
+    """
     mdps = np.linspace(20, 60, n)
     wave = np.resize([-1.0, 1.0], n)
     levels = {"Random": mdps - 10, "BEB": mdps, "Optimal": 1.5 * mdps + 20}
     returns = []
     for name, _, _ in experiments:
         for algorithm, parameters in agents:
-            scores = levels.get(algorithm, mdps - 0.2 + wave if parameters.get("epsilon") == 0.1 else mdps - 2 + wave)
-            row = {"experiment": name, "algorithm": algorithm, "parameters": json.dumps(parameters, sort_keys=True), "seed": 0}
+            scores = levels.get(
+                algorithm,
+                mdps - 0.2 + wave if parameters.get("epsilon") == 0.1 else mdps - 2 + wave,
+            )
+            row = {
+                "experiment": name,
+                "algorithm": algorithm,
+                "parameters": json.dumps(parameters, sort_keys=True),
+                "seed": 0,
+            }
             returns.append(pd.DataFrame({**row, "unit": np.arange(n), "score": scores}))
     table = pd.concat(returns, ignore_index=True)
     scores = summarise(table)
     places = {name: (prior, test) for name, prior, test in experiments}
-    scores["prior"], scores["test"] = zip(*(places[name] for name in scores["experiment"]), strict=True)
+    scores["prior"], scores["test"] = zip(
+        *(places[name] for name in scores["experiment"]), strict=True
+    )
     scores["offline_seconds"] = 0.0
     scores["online_seconds"] = 1e-7 * (1.0 + np.arange(len(scores)))
     scores["latency_seconds"] = np.nan
@@ -67,4 +106,6 @@ def undo(scores, returns, algorithm, status="missing", experiment="GC"):
     scores.loc[mine, "n"] = 0
     scores.loc[mine, "status"] = status
     scores["device"] = scores["device"].astype(object).where(~mine, None)
-    return scores, returns[(returns["algorithm"] != algorithm) | (returns["experiment"] != experiment)]
+    return scores, returns[
+        (returns["algorithm"] != algorithm) | (returns["experiment"] != experiment)
+    ]

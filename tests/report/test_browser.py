@@ -1,4 +1,7 @@
-"""The page in a browser: figures are drawn, and a click on a heading sorts. Skipped where there is no Chromium."""
+"""The page in a browser: figures are drawn, and a click on a heading sorts.
+
+Skipped where there is no Chromium.
+"""
 
 import html
 import json
@@ -10,15 +13,36 @@ import pytest
 
 from jbrl.report.html import write_report
 from tests.report.synthetic import MANIFEST, study
+from tests.report.test_strategies import searched
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
+)
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-extensions",
+    ),
     *("--window-size=1400,1000", "--virtual-time-budget=2000"),
 )
 PROBE = """
 <script>
+for (const part of document.querySelectorAll("details")) part.open = true;
 const size = (e) => { const b = e.getBoundingClientRect(); return Math.min(b.width, b.height); };
 const figures = {};
 for (const plot of document.querySelectorAll("svg.plot")) {
@@ -39,8 +63,131 @@ found.id = "found";
 found.textContent = JSON.stringify({ figures, sorted, symbols, wide, errors: window.errors });
 document.body.append(found);
 </script>
+"""  # noqa: E501
+LISTEN = (
+    "<script>window.errors = []; window.onerror = (message) => { window.errors.push(message); "
+    "};</script>"
+)
+
+
+# As a frame of the outer page: it says where things are before and after all details are shown.
+FRAME = """
+<script>
+addEventListener("load", () => {
+  const right = (e) => e.getBoundingClientRect().right;
+  const main = document.querySelector("main");
+  const inner = right(main) - parseFloat(getComputedStyle(main).paddingRight);
+  const closed = Math.min(...[...document.querySelectorAll("details svg.plot")].map((e) =>
+    e.checkVisibility({ contentVisibilityAuto: true, opacityProperty: true })
+      ? e.getBoundingClientRect().height : 0));
+  const height = document.documentElement.scrollHeight;
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  const opened = document.documentElement.scrollHeight;
+  const beyond = {};
+  for (const table of document.querySelectorAll("table")) {
+    const box = table.parentElement;
+    beyond[table.id || table.caption.textContent] = Math.max(right(table) - inner, box.scrollWidth - box.clientWidth);
+  }
+  const texts = [...document.querySelectorAll("svg.plot text")].filter((e) => e.textContent.trim());
+  const blank = [...document.querySelectorAll(".figures")].map((e) => right(e) - right(e.lastElementChild));
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  const smallest = Math.min(...texts.map((e) => Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)
+    * parseFloat(getComputedStyle(e).fontSize)));
+  const cells = Math.min(...[...document.querySelectorAll("td, th, figcaption, small")].map((e) =>
+    parseFloat(getComputedStyle(e).fontSize)));
+  parent.postMessage({ name: window.name, closed, height, opened, beyond, blank, wide, smallest, cells }, "*");
+});
+</script>
+"""  # noqa: E501
+OUTER = """<!DOCTYPE html>
+<body><script>
+const found = {};
+addEventListener("message", ({ data }) => {
+  found[data.name] = data;
+  if (Object.keys(found).length < document.querySelectorAll("iframe").length) return;
+  const shown = document.createElement("pre");
+  shown.id = "found";
+  shown.textContent = JSON.stringify(found);
+  document.body.append(shown);
+});
+</script>
+FRAMES
+</body>
 """
-LISTEN = "<script>window.errors = []; window.onerror = (message) => { window.errors.push(message); };</script>"
+WIDTHS = {"1400": 1400, "800": 800, "390": 390, "paper": 718, "strategies": 1400}  # pixels; A4
+SIX = [
+    (f"{test}{'' if accurate else '-inaccurate'}", test if accurate else f"U{test}", test)
+    for accurate in (True, False)
+    for test in ("GC", "GDL", "Grid")
+]
+TWELVE = [
+    *(("Random", {}), ("Optimal", {}), ("BEB", {"beta": 2.0}), ("BEB", {"beta": 8.0})),
+    *(("e-Greedy", {"epsilon": 0.0}), ("Soft-max", {"tau": 0.05}), ("PSRL", {"period": 5})),
+    *(("VDBE-e-Greedy", {"sigma": 1.0}), ("BAMCP", {"simulations": 50, "depth": 15})),
+    ("OPPS-DS", {"budget": 10000, "space": "F3"}),
+    ("SBOSS", {"delta": 1.0, "epsilon": 0.1, "max_samples": 1024}),
+    ("SBOSS-published", {"delta": 7.0, "epsilon": 0.1, "max_samples": 1024}),
+    ("BOSS", {"known": 5, "max_models": 16, "sampled": 5}),
+    ("BFS3", {"depth": 15, "samples": 2, "trajectories": 1}),
+]
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory):
+    """Measures of the page of a study of six experiments and twelve algorithms, by width."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium")
+    folder = tmp_path_factory.mktemp("frames")
+    scores, returns = study(n=4, experiments=SIX, agents=TWELVE)
+    scores["offline_seconds"] = scores["algorithm"].map({"BEB": 2.0}).fillna(0.0)
+    scores["latency_seconds"] = 200 * scores["online_seconds"]
+    write_report(scores, returns, MANIFEST, folder, searched())
+    for name in ("index", "strategies"):
+        page = (folder / f"{name}.html").read_text(encoding="utf-8")
+        page = page.replace("</body>", f"{FRAME}</body>")
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    paper = page.replace("@media print", "@media all").replace("@media screen", "@media speech")
+    (folder / "paper.html").write_text(paper, encoding="utf-8")
+    shown = "".join(
+        f'<iframe name="{name}" style="width:{width}px;height:900px;border:0" '
+        f'src="{name if name in ("paper", "strategies") else "index"}.html"></iframe>'
+        for name, width in WIDTHS.items()
+    )
+    outer = folder / "outer.html"
+    outer.write_text(OUTER.replace("FRAMES", shown), encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    return said([CHROMIUM, *FLAGS, profile, "--dump-dom", outer.as_uri()])
+
+
+@pytest.mark.parametrize("width", list(WIDTHS))
+def test_the_page_is_no_wider_than_the_window(frames, width):
+    assert frames[width]["wide"] == 0
+
+
+@pytest.mark.parametrize("width", ["1400", "paper", "strategies"])
+def test_no_column_of_a_table_is_cut_off(frames, width):
+    assert len(frames[width]["beyond"]) == (5 if width == "strategies" else 27)
+    assert {id: by for id, by in frames[width]["beyond"].items() if by > 1} == {}
+
+
+def test_figures_fill_their_lines(frames):
+    assert max(frames["1400"]["blank"]) <= 1
+
+
+@pytest.mark.parametrize(("width", "least"), [("1400", 10), ("800", 10), ("390", 9)])
+def test_text_is_legible(frames, width, least):
+    assert frames[width]["smallest"] >= least  # pixels, in figures
+    assert frames[width]["cells"] >= 11
+
+
+def test_details_are_hidden_on_the_screen_and_printed_on_paper(frames):
+    assert frames["1400"]["closed"] == 0
+    assert frames["paper"]["closed"] > 100
+
+
+def test_the_page_is_short_until_details_are_asked_for(frames):
+    assert frames["1400"]["height"] < 0.4 * frames["1400"]["opened"]
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +201,26 @@ def found(tmp_path_factory):
     scores["latency_seconds"] = 200 * scores["online_seconds"]
     page = write_report(scores, returns, MANIFEST, folder)
     text = page.read_text(encoding="utf-8")
-    page.write_text(text.replace("<head>", f"<head>{LISTEN}").replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
+    page.write_text(
+        text.replace("<head>", f"<head>{LISTEN}").replace("</body>", f"{PROBE}</body>"),
+        encoding="utf-8",
+    )
+    command = [
+        CHROMIUM,
+        *FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
+    return said(command)
+
+
+def said(command):
+    """What a page writes into its element `found`."""
     dumped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    return json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped, flags=re.S).group(1)))
+    return json.loads(
+        html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped, flags=re.S).group(1))
+    )
 
 
 def test_nothing_goes_wrong(found):
@@ -66,13 +229,35 @@ def test_nothing_goes_wrong(found):
 
 
 def test_every_figure_is_drawn(found):
-    kinds = ("online", "offline", "latency", "difference", "fraction", "distribution", "bounds", "ranks")
-    assert list(found["figures"]) == [f"{experiment}--{kind}" for experiment in ("gc", "gc-inaccurate") for kind in kinds]
+    kinds = (
+        "choice",
+        "bounds",
+        "online",
+        "offline",
+        "latency",
+        "difference",
+        "fraction",
+        "distribution",
+        "ranks",
+    )
+    assert list(found["figures"]) == [
+        f"{experiment}--{kind}" for experiment in ("gc", "gc-inaccurate") for kind in kinds
+    ]
     for id, figure in found["figures"].items():
         assert figure["size"] > 100, id
         assert figure["shapes"] >= 3, id
         assert all(mark > 2 for mark in figure["marks"]), id
-    assert [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in kinds] == [4, 4, 4, 3, 3, 4, 0, 3]
+    assert [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in kinds] == [
+        0,
+        0,
+        4,
+        4,
+        4,
+        3,
+        3,
+        4,
+        3,
+    ]
 
 
 def test_symbols_in_tables_are_drawn(found):
@@ -87,4 +272,10 @@ def test_a_click_on_a_heading_sorts(found):
     assert tables["again"] == tables["score"][::-1]
     assert tables["online"] != tables["before"]
     assert [text.split(" ")[0] for text in tables["online"]] == ["100", "200", "300", "400", "500"]
-    assert [text.split(" ")[0] for text in tables["agent"]] == ["BEB", "e-Greedy", "e-Greedy", "Optimal", "Random"]
+    assert [text.split(" ")[0] for text in tables["agent"]] == [
+        "BEB",
+        "e-Greedy",
+        "e-Greedy",
+        "Optimal",
+        "Random",
+    ]

@@ -1,10 +1,12 @@
-"""What is drawn is in the SVG, under its id."""
+"""Marks of figures in the SVG, each under its id."""
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from scipy.stats import binom
 
 import jbrl.report.chapters  # noqa: F401 (lists all figures)
@@ -37,7 +39,17 @@ def marks(text):
 
 
 def test_register():
-    assert list(KINDS) == ["online", "offline", "latency", "difference", "fraction", "distribution", "bounds", "ranks"]
+    assert list(KINDS) == [
+        "online",
+        "offline",
+        "latency",
+        "difference",
+        "fraction",
+        "distribution",
+        "choice",
+        "bounds",
+        "ranks",
+    ]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -48,15 +60,21 @@ def test_score_against_time_has_every_competitor_and_the_reference(kind):
     assert f'id="gc--{kind}-reference-0"' in text
     assert "Optimal 80.00" in text
     assert drawing.note == ""
-    assert "<title>BEB (β = 2.5, bonus = visits): 40.00 ± 3.72, " in text
+    assert "<title>BEB (β = 2.5, bonus = visits): 40.00 ± 3.83, " in text
 
 
 def test_places_are_logarithms_and_heights_are_means():
     section = section_of(online_seconds=[1e-8, 1e-7, 1e-6, 1e-5, 1e-9])
     drawing = KINDS["online"].draw(section, STYLES)
-    found = {line.get_gid(): line.get_xydata()[0] for line in drawing.figure.axes[0].lines if (line.get_gid() or "").startswith("mark")}
+    found = {
+        line.get_gid(): line.get_xydata()[0]
+        for line in drawing.figure.axes[0].lines
+        if (line.get_gid() or "").startswith("mark")
+    }
     for index, row in section.competitors.iterrows():
-        assert found[f"mark-{index}"] == pytest.approx([np.log10(row["online_seconds"]), row["mean"]])
+        assert found[f"mark-{index}"] == pytest.approx(
+            [np.log10(row["online_seconds"]), row["mean"]]
+        )
     labels = [t.get_text() for t in drawing.figure.axes[0].get_xticklabels()]
     assert labels == ["10 ns", "100 ns", "1 µs", "10 µs"]
 
@@ -66,9 +84,15 @@ def test_zero_times_stand_in_a_strip_of_their_own():
     text, drawing = draw("offline", section)
     assert marks(text) == [1, 2, 3, 4]
     assert ">0</text>" in text
-    strip = next(line.get_xdata()[0] for line in drawing.figure.axes[0].lines if line.get_gid() == "strip")
+    strip = next(
+        line.get_xdata()[0] for line in drawing.figure.axes[0].lines if line.get_gid() == "strip"
+    )
     rows = section.competitors.reset_index().set_index("algorithm")
-    found = {line.get_gid(): line.get_xdata()[0] for line in drawing.figure.axes[0].lines if (line.get_gid() or "").startswith("mark")}
+    found = {
+        line.get_gid(): line.get_xdata()[0]
+        for line in drawing.figure.axes[0].lines
+        if (line.get_gid() or "").startswith("mark")
+    }
     random, beb = (found[f"mark-{rows.loc[name, 'index']}"] for name in ("Random", "BEB"))
     assert random < beb < strip < 0
 
@@ -83,8 +107,14 @@ def test_all_times_zero():
 def test_unknown_times_are_said_not_drawn():
     text, drawing = draw("online", section_of(online_seconds=[1e-6, np.nan, np.inf, 1e-6, np.nan]))
     assert len(marks(text)) == 2
-    assert drawing.note == "Not drawn, having no online time per decision: e-Greedy (ε = 0.1) and e-Greedy (ε = 0)."
-    assert KINDS["online"].draw(section_of(online_seconds=np.nan), STYLES) == "no agent has a known online time per decision"
+    assert (
+        drawing.note
+        == "Not drawn, having no online time per decision: e-Greedy (ε = 0.1) and e-Greedy (ε = 0)."
+    )
+    assert (
+        KINDS["online"].draw(section_of(online_seconds=np.nan), STYLES)
+        == "no agent has a known online time per decision"
+    )
 
 
 def test_a_crowd_loses_its_bars_but_not_its_symbols():
@@ -113,15 +143,25 @@ def test_difference_shows_the_test():
     assert ", Z = 1.25, tied</title>" in text
     assert "+0.00, Z = 0.00, best</title>" in text
     # Hollow is worse: Random is filled with the ground of the page.
-    hollow = [line.get_gid() for line in drawing.figure.axes[0].lines if line.get_markerfacecolor() == "#fefefe"]
+    hollow = [
+        line.get_gid()
+        for line in drawing.figure.axes[0].lines
+        if line.get_markerfacecolor() == "#fefefe"
+    ]
     assert hollow == ["mark-4"]
 
 
 def test_difference_needs_two_algorithms_and_a_test():
     scores, returns = study(agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
-    assert KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES) == "there is one algorithm only"
+    assert (
+        KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES)
+        == "there is one algorithm only"
+    )
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    assert KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES) == "no test was made"
+    assert (
+        KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES)
+        == "no test was made"
+    )
 
 
 def test_distribution_has_the_best_of_each_algorithm_and_the_oracle():
@@ -133,25 +173,35 @@ def test_distribution_has_the_best_of_each_algorithm_and_the_oracle():
 
 def test_distribution_of_constant_returns():
     scores, returns = study(n=3, agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
-    section = tables.sections(scores.assign(mean=0.0, std=0.0, ci95=0.0), returns.assign(score=0.0))[0]
+    section = tables.sections(
+        scores.assign(mean=0.0, std=0.0, ci95=0.0), returns.assign(score=0.0)
+    )[0]
     text, _ = draw("distribution", section)
     assert marks(text) == [0]
 
 
 def test_without_returns_there_is_no_distribution():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    assert KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES) == "there are no returns"
+    assert (
+        KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES)
+        == "there are no returns"
+    )
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_one_mdp(kind):
     scores, returns = study(n=1, experiments=[("GC", "GC", "GC")])
-    section = tables.sections(scores.assign(offline_seconds=0.5, latency_seconds=0.1), returns, ["Optimal"])[0]
+    section = tables.sections(
+        scores.assign(offline_seconds=0.5, latency_seconds=0.1), returns, ["Optimal"]
+    )[0]
     if kind == "fraction":
-        assert "Optimal is not significantly better than Random (Z = nan over 1 MDPs)" in KINDS[kind].draw(section, STYLES)
+        assert (
+            "Optimal is not significantly better than Random (Z = nan over 1 environments)"
+            in KINDS[kind].draw(section, STYLES)
+        )
     else:
         text, _ = draw(kind, section)
-        assert marks(text) or kind == "bounds"  # which has panels in place of marks
+        assert marks(text) or kind in ("choice", "bounds")  # which have areas in place of marks
 
 
 def test_latency_is_drawn_where_it_was_measured():
@@ -176,10 +226,14 @@ def test_fraction_of_the_optimum_starts_at_random_and_ends_at_the_oracle():
 def test_fraction_without_its_ends_is_refused_with_the_reason():
     assert KINDS["fraction"].draw(section_of(oracles=()), STYLES) == "the experiment has no oracle"
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    rest = tables.sections(scores[scores["algorithm"] != "Random"], returns[returns["algorithm"] != "Random"], ["Optimal"])[0]
+    rest = tables.sections(
+        scores[scores["algorithm"] != "Random"],
+        returns[returns["algorithm"] != "Random"],
+        ["Optimal"],
+    )[0]
     assert KINDS["fraction"].draw(rest, STYLES) == "the experiment has no Random"
     cut = tables.sections(scores, returns.iloc[1:], ["Optimal"])[0]
-    assert "were not played on the same MDPs" in KINDS["fraction"].draw(cut, STYLES)
+    assert "were not played on the same environments" in KINDS["fraction"].draw(cut, STYLES)
     same = returns.assign(score=returns["score"].where(returns["algorithm"] != "Optimal", 0.0))
     assert "Optimal is not significantly better than Random" in KINDS["fraction"].draw(
         tables.sections(scores, same, ["Optimal"])[0], STYLES
@@ -252,22 +306,74 @@ def test_time_ticks(low, high, ticks):
 
 
 def test_the_map_of_bounds_shows_where_each_algorithm_wins():
-    # Offline 0, 1, 10, 100 s and online 1, 2, 3, 4 µs for Random, e-Greedy twice and BEB, the best; e-Greedy(0.1) ties with it.
+    # Offline 0, 1, 10, 100 s and online 1, 2, 3, 4 µs for Random, e-Greedy twice and BEB, the best;
+    # e-Greedy(0.1) ties with it.
     times = {"Random": (0.0, 1e-6), "BEB": (100.0, 4e-6), "Optimal": (0.0, 1e-6)}
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    pairs = [times.get(name, (1.0, 2e-6) if "0.0" in text else (10.0, 3e-6)) for name, text in scores[["algorithm", "parameters"]].values]
+    pairs = [
+        times.get(name, (1.0, 2e-6) if "0.0" in text else (10.0, 3e-6))
+        for name, text in scores[["algorithm", "parameters"]].values
+    ]
     scores["offline_seconds"], scores["online_seconds"] = zip(*pairs, strict=True)
     section = tables.sections(scores, returns, ("Optimal",))[0]
     _, drawing = draw("bounds", section)
-    panels = {panel.get_title(loc="left"): panel for panel in drawing.figure.axes if panel.get_visible()}
+    panels = {
+        panel.get_title(loc="left"): panel for panel in drawing.figure.axes if panel.get_visible()
+    }
     assert list(panels) == ["Random", "e-Greedy", "BEB"]
     assert drawing.note == ""
-    whole = {name: sum(area(path) for path in panel.collections[1].get_paths()) for name, panel in panels.items()}
-    light = {name: sum(area(path) for path in panel.collections[0].get_paths()) for name, panel in panels.items()}
+    whole = {
+        name: sum(area(path) for path in panel.collections[1].get_paths())
+        for name, panel in panels.items()
+    }
+    light = {
+        name: sum(area(path) for path in panel.collections[0].get_paths())
+        for name, panel in panels.items()
+    }
     assert all(v > 0 for v in whole.values())
     assert light["Random"] == light["BEB"] == 0 < light["e-Greedy"]
     assert light["e-Greedy"] == pytest.approx(whole["BEB"])  # tied wherever BEB is admitted
     assert whole["e-Greedy"] > whole["BEB"]
+
+
+def test_the_composite_map_shows_the_best_and_stripes_ties():
+    # The case of the test above.
+    times = {"Random": (0.0, 1e-6), "BEB": (100.0, 4e-6), "Optimal": (0.0, 1e-6)}
+    scores, returns = study(experiments=[("GC", "GC", "GC")])
+    pairs = [
+        times.get(name, (1.0, 2e-6) if "0.0" in text else (10.0, 3e-6))
+        for name, text in scores[["algorithm", "parameters"]].values
+    ]
+    scores["offline_seconds"], scores["online_seconds"] = zip(*pairs, strict=True)
+    section = tables.sections(scores, returns, ("Optimal",))[0]
+    text, drawing = draw("choice", section)
+    assert 'fill="#' not in text  # patterns take part in the dark mode
+    [panel] = drawing.figure.axes
+    found = {
+        (to_hex(c.get_facecolor()[0]), bool(c.get_hatch())): sum(map(area, c.get_paths()))
+        for c in panel.collections
+    }
+    colours = {name: STYLES[name].colour for name in ("Random", "e-Greedy", "BEB")}
+    assert set(found) == {
+        (colours["Random"], False),
+        (colours["e-Greedy"], False),
+        (colours["BEB"], True),  # e-Greedy(0.1) is tied with it wherever it is admitted
+    }
+    assert sum(found.values()) < np.prod([np.ptp(panel.get_xlim()), np.ptp(panel.get_ylim())])
+    [striped] = (c for c in panel.collections if c.get_hatch())
+    assert to_hex(striped.get_edgecolor()[0]) == colours["e-Greedy"]
+    symbols = {line.get_marker() for line in panel.lines}
+    assert symbols == {STYLES[name].marker for name in colours}
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert legend == ["Random", "e-Greedy", "BEB"]
+
+
+def test_without_offline_times_the_composite_map_is_a_strip():
+    _, drawing = draw("choice", section_of(offline_seconds=2e-4))  # the dispatch of a call
+    [panel] = drawing.figure.axes
+    assert list(panel.get_yticks()) == []
+    assert drawing.figure.get_figheight() < 2
+    assert list(drawing.data["winners"]) == ["", "Random", "e-Greedy", "BEB; e-Greedy"]
 
 
 def area(path):
@@ -292,7 +398,10 @@ def test_few_rectangles_cover_exactly_the_cells():
     [
         ({"offline_seconds": 0.0}, "no agent computes anything offline"),
         ({"online_seconds": np.nan}, "fewer than two algorithms have known times"),
-        ({"offline_seconds": [0.0, np.nan, np.nan, np.nan, 1.0]}, "fewer than two algorithms have known times"),
+        (
+            {"offline_seconds": [0.0, np.nan, np.nan, np.nan, 1.0]},
+            "fewer than two algorithms have known times",
+        ),
     ],
 )
 def test_without_times_to_tell_apart_there_is_no_map(columns, reason):
@@ -310,18 +419,21 @@ def test_data_of_the_map_covers_every_bound_once():
     assert data["offline_bound"].nunique() == bounds.POINTS
     assert (data["online_bound_from"] <= data["online_bound_to"]).all()
     for _, rows in data.groupby("offline_bound"):
-        assert (rows["online_bound_from"].to_numpy()[1:] > rows["online_bound_to"].to_numpy()[:-1]).all()
+        assert (
+            rows["online_bound_from"].to_numpy()[1:] > rows["online_bound_to"].to_numpy()[:-1]
+        ).all()
         assert (rows["winners"] != rows["winners"].shift()).all()
 
 
 def test_ranks_under_resampling_are_shares_with_squares_of_their_area():
-    # BEB - e-Greedy(0.1) is 1.2 on 20 of 40 MDPs and -0.8 on the others: BEB is first where 17 of 40 draws, or 16 and a tie, are of the
-    # former. Random is worse on each MDP.
+    # BEB - e-Greedy(0.1) is 1.2 on 20 of 40 MDPs and -0.8 on the others: BEB is first where 17 of
+    # 40 draws, or 16 and a tie, are of the former. Random is worse on each MDP.
     text, drawing = draw("ranks", section_of())
     assert marks(text) == [0, 1, 2]
     shares = drawing.data.pivot(index="algorithm", columns="rank", values="share").fillna(0)
     assert shares.sum(axis=1).to_numpy() == pytest.approx(1)
-    assert binom.sf(16, 40, 0.5) - 0.02 < shares.loc["BEB", 1] < binom.sf(15, 40, 0.5) + 0.02  # 0.02 are 6 standard errors
+    # 0.02 are 6 standard errors
+    assert binom.sf(16, 40, 0.5) - 0.02 < shares.loc["BEB", 1] < binom.sf(15, 40, 0.5) + 0.02
     assert shares.loc["Random", 3] == 1
     [random] = drawing.figure.axes[0].collections[4].get_paths()
     assert area(random) == pytest.approx(0.86**2)
@@ -331,13 +443,43 @@ def test_ranks_under_resampling_are_shares_with_squares_of_their_area():
 def test_ranks_of_other_mdps_are_not_drawn():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
     section = tables.sections(scores, returns.iloc[1:], ("Optimal",))[0]
-    assert "were not played on the same MDPs" in KINDS["ranks"].draw(section, STYLES)
+    assert "were not played on the same environments" in KINDS["ranks"].draw(section, STYLES)
 
 
-def test_long_names_do_not_overlap():
-    agents = [(name, {f"parameter number {k}": k for k in range(5)}) for name in ("first", "second")]
-    scores, returns = study(agents=agents, experiments=[("GC", "GC", "GC")])
-    _, drawing = draw("difference", tables.sections(scores, returns)[0], styles(["first", "second"]))
+@pytest.mark.parametrize("kind", ["difference", "distribution"])
+@pytest.mark.parametrize("number", [2, 13])
+def test_names_of_rows_overlap_neither_each_other_nor_the_axis(kind, number):
+    parameters = {f"parameter number {k}": k for k in range(4)}
+    agents = [
+        (f"algorithm {k}", parameters if k in (0, number - 2, number - 1) else {})
+        for k in range(number)
+    ]
+    scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
+    section = tables.sections(scores, returns)[0]
+    _, drawing = draw(kind, section, styles([name for name, _ in agents]))
     drawing.figure.canvas.draw()
-    one, two = (label.get_window_extent() for label in drawing.figure.axes[0].get_yticklabels())
-    assert one.y0 >= two.y1
+    panel = drawing.figure.axes[0]
+    boxes = [label.get_window_extent() for label in panel.get_yticklabels()]
+    gaps = [one.y0 - other.y1 for one, other in pairwise(boxes)]
+    assert min(gaps) >= 4 / 72 * drawing.figure.dpi  # points
+    assert boxes[-1].y0 >= panel.get_window_extent().y0
+    assert boxes[0].y1 <= drawing.figure.bbox.y1
+
+
+def test_each_algorithm_of_the_house_study_has_a_colour_of_its_own():
+    assert len(set(COLOURS)) == len(COLOURS) >= 13
+    looks = styles([f"a{k}" for k in range(13)])
+    assert len({look.colour for look in looks.values()}) == 13
+    lightness = np.array([_lab(colour) for colour in COLOURS])
+    apart = np.linalg.norm(lightness[:, None] - lightness[None], axis=-1)
+    assert apart[np.triu_indices(len(COLOURS), 1)].min() > 18  # CIE 1976; 2.3 is just noticeable
+
+
+def _lab(colour):
+    """CIE L*a*b* of an sRGB colour."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    rgb = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(matrix) @ rgb / [0.9505, 1, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return [116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])]

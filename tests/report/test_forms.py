@@ -9,7 +9,10 @@ from tests.report.synthetic import MANIFEST, study
 SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
 
 
-@pytest.mark.parametrize(("form", "path"), [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")])
+@pytest.mark.parametrize(
+    ("form", "path"),
+    [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")],
+)
 def test_forms(form, path, tmp_path):
     found = write(form, *SMALL, MANIFEST, tmp_path)
     assert found == tmp_path / path

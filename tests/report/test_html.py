@@ -62,15 +62,23 @@ def page(written):
 def test_files(written):
     path, text = written
     assert path.name == "index.html"
-    assert sorted(p.name for p in path.parent.iterdir()) == ["index.html", "scores.csv", "scores.md", "summary.csv", "summary.md"]
-    assert len(text) < 150_000
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "index.html",
+        "scores.csv",
+        "scores.md",
+        "summary.csv",
+        "summary.md",
+    ]
+    assert len(text) < 180_000
 
 
 def test_stands_alone(written, page):
     _, text = written
     assert not re.search(r"@import|url\((?!#)|https?://", text)
     assert {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "embed"} == set()
-    targets = [a[k] for _, a in page.elements for k in ("src", "href", "xlink:href", "action") if k in a]
+    targets = [
+        a[k] for _, a in page.elements for k in ("src", "href", "xlink:href", "action") if k in a
+    ]
     beside = {"summary.csv", "summary.md", "scores.csv", "scores.md"}
     assert {t for t in targets if not t.startswith(("#", "data:text/csv;"))} == beside
     ids = {a["id"] for _, a in page.elements if "id" in a}
@@ -84,19 +92,49 @@ def test_ids_are_unique(page):
 
 def test_figures_of_every_experiment(page):
     plots = [a["id"] for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"]
-    kinds = ["online", "offline", "difference", "fraction", "distribution", "ranks"]
+    kinds = ["choice", "online", "offline", "difference", "fraction", "distribution", "ranks"]
     assert plots == [f"{s}--{k}" for s in ("gc", "gc-inaccurate") for k in kinds]
 
 
 def test_every_figure_hands_out_its_numbers(page):
     links = {a["download"]: a["href"] for _, a in page.elements if "download" in a}
-    assert list(links) == [f"{a['id']}.csv" for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"]
+    assert list(links) == [
+        f"{a['id']}.csv" for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"
+    ]
     kind, _, text = links["gc--online.csv"].partition(",")
     assert kind == "data:text/csv;charset=utf-8"
     table = pd.read_csv(io.StringIO(unquote(text))).set_index(["algorithm", "setting"])
     scores, _ = study(experiments=ONE)
-    assert table.loc[("BEB", "β = 2.5, bonus = visits"), "online_seconds"] == scores.set_index("algorithm").loc["BEB", "online_seconds"]
+    assert (
+        table.loc[("BEB", "β = 2.5, bonus = visits"), "online_seconds"]
+        == scores.set_index("algorithm").loc["BEB", "online_seconds"]
+    )
     assert sorted(table["mean"]) == sorted(scores.loc[scores["algorithm"] != "Optimal", "mean"])
+
+
+def test_links_to_numbers_have_names_of_their_own(written):
+    texts = re.findall(r"<a [^>]*download=[^>]*>([^<]*)</a>", written[1])
+    assert "gc--online.csv" in texts
+    assert len(texts) == len(set(texts)) == 14
+
+
+def test_every_table_has_a_caption_of_its_own(written):
+    tables = re.findall(r"<table.*?</table>", written[1], flags=re.S)
+    captions = [re.findall(r"<caption>(.*?)</caption>", table) for table in tables]
+    assert {len(found) for found in captions} == {1}
+    assert len({found[0] for found in captions}) == len(tables) > 6
+
+
+def test_code_is_marked_as_code(written):
+    assert "<code>latency = true</code>" in written[1]
+    assert "`" not in re.sub(r"<(style|script).*?</\1>", "", written[1], flags=re.S)
+
+
+def test_details_are_folded(written):
+    chapter = re.search(r'<section class="experiment" id="gc".*?</section>', written[1], flags=re.S)
+    shown = chapter.group().split("<details>")[0]
+    assert 'id="gc--choice"' in shown and 'id="gc--online"' not in shown
+    assert chapter.group().count("<details>") == chapter.group().count("</details>") == 5
 
 
 def test_tables_agree_with_the_scores(page):
@@ -111,10 +149,11 @@ def test_tables_agree_with_the_scores(page):
 
 def test_summary_marks_best_and_tied(written):
     summary = re.search(r'<table id="Summary--table".*?</table>', written[1], flags=re.S).group()
+    assert summary.index("<caption>") < summary.index("<thead>")
     best = re.findall(r'<td class="best"><strong>(.*?)</strong>', summary)
     tied = re.findall(r'<td class="tied">.*?≈</span> ([^<]*)', summary)
-    assert best == ["40.00 ± 3.72"] * 2
-    assert tied == ["39.80 ± 3.74"] * 2
+    assert best == ["40.00 ± 3.83"] * 2
+    assert tied == ["39.80 ± 3.86"] * 2
     assert summary.count("sees the true MDP") == 1
 
 
@@ -137,12 +176,19 @@ def test_says_what_was_run_and_where(page):
     ):
         assert words in text
     assert "inaccurate prior" in text
-    assert re.search(r"BEB \(β = 2\.5, bonus = visits\)\s+is best with 40\.00 ± 3\.72; e-Greedy \(ε = 0\.1\) is statistically tied", text)
+    assert re.search(
+        r"BEB \(β = 2\.5, bonus = visits\)\s+is best with 40\.00 ± 3\.83; e-Greedy \(ε = 0\.1\) "
+        r"is statistically tied",
+        text,
+    )
     assert "Units not done" not in text
 
 
 def test_same_study_same_page(tmp_path):
-    first, second = (write_report(*study(n=3, experiments=ONE), MANIFEST, tmp_path / name).read_bytes() for name in "ab")
+    first, second = (
+        write_report(*study(n=3, experiments=ONE), MANIFEST, tmp_path / name).read_bytes()
+        for name in "ab"
+    )
     assert first == second
 
 
@@ -186,8 +232,14 @@ def test_few_mdps_and_one_algorithm(tmp_path, n):
 def test_names_cannot_break_the_page(tmp_path):
     evil = "<script>alert(1)</script>\"'&<!--"
     experiments = [(evil, evil, "GC"), ("%s {{ 7*7 }}", "GC", "GC")]
-    scores, returns = study(n=3, experiments=experiments, agents=[(evil, {evil: evil}), ("Random", {})])
-    manifest = {"study": {"name": evil, evil: [evil], "seed": [3, 4]}, "oracles": [], "machine": {"processor": evil}}
+    scores, returns = study(
+        n=3, experiments=experiments, agents=[(evil, {evil: evil}), ("Random", {})]
+    )
+    manifest = {
+        "study": {"name": evil, evil: [evil], "seed": [3, 4]},
+        "oracles": [],
+        "machine": {"processor": evil},
+    }
     text = write_report(scores, returns, manifest, tmp_path).read_text(encoding="utf-8")
     page = Page(text)
     assert sum(tag == "script" for tag, _ in page.elements) == 1
@@ -200,7 +252,10 @@ def test_names_cannot_break_the_page(tmp_path):
 
 
 def test_experiments_named_like_parts_of_the_page(tmp_path):
-    scores, returns = study(experiments=[(name, "GC", "GC") for name in ("summary", "a", "a online")], agents=[("Random", {})])
+    scores, returns = study(
+        experiments=[(name, "GC", "GC") for name in ("summary", "a", "a online")],
+        agents=[("Random", {})],
+    )
     page = Page(write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8"))
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))

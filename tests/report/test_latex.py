@@ -1,4 +1,6 @@
-"""The report as LaTeX: any text is set as that text, tables are whole, and the whole compiles where LaTeX is there."""
+"""The report as LaTeX: any text is set as that text, tables are whole, and the whole compiles where
+LaTeX is there.
+"""
 
 import re
 import shutil
@@ -15,14 +17,21 @@ from jbrl.report.tex import COMMANDS, GREEK, LOWERED, SIGNS, Tex, escape
 from tests.report.synthetic import AGENTS, MANIFEST, study, undo
 from tests.report.test_chapters import blocks, report_of
 
-KNOWN = "".join(chr(c) for c in (*range(0x20, 0x7F), *range(0xA0, 0x180))) + "".join([*SIGNS, *GREEK, *LOWERED, "–—…’‘“”€"])
-AWKWARD = "a_b^c~d $5 & 100% #1 {x} \\y <z> |w| \"q\" 'r' `s` -- ,, ?` << [1] * é ß ł µ β₀ ≈ − ½ № 日本 😀"
+KNOWN = "".join(chr(c) for c in (*range(0x20, 0x7F), *range(0xA0, 0x180))) + "".join(
+    [*SIGNS, *GREEK, *LOWERED, "–—…’‘“”€"]
+)
+AWKWARD = (
+    "a_b^c~d $5 & 100% #1 {x} \\y <z> |w| \"q\" 'r' `s` -- ,, ?` << [1] * é ß ł µ β₀ ≈ − ½ № 日本 "
+    "😀"
+)
 
 
 def plain(tex):
     """What LaTeX sets, by the definitions of its commands."""
     words = {source: text for text, source in COMMANDS.items()}
-    words |= {rf"\ensuremath{{\{name}}}": c for c, name in {**SIGNS, **GREEK}.items() if name != "-"} | {r"\ensuremath{-}": "−"}
+    words |= {
+        rf"\ensuremath{{\{name}}}": c for c, name in {**SIGNS, **GREEK}.items() if name != "-"
+    } | {r"\ensuremath{-}": "−"}
     words |= {rf"\textsubscript{{{digit}}}": c for c, digit in LOWERED.items()}
     words |= {"{}": ""}
     found, rest = "", tex
@@ -35,7 +44,9 @@ def plain(tex):
             found, rest = found + chr(int(code.group(1), 16)), rest[code.end() :]
         else:
             assert rest[0] not in "\\{}$&#%_^~", f"{rest[0]} stands by itself in {tex}"
-            assert not rest.startswith(("--", ",,", "<", ">", "`", "'", '"')), f"a ligature in {tex}"
+            assert not rest.startswith(("--", ",,", "<", ">", "`", "'", '"')), (
+                f"a ligature in {tex}"
+            )
             found, rest = found + rest[0], rest[1:]
     return found
 
@@ -45,7 +56,9 @@ def plain(tex):
 @example(AWKWARD)
 @example("---,,,--")
 def test_any_text_is_set_as_itself(text):
-    expected = re.sub(r"[\s\x00-\x1f\x7f-\x9f]", lambda c: c.group() if c.group() in "\u00a0\u2009" else " ", text)
+    expected = re.sub(
+        r"[\s\x00-\x1f\x7f-\x9f]", lambda c: c.group() if c.group() in "\u00a0\u2009" else " ", text
+    )
     assert plain(escape(text)) == unicodedata.normalize("NFC", expected)
 
 
@@ -57,14 +70,28 @@ def test_source_is_not_escaped_again(text):
 
 
 def test_sentences():
-    words = ("50% are ", Span("A_1", "strong"), "; see ", Span("below", target="#gc-2"), " ", Span("x", "chip"))
+    words = (
+        "50% are ",
+        Span("A_1", "strong"),
+        "; see ",
+        Span("below", target="#gc-2"),
+        " ",
+        Span("x", "chip"),
+    )
     assert sentence(words) == r"50\% are \textbf{A\_1}; see \hyperref[gc-2]{below} \emph{x}\enspace"
     key = (Span("best", "best"), " highest ", Span("≈ tied", "tied"), " not worse")
-    assert sentence(key, "key") == r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"
+    assert (
+        sentence(key, "key")
+        == r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"
+    )
 
 
 def test_wide_overviews_are_split_and_small_drawings_left_out():
-    columns = (Column("Algorithm"), *(Column(f"E{k}") for k in range(ABREAST + 2)), Column("", "bar"))
+    columns = (
+        Column("Algorithm"),
+        *(Column(f"E{k}") for k in range(ABREAST + 2)),
+        Column("", "bar"),
+    )
     row = Row((Cell("A & B"), *(Cell(str(k)) for k in range(ABREAST + 2)), Cell(bar=(0, 1, 2))))
     first, second = parts(Table("t", "", columns, (row,), "overview"))
     assert first.rows == (r"A \& B & 0 & 1 & 2 & 3 & 4 & 5",)
@@ -75,13 +102,21 @@ def test_wide_overviews_are_split_and_small_drawings_left_out():
 
 def test_several_texts_in_a_cell_are_several_rows():
     table = Table(
-        "t", "", (Column("Algorithm"), Column("Parameters")), (Row((Cell("A"), Cell(items=("x", "y")))), Row((Cell("B"), Cell("z"))))
+        "t",
+        "",
+        (Column("Algorithm"), Column("Parameters")),
+        (Row((Cell("A"), Cell(items=("x", "y")))), Row((Cell("B"), Cell("z")))),
     )
     assert parts(table)[0].rows == ("A & x", " & y", "B & z")
 
 
 def test_columns_fit_the_line():
-    columns = (Column("Agent"), Column("Score", "number"), Column("Standing", "chip"), Column("Reason"))
+    columns = (
+        Column("Agent"),
+        Column("Score", "number"),
+        Column("Standing", "chip"),
+        Column("Reason"),
+    )
     row = Row((Cell("BAMCP (K = 1)" * 9), Cell("1.0 ± 0.1"), Cell("best"), Cell("because " * 40)))
     spec = parts(Table("t", "", columns, (row,)))[0].columns
     assert re.sub(r"L\{[^}]*\}", "L", spec) == "@{}LrlL@{}"
@@ -92,10 +127,17 @@ def test_columns_fit_the_line():
 def test_everything_is_in_the_source():
     report = report_of(*study())
     source = render(report)
-    assert source.count(r"\begin{longtable}") == source.count(r"\end{longtable}") == len(blocks(report, Table)) + len(blocks(report, Facts))
+    assert (
+        source.count(r"\begin{longtable}")
+        == source.count(r"\end{longtable}")
+        == len(blocks(report, Table)) + len(blocks(report, Facts))
+    )
     assert source.count(r"\section{") == len(report.chapters)
     assert source.count(r"\includegraphics") == len(blocks(report, Plot)) > 8
-    assert r"\textbf{BEB (\ensuremath{\beta} = 2.5, bonus = visits)} is best with 40.00 \ensuremath{\pm} 3.72;" in source
+    assert (
+        r"\textbf{BEB (\ensuremath{\beta} = 2.5, bonus = visits)} is best with 40.00 "
+        r"\ensuremath{\pm} 3.83;"
+    ) in source
     assert r"\ensuremath{\approx} 39.80" in source
     assert "<" not in re.sub(r"%.*", "", source)
 
@@ -112,14 +154,22 @@ def test_files(tmp_path):
 
 @pytest.mark.skipif(shutil.which("latexmk") is None, reason="no latexmk")
 def test_it_compiles(tmp_path):
-    """With names full of special characters, units that failed, and an algorithm that fills pages with its agents."""
+    """With names full of special characters, units that failed, and an algorithm that fills pages
+    with its agents.
+    """
     agents = (*AGENTS, *(("UCB_1 & \\co", {"c": k}) for k in range(80)), (AWKWARD, {}))
-    scores, returns = undo(*study(n=4, experiments=((AWKWARD, "U_GC", "GC"),), agents=agents), "BEB", "failed", AWKWARD)
+    scores, returns = undo(
+        *study(n=4, experiments=((AWKWARD, "U_GC", "GC"),), agents=agents), "BEB", "failed", AWKWARD
+    )
     machine = {"processor": KNOWN, "cores": 2}
-    report = report_of(scores, returns, MANIFEST | {"study": {"name": AWKWARD, "seed": [0, 1]}, "machine": machine})
+    report = report_of(
+        scores, returns, MANIFEST | {"study": {"name": AWKWARD, "seed": [0, 1]}, "machine": machine}
+    )
     path = write_latex(report, tmp_path)
     command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", path.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=300)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=300
+    )
     log = (tmp_path / "report.log").read_text(errors="replace")
     assert done.returncode == 0, log[-3000:]
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")

@@ -12,12 +12,19 @@ from tests.report.synthetic import study, undo
 from tests.report.test_chapters import blocks, report_of
 
 PARSER = MarkdownIt("commonmark").enable("table")
-LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]) | st.sampled_from("\\`*_[]<>#|-+1.)")
+LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]) | st.sampled_from(
+    "\\`*_[]<>#|-+1.)"
+)
 
 
 def spoken(source):
     """Text of a document, without its markup."""
-    return "".join(child.content for token in PARSER.parse(source) if token.type == "inline" for child in token.children)
+    return "".join(
+        child.content
+        for token in PARSER.parse(source)
+        if token.type == "inline"
+        for child in token.children
+    )
 
 
 @settings(max_examples=150)
@@ -28,36 +35,70 @@ def spoken(source):
 def test_any_text_is_read_as_itself(text):
     expected = re.sub(r"\s+", " ", text).strip(" ")
     assert spoken(escape(text)).strip(" ") == expected
-    cells = spoken(table(Table("t", "", (Column(text), Column("x", "number")), (Row((Cell(text), Cell("1"))),))))
+    cells = spoken(
+        table(
+            Table("t", "", (Column(text), Column("x", "number")), (Row((Cell(text), Cell("1"))),))
+        )
+    )
     assert cells == f"{expected}x{expected}1"
 
 
 def test_sentences():
-    words = ("50* are ", Span("A", "strong"), "; see ", Span("below", target="#gc"), " ", Span("accurate", "chip"), " x")
+    words = (
+        "50* are ",
+        Span("A", "strong"),
+        "; see ",
+        Span("below", target="#gc"),
+        " ",
+        Span("accurate", "chip"),
+        " x",
+    )
     assert sentence(words) == "50\\* are **A**; see [below](#gc) *accurate*: x"
 
 
 def test_marks_of_cells():
-    row = (Cell("1", strong=True, small="ε = 0"), Cell("2", standing="tied"), Cell(items=("a", "b|")), Cell(bar=(0, 1, 2)))
+    row = (
+        Cell("1", strong=True, small="ε = 0"),
+        Cell("2", standing="tied"),
+        Cell(items=("a", "b|")),
+        Cell(bar=(0, 1, 2)),
+    )
     kinds = (Column("A", small="prior"), Column("B", "number"), Column("C"), Column("D", "bar"))
-    found = table(Table("t", "", kinds, (Row(row), Row((Cell("o"), Cell(), Cell("p"), Cell()), "oracle")))).splitlines()
-    assert found == ["| A<br>prior | B | C |", "| --- | ---: | --- |", "| **1** (ε = 0) | ≈ 2 | a; b\\| |", "| *o* |  | *p* |"]
+    found = table(
+        Table("t", "", kinds, (Row(row), Row((Cell("o"), Cell(), Cell("p"), Cell()), "oracle")))
+    ).splitlines()
+    assert found == [
+        "| A<br>prior | B | C |",
+        "| --- | ---: | --- |",
+        "| **1** (ε = 0) | ≈ 2 | a; b\\| |",
+        "| *o* |  | *p* |",
+    ]
 
 
 def test_the_page_is_whole():
     report = report_of(*undo(*study(), "BEB", "failed"))
     page = render(report)
     tokens = PARSER.parse(page)
-    assert [t.tag for t in tokens if t.type == "heading_open"].count("h2") == len(report.chapters) == 6
+    assert (
+        [t.tag for t in tokens if t.type == "heading_open"].count("h2") == len(report.chapters) == 6
+    )
     assert sum(t.type == "table_open" for t in tokens) == len(blocks(report, Table)) > 4
-    links = {dict(c.attrs).get("href") for t in tokens if t.type == "inline" for c in t.children if c.type == "link_open"}
+    links = {
+        dict(c.attrs).get("href")
+        for t in tokens
+        if t.type == "inline"
+        for c in t.children
+        if c.type == "link_open"
+    }
     anchors = set(re.findall(r'<a id="([^"]+)">', page))
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
     assert page.count("> **1 of 10 units** have no result") == 1
 
 
 def test_files(tmp_path):
-    path = write_markdown(report_of(*study(n=3, experiments=(("GC", "GC", "GC"),))), tmp_path / "deep")
+    path = write_markdown(
+        report_of(*study(n=3, experiments=(("GC", "GC", "GC"),))), tmp_path / "deep"
+    )
     named = re.findall(r"\]\((figures/[\w.-]+)\)", path.read_text(encoding="utf-8"))
     assert len(named) >= 8
     assert all((path.parent / name).stat().st_size > 20 for name in named)

@@ -1,12 +1,14 @@
 """The page about searches says what the table says, in a page that stands alone."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from jbrl.report.html import write_report
+from jbrl.report.strategies import LISTED
 from tests.report.synthetic import MANIFEST, study
 from tests.report.test_html import Page
 
@@ -16,12 +18,36 @@ def searched(seeds=(0,)):
     parts = []
     for prior, budget, arms in (("GC", 100, 3), ("GC", 1000, 14), ("UGC", 100, 3)):
         for seed in seeds:
-            pulls = np.sort(np.random.default_rng(budget + seed).multinomial(budget, [1 / arms] * arms))[::-1]
+            pulls = np.sort(
+                np.random.default_rng(budget + seed).multinomial(budget, [1 / arms] * arms)
+            )[::-1]
             names = ["<Q0>", *(f"|Q{i}|+{budget}" for i in range(1, arms))]
-            named = {"prior": prior, "algorithm": "OPPS-DS", "parameters": json.dumps({"budget": budget, "space": "F3"}), "seed": seed}
-            table = {"strategy": names, "pulls": pulls, "mean": 40.0 - np.arange(arms), "std": 5.0, "ci95": 0.5}
+            named = {
+                "prior": prior,
+                "algorithm": "OPPS-DS",
+                "parameters": json.dumps({"budget": budget, "space": "F3"}),
+                "seed": seed,
+            }
+            table = {
+                "strategy": names,
+                "pulls": pulls,
+                "mean": 40.0 - np.arange(arms),
+                "std": 5.0,
+                "ci95": 0.5,
+            }
             flags = {"discarded": np.arange(arms) == 2, "chosen": np.arange(arms) == 0}
-            parts.append(pd.DataFrame({**named, **table, **flags, "consumed": budget, "simulated": budget + 7, "offline_seconds": 0.25}))
+            parts.append(
+                pd.DataFrame(
+                    {
+                        **named,
+                        **table,
+                        **flags,
+                        "consumed": budget,
+                        "simulated": budget + 7,
+                        "offline_seconds": 0.25,
+                    }
+                )
+            )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -37,11 +63,30 @@ def test_each_prior_has_its_searches_and_their_best_strategies(out):
     text = " ".join("".join(page.text).split())
     assert "Prior GC" in text and "Prior UGC" in text
     cells = [cell.strip() for cell in page.cells]
-    assert cells.count("OPPS-DS (budget = 100)") == 2 and cells.count("OPPS-DS (budget = 1000)") == 1
+    assert (
+        cells.count("OPPS-DS (budget = 100)") == 2 and cells.count("OPPS-DS (budget = 1000)") == 1
+    )
     most = str(searched().query("parameters.str.contains('1000')")["pulls"].max())
     assert most in cells and "40.00 ± 0.50" in cells and "7.0%" in cells and "250 ms" in cells
-    assert cells.count("<Q0> chosen") == 3 + 2 and cells.count("<Q0>") == 3  # of each search, of the surest on each prior; chosen in each
+    # each search once, the surest of each prior beside its figure
+    assert cells.count("<Q0> chosen") == 3 and cells.count("<Q0>") == 3
     assert "|Q13|+1000" not in cells  # ten are listed
+
+
+def test_the_figure_shows_what_the_table_lists(out):
+    text = (out / "strategies.html").read_text(encoding="utf-8")
+    figure = re.search(r'<svg class="plot" id="gc--arms".*?</svg>', text, flags=re.S).group()
+    assert figure.count('class="mark"') == LISTED
+    assert f"<caption><div>The {LISTED} tried most of 14" in text
+    assert text.count("<table") == text.count("<caption>") == 2 + 3
+
+
+def test_strategies_without_a_pull_are_neither_drawn_nor_listed(tmp_path):
+    never = searched().assign(pulls=lambda rows: rows["pulls"].where(rows["chosen"], 0))
+    write_report(*study(), MANIFEST, tmp_path, never)
+    text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    assert "The 1 tried most of 14" in text
+    assert "|Q1|" not in text
 
 
 def test_ids_are_different_and_nothing_is_loaded(out):
@@ -57,7 +102,9 @@ def test_the_report_leads_there(out):
 
 def test_seeds_are_named_where_there_are_several(tmp_path):
     write_report(*study(), MANIFEST, tmp_path, searched(seeds=(0, 1)))
-    assert "OPPS-DS (budget = 100, seed 1)" in (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    assert "OPPS-DS (budget = 100, seed 1)" in (tmp_path / "strategies.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("strategies", [None, searched().iloc[:0]])

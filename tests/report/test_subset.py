@@ -24,7 +24,12 @@ def made():
     prepared = prepare(table_of(matrix(30, m=16, n=5), names), Preparation(target="mean"))
     told = []
     numbers = {"bootstrap": 200, "seeds": 3, "parts": 2, "resamples": 4}
-    found = study(prepared, Search(1, "kfold", Folds(4), min_rows=6), **numbers, progress=lambda *n: told.append(n))
+    found = study(
+        prepared,
+        Search(1, "kfold", Folds(4), min_rows=6),
+        **numbers,
+        progress=lambda *n: told.append(n),
+    )
     return found, told
 
 
@@ -51,7 +56,11 @@ def test_page_says_what_was_found(made):
     best = found.outcome.best
     assert f"{best.coefficients[0]:.6f}" in text
     assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text
-    assert f"{100 * found.outcome.margin:.2f}% larger" in text
+    losses = best.loss, found.outcome.next[0].loss
+    assert found.outcome.margin == pytest.approx((losses[1] - losses[0]) / losses[1])
+    assert f"{100 * found.outcome.margin:.2f}% below that of the runner-up" in text
+    assert f"such a subset explains {100 * found.parts.honest_r2:.1f}% of the variance" in text
+    assert text.index("left out of the choice") < text.index("in cross-validation")
     assert f"parts of the algorithms, it wins {found.parts.winners[best.subset]} times" in text
     assert f"in sample, it wins {found.resamples.winners[best.subset]} times" in text
     assert found.resamples.repeats == 4
@@ -61,9 +70,19 @@ def test_files(made, tmp_path):
     path = write_report(made[0], "scores", tmp_path / "deep" / "folder")
     beside = {p.name for p in path.parent.iterdir()}
     assert beside == {
-        *("index.html", "search.json", "model.json", "environments.csv", "single-environments.csv", "sizes.csv", "correlations.csv"),
+        *(
+            "index.html",
+            "search.json",
+            "model.json",
+            "environments.csv",
+            "single-environments.csv",
+            "sizes.csv",
+            "correlations.csv",
+        ),
     }
-    assert json.loads((path.parent / "search.json").read_text())["best"]["subset"] == list(made[0].outcome.best.subset)
+    assert json.loads((path.parent / "search.json").read_text())["best"]["subset"] == list(
+        made[0].outcome.best.subset
+    )
     assert len(pd.read_csv(path.parent / "environments.csv")) == 5
 
 
@@ -76,6 +95,8 @@ def test_sizes_grow_and_errors_in_sample_fall(made):
 def test_environments_that_are_alike_stand_together():
     rng = np.random.default_rng(0)
     x, y = rng.normal(0, 1, (2, 50))
-    table = pd.DataFrame({"a": x, "b": y, "c": x + 0.01 * rng.normal(0, 1, 50), "d": y + 0.01 * rng.normal(0, 1, 50)})
+    table = pd.DataFrame(
+        {"a": x, "b": y, "c": x + 0.01 * rng.normal(0, 1, 50), "d": y + 0.01 * rng.normal(0, 1, 50)}
+    )
     order = list(alike(table.corr()))
     assert abs(order.index(0) - order.index(2)) == 1 and abs(order.index(1) - order.index(3)) == 1

@@ -27,7 +27,13 @@ def test_sections_keep_order_and_sort_agents(parts):
         ("GC", "gc", "GC", "GC", ""),
         ("GC, inaccurate", "gc-inaccurate", "UGC", "GC", ""),
     ]
-    assert list(parts[0].table["label"]) == ["Optimal", "BEB (β = 2.5, bonus = visits)", "e-Greedy (ε = 0.1)", "e-Greedy (ε = 0)", "Random"]
+    assert list(parts[0].table["label"]) == [
+        "Optimal",
+        "BEB (β = 2.5, bonus = visits)",
+        "e-Greedy (ε = 0.1)",
+        "e-Greedy (ε = 0)",
+        "Random",
+    ]
 
 
 def test_marks(parts):
@@ -44,7 +50,9 @@ def test_marks(parts):
 def test_numbers_are_those_of_the_scores(whole, parts):
     scores, _ = whole
     found = pd.concat([s.table for s in parts])
-    both = found.merge(scores, on=["experiment", "algorithm", "parameters"], suffixes=("", "_given"))
+    both = found.merge(
+        scores, on=["experiment", "algorithm", "parameters"], suffixes=("", "_given")
+    )
     assert len(both) == len(scores)
     for column in ("n", "mean", "std", "ci95", "online_seconds", "compile_seconds"):
         assert (both[column] == both[f"{column}_given"]).all(), column
@@ -53,7 +61,8 @@ def test_numbers_are_those_of_the_scores(whole, parts):
 def test_units_not_done_come_last_and_do_not_compete(whole):
     scores, returns = undo(*undo(*whole, "BEB", "failed"), "Optimal")
     section = tables.sections(scores, returns, ["Optimal"])[0]
-    assert list(section.table["status"]) == ["done", "done", "done", "failed", "missing"]  # as the study names them
+    # as the study names them
+    assert list(section.table["status"]) == ["done", "done", "done", "failed", "missing"]
     assert section.competitors["label"].iloc[0] == "e-Greedy (ε = 0.1)"
     assert section.competitors["best"].iloc[0]
     assert section.oracles.empty
@@ -75,7 +84,7 @@ def test_other_mdps_are_refused_with_the_reason_but_the_rest_is_shown(whole):
     scores, returns = whole
     cut = returns[(returns["algorithm"] != "Random") | (returns["unit"] != 7)]
     section = tables.sections(scores, cut, ["Optimal"])[0]
-    assert "not played on the same MDPs" in section.note
+    assert "not played on the same environments" in section.note
     assert "seed 0, unit 7" in section.note
     assert section.competitors["best"].iloc[0]
     assert not section.table["tied"].any()
@@ -112,9 +121,14 @@ def test_markdown(parts):
     text = tables.overview_markdown(parts)
     lines = text.splitlines()
     assert lines[0] == "| Algorithm | GC | GC, inaccurate |"
-    assert lines[2].startswith("| BEB | **40.00 ± 3.72** (β = 2.5, bonus = visits) |")
+    assert lines[2].startswith("| BEB | **40.00 ± 3.83** (β = 2.5, bonus = visits) |")
     assert lines[3].startswith("| e-Greedy | ≈ 39.80")
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| BEB", "| e-Greedy", "| Random", "| Optimal"]
+    assert [line.split(" | ")[0] for line in lines[2:]] == [
+        "| BEB",
+        "| e-Greedy",
+        "| Random",
+        "| Optimal",
+    ]
     section = tables.scores_markdown(parts[1])
     assert "Prior UGC, test GC." in section
     assert "**Random**" in section
@@ -148,7 +162,10 @@ def test_single_algorithm():
         (lambda s, r: (s.drop(columns="prior"), r), "scores: no column prior"),
         (lambda s, r: (s, r.drop(columns="unit")), "returns: no column unit"),
         (lambda s, r: (s.iloc[:0], r), "scores: no rows"),
-        (lambda s, r: (pd.concat([s, s.iloc[[1]]]), r), r"two rows for e-Greedy \{\"epsilon\": 0.0\} in experiment GC"),
+        (
+            lambda s, r: (pd.concat([s, s.iloc[[1]]]), r),
+            r"two rows for e-Greedy \{\"epsilon\": 0.0\} in experiment GC",
+        ),
         (lambda s, r: (s.assign(mean=np.nan), r), "is done but its mean is nan"),
         (lambda s, r: (s, r.assign(score=np.nan)), "row 1 .*expected a finite number"),
     ],

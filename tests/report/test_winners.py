@@ -18,13 +18,20 @@ def blocks_of(offline, online=ONLINE, returns=None):
 
 
 def texts(blocks):
-    return ["".join(w if isinstance(w, str) else w.text for w in b.words) for b in blocks if isinstance(b, Paragraph)]
+    return [
+        "".join(w if isinstance(w, str) else w.text for w in b.words)
+        for b in blocks
+        if isinstance(b, Paragraph)
+    ]
 
 
 def test_under_the_offline_bound_and_without_one():
     blocks = blocks_of([0.0, 0.0, 0.0, 2.0, 0.0])
     assert texts(blocks) == [
-        "With a bound on offline time just under the 2 s that BEB needs at least: (Random), (e-Greedy).",
+        (
+            "With a bound on offline time just under the 2 s that BEB needs at least: (Random), "
+            "(e-Greedy)."
+        ),
         "With any offline time: (Random), (e-Greedy), (BEB, e-Greedy).",
     ]
     bounded, free = (b for b in blocks if isinstance(b, Table))
@@ -38,7 +45,9 @@ def test_under_the_offline_bound_and_without_one():
 
 
 def test_where_none_computes_offline_there_is_one_list():
-    assert texts(blocks_of(0.0)) == ["As the bound on online time is loosened: (Random), (e-Greedy), (BEB, e-Greedy)."]
+    assert texts(blocks_of(0.0)) == [
+        "As the bound on online time is loosened: (Random), (e-Greedy), (BEB, e-Greedy)."
+    ]
 
 
 def test_agents_without_times_do_not_take_part():

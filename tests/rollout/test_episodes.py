@@ -24,47 +24,84 @@ from jbrl.rollout.rollout import observe_key, reset_key
 
 @record
 class Counter(Agent[Any, tuple]):
-    """Acts at random and counts what it is shown."""
+    """Acts at random, by what it observes, and counts what it is shown."""
 
     n_actions: int = static(2)
 
     def reset(self, key: chex.PRNGKey, knowledge: Any) -> tuple:
         return (jnp.int32(0), jnp.int32(0), sampling.uniforms(key)[0])
 
-    def act(self, key: chex.PRNGKey, state: tuple, observation: chex.Array) -> tuple[chex.Array, tuple]:
-        return (sampling.uniforms(key)[1] * self.n_actions).astype(jnp.int32), state
+    def act(
+        self, key: chex.PRNGKey, state: tuple, observation: chex.Array
+    ) -> tuple[chex.Array, tuple]:
+        shown = jnp.atleast_1d(observation).astype(jnp.int32)
+        place = jnp.sum(shown * (1 + jnp.arange(shown.size, dtype=jnp.int32)), dtype=jnp.int32)
+        drawn = (sampling.uniforms(key)[1] * self.n_actions).astype(jnp.int32)
+        return (drawn + place) % self.n_actions, state
 
     def observe(self, key: chex.PRNGKey, state: tuple, transition: Transition) -> tuple:
         seen, ended, own = state
         mixed = (own + sampling.uniforms(key)[0]) % 1
-        return seen + 1, ended + (transition.terminated | transition.truncated).astype(jnp.int32), mixed
+        return (
+            seen + 1,
+            ended + (transition.terminated | transition.truncated).astype(jnp.int32),
+            mixed,
+        )
 
 
 def rules_of(name: str, lifetime: Episodes | Steps, seed: int = 0) -> episodes.Rules:
     found: Any = problem(name)
-    return episodes.Rules(Counter(found.spec.actions.n), found.environment, EpisodeMean(), jax.random.key(seed), lifetime)
+    return episodes.Rules(
+        Counter(found.spec.actions.n),
+        found.environment,
+        EpisodeMean(),
+        jax.random.key(seed),
+        lifetime,
+    )
 
 
 @jax.jit
-def _one_step(rules: episodes.Rules, environment: Any, now: tuple, act_key: chex.PRNGKey, step_key: chex.PRNGKey) -> tuple:
-    """What follows from (agent's state, environment's state, observation), and the start of another episode."""
+def _one_step(
+    rules: episodes.Rules,
+    environment: Any,
+    now: tuple,
+    act_key: chex.PRNGKey,
+    step_key: chex.PRNGKey,
+) -> tuple:
+    """What follows from (agent's state, environment's state, observation), and the start of
+    another episode.
+    """
     agent_state, state, observation = now
     action, agent_state = rules.agent.act(act_key, agent_state, observation)
     state, step = environment.step(step_key, state, action)
-    transition = Transition(observation, action, step.reward, step.observation, step.terminated, step.truncated)
+    transition = Transition(
+        observation, action, step.reward, step.observation, step.terminated, step.truncated
+    )
     agent_state = rules.agent.observe(observe_key(act_key), agent_state, transition)
-    return (agent_state, state, step.observation), step, environment.reset(jax.random.fold_in(step_key, 1))
+    return (
+        (agent_state, state, step.observation),
+        step,
+        environment.reset(jax.random.fold_in(step_key, 1)),
+    )
 
 
 def played_by_hand(rules: episodes.Rules, index: int) -> tuple[list[float], int, tuple]:
-    """Returns of the episodes, decisions, and the agent's state after the last of them: one step after the other."""
+    """Returns of the episodes, decisions, and the agent's state after the last of them: one step
+    after the other.
+    """
     key, number = rules.key, jnp.int32(index)
     environment = drawn(rules.environment, stream(key, number, "mdp"))
     agent_state = rules.agent.reset(reset_key(stream(key, number, "parameters")), None)
-    now = (agent_state, *environment.reset(jax.random.fold_in(stream(key, number, "environment"), 2**32 - 1)))
+    now = (
+        agent_state,
+        *environment.reset(jax.random.fold_in(stream(key, number, "environment"), 2**32 - 1)),
+    )
     returns, earned, decisions, block = [], 0.0, 0, 0
     while True:
-        keys = (jax.random.split(jax.random.fold_in(stream(key, number, name), block), episodes.BLOCK) for name in ("agent", "environment"))
+        keys = (
+            jax.random.split(jax.random.fold_in(stream(key, number, name), block), episodes.BLOCK)
+            for name in ("agent", "environment")
+        )
         for act_key, step_key in zip(*keys, strict=True):
             now, step, restarted = _one_step(rules, environment, now, act_key, step_key)
             earned, decisions = earned + float(step.reward), decisions + 1
@@ -89,12 +126,16 @@ def test_a_lifetime_is_that_of_the_loop(name: str, n_episodes: int) -> None:
 
 def test_lanes_are_independent_and_differ() -> None:
     rules = rules_of("Chain-10s", Episodes(4))
-    together = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))(rules, None, jnp.arange(9, dtype=jnp.int32))
+    together = jax.jit(jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0)))(
+        rules, None, jnp.arange(9, dtype=jnp.int32)
+    )
     alone = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(7))
     assert int(together.steps[7]) == int(alone.steps)
     assert float(together.recorder.total[7]) == float(alone.recorder.total)
     assert len(set(np.asarray(together.steps).tolist())) > 5
-    other = jax.jit(episodes.play_lifetime)(rules_of("Chain-10s", Episodes(4), seed=1), None, jnp.int32(7))
+    other = jax.jit(episodes.play_lifetime)(
+        rules_of("Chain-10s", Episodes(4), seed=1), None, jnp.int32(7)
+    )
     assert int(other.steps) != int(alone.steps)
 
 
@@ -113,7 +154,9 @@ def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
 
     def train(key: chex.PRNGKey, prior: EnvironmentPrior) -> chex.Array:
         rules = episodes.Rules(Counter(2), prior.environment, EpisodeMean(), key, prior.lifetime)
-        lanes = jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0))(rules, None, jnp.arange(8, dtype=jnp.int32))
+        lanes = jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0))(
+            rules, None, jnp.arange(8, dtype=jnp.int32)
+        )
         return lanes.recorder.total / lanes.episodes.astype(jnp.float32)
 
     prior: Any = problem("Chain-10d").prior(Episodes(2), 0.95)
@@ -139,10 +182,14 @@ class Faulty(Environment[chex.Array]):
     def reset(self, key: chex.PRNGKey) -> tuple[chex.Array, chex.Array]:
         return jnp.int32(0), jnp.zeros(1)
 
-    def step(self, key: chex.PRNGKey, state: chex.Array, action: chex.Array) -> tuple[chex.Array, Step]:
+    def step(
+        self, key: chex.PRNGKey, state: chex.Array, action: chex.Array
+    ) -> tuple[chex.Array, Step]:
         here = state == 2
         seen = jnp.where(here, self.observation, 0.0)[None]
-        return state + 1, Step(seen, jnp.where(here, self.reward, 1.0), here & self.terminated, here & self.truncated)
+        return state + 1, Step(
+            seen, jnp.where(here, self.reward, 1.0), here & self.terminated, here & self.truncated
+        )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +205,9 @@ class Faulty(Environment[chex.Array]):
     ],
 )
 def test_faults_end_a_lifetime_where_they_happen(environment: Faulty, fault: int, at: int) -> None:
-    rules = episodes.Rules(Counter(2), as_arrays(environment), EpisodeMean(), jax.random.key(0), Episodes(2, 50))
+    rules = episodes.Rules(
+        Counter(2), as_arrays(environment), EpisodeMean(), jax.random.key(0), Episodes(2, 50)
+    )
     lane = _play(rules, jnp.int32(0))
     assert (int(lane.fault), int(lane.steps)) == (fault, at)
 
@@ -171,6 +220,12 @@ def _play(rules: episodes.Rules, index: chex.Array) -> episodes.Lane:
 def test_settings_share_one_program() -> None:
     """The seven cases above, and these two, are one trace: settings are leaves."""
     for reward in (2.0, 3.0):
-        rules = episodes.Rules(Counter(2), as_arrays(Faulty(reward=reward)), EpisodeMean(), jax.random.key(0), Episodes(2, 50))
+        rules = episodes.Rules(
+            Counter(2),
+            as_arrays(Faulty(reward=reward)),
+            EpisodeMean(),
+            jax.random.key(0),
+            Episodes(2, 50),
+        )
         assert float(_play(rules, jnp.int32(0)).recorder.total) == 2 * (2 + reward)
     assert _play._cache_size() == 1

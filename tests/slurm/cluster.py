@@ -1,13 +1,17 @@
-"""A real SLURM on this machine, for a while: munged, slurmctld and one slurmd for each of a few nodes, all in one folder.
+"""A real SLURM on this machine, for a while: munged, slurmctld and one slurmd for each of a few
+nodes, all in one folder.
 
     python tests/slurm/cluster.py FOLDER [--nodes 3]
 
-starts it, prints what to put into the environment so that `sbatch`, `squeue` and `jbrl run --executor slurm` find it, and ends it at
-Ctrl-C. It needs Debian's packages slurmctld, slurmd, slurm-client and munge (`apt-get install --no-install-recommends`), and root, as
-slurmd does; neither systemd nor control groups, and nothing outside FOLDER is written. There is no accounting, hence no `sacct`.
+starts it, prints what to put into the environment so that `sbatch`, `squeue` and
+`jbrl run --executor slurm` find it, and ends it at Ctrl-C. It needs Debian's packages slurmctld,
+slurmd, slurm-client and munge (`apt-get install --no-install-recommends`), and root, as slurmd
+does; neither systemd nor control groups, and nothing outside FOLDER is written. There is no
+accounting, hence no `sacct`.
 
-The nodes n1, n2, … are one machine: Debian builds SLURM with `--enable-multiple-slurmd`, where each daemon has its own name (`slurmd -N`),
-port and spool folder. Each node claims two cores, which it shares with the others, and one GPU, which is /dev/null.
+The nodes n1, n2, … are one machine: Debian builds SLURM with `--enable-multiple-slurmd`, where each
+daemon has its own name (`slurmd -N`), port and spool folder. Each node claims two cores, which it
+shares with the others, and one GPU, which is /dev/null.
 """
 
 import argparse
@@ -59,14 +63,17 @@ KillWait=20
 MinJobAge=3600
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports} CPUs=2 RealMemory=1000 Gres=gpu:1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-"""
+"""  # noqa: E501
 
 
 def missing() -> str:
     """Why a cluster cannot be started here; empty when it can."""
     lacking = [name for name in PROGRAMS if not _path(name)]
     if lacking:
-        return f"no {', '.join(lacking)} here: needs the packages slurmctld, slurmd, slurm-client and munge"
+        return (
+            f"no {', '.join(lacking)} here: needs the packages slurmctld, slurmd, slurm-client "
+            "and munge"
+        )
     return "" if os.geteuid() == 0 else "slurmd needs root"
 
 
@@ -104,18 +111,34 @@ class Cluster:
             self._start("slurmctld", "-D", "-c")
             for name in self.names:
                 self._start("slurmd", "-D", "-N", name)
-            self._wait("nodes that are idle", lambda: self.ask("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(len(self.names))])
+            self._wait(
+                "nodes that are idle",
+                lambda: (
+                    self.ask("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(len(self.names))]
+                ),
+            )
         except BaseException:
             self.stop()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def ask(self, *command: str, check: bool = False) -> str:
         """What a SLURM command prints; nothing when it fails, unless `check`."""
-        found = subprocess.run(command, env={**os.environ, **self.environment}, capture_output=True, text=True, timeout=60)
+        found = subprocess.run(
+            command,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         if check and found.returncode:
             raise RuntimeError(f"{' '.join(command)}: {found.stderr.strip()}")
         return found.stdout.strip()
@@ -140,7 +163,11 @@ class Cluster:
         host = socket.gethostname().partition(".")[0]
         controller, *ports = _ports(1 + len(self.names))
         nodes, listed = ",".join(self.names), ",".join(map(str, ports))
-        lines = [CONFIG.format(folder=self.folder, host=host, controller=controller, nodes=nodes, ports=listed)]
+        lines = [
+            CONFIG.format(
+                folder=self.folder, host=host, controller=controller, nodes=nodes, ports=listed
+            )
+        ]
         (self.folder / "slurm.conf").write_text("".join(lines).lstrip())
         (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
@@ -149,7 +176,9 @@ class Cluster:
         key, place = self.folder / "munge.key", self.folder / "munge.socket"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
-        files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "log", "pid", "seed")]
+        files = [
+            f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "log", "pid", "seed")
+        ]
         self._start("munged", "--foreground", "--force", f"--socket={place}", *files)
         self._wait("the socket of munged", place.exists)
 
@@ -158,7 +187,13 @@ class Cluster:
         with log:
             environment = {**os.environ, **self.environment}
             self._daemons.append(
-                subprocess.Popen([str(_path(program)), *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                subprocess.Popen(
+                    [str(_path(program)), *arguments],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
             )
 
     def _wait(self, what: str, ready: Callable[[], bool]) -> None:
@@ -167,7 +202,8 @@ class Cluster:
             ended = [daemon.args for daemon in self._daemons if daemon.poll() is not None]
             if ended or time.monotonic() > end:
                 logs = "\n".join(
-                    f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in sorted(self.folder.glob("*.[lo][ou][gt]"))
+                    f"{path.name}: {path.read_text(errors='replace')[-1500:]}"
+                    for path in sorted(self.folder.glob("*.[lo][ou][gt]"))
                 )
                 raise RuntimeError(f"waited in vain for {what}; ended: {ended}\n{logs}")
             time.sleep(0.1)
@@ -180,10 +216,15 @@ def main() -> None:
     given = parser.parse_args()
     if reason := missing():
         raise SystemExit(reason)
-    for number in (signal.SIGINT, signal.SIGTERM):  # shells start what runs in the background deaf to the first
+    # shells start what runs in the background deaf to the first
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with Cluster(given.folder, given.nodes) as running:
-        print(*(f"export {name}={value}" for name, value in running.environment.items()), sep="\n", flush=True)  # noqa: T201
+        print(  # noqa: T201
+            *(f"export {name}={value}" for name, value in running.environment.items()),
+            sep="\n",
+            flush=True,
+        )
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
 

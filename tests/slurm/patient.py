@@ -1,4 +1,6 @@
-"""An agent that takes its time without working, so that tasks of a cluster can be caught in the act."""
+"""An agent that takes its time without working, so that tasks of a cluster can be caught in
+the act.
+"""
 
 import os
 import time
@@ -12,7 +14,8 @@ from jbrl.agents.agent import register_agent
 from jbrl.agents.random import Random, RandomState
 from jbrl.parameters import parameter
 
-SECONDS = float(os.environ.get("PATIENT_SECONDS", "0.0"))  # for one decision of all MDPs of a call on one device
+# for one decision of all MDPs of a call on one device
+SECONDS = float(os.environ.get("PATIENT_SECONDS", "0.0"))
 
 
 def _wait(action: np.ndarray) -> np.ndarray:
@@ -26,7 +29,11 @@ class Patient(Random):
 
     number: float = parameter(0.0, "tells one from another")
 
-    def act(self, key: chex.PRNGKey, state: RandomState, observation: chex.Array) -> tuple[chex.Array, RandomState]:
+    def act(
+        self, key: chex.PRNGKey, state: RandomState, observation: chex.Array
+    ) -> tuple[chex.Array, RandomState]:
         action, state = super().act(key, state, observation)
-        told = jax.pure_callback(_wait, jax.ShapeDtypeStruct((), jnp.int32), action, vmap_method="broadcast_all")
+        told = jax.pure_callback(
+            _wait, jax.ShapeDtypeStruct((), jnp.int32), action, vmap_method="broadcast_all"
+        )
         return told, state

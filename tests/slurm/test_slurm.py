@@ -1,4 +1,5 @@
-"""Studies on a real SLURM of three nodes, started here: cancelled, drained, cut off by their time limit, with the same numbers in the end.
+"""Studies on a real SLURM of three nodes, started here: cancelled, drained, cut off by their time
+limit, with the same numbers in the end.
 
 `pytest -m slurm`. Minutes of waiting, little work.
 """
@@ -58,7 +59,10 @@ SECONDS = 300.0  # for anything to happen
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as patch, Cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Cluster(tmp_path_factory.mktemp("cluster")) as running,
+    ):
         for name, value in running.environment.items():
             patch.setenv(name, value)
         yield running
@@ -91,15 +95,32 @@ def returns(study: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFra
 def run(study: Path, out: Path, *options: str, seconds: float = 0.0) -> str:
     """`jbrl run`; `seconds` is what a decision of the patient agent takes."""
     command = [sys.executable, "-m", "jbrl", "run", str(study), "--out", str(out), *options]
-    environment = {**os.environ, "PATIENT_SECONDS": str(seconds), "PYTHONPATH": str(Path(jbrl.__file__).parent.parent)}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    environment = {
+        **os.environ,
+        "PATIENT_SECONDS": str(seconds),
+        "PYTHONPATH": str(Path(jbrl.__file__).parent.parent),
+    }
+    found = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
     assert found.returncode == 0, found.stderr
     return found.stdout
 
 
 def submit(study: Path, out: Path, *options: str, seconds: float = 0.05) -> str:
     """One task on each of the three nodes at a time."""
-    return run(study, out, "--executor", "slurm", "--cpus", "2", "--array-parallelism", "3", *options, seconds=seconds)
+    return run(
+        study,
+        out,
+        "--executor",
+        "slurm",
+        "--cpus",
+        "2",
+        "--array-parallelism",
+        "3",
+        *options,
+        seconds=seconds,
+    )
 
 
 def until(out: Path, ready: Callable[[Status], bool]) -> Status:
@@ -117,11 +138,17 @@ def until(out: Path, ready: Callable[[Status], bool]) -> Status:
 
 def playing(found: Status) -> list[Worker]:
     """Processes in the middle of a unit of the patient agent."""
-    return [worker for worker in found.workers if worker.alive and worker.unit and "Patient" in worker.unit and 0 < worker.n < 6]
+    return [
+        worker
+        for worker in found.workers
+        if worker.alive and worker.unit and "Patient" in worker.unit and 0 < worker.n < 6
+    ]
 
 
 def soon(cluster: Cluster, task: str) -> None:
-    """SLURM would wait two minutes with what it took back; within the same second it would refuse the task as "credential revoked"."""
+    """SLURM would wait two minutes with what it took back; within the same second it would refuse
+    the task as "credential revoked".
+    """
     cluster.ask("scontrol", "update", f"JobId={task}", "StartTime=now+3", check=True)
 
 
@@ -131,13 +158,29 @@ def over(found: Status) -> bool:
 
 def same(out: Path, returns: pd.DataFrame, *, quick: bool = True) -> None:
     found = jbrl.Results(out).returns
-    expected = returns[returns["algorithm"] != "OPPS-DS"].reset_index(drop=True) if quick else returns
+    expected = (
+        returns[returns["algorithm"] != "OPPS-DS"].reset_index(drop=True) if quick else returns
+    )
     assert len(expected) == (5 if quick else 7) * 8
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_one_search_serves_all_and_comes_first(cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame) -> None:
-    told = submit(study, tmp_path, "--partition", "main", "--gpus", "1", "--time", "0:10:00", "--slurm", "comment=hello", seconds=0.0)
+def test_one_search_serves_all_and_comes_first(
+    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
+) -> None:
+    told = submit(
+        study,
+        tmp_path,
+        "--partition",
+        "main",
+        "--gpus",
+        "1",
+        "--time",
+        "0:10:00",
+        "--slurm",
+        "comment=hello",
+        seconds=0.0,
+    )
     assert "after the searches: 1 unit in 1 task" in told
     assert "Dependency" in [group.why for group in Observer(tmp_path).look().waiting]
     until(tmp_path, over)
@@ -146,15 +189,20 @@ def test_one_search_serves_all_and_comes_first(cluster: Cluster, study: Path, tm
     assert len(list((tmp_path / "knowledge").iterdir())) == 1
 
 
-def test_a_task_cancelled_and_a_node_drained(cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame) -> None:
+def test_a_task_cancelled_and_a_node_drained(
+    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
+) -> None:
     submit(study, tmp_path, *QUICK)
     victim = playing(until(tmp_path, playing))[0]
     cluster.ask("scancel", str(victim.task), check=True)
     drained = next(name for name in cluster.names if name != victim.host)
-    cluster.ask("scontrol", "update", f"NodeName={drained}", "State=DRAIN", "Reason=test", check=True)
+    cluster.ask(
+        "scontrol", "update", f"NodeName={drained}", "State=DRAIN", "Reason=test", check=True
+    )
     found = until(tmp_path, over)
     assert found.ended == {victim.task: "CANCELLED"}
-    assert found.left == len(victim.left) + 2 and found.begun == 1 and not found.failed  # and the two that were not submitted
+    # and the two that were not submitted
+    assert found.left == len(victim.left) + 2 and found.begun == 1 and not found.failed
     again = submit(study, tmp_path, *QUICK)
     assert again.startswith(f"at once: {len(victim.left)} unit")
     found = until(tmp_path, over)
@@ -163,32 +211,58 @@ def test_a_task_cancelled_and_a_node_drained(cluster: Cluster, study: Path, tmp_
     same(tmp_path, returns)
 
 
-def test_a_time_limit_puts_a_task_back_into_the_queue(cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame) -> None:
+def test_a_time_limit_puts_a_task_back_into_the_queue(
+    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
+) -> None:
     """The signal that SLURM sends before the limit, sent early."""
     submit(study, tmp_path, *QUICK)
     victim = playing(until(tmp_path, playing))[0]
     task = str(victim.task)
     cluster.ask("scancel", "--signal=USR2", task, check=True)
-    until(tmp_path, lambda found: any(task in group.tasks and group.why == "BeginTime" for group in found.waiting))
-    assert "nothing to submit" in submit(study, tmp_path, *QUICK)  # what is in the queue is not submitted twice
+    until(
+        tmp_path,
+        lambda found: any(
+            task in group.tasks and group.why == "BeginTime" for group in found.waiting
+        ),
+    )
+    # what is in the queue is not submitted twice
+    assert "nothing to submit" in submit(study, tmp_path, *QUICK)
     soon(cluster, task)
     until(tmp_path, over)
     same(tmp_path, returns)
 
 
-def test_the_script_for_any_scheduler(cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame) -> None:
+def test_the_script_for_any_scheduler(
+    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
+) -> None:
     """`docs/examples/study.sbatch`, without submitit; SIGUSR1 comes early too."""
     script = Path(__file__).parents[2] / "docs" / "examples" / "study.sbatch"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    values = {"PATH": path, "PATIENT_SECONDS": "0.05", "PYTHONPATH": str(Path(jbrl.__file__).parent.parent)}
+    values = {
+        "PATH": path,
+        "PATIENT_SECONDS": "0.05",
+        "PYTHONPATH": str(Path(jbrl.__file__).parent.parent),
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             patch.setenv(name, value)
-        job = cluster.ask("sbatch", "--parsable", f"--chdir={tmp_path}", str(script), str(study), str(tmp_path), *QUICK, check=True)
+        job = cluster.ask(
+            "sbatch",
+            "--parsable",
+            f"--chdir={tmp_path}",
+            str(script),
+            str(study),
+            str(tmp_path),
+            *QUICK,
+            check=True,
+        )
     victim = playing(until(tmp_path, playing))[0]
     assert str(victim.task).startswith(f"{job}_")
     cluster.ask("scancel", "--signal=USR1", str(victim.task), check=True)
-    until(tmp_path, lambda found: f"{victim.task} PENDING" in cluster.ask("squeue", "-h", "-r", "-o", "%i %T"))
+    until(
+        tmp_path,
+        lambda found: f"{victim.task} PENDING" in cluster.ask("squeue", "-h", "-r", "-o", "%i %T"),
+    )
     soon(cluster, str(victim.task))
     until(tmp_path, lambda found: found.done == 5)
     same(tmp_path, returns)

@@ -12,23 +12,31 @@ from jbrl.parameters import parameter
 
 @register_agent("BOSS", cite="asmuth2009")
 class BOSS(SampledSet):
-    """Greedy in an MDP that merges K sampled models, drawn anew when a pair of state and action has become known.
+    """Greedy in an MDP that merges K sampled models, drawn anew when a pair of state and action has
+    become known.
 
-    K models are drawn from the posterior, and in their merged MDP (`search.merged`) each step may follow whichever of them suits best: an
-    optimist within what the belief allows. The merged MDP is solved when the trajectory begins, and again each time a pair has been
-    tried B times, once for each pair. Actions that tie are drawn uniformly. Asmuth, Li, Littman, Nouri and Wingate 2009, algorithm 1.
+    K models are drawn from the posterior, and in their merged MDP (`search.merged`) each step may
+    follow whichever of them suits best: optimistic within the limits of the belief. The merged MDP
+    is solved when the trajectory begins, and again each time a pair has been tried B times, once
+    for each pair. Actions that tie are drawn uniformly. Asmuth, Li, Littman, Nouri and Wingate
+    2009, algorithm 1.
 
-    A decision with new samples costs S^2 A K gamma variates and a few sweeps over S A K rows; O(S) otherwise.
+    A decision with new samples costs S^2 A K gamma variates and a few sweeps over S A K rows;
+    O(S) otherwise.
     """
 
     sampled: int = parameter(10, "K, models drawn from the posterior", low=1, high=2**20)
     known: int = parameter(5, "B, times that a pair has to be tried to be known", low=1, high=2**24)
-    max_models: int = parameter(16, "capacity for models, raised to what is needed", low=1, high=2**20, static=True)
+    max_models: int = parameter(
+        16, "capacity for models, raised to what is needed", low=1, high=2**20, static=True
+    )
 
     renews = False
 
     def __post_init__(self) -> None:
-        """Make capacity for the models where their number is known: not for a traced one, which is cut to the capacity there is."""
+        """Make capacity for the models where their number is known: not for a traced one, which is
+        cut to the capacity there is.
+        """
         if type(self.sampled) is int:
             raise_capacity(self, "max_models", round_up(self.sampled))
 

@@ -16,5 +16,7 @@ def add_count(counts: chex.Array, row: chex.Array, y: chex.Array) -> tuple[chex.
 
     Returns: the new row, [S], and the table with it, [R, S].
     """
-    seen = vectorize.get_row(counts, row) + (jnp.arange(counts.shape[1], dtype=jnp.int32) == y).astype(counts.dtype)
+    seen = vectorize.get_row(counts, row) + (
+        jnp.arange(counts.shape[1], dtype=jnp.int32) == y
+    ).astype(counts.dtype)
     return seen, vectorize.set_row(counts, row, seen)

@@ -1,4 +1,4 @@
-"""Formula and Linear: agents that rank actions by what several Q-functions say."""
+"""Formula and Linear: agents that rank actions by several Q-functions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from jbrl.agents.bayes.index.enumeration import check_defined
 from jbrl.agents.bayes.index.formulas import VARIABLES
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.agents.bayes.index.policy import formula_policy, linear_policy
-from jbrl.errors import JbrlError, nearest
+from jbrl.errors import JbrlError, nearest, shown
 from jbrl.parameters import parameter
 
 
@@ -21,17 +21,21 @@ class Formula(Compiled, Agent[Any, Any]):
 
         u_t = argmax_u f(Q0(x_t, u), Q1(x_t, u), Q2(x_t, u)), ties uniform
 
-    Q0 is the Q-function of the mean model of the prior, Q1 that of a model in which every action is believed to stay where it is, Q2 that
-    of one in which every next state is believed equally likely, impossible ones too; all learn from the real transitions. `Q0` alone is
-    e-Greedy with epsilon = 0. Where the formula is undefined (a division by exactly 0, say) there is no action and the trajectory cannot
-    be played. Castronovo et al. 2016, section 5.1.4.
+    Q0 is the Q-function of the mean model of the prior, Q1 that of a model in which every action is
+    believed to stay where it is, Q2 that of one in which every next state is believed equally
+    likely, impossible ones too; all learn from the real transitions. `Q0` alone is e-Greedy with
+    epsilon = 0. Where the formula is undefined (a division by exactly 0, say) there is no action
+    and the trajectory cannot be played. Castronovo et al. 2016, section 5.1.4.
 
     One decision costs what it costs e-Greedy, for each variable of the formula.
     """
 
-    formula: str = parameter("Q0/Q2", "the formula, in infix, postfix or LaTeX notation", check=_check_formula)
+    formula: str = parameter(
+        "Q0/Q2", "the formula, in infix, postfix or LaTeX notation", check=_check_formula
+    )
 
     requires = BAYESIAN
+    version = 2
 
     def player(self) -> Agent:
         return formula_policy(parse(self.formula))
@@ -42,7 +46,7 @@ def _check_features(text: str) -> None:
 
 
 def features(text: str) -> tuple[str, ...]:
-    """The variables that `text` lists, separated by commas, in their own order.
+    """Return the variables that `text` lists, separated by commas, in their own order.
 
     Raises:
       JbrlError: none, an unknown one or the same twice.
@@ -50,9 +54,15 @@ def features(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")] if text.strip() else []
     for name in names:
         if name not in VARIABLES:
-            raise JbrlError(f"'{text}': unknown variable '{name}'{nearest(name, VARIABLES)}")
+            raise JbrlError(
+                f"'{shown(text, str)}': unknown variable "
+                f"'{shown(name, str)}'{nearest(name, VARIABLES)}"
+            )
     if not names or len(set(names)) < len(names):
-        raise JbrlError(f"'{text}': expected one or more of {', '.join(VARIABLES)}, separated by commas, each once")
+        raise JbrlError(
+            f"'{shown(text, str)}': expected one or more of {', '.join(VARIABLES)}, separated by "
+            "commas, each once"
+        )
     return tuple(sorted(names))
 
 
@@ -62,7 +72,8 @@ class Linear(Compiled, Agent[Any, Any]):
 
         u_t = argmax_u w0 Q0(x_t, u) + w1 Q1(x_t, u) + w2 Q2(x_t, u), ties uniform
 
-    The Q-functions are those of `Formula`. Part of the program published with Castronovo et al. 2016, whose OPPS-CS searches such weights.
+    The Q-functions are those of `Formula`. Part of the program published with Castronovo et al.
+    2016, whose OPPS-CS searches such weights.
 
     One decision costs what it costs e-Greedy, for each variable.
     """
@@ -70,9 +81,14 @@ class Linear(Compiled, Agent[Any, Any]):
     w0: float = parameter(1.0, "weight of Q0", low=-1e6, high=1e6)
     w1: float = parameter(0.0, "weight of Q1", low=-1e6, high=1e6)
     w2: float = parameter(0.0, "weight of Q2", low=-1e6, high=1e6)
-    variables: str = parameter("Q0,Q1,Q2", "those that are kept, separated by commas; the others count as weight 0", check=_check_features)
+    variables: str = parameter(
+        "Q0,Q1,Q2",
+        "those that are kept, separated by commas; the others count as weight 0",
+        check=_check_features,
+    )
 
     requires = BAYESIAN
+    version = 2
 
     def player(self) -> Agent:
         weights = dict(zip(VARIABLES, (self.w0, self.w1, self.w2), strict=True))

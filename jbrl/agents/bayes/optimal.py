@@ -16,20 +16,24 @@ from jbrl.rollout.contract import Oracle
 class Optimal(Oracle, Agent[Any, Plan]):
     """The optimal policy of the true MDP, which it alone is shown.
 
-    An oracle, not a competitor: no agent that has to learn can score higher on average. Actions that tie are drawn uniformly. Part of
-    the program published with Castronovo et al. 2016.
+    An oracle, not a competitor: no agent that has to learn can score higher on average. Actions
+    that tie are drawn uniformly. Part of the program published with Castronovo et al. 2016.
 
     Solves one MDP for each trajectory; O(A) per decision.
     """
 
     requires = BAYESIAN
+    version = 2
 
     def reveal(self, knowledge: Any, environment: Tabular) -> Plan:  # type: ignore[override]  # `requires` leaves no other environment
         mdp = environment.mdp
-        return incremental.solve(mdp.transitions, expected_rewards(mdp.transitions, mdp.rewards), knowledge.discount)
+        rewards = expected_rewards(mdp.transitions, mdp.rewards)
+        return incremental.solve(mdp.transitions, rewards, knowledge.discount, mdp.initial_state)
 
     def reset(self, key: chex.PRNGKey, knowledge: Plan) -> Plan:
         return knowledge
 
-    def act(self, key: chex.PRNGKey, state: Plan, observation: chex.Array) -> tuple[chex.Array, Plan]:
+    def act(
+        self, key: chex.PRNGKey, state: Plan, observation: chex.Array
+    ) -> tuple[chex.Array, Plan]:
         return incremental.greedy(state, observation, sampling.uniforms(key)[0]), state

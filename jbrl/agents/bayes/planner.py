@@ -1,4 +1,4 @@
-"""What agents that plan in the posterior-mean MDP have in common."""
+"""Common base of agents that plan in the posterior-mean MDP."""
 
 import chex
 
@@ -12,9 +12,12 @@ from jbrl.rollout.contract import Transition
 
 
 class Planner(StepwiseLearner[Belief, Belief]):
-    """Holds the posterior and the optimal plan of its mean, brought up to date after each transition."""
+    """Agent that holds the posterior and the optimal plan of its mean, updated after each
+    transition.
+    """
 
     requires = BAYESIAN
+    version = 2
 
     def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
         return beliefs.believe(prior.mdps, prior.discount)
@@ -23,7 +26,9 @@ class Planner(StepwiseLearner[Belief, Belief]):
         return knowledge
 
     def note(self, state: Belief, transition: Transition) -> Belief:
-        return beliefs.add_transition(state, transition.observation, transition.action, transition.next_observation)
+        return beliefs.add_transition(
+            state, transition.observation, transition.action, transition.next_observation
+        )
 
     def think(self, state: Belief) -> Belief:
         return beliefs.improve(state)

@@ -1,5 +1,7 @@
 """PSRL: posterior sampling for reinforcement learning."""
 
+import dataclasses
+
 import chex
 import jax.numpy as jnp
 
@@ -21,15 +23,17 @@ class PSRLState:
     discount: chex.Array  # [] float32
     policy: chex.Array  # [S] int32, optimal in the sampled MDP
     left: chex.Array  # [] int32, decisions until the next sample
+    start: chex.Array  # [] int32, where the trajectory starts, -1: anywhere
 
 
 @register_agent("PSRL", cite="osband2013,strens2000")
 class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
-    """Draws an MDP from the posterior every `period` decisions and meanwhile plays its optimal policy.
+    """Optimal policy of an MDP that is drawn from the posterior every `period` decisions.
 
-    An action is thus played as often as it is thought likely to be optimal; keeping to one sample for a while is what lets exploration
-    reach distant states. The first MDP is drawn from the prior, at the first decision. Osband, Russo and Van Roy 2013, who sample at the
-    start of each episode; Strens 2000 for trajectories without episodes.
+    An action is thus played as often as it is thought likely to be optimal; keeping to one sample
+    for a while is what lets exploration reach distant states. The first MDP is drawn from the
+    prior, at the first decision. Osband, Russo and Van Roy 2013, who sample at the start of each
+    episode; Strens 2000 for trajectories without episodes.
 
     Every `period` decisions: S^2 A gamma variates and the solution of one MDP; O(S) for the others.
     """
@@ -37,32 +41,43 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
     period: int = parameter(5, "decisions between two samples", low=1, high=2**30)
 
     requires = BAYESIAN
+    version = 2
 
     def cost(self, prior: DirichletPrior) -> Cost:
-        """One step for each probability drawn."""
+        """Count one step for each probability drawn."""
         return Cost(steps=prior.mdps.concentrations.size / int(self.period))
 
     def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> PSRLState:
         mdps = knowledge.mdps
         policy = jnp.zeros(mdps.n_states, jnp.int32)
-        return PSRLState(mdps.concentrations, mdps.rewards, knowledge.discount, policy, jnp.int32(0))
+        return PSRLState(
+            mdps.concentrations,
+            mdps.rewards,
+            knowledge.discount,
+            policy,
+            left=jnp.int32(0),
+            start=mdps.initial_state,
+        )
 
-    def act(self, key: chex.PRNGKey, state: PSRLState, observation: chex.Array) -> tuple[chex.Array, PSRLState]:
+    def act(
+        self, key: chex.PRNGKey, state: PSRLState, observation: chex.Array
+    ) -> tuple[chex.Array, PSRLState]:
         due = state.left == 0
         _, state = vectorize.when_any(due, _sample, (key, state))
         left = jnp.where(due, self.period, state.left) - 1
-        return state.policy[observation], PSRLState(state.counts, state.rewards, state.discount, state.policy, left)
+        return state.policy[observation], dataclasses.replace(state, left=left)
 
     def observe(self, key: chex.PRNGKey, state: PSRLState, transition: Transition) -> PSRLState:
         n_states, n_actions, _ = state.counts.shape
         pair = transition.observation * n_actions + transition.action
         _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
-        return PSRLState(counts.reshape(state.counts.shape), state.rewards, state.discount, state.policy, state.left)
+        return dataclasses.replace(state, counts=counts.reshape(state.counts.shape))
 
 
 def _sample(operand: tuple[chex.PRNGKey, PSRLState]) -> tuple[chex.PRNGKey, PSRLState]:
     """Follow the optimal policy of an MDP drawn from the posterior."""
     key, state = operand
     transitions = sampling.dirichlet(key, state.counts)
-    q = planning.policy_iteration(transitions, expected_rewards(transitions, state.rewards), state.discount).q
-    return key, PSRLState(state.counts, state.rewards, state.discount, q.argmax(-1).astype(jnp.int32), state.left)
+    rewards = expected_rewards(transitions, state.rewards)
+    policy = planning.policy_iteration(transitions, rewards, state.discount, state.start).policy
+    return key, dataclasses.replace(state, policy=policy)

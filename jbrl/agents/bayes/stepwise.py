@@ -14,7 +14,9 @@ class StepwiseLearner(Stepwise, Agent[Knowledge, State]):
 
     def observe(self, key: chex.PRNGKey, state: State, transition: Transition) -> State:
         noted = self.note(state, transition)
-        return vectorize.while_active(_unready, _think, noted, self, keep="nothing", lanes_last=True)
+        return vectorize.while_active(
+            _unready, _think, noted, self, keep="nothing", lanes_last=True
+        )
 
 
 def _unready(state: Any, agent: Any) -> chex.Array:

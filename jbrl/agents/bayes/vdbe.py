@@ -29,25 +29,33 @@ class VDBEState:
 
 @register_agent("VDBE-e-Greedy", cite="tokic2010")
 class VDBE(StepwiseLearner[Belief, VDBEState]):
-    """e-Greedy with an epsilon for each state that follows how much the value of what was done there changes.
+    """e-Greedy with an epsilon for each state that follows how much the value of what was done
+    there changes.
 
-    After a transition from x under u, with Q and Q' the optimal action values of the posterior-mean MDP before and after learning
-    from it,
+    After a transition from x under u, with Q and Q' the optimal action values of the posterior-mean
+    MDP before and after learning from it,
 
         f = (1 - e) / (1 + e),   e = exp(-|Q'(x, u) - Q(x, u)| / sigma)
         epsilon(x) <- delta f + (1 - delta) epsilon(x)
 
-    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. (The program published with Castronovo et al. 2016 changes epsilon in
-    all states at once.)
+    Tokic 2010, equations 5 and 6, who recommends delta = 1 / A. (The program published with
+    Castronovo et al. 2016 changes epsilon in all states at once.)
 
     One decision costs a few sweeps of S^2 A multiplications.
     """
 
-    sigma: float = parameter(1.0, "change of value, in units of return, that calls for exploration; small: explores longer", low=1e-6)
-    delta: float = parameter(0.0, "weight of the last change of value; 0 stands for 1 / A", low=0.0, high=1.0)
+    sigma: float = parameter(
+        1.0,
+        "change of value, in units of return, that calls for exploration; small: explores longer",
+        low=1e-6,
+    )
+    delta: float = parameter(
+        0.0, "weight of the last change of value; 0 stands for 1 / A", low=0.0, high=1.0
+    )
     epsilon0: float = parameter(1.0, "initial probability of a random action", low=0.0, high=1.0)
 
     requires = BAYESIAN
+    version = 2
 
     def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
         return beliefs.believe(prior.mdps, prior.discount)
@@ -56,13 +64,20 @@ class VDBE(StepwiseLearner[Belief, VDBEState]):
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
         return VDBEState(knowledge, epsilons, jnp.int32(0), jnp.int32(0), jnp.float32(0))
 
-    def act(self, key: chex.PRNGKey, state: VDBEState, observation: chex.Array) -> tuple[chex.Array, VDBEState]:
-        return greedy_or_random(key, state.belief.plan, observation, vectorize.get_entry(state.epsilons, observation)), state
+    def act(
+        self, key: chex.PRNGKey, state: VDBEState, observation: chex.Array
+    ) -> tuple[chex.Array, VDBEState]:
+        return greedy_or_random(
+            key, state.belief.plan, observation, vectorize.get_entry(state.epsilons, observation)
+        ), state
 
     def note(self, state: VDBEState, transition: Transition) -> VDBEState:
         x, action, y = transition.observation, transition.action, transition.next_observation
         new = (x, action, _value(state.belief, x, action))
-        kept = (jnp.where(self.ready(state), v, old) for v, old in zip(new, (state.x, state.action, state.before), strict=True))
+        kept = (
+            jnp.where(self.ready(state), v, old)
+            for v, old in zip(new, (state.x, state.action, state.before), strict=True)
+        )
         return VDBEState(beliefs.add_transition(state.belief, x, action, y), state.epsilons, *kept)
 
     def think(self, state: VDBEState) -> VDBEState:
@@ -73,11 +88,14 @@ class VDBE(StepwiseLearner[Belief, VDBEState]):
         here = vectorize.get_entry(state.epsilons, state.x)
         learned = ~self.ready(state) & incremental.converged(belief.plan)
         here = jnp.where(learned, weight * surprise + (1 - weight) * here, here)
-        return dataclasses.replace(state, belief=belief, epsilons=vectorize.set_entry(state.epsilons, state.x, here))
+        return dataclasses.replace(
+            state, belief=belief, epsilons=vectorize.set_entry(state.epsilons, state.x, here)
+        )
 
     def ready(self, state: VDBEState) -> chex.Array:
         return incremental.converged(state.belief.plan)
 
 
 def _value(belief: Belief, x: chex.Array, action: chex.Array) -> chex.Array:
-    return vectorize.get_entry(belief.plan.q.reshape(-1), x * belief.plan.q.shape[1] + action)
+    plan = belief.plan
+    return vectorize.get_entry(plan.q.reshape(-1), x * plan.q.shape[1] + action) + plan.level

@@ -1,6 +1,7 @@
-"""Tables of action values, one entry for each state and action, and epsilon-greedy choices among them.
+"""Tables of action values, one entry for each state and action, and epsilon-greedy choices
+among them.
 
-A table is flat, [S * A]: a pass over all of it is then one loop of vector instructions, whatever A is.
+A table is flat, [S * A]: a pass over all of it is then one loop of vector instructions, for any A.
 """
 
 import chex
@@ -32,16 +33,24 @@ def values_of(q: chex.Array, state: chex.Array, n_actions: int) -> chex.Array:
 
 
 def greedy(values: chex.Array) -> chex.Array:
-    """Return the greedy action among `values` [A]: [] int32. Ties go to the lowest number; a NaN counts as the greatest of all values."""
+    """Return the greedy action among `values` [A]: [] int32.
+
+    Ties go to the lowest number; a NaN counts as the greatest of all values.
+    """
     return jnp.argmax(values).astype(jnp.int32)
 
 
-def epsilon_greedy(values: chex.Array, epsilon: float | chex.Array, uniforms: chex.Array) -> chex.Array:
-    """Return an action, [] int32: uniform over all of them with probability `epsilon`, else the greedy one among `values` [A].
+def epsilon_greedy(
+    values: chex.Array, epsilon: float | chex.Array, uniforms: chex.Array
+) -> chex.Array:
+    """Return an action, [] int32: uniform over all of them with probability `epsilon`, else the
+    greedy one among `values` [A].
 
     Args:
-      uniforms: [2] float32 in [0, 1): the first decides whether to explore, the second is for the action.
+      uniforms: [2] float32 in [0, 1): the first decides whether to explore, the second is for
+        the action.
     """
     explored = (uniforms[1] * values.shape[0]).astype(jnp.int32)
     action = jnp.where(uniforms[0] < epsilon, explored, greedy(values))
-    return vectorize.prevent_fusion_index(action)  # or each of the many operations that use it finds the greatest value again
+    # or each of the many operations that use it finds the greatest value again
+    return vectorize.prevent_fusion_index(action)

@@ -23,24 +23,31 @@ class QLearningState:
 class QLearning(Agent[Prior, QLearningState]):
     """One-step Q-learning on a table, epsilon-greedy.
 
-    Q(x, u) <- Q(x, u) + alpha (r + gamma max_v Q(y, v) - Q(x, u)) after each transition. Watkins and Dayan 1992. O(A) per decision.
+    Q(x, u) <- Q(x, u) + alpha (r + gamma max_v Q(y, v) - Q(x, u)) after each transition. Watkins
+    and Dayan 1992. O(A) per decision.
     """
 
     requires = TABULAR
 
     alpha: float = parameter(0.1, "step size", low=0, high=1)
     epsilon: float = parameter(0.05, "probability of a uniformly random action", low=0, high=1)
-    gamma: float = parameter(0.99, "discount factor that it learns with, whatever the criterion's", low=0, high=1)
+    gamma: float = parameter(
+        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
+    )
     q0: float = parameter(0.0, "value of every action at the start", low=-1e9, high=1e9)
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> QLearningState:
         return QLearningState(action_values.table(knowledge, self.q0), knowledge.spec.actions.n)
 
-    def act(self, key: chex.PRNGKey, state: QLearningState, observation: chex.Array) -> tuple[chex.Array, QLearningState]:
+    def act(
+        self, key: chex.PRNGKey, state: QLearningState, observation: chex.Array
+    ) -> tuple[chex.Array, QLearningState]:
         values = action_values.values_of(state.q, observation, state.n_actions)
         return action_values.epsilon_greedy(values, self.epsilon, sampling.uniforms(key)), state
 
-    def observe(self, key: chex.PRNGKey, state: QLearningState, transition: Transition) -> QLearningState:
+    def observe(
+        self, key: chex.PRNGKey, state: QLearningState, transition: Transition
+    ) -> QLearningState:
         q, n_actions = state.q, state.n_actions
         at = action_values.entry(transition.observation, transition.action, n_actions)
         old = vectorize.get_row(q[:, None], at)[0]

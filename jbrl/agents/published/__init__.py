@@ -1,1 +1,1 @@
-"""What published programs compute where they differ from their papers."""
+"""Computations of published programs where they differ from their papers."""

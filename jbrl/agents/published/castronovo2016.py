@@ -1,7 +1,8 @@
-"""What the published program really computes, where it differs from the algorithms it names.
+"""Computations of the published program where it differs from the algorithms it names.
 
-The scores of Castronovo et al. 2016 come from a C++ program, BBRL of February 2016. Four of its agents are not the ones that the paper
-describes. They are here by what they do, so that each published number can be reproduced and understood.
+The scores of Castronovo et al. 2016 come from a C++ program, BBRL of February 2016. Four of its
+agents are not the ones that the paper describes. They are implemented here by their behaviour, so
+that each published number can be reproduced and explained.
 """
 
 import chex
@@ -24,24 +25,31 @@ from jbrl.rollout.contract import Transition
 
 PADDING = -(2.0**31)  # reward of what stands in for a row of which no sample is drawn
 SOLVER_TOLERANCE = 0.01  # change of an action value at which the program's Q-iteration stops
+SOLVER_SWEEPS = 251  # after which it stops in any case
 
 
 @register_agent("Soft-max-published", cite="castronovo2016")
 class UnnormalisedSoftMax(Planner):
-    """Soft-max as published: weights that are never divided by their sum, which amounts to action 0 at every step.
+    """Soft-max as published: weights that are never divided by their sum, which amounts to action 0
+    at every step.
 
-    The program computes w(u) = exp(Q(x, u) / tau), draws f uniformly from [0, 1] and plays the first u with f <= w(0) + ... + w(u). Where
-    no reward is negative, Q(x, 0) >= 0, hence w(0) >= 1 >= f: action 0, whatever tau and the prior. So the published scores of Soft-max are
-    those of a constant policy: a random chain policy on GC, and on Grid, where action 0 leads out of the grid from the first state, exactly
-    0 on all MDPs. Differences between temperatures are noise. Castronovo et al. 2016, section 5.1.3; Soft-max is the agent meant there.
+    The program computes w(u) = exp(Q(x, u) / tau), draws f uniformly from [0, 1] and plays the
+    first u with f <= w(0) + ... + w(u). Where no reward is negative, Q(x, 0) >= 0, hence w(0) >= 1
+    >= f: action 0, for any tau and prior. So the published scores of Soft-max are those of a
+    constant policy: a random chain policy on GC, and on Grid, where action 0 leads out of the grid
+    from the first state, exactly 0 on all MDPs. Differences between temperatures are noise.
+    Castronovo et al. 2016, section 5.1.3; Soft-max is the agent meant there.
 
-    One decision costs as much as Soft-max, in vain.
+    One decision costs as much as Soft-max, although its computation has no effect.
     """
 
     tau: float = parameter(1.0, "temperature", low=1e-6)
 
-    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
-        weights = jnp.cumsum(jnp.exp(vectorize.get_entry(state.plan.q, observation) / self.tau))
+    def act(
+        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
+    ) -> tuple[chex.Array, Belief]:
+        q = vectorize.get_entry(state.plan.q, observation) + state.plan.level
+        weights = jnp.cumsum(jnp.exp(q / self.tau))
         u = (weights < sampling.uniforms(key)[0]).sum(dtype=jnp.int32)
         return jnp.minimum(u, weights.shape[0] - 1), state
 
@@ -50,10 +58,11 @@ class UnnormalisedSoftMax(Planner):
 class TruncatedBEB(Planner):
     """BEB as published: beta without its fractional part, and ties to the action of lowest number.
 
-    The program stores beta as an unsigned integer: 0.25 and 0.5 are played as 0, which is no bonus at all, 2.5 as 2. The bonus is
-    beta / (1 + n(x, u)), prior concentrations included. Its planner keeps the first of the best actions, where BEB draws among them; on
-    Grid with the uniform prior, where most actions tie for long and action 0 leads away from the goal, this costs half of the score.
-    Castronovo et al. 2016, section 5.1.8. One decision costs as much as BEB.
+    The program stores beta as an unsigned integer: 0.25 and 0.5 are played as 0, which is no bonus
+    at all, 2.5 as 2. The bonus is beta / (1 + n(x, u)), prior concentrations included. Its planner
+    keeps the first of the best actions, where BEB draws among them; on Grid with the uniform prior,
+    where most actions tie for long and action 0 leads away from the goal, this costs half of the
+    score. Castronovo et al. 2016, section 5.1.8. One decision costs as much as BEB.
     """
 
     beta: float = parameter(2.0, "weight of the bonus, of which the integer part counts", low=0.0)
@@ -64,8 +73,11 @@ class TruncatedBEB(Planner):
     def note(self, state: Belief, transition: Transition) -> Belief:
         return self._truncated().note(state, transition)
 
-    def act(self, key: chex.PRNGKey, state: Belief, observation: chex.Array) -> tuple[chex.Array, Belief]:
-        return first_of_the_best(vectorize.get_entry(state.plan.q, observation), state.plan.tolerance), state
+    def act(
+        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
+    ) -> tuple[chex.Array, Belief]:
+        tolerance = published_tolerance(state.plan.values + state.plan.level)
+        return first_of_the_best(vectorize.get_entry(state.plan.q, observation), tolerance), state
 
     def _truncated(self) -> BEB:
         return BEB(beta=jnp.floor(self.beta))  # type: ignore[arg-type]  # `register_agent` hides the fields
@@ -73,27 +85,42 @@ class TruncatedBEB(Planner):
 
 @register_agent("SBOSS-published", cite="castronovo2016")
 class FrozenSBOSS(SampledSet):
-    """SBOSS as published: seldom a new sample, and dread of states without uncertainty.
+    """SBOSS as published: seldom a new sample, and avoidance of states without uncertainty.
 
     As SBOSS, but for four things.
 
-    No cap: `max_samples` only says how much capacity there is. K(x, u) may be 0, for rows with one possible outcome. The program pads all
-    rows to the largest K with self-loops of reward -2^31, and where K(x, u) = 0 nothing else is left: a state all of whose actions are
-    certain, as in both loops of GDL, is believed to cost 4e10 and avoided as far as the samples allow.
+    No cap: `max_samples` only says how much capacity there is. K(x, u) may be 0, for rows with one
+    possible outcome. The program pads all rows to the largest K with self-loops of reward -2^31,
+    and where K(x, u) = 0 nothing else is left: a state all of whose actions are certain, as in both
+    loops of GDL, is believed to cost 4e10 and avoided as far as the samples allow.
 
-    Frozen policy: the movement of a row with an impossible next state is 0/0, not a number, which exceeds no delta. With the priors of GC,
-    GDL and Grid this is every row: the policy of the first sample, drawn from the prior, is kept for all decisions, and nothing is learned.
+    Frozen policy: the movement of a row with an impossible next state is 0/0, not a number, which
+    exceeds no delta. With the priors of GC, GDL and Grid this is every row: the policy of the first
+    sample, drawn from the prior, is kept for all decisions, and nothing is learned.
 
-    Half a copy: of the counts saved at each solution only the first half of the rows arrives. The others are compared with whatever lies
-    in memory. For delta up to 1 a transition from one of them nearly always calls for a new sample, which is what is done here; for
-    larger delta it depends on the allocator, and rows are compared as they should be. No score is known to show the difference.
+    Half a copy: of the counts saved at each solution only the first half of the rows arrives. The
+    others are compared with arbitrary memory contents. For delta up to 1 a transition from one of
+    them nearly always calls for a new sample, which is what is done here; for larger delta it
+    depends on the allocator, and rows are compared as they should be. No score is known to show the
+    difference.
 
-    Ties go to the action of lowest number. Castronovo et al. 2016, section 5.1.7. One decision costs as much as SBOSS.
+    Ties go to the action of lowest number. Castronovo et al. 2016, section 5.1.7. One decision
+    costs as much as SBOSS.
     """
 
-    epsilon: float = parameter(0.01, "variance that one sample accounts for: the smaller, the more samples", low=1e-9)
-    delta: float = parameter(1.0, "movement of the belief, in standard deviations, that calls for new samples", low=0.0)
-    max_samples: int = parameter(1024, "capacity for the samples of a pair of state and action", low=1, high=2**20, static=True)
+    epsilon: float = parameter(
+        0.01, "variance that one sample accounts for: the smaller, the more samples", low=1e-9
+    )
+    delta: float = parameter(
+        1.0, "movement of the belief, in standard deviations, that calls for new samples", low=0.0
+    )
+    max_samples: int = parameter(
+        1024,
+        "capacity for the samples of a pair of state and action",
+        low=1,
+        high=2**20,
+        static=True,
+    )
 
     @property
     def capacity(self) -> int:
@@ -103,7 +130,8 @@ class FrozenSBOSS(SampledSet):
         return jnp.ceil(variances(counts).max(-1) / self.epsilon)
 
     def renewing(self, counts: chex.Array) -> float:
-        frozen = bool((variances(counts) == 0).any(-1).all())  # rows that have a next state without variance call for nothing
+        # rows that have a next state without variance call for nothing
+        frozen = bool((variances(counts) == 0).any(-1).all())
         return 0.004 if frozen else 1 / (1 + 4 * self.delta**2)
 
     def models(self, counts: chex.Array, rewards: chex.Array) -> tuple[chex.Array, chex.Array]:
@@ -118,8 +146,9 @@ class FrozenSBOSS(SampledSet):
         lost = (pair >= state.reference.shape[0] // 2) & (self.delta <= 1)
         return ~fixed.any() & ((moved.sum() > self.delta) | lost)
 
-    def choose(self, q: chex.Array, uniform: chex.Array, tolerance: chex.Array) -> chex.Array:
-        return first_of_the_best(q, tolerance)
+    def choose(self, state: SampledSetState, x: chex.Array, uniform: chex.Array) -> chex.Array:
+        tolerance = published_tolerance(state.q.max(-1) + state.level)
+        return first_of_the_best(vectorize.get_row(state.q, x), tolerance)
 
 
 @record
@@ -134,10 +163,12 @@ class CoarseState:
 class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     """e-Greedy as published: with action values that are off by up to 0.19.
 
-    After each transition the program solves the posterior-mean MDP anew: Q-iteration from 0, ended by the first sweep in which no action
-    value changes by more than 0.01 (or after 251 sweeps, which the published experiments never need). The values fall short by up to
-    0.01 g / (1 - g) = 0.19, which can make or break ties on GDL and Grid, whose values are small. Only values that are equal to the last
-    bit count as tied. e-Greedy solves exactly, and no published score tells the two apart. Castronovo et al. 2016, section 5.1.2.
+    After each transition the program solves the posterior-mean MDP anew: Q-iteration from 0, ended
+    by the first sweep in which no action value changes by more than 0.01 (or after 251 sweeps,
+    which the published experiments never need). The values fall short by up to 0.01 g / (1 - g) =
+    0.19, which can make or break ties on GDL and Grid, whose values are small. Only values that are
+    equal to the last bit count as tied. e-Greedy solves exactly, and no published score
+    distinguishes the two. Castronovo et al. 2016, section 5.1.2.
 
     One decision costs about 100 sweeps of S^2 A multiplications.
     """
@@ -145,6 +176,7 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     epsilon: float = parameter(0.0, "probability of a uniformly random action", low=0.0, high=1.0)
 
     requires = BAYESIAN
+    version = 2
 
     def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> CoarseState:
         return _solved(prior.mdps.concentrations, prior.mdps.rewards, prior.discount)
@@ -156,10 +188,16 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     def reset(self, key: chex.PRNGKey, knowledge: CoarseState) -> CoarseState:
         return knowledge
 
-    def act(self, key: chex.PRNGKey, state: CoarseState, observation: chex.Array) -> tuple[chex.Array, CoarseState]:
+    def act(
+        self, key: chex.PRNGKey, state: CoarseState, observation: chex.Array
+    ) -> tuple[chex.Array, CoarseState]:
         coin, uniform = sampling.uniforms(key)
         anything = (uniform * state.q.shape[1]).astype(jnp.int32)
-        return jnp.where(coin < self.epsilon, anything, sampling.choose_maximiser(vectorize.get_row(state.q, observation), uniform)), state
+        return jnp.where(
+            coin < self.epsilon,
+            anything,
+            sampling.choose_maximiser(vectorize.get_row(state.q, observation), uniform),
+        ), state
 
     def observe(self, key: chex.PRNGKey, state: CoarseState, transition: Transition) -> CoarseState:
         n_states, n_actions, _ = state.counts.shape
@@ -170,10 +208,28 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
 
 def _solved(counts: chex.Array, rewards: chex.Array, discount: chex.Array) -> CoarseState:
     transitions = mean_transitions(counts)
-    found = planning.value_iteration(transitions, expected_rewards(transitions, rewards), discount, tolerance=SOLVER_TOLERANCE)
+    found = planning.value_iteration(
+        transitions,
+        expected_rewards(transitions, rewards),
+        discount,
+        tolerance=SOLVER_TOLERANCE,
+        max_sweeps=SOLVER_SWEEPS,
+    )
     return CoarseState(counts, rewards, discount, found.q)
 
 
+def published_tolerance(values: chex.Array) -> chex.Array:
+    """Return the difference up to which action values tie, [] float32 from values [S], the same in
+    all states.
+
+    It stands for equality of what the published program computes, and is a part of the greatest
+    value of the MDP: a state of large value makes actions tie in all others.
+    """
+    return jnp.float32(planning.TIE_TOLERANCE) * jnp.abs(values).max()
+
+
 def first_of_the_best(q: chex.Array, tolerance: chex.Array) -> chex.Array:
-    """The action of lowest number among those within `tolerance` of the greatest value: [] int32 from [A]."""
+    """Return the action of lowest number among those within `tolerance` of the greatest value: []
+    int32 from [A].
+    """
     return jnp.argmax(q >= q.max() - tolerance).astype(jnp.int32)

@@ -1,4 +1,7 @@
-"""What Castronovo et al. 2016 have published, as tables, and what is known about the numbers. README.md says where each comes from."""
+"""Published numbers of Castronovo et al. 2016, as tables, with notes on them.
+
+README.md says where each comes from.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,28 +10,40 @@ from importlib import resources
 
 import pandas as pd
 
-PROTOCOL: Mapping[str, float] = {"horizon": 250, "discount": 0.95}  # returns under another are other returns
+# returns under another are other returns
+PROTOCOL: Mapping[str, float] = {"horizon": 250, "discount": 0.95}
 CELL = ("case", "experiment", "algorithm")
 _SEARCHES = ("BAMCP", "BFS3")
 _NAMES = {("BAMCP", "K"): "simulations", ("BFS3", "K"): "trajectories", ("BFS3", "C"): "samples"}
 
 
 def cells() -> pd.DataFrame:
-    """The 48 cells of Figs 9 and 13, in their order.
+    """Return the 48 cells of Figs 9 and 13, in their order.
 
     Returns:
-      Columns `CELL`; `printed`, the parameters as they are printed; `agent` and `parameters` (JSON), who plays it here; `mean` and `ci95`,
-      as printed. OPPS-DS is printed with the formula that it has found, which is played by the agent Formula.
+      Columns `CELL`; `printed`, the parameters as they are printed; `agent` and `parameters`
+      (JSON), who plays it here; `mean` and `ci95`, as printed. OPPS-DS is printed with the formula
+      that it has found, which is played by the agent Formula.
     """
     found = paper().rename(columns={"agent": "algorithm", "parameters": "printed", "score": "mean"})
     agents = ["Formula" if name == "OPPS-DS" else name for name in found["algorithm"]]
-    settings = [json.dumps(parameters(a, p), sort_keys=True) for a, p in zip(found["algorithm"], found["printed"], strict=True)]
-    numbers = {name: found[source].astype(float) for name, source in (("mean", "mean"), ("ci95", "half_width"))}
-    return found.assign(agent=agents, parameters=settings, **numbers)[[*CELL, "printed", "agent", "parameters", "mean", "ci95"]]
+    settings = [
+        json.dumps(parameters(a, p), sort_keys=True)
+        for a, p in zip(found["algorithm"], found["printed"], strict=True)
+    ]
+    numbers = {
+        name: found[source].astype(float)
+        for name, source in (("mean", "mean"), ("ci95", "half_width"))
+    }
+    return found.assign(agent=agents, parameters=settings, **numbers)[
+        [*CELL, "printed", "agent", "parameters", "mean", "ci95"]
+    ]
 
 
 def parameters(algorithm: str, printed: str) -> dict[str, float | str]:
-    """Parameters of a cell by the names that they have here: `K=500;C=15;depth=50` of BFS3 is trajectories, samples and depth."""
+    """Return parameters of a cell by the names that they have here: `K=500;C=15;depth=50` of BFS3
+    is trajectories, samples and depth.
+    """
     if algorithm == "OPPS-DS":
         return {"formula": printed.replace("(x,u)", "")}
     pairs = (pair.split("=") for pair in printed.split(";") if pair)
@@ -37,27 +52,31 @@ def parameters(algorithm: str, printed: str) -> dict[str, float | str]:
 
 
 def paper() -> pd.DataFrame:
-    """The same 48 cells as they are printed, all text: case, experiment, agent, parameters, score, half_width."""
+    """Return the same 48 cells as they are printed, all text: case, experiment, agent, parameters,
+    score, half_width.
+    """
     return _table("castronovo2016.csv")
 
 
 def program() -> pd.DataFrame:
-    """Means obtained with the authors' program: the columns of `paper`, half_width empty."""
+    """Return means obtained with the authors' program: the columns of `paper`, half_width empty."""
     return _table("bbrl-cpp.csv")
 
 
 def notes() -> pd.DataFrame:
-    """What is known about cells.
+    """Return the notes on cells.
 
     Returns:
-      Columns `CELL`, empty where a note holds for all; `kind`; `played` and `parameters` (JSON; empty: those of the cell), the agent that
-      the note is about; `explanation`; `reference`, a page of the documentation.
+      Columns `CELL`, empty where a note holds for all; `kind`; `played` and `parameters` (JSON;
+      empty: those of the cell), the agent that the note is about; `explanation`; `reference`, a
+      page of the documentation.
     """
     return _table("notes.csv")
 
 
 def winners_by_bound() -> pd.DataFrame:
-    """Who wins, from left to right along the online axis, the offline bound lying just under the least time of OPPS-DS (section 5.3).
+    """Return the winners from left to right along the online axis, the offline bound lying just
+    under the least time of OPPS-DS (section 5.3).
 
     Returns:
       Columns case, experiment, algorithms (tuple), one row per step.

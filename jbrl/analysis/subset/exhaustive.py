@@ -17,8 +17,12 @@ SHARES = {"0.1%": 0.001, "1%": 0.01, "50%": 0.5, "95%": 0.95}
 Progress = Callable[[int, int], None]  # subsets done, and all
 
 
-def exhaustive(problem: Problem, progress: Progress | None = None, asked: tuple[tuple[str, ...], ...] = ()) -> Found:
-    """The best of all subsets. What is kept depends on losses and numbers alone, not on chunks."""
+def exhaustive(
+    problem: Problem, progress: Progress | None = None, asked: tuple[tuple[str, ...], ...] = ()
+) -> Found:
+    """Return the best of all subsets. The result depends on losses and numbers alone, not on
+    chunks.
+    """
     size = problem.settings.size - len(problem.forced)
     if size == 0:
         return Found(np.zeros((1, 0), np.int64), {"evaluated": 1, "skipped": 0, "singular": 0})
@@ -32,22 +36,38 @@ def exhaustive(problem: Problem, progress: Progress | None = None, asked: tuple[
     losses = np.empty(total if total <= REMEMBERED else 0)
     for start, found in compiled.all(problem.settings.chunk):
         loss, n = np.asarray(found.loss), len(found.loss)
-        counts = {**counts, **{k: counts[k] + int(np.asarray(getattr(found, k)).sum()) for k in ("skipped", "singular")}}
+        counts = {
+            **counts,
+            **{
+                k: counts[k] + int(np.asarray(getattr(found, k)).sum())
+                for k in ("skipped", "singular")
+            },
+        }
         counts["evaluated"] += int(np.isfinite(loss).sum())
-        better = {names: count + int((loss < watched[names] * (1 - TIED)).sum()) for names, count in better.items()}
+        better = {
+            names: count + int((loss < watched[names] * (1 - TIED)).sum())
+            for names, count in better.items()
+        }
         if len(losses):
             losses[start : start + n] = loss
         worst = best_loss[-1] if len(best_loss) == keep else math.inf
         near = np.flatnonzero((loss <= worst) & np.isfinite(loss))
         if len(near) > keep:
             near = near[loss[near] <= np.partition(loss[near], keep - 1)[keep - 1]]
-        best_loss, best_rank = np.concatenate([best_loss, loss[near]]), np.concatenate([best_rank, start + near])
+        best_loss, best_rank = (
+            np.concatenate([best_loss, loss[near]]),
+            np.concatenate([best_rank, start + near]),
+        )
         order = np.lexsort((best_rank, best_loss))[:keep]
         best_loss, best_rank = best_loss[order], best_rank[order]
         if progress:
             progress(min(start + n, total), total)
     finite = losses[np.isfinite(losses)]
-    quantiles = dict(zip(SHARES, np.quantile(finite, list(SHARES.values())).tolist(), strict=True)) if len(finite) else None
+    quantiles = (
+        dict(zip(SHARES, np.quantile(finite, list(SHARES.values())).tolist(), strict=True))
+        if len(finite)
+        else None
+    )
     return Found(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
 
 
@@ -62,5 +82,8 @@ def _loss_of(problem: Problem, compiled: Evaluator, names: tuple[str, ...]) -> f
     columns = [problem.prepared.column(name) for name in names]
     rest = sorted(problem.free.index(c) for c in columns if c in problem.free)
     if len(columns) != problem.settings.size or len(rest) != compiled.size:
-        raise JbrlError(f"subset: asked about {', '.join(names)}: expected {problem.settings.size} environments of the search")
+        raise JbrlError(
+            f"subset: asked about {', '.join(names)}: expected "
+            f"{problem.settings.size} environments of the search"
+        )
     return float(compiled.of_subsets(np.array([rest])).loss[0])

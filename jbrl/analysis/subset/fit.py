@@ -1,4 +1,4 @@
-"""One subset in full: coefficients and all that is said about it, in NumPy, by orthogonal decompositions."""
+"""One subset in full: coefficients and statistics, in NumPy, by orthogonal decompositions."""
 
 import dataclasses
 import math
@@ -12,7 +12,10 @@ from jbrl.analysis.subset.kernel import fold_weights
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A fitted subset. Losses are in the space of the transformed target; NaN where they are not defined."""
+    """A fitted subset.
+
+    Losses are in the space of the transformed target; NaN where they are not defined.
+    """
 
     subset: tuple[str, ...]
     columns: tuple[int, ...]
@@ -25,7 +28,8 @@ class Fit:
     cv_r2: float
     cv_mae: float
     loo_mse: float
-    relative_error: float  # 100 ln 10 cv_mae, in per cent: of the estimate, if the target is a decimal logarithm
+    # 100 ln 10 cv_mae, in per cent: of the estimate, if the target is a decimal logarithm
+    relative_error: float
     kendall: float  # tau-b of target and fitted values
     spearman: float
     cv_kendall: float  # of target and the predictions of models that have not seen the row
@@ -42,12 +46,18 @@ class Fit:
 
     @property
     def order_preserving(self) -> bool:
-        """No negative weight: an algorithm that is better everywhere never gets a lower estimate (proposition 2)."""
+        """No negative weight: an algorithm that is better everywhere never gets a lower estimate
+        (proposition 2).
+        """
         return bool((self.coefficients >= 0).all())
 
 
-def coefficients(a: np.ndarray, t: np.ndarray, *, intercept: bool, non_negative: bool) -> tuple[np.ndarray, float]:
-    """Least squares of t [N] on the columns of a [N, C], of minimal norm where they are dependent; coefficients and intercept."""
+def coefficients(
+    a: np.ndarray, t: np.ndarray, *, intercept: bool, non_negative: bool
+) -> tuple[np.ndarray, float]:
+    """Solve least squares of t [N] on the columns of a [N, C], of minimal norm where they are
+    dependent; return coefficients and intercept.
+    """
     if non_negative:
         from scipy.optimize import nnls
 
@@ -105,14 +115,20 @@ def fit_subset(
         spearman=rank_correlation(t, fitted, "spearman"),
         cv_kendall=rank_correlation(t, cv["predictions"], "kendall"),
         cv_spearman=rank_correlation(t, cv["predictions"], "spearman"),
-        condition=float((singular_values[0] / singular_values[-1]) ** 2) if singular_values[-1] > 0 else math.inf,
+        condition=float((singular_values[0] / singular_values[-1]) ** 2)
+        if singular_values[-1] > 0
+        else math.inf,
         predictions=fitted,
         cv_predictions=cv["predictions"],
     )
 
 
-def _cross_validated(a: np.ndarray, t: np.ndarray, rows: np.ndarray, folds: Folds, kind: dict[str, bool]) -> dict[str, Any]:
-    """Mean squared and mean absolute error on held-out rows, and the predictions for them."""
+def _cross_validated(
+    a: np.ndarray, t: np.ndarray, rows: np.ndarray, folds: Folds, kind: dict[str, bool]
+) -> dict[str, Any]:
+    """Return the mean squared and mean absolute error on held-out rows, and the predictions for
+    them.
+    """
     if folds.groups is None and folds.k > len(t):
         return {"mse": math.nan, "mae": math.nan, "predictions": np.full(len(t), math.nan)}
     held = folds.held_out(rows)
@@ -130,8 +146,13 @@ def _cross_validated(a: np.ndarray, t: np.ndarray, rows: np.ndarray, folds: Fold
     return {"mse": squared, "mae": absolute, "predictions": predictions}
 
 
-def _leave_one_out(a: np.ndarray, t: np.ndarray, design: np.ndarray, error: np.ndarray, kind: dict[str, bool]) -> float:
-    """Mean of (e_i / (1 - h_i))^2, NaN where a row has leverage 1. Where signs are constrained there is no closed form: by refitting."""
+def _leave_one_out(
+    a: np.ndarray, t: np.ndarray, design: np.ndarray, error: np.ndarray, kind: dict[str, bool]
+) -> float:
+    """Return the mean of (e_i / (1 - h_i))^2, NaN where a row has leverage 1.
+
+    Where signs are constrained there is no closed form: by refitting.
+    """
     if kind["non_negative"]:
         inside = ~np.eye(len(t), dtype=bool)
         fits = [coefficients(a[keep], t[keep], **kind) for keep in inside]
@@ -143,7 +164,7 @@ def _leave_one_out(a: np.ndarray, t: np.ndarray, design: np.ndarray, error: np.n
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray, kind: str) -> float:
-    """Kendall's tau-b or Spearman's rho; NaN where a sample is constant or not known."""
+    """Return Kendall's tau-b or Spearman's rho; NaN where a sample is constant or not known."""
     if np.isnan(x).any() or np.isnan(y).any() or np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
     from scipy.stats import kendalltau, spearmanr

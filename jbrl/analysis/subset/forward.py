@@ -1,4 +1,7 @@
-"""Forward selection with swaps: a heuristic for more subsets than can be tried. It finds a good subset, not surely the best."""
+"""Forward selection with swaps: a heuristic for more subsets than can be tried.
+
+It finds a good subset, not surely the best.
+"""
 
 import numpy as np
 
@@ -8,9 +11,11 @@ ROUNDS = 50  # of swaps, far more than it takes
 
 
 def select(problem: Problem) -> Found:
-    """Add the column that helps most until there are enough, then exchange single columns as long as that helps.
+    """Add the column that helps most until there are enough, then exchange single columns as long
+    as that helps.
 
-    Columns are added by the in-sample criterion's rules for rows: subsets with too few of them are passed over.
+    Columns are added by the in-sample criterion's rules for rows: subsets with too few of them are
+    passed over.
     """
     n, wanted = len(problem.free), problem.settings.size - len(problem.forced)
     seen: dict[tuple[int, ...], float] = {}
@@ -31,7 +36,12 @@ def select(problem: Problem) -> Found:
         evaluate(longer)
         chosen = min(longer, key=lambda s: (seen[s], s))
     for _ in range(ROUNDS):
-        swapped = [tuple(sorted((*chosen[:i], *chosen[i + 1 :], c))) for i in range(wanted) for c in range(n) if c not in chosen]
+        swapped = [
+            tuple(sorted((*chosen[:i], *chosen[i + 1 :], c)))
+            for i in range(wanted)
+            for c in range(n)
+            if c not in chosen
+        ]
         evaluate(swapped)
         better = min((chosen, *swapped), key=lambda s: (seen[s], s))
         if better == chosen:

@@ -1,7 +1,9 @@
-"""The loss of many subsets at once, on the device: subsets from their numbers, small systems solved by unrolled LDL', no LAPACK.
+"""The loss of many subsets at once, on the device: subsets from their numbers, small systems solved
+by unrolled LDL', no LAPACK.
 
-A batch of B subsets with F training sets each is a set of [B, F] arrays, one for each entry of the C x C systems, so that every operation
-runs over whole arrays. All numbers are float64: call these functions within `jax.enable_x64`.
+A batch of B subsets with F training sets each is a set of [B, F] arrays, one for each entry of the
+C x C systems, so that every operation runs over whole arrays. All numbers are float64: call these
+functions within `jax.enable_x64`.
 """
 
 import dataclasses
@@ -18,7 +20,8 @@ from jbrl.pytree import record
 
 Loss = Literal["in-sample", "kfold", "loo"]
 
-SINGULAR = 1e-10  # a pivot below this share of its diagonal entry: the columns are taken for linearly dependent
+# a pivot below this share of its diagonal entry: the columns are taken for linearly dependent
+SINGULAR = 1e-10
 TILE = {"cpu": 1024}  # subsets in one batch: on a CPU what stays in its cache
 WIDE = 65536  # on other devices
 FLIPS = 200  # steps of the non-negative solver, far more than it takes
@@ -26,31 +29,43 @@ FLIPS = 200  # steps of the non-negative solver, far more than it takes
 
 @record
 class Tables:
-    """What is shared by all subsets whose complete rows are the same (`gram.tables`). M row masks, P columns, F training sets, m rows."""
+    """Data shared by all subsets whose complete rows are the same (`gram.tables`).
+
+    M row masks, P columns, F training sets, m rows.
+    """
 
     following: jax.Array  # [M, P] int32, the mask that remains when a column is added
     count: jax.Array  # [M] int32, rows of a mask
     start: jax.Array  # [] int32, the mask of the forced columns
-    train: jax.Array  # [M, P (P + 1) / 2, F] entries (a, b), a <= b, at b (b + 1) / 2 + a: inner products over training rows
-    held: jax.Array  # [M, P (P + 1) / 2, F] the same over held-out rows; F = 0 where the loss needs none
+    # [M, P (P + 1) / 2, F] entries (a, b), a <= b, at b (b + 1) / 2 + a: inner products over
+    # training rows
+    train: jax.Array
+    # [M, P (P + 1) / 2, F] the same over held-out rows; F = 0 where the loss needs none
+    held: jax.Array
     weight: jax.Array  # [M, F] of a held-out squared error in the loss
-    rows: jax.Array  # [M, P, m] columns at the rows of the mask, 0 elsewhere; m = 0 where the loss needs none
+    # [M, P, m] columns at the rows of the mask, 0 elsewhere; m = 0 where the loss needs none
+    rows: jax.Array
     leverage: jax.Array  # [M, m] leverage of the rows in the fit of what was swept out
 
 
 @record
 class Rows:
-    """The data themselves, for tables with too many row masks to share anything. P columns, m rows, R repeats."""
+    """The data themselves, for tables with too many row masks for shared data.
+
+    P columns, m rows, R repeats.
+    """
 
     columns: jax.Array  # [P, m] missing values are 0; the last is the target
     observed: jax.Array  # [P, m] bool
-    folds: jax.Array  # [m + 1, R, m] int32, held-out set of the i-th of n rows, or [1, R, m] for each row whatever the others
+    # [m + 1, R, m] int32, held-out set of the i-th of n rows, or [1, R, m] for each row
+    # independent of the others
+    folds: jax.Array
     start: jax.Array  # [m] bool, rows that are complete in the forced columns
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a program is compiled for."""
+    """Shape that a program is compiled for."""
 
     loss: Loss
     free: int  # columns that are searched for
@@ -72,12 +87,12 @@ class Losses:
 
 
 def tile_size(backend: str | None = None) -> int:
-    """Subsets in one batch on this kind of device."""
+    """Return the number of subsets in one batch on this kind of device."""
     return TILE.get(backend or jax.default_backend(), WIDE)
 
 
 def binomials(n: int, size: int) -> np.ndarray:
-    """[size, n + 1] int64: n over 1, …, n over `size`."""
+    """Return [size, n + 1] int64: n over 1, …, n over `size`."""
     found = np.ones((size + 1, n + 1), np.int64)
     for k in range(1, size + 1):
         found[k] = np.concatenate([[0], np.cumsum(found[k - 1][:-1])])
@@ -85,7 +100,8 @@ def binomials(n: int, size: int) -> np.ndarray:
 
 
 def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
-    """Subsets [B, C] int32, ascending, from their numbers [B] in the combinatorial number system (Knuth, TAOCP 7.2.1.3, theorem L).
+    """Return subsets [B, C] int32, ascending, from their numbers [B] in the combinatorial number
+    system (Knuth, TAOCP 7.2.1.3, theorem L).
 
     Number N is the subset c_1 < … < c_C with N = (c_1 over 1) + … + (c_C over C).
     """
@@ -98,8 +114,12 @@ def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("shape", "tiles", "tile"))
-def losses_of_ranks(data: Any, table: jax.Array, start: jax.Array, *, shape: Shape, tiles: int, tile: int) -> Losses:
-    """Losses [tiles * tile] of the subsets number start, start + 1, …; those after the last one repeat it."""
+def losses_of_ranks(
+    data: Any, table: jax.Array, start: jax.Array, *, shape: Shape, tiles: int, tile: int
+) -> Losses:
+    """Return losses [tiles * tile] of the subsets number start, start + 1, …; those after the last
+    one repeat it.
+    """
     last = table[-1, -1] - 1
 
     def batch(first: jax.Array) -> Losses:
@@ -110,7 +130,7 @@ def losses_of_ranks(data: Any, table: jax.Array, start: jax.Array, *, shape: Sha
 
 @partial(jax.jit, static_argnames=("shape",))
 def losses_of_subsets(data: Any, subsets: jax.Array, *, shape: Shape) -> Losses:
-    """Losses [tiles * tile] of subsets [tiles, tile, C] int32, columns ascending."""
+    """Return losses [tiles * tile] of subsets [tiles, tile, C] int32, columns ascending."""
     return _flat(lax.map(lambda columns: _losses(data, columns, shape), subsets))
 
 
@@ -122,7 +142,9 @@ def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
     system = (_shared if isinstance(data, Tables) else _own)(data, columns, shape)
     b, pivots, lower, singular = solve(system.train, system.size, shape.non_negative)
     if shape.loss == "in-sample":
-        squares = system.train(system.size, system.size) - sum(b[i] * system.train(i, system.size) for i in range(system.size))
+        squares = system.train(system.size, system.size) - sum(
+            b[i] * system.train(i, system.size) for i in range(system.size)
+        )
         loss = squares[:, 0] / system.count
     elif shape.loss == "kfold":
         loss = (_held_out_squares(system, b) * system.weight).sum(-1)
@@ -136,7 +158,10 @@ def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
 
 @dataclasses.dataclass
 class _System:
-    """Normal equations of B subsets. Entry (i, j) of `train` and `held` is [B, F]; column number `size` is the target."""
+    """Normal equations of B subsets.
+
+    Entry (i, j) of `train` and `held` is [B, F]; column number `size` is the target.
+    """
 
     size: int
     train: Callable[[int, int], jax.Array]
@@ -148,14 +173,15 @@ class _System:
 
 
 def _shared(data: Tables, columns: jax.Array, shape: Shape) -> _System:
-    """Systems looked up in tables."""
+    """Return systems looked up in tables."""
     n_columns = data.following.shape[1]
     n_entries = n_columns * (n_columns + 1) // 2
     mask = jnp.broadcast_to(data.start, columns.shape[:1])
     for k in range(shape.free):
         mask = data.following[mask, columns[:, k]]
     fixed = [jnp.full_like(mask, n_columns - 1 - shape.fixed + k) for k in range(shape.fixed + 1)]
-    places = [columns[:, k] for k in range(shape.free)] + fixed  # ascending, as the entries are stored
+    # ascending, as the entries are stored
+    places = [columns[:, k] for k in range(shape.free)] + fixed
 
     def entry(table: jax.Array, i: int, j: int) -> jax.Array:
         a, b = places[min(i, j)], places[max(i, j)]
@@ -173,13 +199,21 @@ def _shared(data: Tables, columns: jax.Array, shape: Shape) -> _System:
 
 
 def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
-    """Systems summed up from the rows of each subset: some ten times slower, needs no table."""
+    """Return systems summed up from the rows of each subset: some ten times slower, needs no
+    table.
+    """
     n_columns, n_rows = data.columns.shape
     complete = data.start[None] & data.observed[columns].all(1)  # [B, m]
     count = complete.sum(-1)
     rank = jnp.cumsum(complete, -1) - 1
-    fixed = jnp.broadcast_to(jnp.arange(n_columns - 1 - shape.fixed, n_columns, dtype=columns.dtype), (len(columns), shape.fixed + 1))
-    values = data.columns[jnp.concatenate([columns, fixed], 1)] * complete[:, None].astype(jnp.float64)  # [B, C + 1, m]
+    fixed = jnp.broadcast_to(
+        jnp.arange(n_columns - 1 - shape.fixed, n_columns, dtype=columns.dtype),
+        (len(columns), shape.fixed + 1),
+    )
+    # [B, C + 1, m]
+    values = data.columns[jnp.concatenate([columns, fixed], 1)] * complete[:, None].astype(
+        jnp.float64
+    )
     if shape.loss == "kfold":
         if len(data.folds) == 1:
             fold = jnp.broadcast_to(data.folds[0].T[None], (len(columns), n_rows, shape.repeats))
@@ -187,14 +221,18 @@ def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
             by_rank = data.folds[count]  # [B, R, m]
             fold = jnp.take_along_axis(by_rank, jnp.maximum(rank, 0)[:, None, :], 2).swapaxes(1, 2)
         each = shape.folds // shape.repeats
-        held = (fold[..., None] == jnp.arange(each, dtype=fold.dtype)[None, None, None]) & complete[:, :, None, None]
+        held = (fold[..., None] == jnp.arange(each, dtype=fold.dtype)[None, None, None]) & complete[
+            :, :, None, None
+        ]
         held = held.reshape(len(columns), n_rows, shape.folds).astype(jnp.float64)
     else:
         held = jnp.zeros((len(columns), n_rows, 1), jnp.float64)
     train = complete[:, :, None].astype(jnp.float64) - held
 
     def entry(use: jax.Array, i: int, j: int) -> jax.Array:
-        return jnp.einsum("bm,bmf->bf", values[:, i] * values[:, j], use, precision=lax.Precision.HIGHEST)
+        return jnp.einsum(
+            "bm,bmf->bf", values[:, i] * values[:, j], use, precision=lax.Precision.HIGHEST
+        )
 
     return _System(
         size=shape.free + shape.fixed,
@@ -208,21 +246,25 @@ def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
 
 
 def fold_weights(sizes: Any, repeats: int, *, pooled: bool) -> Any:
-    """Weights [..., F] of squared errors: mean over the folds that are not empty of their mean error, or the mean error of all rows.
+    """Return weights [..., F] of squared errors: mean over the folds that are not empty of their
+    mean error, or the mean error of all rows.
 
     Args:
-      sizes: [..., F] float64, rows of each held-out set, the folds of a repeat beside each other; a NumPy or a JAX array.
+      sizes: [..., F] float64, rows of each held-out set, the folds of a repeat beside each other; a
+        NumPy or a JAX array.
     """
     xp = jnp if isinstance(sizes, jax.Array) else np
     if pooled:
         return xp.broadcast_to(1.0 / xp.maximum(sizes.sum(-1, keepdims=True), 1.0), sizes.shape)
     each = sizes.reshape(*sizes.shape[:-1], repeats, -1)
     used = xp.maximum((each > 0).sum(-1, keepdims=True).astype(xp.float64), 1.0)
-    return xp.where(each > 0, 1.0 / (xp.maximum(each, 1.0) * used * repeats), 0.0).reshape(sizes.shape)
+    return xp.where(each > 0, 1.0 / (xp.maximum(each, 1.0) * used * repeats), 0.0).reshape(
+        sizes.shape
+    )
 
 
 def _once(entry: Callable[[int, int], jax.Array]) -> Callable[[int, int], jax.Array]:
-    """Each entry of a symmetric matrix is made once."""
+    """Make each entry of a symmetric matrix once."""
     known: dict[tuple[int, int], jax.Array] = {}
 
     def get(i: int, j: int) -> jax.Array:
@@ -238,8 +280,11 @@ Entry = Callable[[int, int], jax.Array]
 Lower = dict[tuple[int, int], jax.Array]
 
 
-def solve(gram: Entry, size: int, non_negative: tuple[bool, ...]) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
-    """Least squares by the normal equations: coefficients, pivots and unit lower triangle of the LDL' form, and where it is singular.
+def solve(
+    gram: Entry, size: int, non_negative: tuple[bool, ...]
+) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
+    """Solve least squares by the normal equations: coefficients, pivots and unit lower triangle of
+    the LDL' form, and where it is singular.
 
     Where asked for, coefficients are at least 0.
     """
@@ -251,7 +296,9 @@ def solve(gram: Entry, size: int, non_negative: tuple[bool, ...]) -> tuple[list[
     return b, pivots, lower, singular
 
 
-def _ldl(gram: Entry, rhs: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
+def _ldl(
+    gram: Entry, rhs: list[jax.Array]
+) -> tuple[list[jax.Array], list[jax.Array], Lower, jax.Array]:
     size = len(rhs)
     scaled: Lower = {}  # L times D
     lower: Lower = {}
@@ -259,7 +306,9 @@ def _ldl(gram: Entry, rhs: list[jax.Array]) -> tuple[list[jax.Array], list[jax.A
     singular = jnp.zeros(rhs[0].shape, bool)
     for k in range(size):
         for i in range(k, size):
-            scaled[i, k] = gram(i, k) - sum((lower[i, q] * scaled[k, q] for q in range(k)), jnp.zeros_like(rhs[0]))
+            scaled[i, k] = gram(i, k) - sum(
+                (lower[i, q] * scaled[k, q] for q in range(k)), jnp.zeros_like(rhs[0])
+            )
         pivots.append(scaled[k, k])
         singular = singular | ~(pivots[k] > SINGULAR * gram(k, k))
         inverse = 1.0 / pivots[k]
@@ -274,11 +323,15 @@ def _ldl(gram: Entry, rhs: list[jax.Array]) -> tuple[list[jax.Array], list[jax.A
     return b, pivots, lower, singular
 
 
-def _non_negative(gram: Entry, rhs: list[jax.Array], b: list[jax.Array], wanted: tuple[bool, ...]) -> tuple[list[jax.Array], jax.Array]:
-    """The best coefficients that are at least 0, from the free ones `b`; and where they were not found.
+def _non_negative(
+    gram: Entry, rhs: list[jax.Array], b: list[jax.Array], wanted: tuple[bool, ...]
+) -> tuple[list[jax.Array], jax.Array]:
+    """Return the best coefficients that are at least 0, from the free ones `b`; and where they were
+    not found.
 
-    Principal pivoting: of all columns whose coefficient is negative, or which are left out and would reduce the error, the last one
-    changes sides, until there is none. Terminates for positive definite systems (Murty 1974).
+    Principal pivoting: of all columns whose coefficient is negative, or which are left out and
+    would reduce the error, the last one changes sides, until there is none. Terminates for positive
+    definite systems (Murty 1974).
     """
     size = len(rhs)
 
@@ -287,7 +340,9 @@ def _non_negative(gram: Entry, rhs: list[jax.Array], b: list[jax.Array], wanted:
         for i in range(size):
             slope = sum((gram(i, j) * b[j] for j in range(size)), -rhs[i])
             outside = slope < -1e-12 * jnp.abs(rhs[i])
-            found.append(jnp.where(inside[i], b[i] < 0, outside) if wanted[i] else jnp.zeros_like(inside[i]))
+            found.append(
+                jnp.where(inside[i], b[i] < 0, outside) if wanted[i] else jnp.zeros_like(inside[i])
+            )
         return found
 
     def step(carry: tuple) -> tuple:
@@ -316,24 +371,32 @@ def _non_negative(gram: Entry, rhs: list[jax.Array], b: list[jax.Array], wanted:
 
 
 def _held_out_squares(system: _System, b: list[jax.Array]) -> jax.Array:
-    """Sum of squared errors on the held-out rows, [B, F]."""
+    """Return the sum of squared errors on the held-out rows, [B, F]."""
     n = system.size
     total = system.held(n, n)
     for i in range(n):
         inner = b[i] * system.held(i, i) - 2.0 * system.held(i, n)
-        total = total + b[i] * (inner + 2.0 * sum((b[j] * system.held(j, i) for j in range(i)), jnp.zeros_like(total)))
+        total = total + b[i] * (
+            inner + 2.0 * sum((b[j] * system.held(j, i) for j in range(i)), jnp.zeros_like(total))
+        )
     return jnp.maximum(total, 0.0)  # a perfect fit may round to less
 
 
-def _leave_one_out(system: _System, b: list[jax.Array], pivots: list[jax.Array], lower: Lower) -> tuple[jax.Array, jax.Array]:
-    """Mean of (e_i / (1 - h_i))^2 with leverages h_i, [B], and where some row alone determines a coefficient."""
+def _leave_one_out(
+    system: _System, b: list[jax.Array], pivots: list[jax.Array], lower: Lower
+) -> tuple[jax.Array, jax.Array]:
+    """Return the mean of (e_i / (1 - h_i))^2 with leverages h_i, [B], and where some row alone
+    determines a coefficient.
+    """
     size = system.size
     error, leverage = system.rows(size), system.leverage
     parts: list[jax.Array] = []
     for i in range(size):
         values = system.rows(i)
         error = error - b[i] * values
-        parts.append(values - sum((lower[i, q] * parts[q] for q in range(i)), jnp.zeros_like(values)))
+        parts.append(
+            values - sum((lower[i, q] * parts[q] for q in range(i)), jnp.zeros_like(values))
+        )
         leverage = leverage + parts[i] * parts[i] / pivots[i]
     rest = 1.0 - leverage
     errors = error / rest

@@ -1,4 +1,6 @@
-"""A fitted subset as a file, and what it says about an algorithm that was run on its few environments alone."""
+"""A fitted subset as a file, and its prediction for an algorithm that was run on its few
+environments alone.
+"""
 
 import dataclasses
 import json
@@ -30,26 +32,33 @@ class Model:
     target_transform: Transform
     target: str  # what is predicted
     n: int  # algorithms in the fit
-    variance: float  # of the residuals, sum of squares / (n - parameters); NaN if there are no more rows than parameters
+    # of the residuals, sum of squares / (n - parameters); NaN if there are no more rows
+    # than parameters
+    variance: float
     gram_inverse: np.ndarray  # [p, p], p = C, or C + 1 with intercept (last)
     ranges: np.ndarray  # [C, 2], of the transformed scores in the fit
     highest_leverage: float  # in the fit
     cv_mae: float  # mean absolute error of cross-validation
-    cv_quantiles: tuple[float, float]  # 2.5 and 97.5 % of the errors (target - prediction) of cross-validation
+    # 2.5 and 97.5 % of the errors (target - prediction) of cross-validation
+    cv_quantiles: tuple[float, float]
 
     @property
     def has_intercept(self) -> bool:
-        """Whether the model was fitted with an intercept."""
+        """True if the model was fitted with an intercept."""
         return len(self.gram_inverse) > len(self.coefficients)
 
     @property
     def relative_error(self) -> float:
-        """Typical error in per cent of the estimate, first order: 100 ln 10 times the mean error of a decimal logarithm; else NaN."""
-        return 100 * math.log(10) * self.cv_mae if self.target_transform.name == "log10" else math.nan
+        """Typical error in per cent of the estimate, first order: 100 ln 10 times the mean error of
+        a decimal logarithm; else NaN.
+        """
+        return (
+            100 * math.log(10) * self.cv_mae if self.target_transform.name == "log10" else math.nan
+        )
 
 
 def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
-    """The model of a fitted subset."""
+    """Return the model of a fitted subset."""
     columns = np.array(fit.columns)
     a, t = prepared.features[fit.rows][:, columns], prepared.target[fit.rows]
     design = np.column_stack([a, np.ones(len(a))]) if intercept else a
@@ -71,25 +80,39 @@ def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
         ranges=np.column_stack([a.min(0), a.max(0)]),
         highest_leverage=float(np.einsum("ij,jk,ik->i", design, inverse, design).max()),
         cv_mae=fit.cv_mae,
-        cv_quantiles=(float(np.quantile(errors, (1 - LEVEL) / 2)), float(np.quantile(errors, (1 + LEVEL) / 2))),
+        cv_quantiles=(
+            float(np.quantile(errors, (1 - LEVEL) / 2)),
+            float(np.quantile(errors, (1 + LEVEL) / 2)),
+        ),
     )
 
 
-def predict(model: Model, table: pd.DataFrame) -> pd.DataFrame:
-    """Estimates for the algorithms of a table with columns algorithm, environment, score (raw); other environments do not matter.
+def predict(model: Model, table: pd.DataFrame, *, duplicates: str = "error") -> pd.DataFrame:
+    """Return estimates for the algorithms of a table with columns algorithm, environment, score
+    (raw); other environments do not matter.
+
+    Args:
+      duplicates: "error" refuses several scores in a cell; "mean", "first" or "last" takes that.
 
     Returns:
-      One row for each algorithm: algorithm, estimate (in the units of the target), typical_low, typical_high (the mean error of
-      cross-validation), lower, upper (95 % prediction interval of the linear model), empirical_low, empirical_high (2.5 to 97.5 % of
-      the errors of cross-validation), transformed (the prediction before the inverse transform), leverage, warnings (text).
+      One row for each algorithm: algorithm, estimate (in the units of the target), typical_low,
+      typical_high (the mean error of cross-validation), lower, upper (95 % prediction interval of
+      the linear model), empirical_low, empirical_high (2.5 to 97.5 % of the errors of
+      cross-validation), transformed (the prediction before the inverse transform), leverage,
+      warnings (text).
 
     Raises:
       JbrlError: an algorithm lacks an environment of the model, or has several scores there.
     """
+    if duplicates != "error":
+        cells = table.groupby(["algorithm", "environment"], sort=False)["score"]
+        table = cells.agg(duplicates).reset_index()
     scores = _scores(model, table)
     raw = scores.to_numpy(np.float64)
     z = model.scale(raw)
-    f = np.column_stack([transform.forward(column) for transform, column in zip(model.transforms, z.T, strict=True)])
+    f = np.column_stack(
+        [transform.forward(column) for transform, column in zip(model.transforms, z.T, strict=True)]
+    )
     y = f @ model.coefficients + model.intercept
     design = np.column_stack([f, np.ones(len(f))]) if model.has_intercept else f
     leverage = np.einsum("ij,jk,ik->i", design, model.gram_inverse, design)
@@ -99,7 +122,10 @@ def predict(model: Model, table: pd.DataFrame) -> pd.DataFrame:
     if math.isnan(model.relative_error):
         typical = back(y - model.cv_mae), back(y + model.cv_mae)
     else:
-        typical = estimate * (1 - model.relative_error / 100), estimate * (1 + model.relative_error / 100)
+        typical = (
+            estimate * (1 - model.relative_error / 100),
+            estimate * (1 + model.relative_error / 100),
+        )
     low, high = model.cv_quantiles
     return pd.DataFrame(
         {
@@ -113,13 +139,15 @@ def predict(model: Model, table: pd.DataFrame) -> pd.DataFrame:
             "empirical_high": back(y + high),
             "transformed": y,
             "leverage": leverage,
-            "warnings": ["; ".join(_doubts(model, *row)) for row in zip(z, f, leverage, strict=True)],
+            "warnings": [
+                "; ".join(_doubts(model, *row)) for row in zip(z, f, leverage, strict=True)
+            ],
         }
     )
 
 
 def _quantile(freedom: int) -> float:
-    """Student's t, two-sided; NaN without degrees of freedom."""
+    """Return Student's t, two-sided; NaN without degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2)) if freedom > 0 else math.nan
@@ -130,13 +158,21 @@ def _scores(model: Model, table: pd.DataFrame) -> pd.DataFrame:
     twice = needed[needed.duplicated(["algorithm", "environment"])]
     if len(twice):
         row = twice.iloc[0]
-        raise JbrlError(f"scores: algorithm '{row['algorithm']}', environment '{row['environment']}': several rows: expected one score")
+        raise JbrlError(
+            f"scores: algorithm '{row['algorithm']}', environment '{row['environment']}': several "
+            "rows: expected one score, or a rule for several (--duplicates mean, first or last)"
+        )
     scores = needed.pivot(index="algorithm", columns="environment", values="score")
-    scores = scores.reindex(index=list(dict.fromkeys(table["algorithm"])), columns=list(model.environments))
+    scores = scores.reindex(
+        index=list(dict.fromkeys(table["algorithm"])), columns=list(model.environments)
+    )
     for algorithm, row in scores.iterrows():
         if row.isna().any():
             lacking = ", ".join(row.index[row.isna()])
-            raise JbrlError(f"scores: algorithm '{algorithm}' has no score in {lacking}: expected one for each environment of the model")
+            raise JbrlError(
+                f"scores: algorithm '{algorithm}' has no score in {lacking}: expected one for "
+                "each environment of the model"
+            )
     return scores
 
 
@@ -157,10 +193,14 @@ def save(model: Model, path: str | Path) -> None:
     """Write a model as JSON, all digits kept.
 
     Raises:
-      JbrlError: its transform is a function of one's own, which no file can hold, or the file cannot be written.
+      JbrlError: its transform is a function of one's own, which no file can hold, or the file
+        cannot be written.
     """
     if any(t.name == "custom" for t in (*model.transforms, model.target_transform)):
-        raise JbrlError(f"{path}: a model with a transform of one's own cannot be saved: expected identity, log10 or rank")
+        raise JbrlError(
+            f"{path}: a model with a transform of one's own cannot be saved: expected identity, "
+            "log10 or rank"
+        )
     fields = {
         "format": FORMAT,
         "environments": list(model.environments),
@@ -199,20 +239,33 @@ def load(path: str | Path) -> Model:
     except ValueError as error:
         raise JbrlError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-        raise JbrlError(f"{path}: no subset model: expected a file that 'jbrl subset search --save' has written (format '{FORMAT}')")
+        raise JbrlError(
+            f"{path}: no subset model: expected a file that 'jbrl subset search --save' has "
+            f"written (format '{FORMAT}')"
+        )
     try:
         return _model(fields)
     except (KeyError, TypeError, ValueError) as error:
         raise JbrlError(
-            f"{path}: field {error}: expected the fields of a subset model as 'jbrl subset search --save' writes them"
+            f"{path}: field {error}: expected the fields of a subset model as 'jbrl subset search "
+            "--save' writes them"
         ) from None
 
 
 def _model(fields: dict[str, Any]) -> Model:
-    array = {name: np.array(fields[name], np.float64) for name in ("coefficients", "low", "high", "gram_inverse", "ranges")}
+    array = {
+        name: np.array(fields[name], np.float64)
+        for name in ("coefficients", "low", "high", "gram_inverse", "ranges")
+    }
     n = len(fields["environments"])
-    if not all(len(array[name]) == n for name in ("coefficients", "low", "high", "ranges")) or len(fields["transforms"]) != n:
-        raise ValueError("'environments': one number for each environment is expected in coefficients, low, high, ranges, transforms")
+    if (
+        not all(len(array[name]) == n for name in ("coefficients", "low", "high", "ranges"))
+        or len(fields["transforms"]) != n
+    ):
+        raise ValueError(
+            "'environments': one number for each environment is expected in coefficients, low, "
+            "high, ranges, transforms"
+        )
     return Model(
         environments=tuple(map(str, fields["environments"])),
         coefficients=array["coefficients"],
@@ -232,8 +285,10 @@ def _model(fields: dict[str, Any]) -> Model:
 
 
 def _described(transform: Transform) -> Any:
-    """A transform in JSON: its name, or the knots of its ranks."""
-    return transform.name if transform.knots is None else [knot.tolist() for knot in transform.knots]
+    """Return a transform as JSON: its name, or the knots of its ranks."""
+    return (
+        transform.name if transform.knots is None else [knot.tolist() for knot in transform.knots]
+    )
 
 
 def _transform(described: Any) -> Transform:

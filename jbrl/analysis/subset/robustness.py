@@ -1,4 +1,6 @@
-"""How firmly the data choose: weights under resampling, winners under other folds, other algorithms and other sizes."""
+"""Robustness of a choice: weights under resampling, winners under other folds, other algorithms and
+other sizes.
+"""
 
 import collections
 import dataclasses
@@ -26,9 +28,17 @@ class Weights:
 
 
 def bootstrap_weights(
-    prepared: Prepared, fit: Fit, *, intercept: bool = False, n: int = 2000, seed: int = 0, level: float = 0.95
+    prepared: Prepared,
+    fit: Fit,
+    *,
+    intercept: bool = False,
+    n: int = 2000,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> Weights:
-    """Intervals of the weights of a fixed subset: algorithms drawn with replacement, weights fitted anew (of free sign)."""
+    """Return intervals of the weights of a fixed subset: algorithms drawn with replacement, weights
+    fitted anew (of free sign).
+    """
     a, t = prepared.features[fit.rows][:, fit.columns], prepared.target[fit.rows]
     design = np.column_stack([a, np.ones(len(a))]) if intercept else a
     rng = np.random.default_rng(seed)
@@ -54,14 +64,28 @@ class Choice:
     first: tuple[str, ...]  # the least mean loss over the repeats; empty where that is not known
     honest_mse: float = math.nan  # of the winners on algorithms that had no part in choosing them
     honest_n: int = 0
+    honest_r2: float = math.nan  # 1 - their squares / those about the mean of the other algorithms
 
 
 def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Choice:
-    """Winners of cross-validation with folds drawn from seeds 0, 1, …, among the best subsets in sample."""
-    settings = dataclasses.replace(found.settings, criterion="kfold", folds=dataclasses.replace(found.settings.folds, repeats=1))
+    """Return winners of cross-validation with folds drawn from seeds 0, 1, …, among the best
+    subsets in sample.
+    """
+    settings = dataclasses.replace(
+        found.settings,
+        criterion="kfold",
+        folds=dataclasses.replace(found.settings.folds, repeats=1),
+    )
     prepared, free, forced = candidates(found.prepared, settings)
     problem = Problem(prepared, settings, free, forced)
-    listed = exhaustive(Problem(prepared, dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2), free, forced)).subsets
+    listed = exhaustive(
+        Problem(
+            prepared,
+            dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2),
+            free,
+            forced,
+        )
+    ).subsets
     total, names = np.zeros(len(listed)), [_names(problem, s) for s in listed]
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     for seed in range(seeds):
@@ -73,41 +97,71 @@ def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Cho
     return Choice(winners, _members(winners), seeds, names[int(total.argmin())])
 
 
-def over_algorithms(found: Outcome, *, parts: int = 10, seed: int = 0, progress: Progress | None = None) -> Choice:
-    """Winners of searches without each tenth of the algorithms in turn, and their error on the tenth that had no part in them.
+def over_algorithms(
+    found: Outcome, *, parts: int = 10, seed: int = 0, progress: Progress | None = None
+) -> Choice:
+    """Return winners of searches without each tenth of the algorithms in turn, and their error on
+    that tenth: nested validation, with the choice of the subset inside.
 
-    The cross-validated error of a winner is the least of many and therefore too small; the error on algorithms that were left out of
-    search and fit is not. Searches are by leave-one-out, or by the criterion of the settings where that is not defined.
+    The cross-validated error of a winner is the least of many and therefore too small; the error on
+    algorithms that were left out of search and fit is not. Searches are by leave-one-out, or by the
+    criterion of the settings where that is not defined.
     """
     prepared, settings = found.prepared, found.settings
     criterion = settings.criterion if settings.non_negative else "loo"
     folds = dataclasses.replace(settings.folds, groups=None)
     parts = max(2, min(parts, len(prepared.algorithms) // 2))
     fewer = max(settings.size + 2, (settings.min_rows or 0) - -(-len(prepared.algorithms) // parts))
-    settings = dataclasses.replace(settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer)
-    part = shuffled(len(prepared.algorithms), parts, seed)
+    settings = dataclasses.replace(
+        settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer
+    )
+    part = _parts(found, parts, seed)
+    parts = int(part.max()) + 1
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     errors: list[float] = []
+    plain: list[float] = []  # errors of the mean of the algorithms that are not left out
     for number in range(parts):
         out = [name for name, p in zip(prepared.algorithms, part, strict=True) if p == number]
         best = search(prepared.without(out), settings).best
         winners[tuple(sorted(best.subset, key=prepared.column))] += 1
         errors += _errors(prepared, best, part == number)
+        known = ~np.isnan(prepared.features[:, best.columns]).any(1) & (part == number)
+        plain += list(prepared.target[known] - prepared.target[part != number].mean())
         if progress:
             progress(number + 1, parts)
-    return _choice(winners, parts, errors)
+    found_r2 = (
+        1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if errors else math.nan
+    )
+    return dataclasses.replace(_choice(winners, parts, errors), honest_r2=found_r2)
 
 
-def over_resamples(found: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None) -> Choice:
-    """Winners of searches on algorithms drawn with replacement, the bootstrap of the choice, and their error on those not drawn.
+def _parts(found: Outcome, parts: int, seed: int) -> np.ndarray:
+    """Return the part [m] int of each algorithm; families that are held out together stay
+    together.
+    """
+    groups = found.settings.folds.groups
+    if groups is None:
+        return shuffled(len(found.prepared.algorithms), parts, seed)
+    names, group = np.unique(np.asarray(groups, object).astype(str), return_inverse=True)
+    return shuffled(len(names), max(2, min(parts, len(names))), seed)[group]
 
-    Searches are by the error in sample: with folds, copies of an algorithm would stand on both sides. Subsets whose environments have holes
-    are left with few different algorithms and fit them too well, so winners differ more than the data warrant: `over_algorithms` is the
+
+def over_resamples(
+    found: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None
+) -> Choice:
+    """Return winners of searches on algorithms drawn with replacement, the bootstrap of the choice,
+    and their error on those not drawn.
+
+    Searches are by the error in sample: with folds, copies of an algorithm would stand on both
+    sides. Subsets whose environments have holes are left with few different algorithms and fit them
+    too well, so winners differ more than the data warrant: `over_algorithms` is the
     sounder question.
     """
     prepared, m = found.prepared, len(found.prepared.algorithms)
     folds = dataclasses.replace(found.settings.folds, groups=None)
-    settings = dataclasses.replace(found.settings, criterion="in-sample", shortlist=0, top=0, folds=folds)
+    settings = dataclasses.replace(
+        found.settings, criterion="in-sample", shortlist=0, top=0, folds=folds
+    )
     generator = np.random.default_rng(seed)
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     errors: list[float] = []
@@ -122,32 +176,44 @@ def over_resamples(found: Outcome, *, resamples: int = 10, seed: int = 0, progre
 
 
 def _errors(prepared: Prepared, fit: Fit, rows: np.ndarray) -> list[float]:
-    """Errors of a fit on the algorithms in `rows` ([m] bool) that have all its scores."""
+    """Return errors of a fit on the algorithms in `rows` ([m] bool) that have all its scores."""
     a = prepared.features[rows][:, fit.columns]
     return list((prepared.target[rows] - a @ fit.coefficients - fit.intercept)[~np.isnan(a).any(1)])
 
 
-def _choice(winners: collections.Counter[tuple[str, ...]], repeats: int, errors: list[float]) -> Choice:
+def _choice(
+    winners: collections.Counter[tuple[str, ...]], repeats: int, errors: list[float]
+) -> Choice:
     mse = float(np.mean(np.square(errors))) if errors else math.nan
     return Choice(winners, _members(winners), repeats, (), mse, len(errors))
 
 
 def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> pd.DataFrame:
-    """The best subset of each size up to that of the settings and two more; exhaustive while there are at most `most` subsets.
+    """Find the best subset of each size up to that of the settings and two more; exhaustive while
+    there are at most `most` subsets.
 
     Returns:
       Columns size, subset (text), n, mse, cv_mse, loo_mse, heuristic (bool).
     """
     rows = []
     _, free, forced = candidates(prepared, settings)
-    for size in range(max(1, len(forced)), min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2) + 1):
+    for size in range(
+        max(1, len(forced)),
+        min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2) + 1,
+    ):
         heuristic = math.comb(len(free), size - len(forced)) > most
         try:
-            best = search(prepared, dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)).best
+            best = search(
+                prepared, dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)
+            ).best
         except JbrlError:  # too few algorithms for so many environments
             break
-        rows.append((size, ", ".join(best.subset), best.n, best.mse, best.cv_mse, best.loo_mse, heuristic))
-    return pd.DataFrame(rows, columns=["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"])
+        rows.append(
+            (size, ", ".join(best.subset), best.n, best.mse, best.cv_mse, best.loo_mse, heuristic)
+        )
+    return pd.DataFrame(
+        rows, columns=["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"]
+    )
 
 
 def _names(problem: Problem, chosen: np.ndarray) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Which C environments predict the target best? Every subset is tried (Aitchison et al. 2022, section 3.3)."""
+"""Search for the C environments that predict the target best.
+
+Every subset is tried (Aitchison et al. 2022, section 3.3).
+"""
 
 import dataclasses
 import math
@@ -15,12 +18,14 @@ from jbrl.errors import JbrlError
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a search found."""
+    """Outcome of a search."""
 
     best: Fit
     next: tuple[Fit, ...]
-    counts: dict[str, int]  # total, evaluated, skipped (too few rows), singular, tied (with the best)
-    quantiles: dict[str, float] | None  # of the losses of all subsets; None where they were not all kept
+    # total, evaluated, skipped (too few rows), singular, tied (with the best)
+    counts: dict[str, int]
+    # of the losses of all subsets; None where they were not all kept
+    quantiles: dict[str, float] | None
     better: dict[tuple[str, ...], int]  # subsets asked about -> how many have a smaller loss
     warnings: tuple[str, ...]
     prepared: Prepared  # as it was searched: with rows="impute", without holes
@@ -28,19 +33,28 @@ class Outcome:
 
     @property
     def margin(self) -> float:
-        """By how much, relatively, the loss of the runner-up is larger; NaN if there is none."""
-        return self.next[0].loss / self.best.loss - 1 if self.next and self.best.loss > 0 else math.nan
+        """Share by which the loss is below that of the runner-up, 0 to 1; NaN if there is none."""
+        if not self.next or not self.next[0].loss > 0:
+            return math.nan
+        return 1 - self.best.loss / self.next[0].loss
 
 
-def search(prepared: Prepared, settings: Search, *, asked: tuple[tuple[str, ...], ...] = (), progress: Progress | None = None) -> Outcome:
-    """The best subset and those after it.
+def search(
+    prepared: Prepared,
+    settings: Search,
+    *,
+    asked: tuple[tuple[str, ...], ...] = (),
+    progress: Progress | None = None,
+) -> Outcome:
+    """Find the best subset and those after it.
 
     Args:
       asked: subsets whose place among all is wanted.
-      progress: is told how far the search has come.
+      progress: called with the progress of the search.
 
     Raises:
-      JbrlError: a setting that is not accepted, more subsets than the limit, or no subset that can be fitted.
+      JbrlError: a setting that is not accepted, more subsets than the limit, or no subset that can
+        be fitted.
     """
     prepared, free, forced = candidates(prepared, settings)
     problem = Problem(prepared, settings, free, forced)
@@ -50,8 +64,9 @@ def search(prepared: Prepared, settings: Search, *, asked: tuple[tuple[str, ...]
         found = select(ranking)
     elif total > settings.limit:
         raise JbrlError(
-            f"subset: {total:,} subsets ({len(free)} environments choose {settings.size - len(forced)}): expected at most "
-            f"{settings.limit:,.0f}; raise the limit, use a smaller pool, or take the heuristic search"
+            f"subset: {total:,} subsets ({len(free)} environments choose "
+            f"{settings.size - len(forced)}): expected at most {settings.limit:,.0f}; raise the "
+            "limit, use a smaller pool, or take the heuristic search"
         )
     else:
         found = exhaustive(ranking, progress, asked)
@@ -59,18 +74,30 @@ def search(prepared: Prepared, settings: Search, *, asked: tuple[tuple[str, ...]
     if not fits:
         n, counted = problem.min_rows, found.counts
         raise JbrlError(
-            f"subset: none of {sum(counted.values()):,} subsets can be fitted: {counted['skipped']:,} have fewer than {n} algorithms "
-            f"(min_rows), {counted['singular']:,} have linearly dependent columns"
+            f"subset: none of {sum(counted.values()):,} subsets can be fitted: "
+            f"{counted['skipped']:,} have fewer than {n} algorithms (min_rows), "
+            f"{counted['singular']:,} have linearly dependent columns"
         )
     tied = sum(bool(fit.loss <= fits[0].loss * (1 + TIED)) for fit in fits) - 1
     counts = {"total": total, **found.counts, "tied": tied}
     settings = dataclasses.replace(settings, min_rows=problem.min_rows)
-    outcome = Outcome(fits[0], tuple(fits[1 : settings.top + 1]), counts, found.quantiles, found.better, (), prepared, settings)
+    outcome = Outcome(
+        fits[0],
+        tuple(fits[1 : settings.top + 1]),
+        counts,
+        found.quantiles,
+        found.better,
+        (),
+        prepared,
+        settings,
+    )
     return dataclasses.replace(outcome, warnings=(*prepared.warnings, *_doubts(outcome)))
 
 
 def _refined(problem: Problem, subsets: np.ndarray, settings: Search) -> list[Fit]:
-    """The subsets fitted in full precision, best first; of equal losses, the subset that comes first in column order."""
+    """Return the subsets fitted in full precision, best first; of equal losses, the subset that
+    comes first in column order.
+    """
     fits = [fit_of(problem.prepared, problem.columns(chosen), settings) for chosen in subsets]
     if settings.shortlist:
         fits = _ordered(fits, [fit.mse for fit in fits])[: settings.shortlist]
@@ -80,8 +107,16 @@ def _refined(problem: Problem, subsets: np.ndarray, settings: Search) -> list[Fi
 
 
 def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
-    """By loss; losses within `TIED` of the first of a run count as equal, and column order decides. Without those that have none."""
-    known = sorted((loss, fit.columns, i) for i, (loss, fit) in enumerate(zip(losses, fits, strict=True)) if math.isfinite(loss))
+    """Order fits by loss; losses within `TIED` of the first of a run count as equal, and column
+    order decides.
+
+    Without those that have none.
+    """
+    known = sorted(
+        (loss, fit.columns, i)
+        for i, (loss, fit) in enumerate(zip(losses, fits, strict=True))
+        if math.isfinite(loss)
+    )
     found: list[tuple] = []
     run: list[tuple] = []
     for loss, columns, i in known:
@@ -93,29 +128,54 @@ def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
 
 
 def fit_of(prepared: Prepared, columns: tuple[int, ...], settings: Search) -> Fit:
-    """One subset, fitted as the settings say."""
+    """Fit one subset as the settings say."""
     options = {"intercept": settings.intercept, "non_negative": settings.non_negative}
-    return fit_subset(prepared.features, prepared.target, prepared.environments, columns, settings.folds, **options)
+    return fit_subset(
+        prepared.features,
+        prepared.target,
+        prepared.environments,
+        columns,
+        settings.folds,
+        **options,
+    )
 
 
 def _doubts(found: Outcome) -> list[str]:
-    """What to tell beside the winner."""
+    """Return the warnings about the winner."""
     best, m = found.best, len(found.prepared.algorithms)
     notes = []
     if best.n < 0.8 * m:
-        notes.append(f"the fit leaves out {m - best.n} of {m} algorithms, which lack a score in one of its environments")
+        notes.append(
+            f"the fit leaves out {m - best.n} of {m} algorithms, which lack a score in one of its "
+            "environments"
+        )
+    size = len(best.columns)
+    if math.log2(max(found.counts["total"], 1)) > best.n - size:
+        notes.append(
+            f"{best.n} algorithms are too few to choose among {found.counts['total']:,} subsets "
+            f"of {size}: some subset fits well by accident; errors of the chosen one mean little, "
+            "only those on algorithms left out of the choice do"
+        )
     if not best.order_preserving:
-        notes.append("a weight is negative: an algorithm that is better everywhere may get a lower estimate")
+        notes.append(
+            "a weight is negative: an algorithm that is better everywhere may get a lower estimate"
+        )
     spread = seed_spread(found) if found.settings.criterion == "kfold" and found.next else math.nan
     margin = found.next[0].loss - best.loss if found.next else math.nan
     if margin < spread:
-        notes.append(f"the margin to the runner-up, {margin:.3g}, is below the standard deviation over fold seeds, {spread:.3g}")
+        notes.append(
+            f"the margin to the runner-up, {margin:.3g}, is below the standard deviation over "
+            f"fold seeds, {spread:.3g}"
+        )
     return notes
 
 
 def seed_spread(found: Outcome, seeds: int = 20) -> float:
-    """Standard deviation of the best subset's cross-validated error over fold seeds."""
+    """Return the standard deviation of the best subset's cross-validated error over fold seeds."""
     settings = found.settings
     folds = [dataclasses.replace(settings.folds, seed=seed, repeats=1) for seed in range(seeds)]
-    losses = [fit_of(found.prepared, found.best.columns, dataclasses.replace(settings, folds=f)).cv_mse for f in folds]
+    losses = [
+        fit_of(found.prepared, found.best.columns, dataclasses.replace(settings, folds=f)).cv_mse
+        for f in folds
+    ]
     return float(np.std(losses, ddof=1))

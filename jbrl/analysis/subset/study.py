@@ -1,4 +1,4 @@
-"""Everything a report says about a table: the search, and what stands beside it."""
+"""All analyses of a table for a report: the search, and those beside it."""
 
 import dataclasses
 
@@ -20,7 +20,8 @@ class Study:
     outcome: Outcome
     model: Model
     weights: Weights  # bootstrap over algorithms
-    seeds: Choice | None  # winners with other folds; None where there are fewer algorithms than folds
+    # winners with other folds; None where there are fewer algorithms than folds
+    seeds: Choice | None
     parts: Choice  # winners without a part of the algorithms
     resamples: Choice  # winners with algorithms drawn with replacement
     sizes: pd.DataFrame
@@ -39,14 +40,14 @@ def study(
     resamples: int = 10,
     progress: Progress | None = None,
 ) -> Study:
-    """Search, then ask how firmly the data choose.
+    """Search, then measure how firmly the data choose.
 
     Args:
       bootstrap: resamples for the intervals of the weights.
       seeds: other fold seeds to choose by.
       parts: parts of the algorithms left out in turn, each with a search of its own.
       resamples: resamples of the algorithms, each with a search of its own.
-      progress: is told how many of the searches are done.
+      progress: called with the number of searches that are done.
 
     Raises:
       JbrlError: see `search`.
@@ -60,14 +61,20 @@ def study(
     tell(2, total)
     sizes = robustness.over_sizes(prepared, settings)
     tell(3, total)
-    by_part = robustness.over_algorithms(outcome, parts=parts, progress=lambda done, _: tell(3 + done, total))
+    by_part = robustness.over_algorithms(
+        outcome, parts=parts, progress=lambda done, _: tell(3 + done, total)
+    )
     done_by_part = 3 + by_part.repeats
-    by_resample = robustness.over_resamples(outcome, resamples=resamples, progress=lambda done, _: tell(done_by_part + done, total))
+    by_resample = robustness.over_resamples(
+        outcome, resamples=resamples, progress=lambda done, _: tell(done_by_part + done, total)
+    )
     folds, best = dataclasses.replace(settings.folds, groups=None), outcome.best
     return Study(
         outcome=outcome,
         model=model_of(outcome.prepared, best, intercept=settings.intercept),
-        weights=robustness.bootstrap_weights(outcome.prepared, best, intercept=settings.intercept, n=bootstrap),
+        weights=robustness.bootstrap_weights(
+            outcome.prepared, best, intercept=settings.intercept, n=bootstrap
+        ),
         seeds=by_seed,
         parts=by_part,
         resamples=by_resample,

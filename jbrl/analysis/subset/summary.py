@@ -1,4 +1,6 @@
-"""What a search found as plain numbers and texts, ready for JSON: full precision, None for what is not defined."""
+"""Outcome of a search as plain numbers and texts, ready for JSON: full precision, None for what is
+not defined.
+"""
 
 import dataclasses
 import math
@@ -7,6 +9,7 @@ from typing import Any
 from jbrl.analysis.subset.fit import Fit
 from jbrl.analysis.subset.preparation import Prepared
 from jbrl.analysis.subset.problem import Search
+from jbrl.analysis.subset.robustness import Choice
 from jbrl.analysis.subset.search import Outcome
 
 MEASURES = (
@@ -15,24 +18,44 @@ MEASURES = (
 )
 
 
-def of_outcome(found: Outcome) -> dict[str, Any]:
-    """Keys best, next, margin, counts, quantiles, asked, dropped, warnings, settings."""
+def of_outcome(found: Outcome, choice: Choice | None = None) -> dict[str, Any]:
+    """Return the keys nested, best, next, margin, counts, quantiles, asked, dropped, warnings,
+    settings.
+
+    Args:
+      choice: nested validation, see `jbrl.analysis.subset.robustness.over_algorithms`.
+    """
     prepared = found.prepared
     return {
+        "nested": None if choice is None else of_choice(choice),
         "best": of_fit(found.best, prepared),
         "next": [of_fit(fit, prepared) for fit in found.next],
         "margin": number(found.margin),
         "counts": found.counts,
         "quantiles": found.quantiles,
-        "asked": [{"subset": list(names), "place": count + 1} for names, count in found.better.items()],
+        "asked": [
+            {"subset": list(names), "place": count + 1} for names, count in found.better.items()
+        ],
         "dropped": prepared.dropped,
         "warnings": list(found.warnings),
         "settings": of_settings(found.settings, prepared),
     }
 
 
+def of_choice(choice: Choice) -> dict[str, Any]:
+    """Return errors on algorithms that had no part in choosing and fitting."""
+    return {
+        "r2": number(choice.honest_r2),
+        "mse": number(choice.honest_mse),
+        "n": choice.honest_n,
+        "parts": choice.repeats,
+    }
+
+
 def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
-    """A fitted subset; coefficients in the order of `subset`, `excluded` the algorithms that lack a score in it."""
+    """Summarise a fitted subset; coefficients in the order of `subset`, `excluded` the algorithms
+    that lack a score in it.
+    """
     kept = set(fit.rows.tolist())
     return {
         "subset": list(fit.subset),
@@ -46,21 +69,41 @@ def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
 
 
 def of_settings(settings: Search, prepared: Prepared) -> dict[str, Any]:
-    """All settings of the preparation and of the search; functions and tables by a word."""
-    preparation = {f.name: getattr(prepared.preparation, f.name) for f in dataclasses.fields(prepared.preparation)}
-    found = {**preparation, **{f.name: getattr(settings, f.name) for f in dataclasses.fields(settings) if f.name != "folds"}}
+    """Return all settings of the preparation and of the search; functions and tables by a word."""
+    preparation = {
+        f.name: getattr(prepared.preparation, f.name)
+        for f in dataclasses.fields(prepared.preparation)
+    }
+    found = {
+        **preparation,
+        **{
+            f.name: getattr(settings, f.name)
+            for f in dataclasses.fields(settings)
+            if f.name != "folds"
+        },
+    }
     folds = settings.folds
-    found |= {"folds": folds.k, "seed": folds.seed, "repeats": folds.repeats, "grouped": folds.groups is not None, "pooled": folds.pooled}
+    found |= {
+        "folds": folds.k,
+        "seed": folds.seed,
+        "repeats": folds.repeats,
+        "grouped": folds.groups is not None,
+        "pooled": folds.pooled,
+    }
     found |= {"algorithms": len(prepared.algorithms), "environments": len(prepared.environments)}
     return {name: _plain(value) for name, value in found.items()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict) or callable(value) or (isinstance(value, tuple) and any(map(callable, value))):
+    if (
+        isinstance(value, dict)
+        or callable(value)
+        or (isinstance(value, tuple) and any(map(callable, value)))
+    ):
         return "custom"
     return list(value) if isinstance(value, tuple) else value
 
 
 def number(value: float) -> float | None:
-    """`value` for JSON, which has neither NaN nor infinity."""
+    """Return `value` for JSON, which has neither NaN nor infinity."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,6 @@
-"""Scores made comparable: a scale for each environment, then a monotone transform that all environments share."""
+"""Scores made comparable: a scale for each environment, then a monotone transform that all
+environments share.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,12 +13,15 @@ from jbrl.errors import JbrlError
 Normalise = Literal["none", "references", "min-max", "z-score"]
 NORMALISE = ("none", "references", "min-max", "z-score")
 TRANSFORMS = ("identity", "log10", "rank")
-Pair = tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]  # a transform of one's own and its inverse
+# a transform of one's own and its inverse
+Pair = tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """z = unit (x - low) / (high - low) for each environment; with references, unit = 100 and z is in per cent."""
+    """z = unit (x - low) / (high - low) for each environment; with references, unit = 100 and z is
+    in per cent.
+    """
 
     low: np.ndarray  # [n] float64
     high: np.ndarray  # [n] float64
@@ -26,23 +31,27 @@ class Scale:
         return self.unit * (scores - self.low) / (self.high - self.low)
 
     def only(self, columns: np.ndarray) -> "Scale":
-        """The scale of some of the environments."""
+        """Return the scale of some of the environments."""
         return Scale(self.low[columns], self.high[columns], self.unit)
 
 
 def log10(z: np.ndarray) -> np.ndarray:
-    """The decimal logarithm of 1 + z, that of 1 where z is negative: Aitchison et al. 2022, equation 2."""
+    """Return the decimal logarithm of 1 + z, that of 1 where z is negative: Aitchison et al. 2022,
+    equation 2.
+    """
     return np.log10(1 + np.maximum(0.0, z))
 
 
 def power10(y: np.ndarray) -> np.ndarray:
-    """The inverse, 10^y - 1, equation 3."""
+    """Return the inverse, 10^y - 1, equation 3."""
     return 10.0**y - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """A monotone function of one environment's scores and its inverse; `rank` interpolates between the scores it was made from."""
+    """A monotone function of one environment's scores and its inverse; `rank` interpolates between
+    the scores it was made from.
+    """
 
     name: str
     forward: Callable[[np.ndarray], np.ndarray]
@@ -51,7 +60,8 @@ class Transform:
 
 
 def transform_of(name: str | Pair, values: np.ndarray) -> Transform:
-    """The transform of that name for an environment or a target with these values (NaN where missing).
+    """Return the transform of that name for an environment or a target with these values (NaN where
+    missing).
 
     Raises:
       JbrlError: there is no such transform.
@@ -69,7 +79,9 @@ def transform_of(name: str | Pair, values: np.ndarray) -> Transform:
 
 
 def from_knots(scores: np.ndarray, ranks: np.ndarray) -> Transform:
-    """Ranks, as a share of the algorithms, interpolated between the scores [K] that are known."""
+    """Return ranks, as a share of the algorithms, interpolated between the scores [K] that are
+    known.
+    """
 
     def forward(values: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(values), np.nan, np.interp(values, scores, ranks))
@@ -77,8 +89,15 @@ def from_knots(scores: np.ndarray, ranks: np.ndarray) -> Transform:
     return Transform("rank", forward, lambda y: np.interp(y, ranks, scores), (scores, ranks))
 
 
-def scale_of(normalise: str, scores: np.ndarray, references: Any | None, environments: tuple[str, ...], *, flip: bool) -> Scale:
-    """The scale of the environments, in their order.
+def scale_of(
+    normalise: str,
+    scores: np.ndarray,
+    references: Any | None,
+    environments: tuple[str, ...],
+    *,
+    flip: bool,
+) -> Scale:
+    """Return the scale of the environments, in their order.
 
     Args:
       scores: [m, n] float64, NaN where missing.
@@ -86,8 +105,9 @@ def scale_of(normalise: str, scores: np.ndarray, references: Any | None, environ
       flip: accept environments where high < low: less is better there.
 
     Raises:
-      JbrlError: an environment without references, whose low and high are equal or, without `flip`, in the wrong order; a constant
-        environment that is to be scaled by its spread; an unknown way to normalise.
+      JbrlError: an environment without references, whose low and high are equal or, without `flip`,
+        in the wrong order; a constant environment that is to be scaled by its spread; an unknown
+        way to normalise.
     """
     n = len(environments)
     if normalise == "none":
@@ -100,33 +120,50 @@ def scale_of(normalise: str, scores: np.ndarray, references: Any | None, environ
         low = np.nanmean(scores, 0)
         high = low + np.nanstd(scores, 0)
     else:
-        raise JbrlError(f"subset: normalise = {normalise!r}: expected one of {', '.join(NORMALISE)}")
+        raise JbrlError(
+            f"subset: normalise = {normalise!r}: expected one of {', '.join(NORMALISE)}"
+        )
     flat = np.flatnonzero(~(high > low))
     if flat.size:
         raise JbrlError(
-            f"subset: environment '{environments[flat[0]]}': all algorithms have the score {low[flat[0]]:g}: "
-            f"it cannot be normalised by {normalise}; force it out of the table, or normalise by references"
+            f"subset: environment '{environments[flat[0]]}': all algorithms have the score "
+            f"{low[flat[0]]:g}: it cannot be normalised by {normalise}; force it out of the "
+            "table, or normalise by references"
         )
     return Scale(low, high, 1.0)
 
 
 def _references(references: Any | None, environments: tuple[str, ...], *, flip: bool) -> Scale:
     if references is None:
-        raise JbrlError("subset: normalise = 'references': expected a table of references with the columns environment, low, high")
-    known = {name: (low, high) for name, low, high in references[["environment", "low", "high"]].itertuples(index=False)}
+        raise JbrlError(
+            "subset: normalise = 'references': expected a table of references with the columns "
+            "environment, low, high"
+        )
+    known = {
+        name: (low, high)
+        for name, low, high in references[["environment", "low", "high"]].itertuples(index=False)
+    }
     if len(known) < len(references):
         twice = references["environment"][references["environment"].duplicated()].iloc[0]
-        raise JbrlError(f"references: environment '{twice}' occurs twice: expected one row for each environment")
+        raise JbrlError(
+            f"references: environment '{twice}' occurs twice: expected one row for each environment"
+        )
     for name in environments:
         if name not in known:
-            raise JbrlError(f"references: no row for environment '{name}' of the score table: expected one for each environment")
+            raise JbrlError(
+                f"references: no row for environment '{name}' of the score table: expected one "
+                "for each environment"
+            )
         low, high = known[name]
         if low == high:
-            raise JbrlError(f"references: environment '{name}': low = high = {low:g}: expected two different scores")
+            raise JbrlError(
+                f"references: environment '{name}': low = high = {low:g}: expected two different "
+                "scores"
+            )
         if high < low and not flip:
             raise JbrlError(
-                f"references: environment '{name}': high = {high:g} is below low = {low:g}: expected low < high; "
-                "say so (flip) if less is better there"
+                f"references: environment '{name}': high = {high:g} is below low = {low:g}: "
+                "expected low < high; say so (flip) if less is better there"
             )
     low, high = np.array([known[name] for name in environments], np.float64).reshape(-1, 2).T
     return Scale(low, high, 100.0)

@@ -21,3 +21,16 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+// Paper shows all details, also where a browser does not open them by the style sheet.
+addEventListener("beforeprint", () => {
+  for (const part of document.querySelectorAll("details:not([open])")) {
+    part.dataset.closed = "";
+    part.open = true;
+  }
+});
+addEventListener("afterprint", () => {
+  for (const part of document.querySelectorAll("details[data-closed]")) {
+    delete part.dataset.closed;
+    part.open = false;
+  }
+});

@@ -1,1 +1,1 @@
-"""What a unit of work costs: estimates, short runs that calibrate them, and the report of both."""
+"""Cost of a unit of work: estimates, short runs that calibrate them, and the report of both."""

@@ -1,7 +1,8 @@
-"""What a unit of work costs: a rough rule, from what its agent does.
+"""Rough rule for the cost of a unit of work, from the operations of its agent.
 
-The rule is proportional to what an agent says of itself. How far it is off is measured, by short runs (`runner.calibration`) or by earlier
-results (`runner.plan`); without either, its constants hold for one core of two, in 2026.
+The rule is proportional to the cost that an agent declares. Its error is measured, by short runs
+(`runner.calibration`) or by earlier results (`runner.plan`); without either, its constants hold for
+one core of two, in 2026.
 """
 
 import math
@@ -29,22 +30,26 @@ SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for 
 
 
 def decision_seconds(agent: Agent, protocol: Protocol) -> float:
-    """Of one decision in one lifetime, on one device: the rough rule."""
+    """Estimate the seconds of one decision in one lifetime, on one device: the rough rule."""
     steps = cost(agent, protocol.agent_prior()).steps
     return SECONDS_PER_DECISION + entries(protocol) * SECONDS_PER_ENTRY + steps * SECONDS_PER_STEP
 
 
 def entries(protocol: Protocol) -> int:
-    """Numbers that an environment is made of, or that a table of its action values has."""
+    """Return numbers that an environment is made of, or that a table of its action values has."""
     test = protocol.test
     if isinstance(test, DirichletProblem):
         return int(test.mdps.concentrations.size)
     observation = test.spec.observation
-    return test.spec.actions.n * (math.prod(observation.shape) if isinstance(observation, Box) else observation.n)
+    return test.spec.actions.n * (
+        math.prod(observation.shape) if isinstance(observation, Box) else observation.n
+    )
 
 
 def search_seconds(agent: Agent, protocol: Protocol) -> float:
-    """Of a search on the prior: the rough rule, on however many devices; 0 for agents that do not search."""
+    """Estimate the seconds of a search on the prior: the rough rule, on any number of devices; 0
+    for agents that do not search.
+    """
     if not isinstance(agent, OfflineSearch):
         return 0.0
     each = SECONDS_PER_TRIED_DECISION + entries(protocol) * SECONDS_PER_TRIED_ENTRY
@@ -52,36 +57,55 @@ def search_seconds(agent: Agent, protocol: Protocol) -> float:
 
 
 def lane_decisions(unit: Unit, devices: list[jax.Device]) -> float:
-    """Decisions that one device takes, lanes that do not count included: a call always plays all its lanes."""
+    """Return the decisions that one device takes, lanes that do not count included: a call always
+    plays all its lanes.
+    """
     protocol = unit.protocol
     if protocol.in_blocks:
         return -(-protocol.n_environments // len(devices)) * protocol.expected_steps
     lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
     whole, rest = divmod(protocol.n_environments, unit.chunk or protocol.n_environments)
-    calls = sum(-(-n // (lanes * len(devices))) * times for n, times in ((unit.chunk or protocol.n_environments, whole), (rest, 1)))
+    calls = sum(
+        -(-n // (lanes * len(devices))) * times
+        for n, times in ((unit.chunk or protocol.n_environments, whole), (rest, 1))
+    )
     return calls * lanes * protocol.horizon
 
 
 def fewest_lanes(agent: Agent, protocol: Protocol) -> int:
-    """Lifetimes that cost each as much as all lanes of a device do, so that a few tell the time of many."""
+    """Return lifetimes that cost each as much as all lanes of a device do, so that a few give the
+    time of many.
+    """
     return cost(agent, protocol.agent_prior()).fewest_lanes or agent.lanes
 
 
 def lone_seconds(unit: Unit, decision: float) -> float:
-    """Of the decisions that latency is measured by; `decision` is what one takes in company, on one device."""
+    """Estimate the seconds of the decisions that latency is measured by; `decision` is the time of
+    one among others, on one device.
+    """
     alone = fewest_lanes(unit.agent, unit.protocol) == 1
-    decisions = LATENCY_TRAJECTORIES * (LATENCY_STEPS if unit.protocol.in_blocks else unit.protocol.horizon)
+    decisions = LATENCY_TRAJECTORIES * (
+        LATENCY_STEPS if unit.protocol.in_blocks else unit.protocol.horizon
+    )
     return unit.latency * decisions * decision * (1.0 if alone else SLOWER_ALONE)
 
 
 def memory_bytes(agent: Agent, protocol: Protocol, lanes: int) -> int:
-    """That a call takes on each device: the rough rule. Environments, a belief and a plan or a table; 16 bytes for each decision."""
+    """Estimate the bytes that a call takes on each device, by the rough rule.
+
+    Environments, a belief and a plan or a table; 16 bytes for each decision.
+    """
     decisions = LATENCY_STEPS if protocol.in_blocks else protocol.horizon
-    return lanes * (16 * entries(protocol) + 16 * decisions) + cost(agent, protocol.agent_prior()).memory_bytes
+    return (
+        lanes * (16 * entries(protocol) + 16 * decisions)
+        + cost(agent, protocol.agent_prior()).memory_bytes
+    )
 
 
 def program(unit: Unit) -> tuple:
-    """What tells apart the programs that units are compiled to, but for what only one of them in an experiment needs."""
+    """Return a key of the programs that a unit is compiled to, except those that only one unit of
+    an experiment needs.
+    """
     protocol = unit.protocol
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(protocol.test_prior()))
     return unit.algorithm, jax.tree.structure(unit.agent), shapes, protocol.lifetime, unit.record

@@ -1,4 +1,4 @@
-"""Short runs that tell what long ones will cost: which ones to make, and one of them made."""
+"""Short runs that measure the cost of long ones: their choice, and their execution."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ SECONDS = 0.4  # that a short run may take by the rough rule, without compilatio
 TOO_LONG = 10.0  # times as long: only when nothing shorter is left
 MAX_PROBES = 6  # of an algorithm in an experiment
 MAX_PROGRAMS = 3  # to compile for them
-ALIKE = 2.0  # the rough rule tells units apart when one takes so many times as long as another
+ALIKE = 2.0  # the rough rule distinguishes units when one takes so many times as long as another
 REPETITIONS = 3
 BLOCKS_PROBED = 4  # of a lifetime in blocks
 TELLING = 0.05  # seconds from which on CPU time says how busy the machine is
@@ -33,7 +33,9 @@ TELLING = 0.05  # seconds from which on CPU time says how busy the machine is
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A short run: fewer MDPs, fewer decisions, a smaller budget of a search, where the unit itself would take too long."""
+    """A short run: fewer MDPs, fewer decisions, a smaller budget of a search, where the unit itself
+    would take too long.
+    """
 
     unit: Unit
     agent: Agent
@@ -51,7 +53,7 @@ class Probe:
         return dataclasses.replace(self.unit.protocol, lifetime=Steps(self.horizon))
 
     def expected(self) -> float:
-        """Seconds by the rough rule, without compilation."""
+        """Return seconds by the rough rule, without compilation."""
         lanes = self.lanes or self.agent.lanes
         playing = lanes * self.horizon * estimates.decision_seconds(self.agent, self.unit.protocol)
         return playing + estimates.search_seconds(self.agent, self.protocol)
@@ -59,7 +61,7 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a short run has shown: how many times as much as by the rough rule."""
+    """Result of a short run: ratios to the rough rule."""
 
     parameters: dict[str, Any]
     decision: float  # seconds of a decision
@@ -67,10 +69,13 @@ class Measured:
     memory: float  # bytes that a call takes
     compile_seconds: float | None  # None: the program was there
     resident_bytes: float | None  # by which the process has grown, as far as the system says
-    busy: float | None = None  # how many times longer it took because the machine did other things; None: too short to tell
+    # how many times longer it took because the machine did other things; None: too short to measure
+    busy: float | None = None
 
     def alone(self, busy: float) -> "Measured":
-        """What it would have shown had the machine done nothing else; `busy` holds unless the run has told itself."""
+        """Return the result without the machine's other work; `busy` is used unless the run has
+        measured its own.
+        """
         times = self.busy or busy
         return dataclasses.replace(
             self,
@@ -82,11 +87,15 @@ class Measured:
 
 
 def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
-    """The short run for a unit: first fewer MDPs, as far as they cost as much each, then fewer decisions."""
+    """Return the short run for a unit: first fewer MDPs, while the cost of each stays the same,
+    then fewer decisions.
+    """
     agent, protocol = unit.agent, unit.protocol
     if isinstance(agent, OfflineSearch):
         each = estimates.search_seconds(agent, protocol) / (agent.budget + estimates.FIRST_PULLS)
-        budget: Any = {"budget": max(1, min(agent.budget, int(SECONDS / each) - estimates.FIRST_PULLS))}
+        budget: Any = {
+            "budget": max(1, min(agent.budget, int(SECONDS / each) - estimates.FIRST_PULLS))
+        }
         return Probe(unit, dataclasses.replace(agent, **budget), None, protocol.horizon)  # type: ignore[type-var]
     if protocol.in_blocks:
         return Probe(unit, agent, None, BLOCKS_PROBED * BLOCK)
@@ -103,7 +112,9 @@ def probe(unit: Unit, devices: Sequence[jax.Device]) -> Probe:
 
 
 def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
-    """Short runs for units of one algorithm in one experiment: one if they cost the same, or else some that lie far apart."""
+    """Return short runs for units of one algorithm in one experiment: one if they cost the same, or
+    else some that lie far apart.
+    """
     found = {canonical(p.parameters): p for p in (probe(unit, devices) for unit in units)}
     seconds = {key: p.expected() for key, p in found.items()}
     cheapest = min(seconds, key=lambda key: seconds[key])
@@ -111,9 +122,12 @@ def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
     if max(worth.values()) < ALIKE * min(worth.values()):
         return [found[cheapest]]
     candidates = [key for key in found if seconds[key] < TOO_LONG * SECONDS] or [cheapest]
-    place = coordinates([found[key].parameters for key in candidates], [worth[key] for key in candidates])
+    place = coordinates(
+        [found[key].parameters for key in candidates], [worth[key] for key in candidates]
+    )
     short = [key for key in candidates if seconds[key] < 2 * SECONDS] or candidates
-    first = max(short, key=lambda key: worth[key])  # if it remains the only one, better to know what takes long
+    # if it remains the only one, measure what takes long
+    first = max(short, key=lambda key: worth[key])
     chosen, programs = [candidates.index(first)], {_program(found[first])}
     while len(chosen) < MAX_PROBES:
         far = np.linalg.norm(place[:, None] - place[chosen][None], axis=-1).min(1)
@@ -128,8 +142,12 @@ def choose(units: Sequence[Unit], devices: Sequence[jax.Device]) -> list[Probe]:
 
 
 def _worth(chosen: Probe) -> float:
-    """What tells units apart: the rough rule for a decision, and for a search."""
-    return estimates.decision_seconds(chosen.agent, chosen.unit.protocol) + estimates.search_seconds(chosen.agent, chosen.unit.protocol)
+    """Return the quantity that distinguishes units: the rough rule for a decision plus that for a
+    search.
+    """
+    return estimates.decision_seconds(
+        chosen.agent, chosen.unit.protocol
+    ) + estimates.search_seconds(chosen.agent, chosen.unit.protocol)
 
 
 def _program(chosen: Probe) -> tuple:
@@ -137,12 +155,16 @@ def _program(chosen: Probe) -> tuple:
 
 
 def coordinates(parameters: Sequence[dict[str, Any]], worth: Sequence[float]) -> np.ndarray:
-    """Places of parameter values, [n, d]: numbers by their rank from 0 to 1, all else 1 apart, and the logarithm of `worth` from 0 to 1."""
+    """Return places of parameter values, [n, d]: numbers by their rank from 0 to 1, all else 1
+    apart, and the logarithm of `worth` from 0 to 1.
+    """
     columns = [_scaled(np.log(np.asarray(worth, float)))]
     for name in parameters[0]:
         values = [p.get(name) for p in parameters]
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-            columns.append(_scaled(np.unique(np.asarray(values, float), return_inverse=True)[1].astype(float)))
+            columns.append(
+                _scaled(np.unique(np.asarray(values, float), return_inverse=True)[1].astype(float))
+            )
         else:
             texts = np.array([canonical(v) for v in values])
             columns += [(texts == text) / math.sqrt(2) for text in np.unique(texts)]
@@ -158,7 +180,7 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     """Make a short run.
 
     Raises:
-      Exception: whatever the agent raises.
+      Exception: any exception of the agent.
     """
     agent, protocol = chosen.agent, chosen.protocol
     before = resident_bytes()
@@ -175,7 +197,9 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
     return Measured(
         parameters=chosen.parameters,
         decision=decision / estimates.decision_seconds(agent, chosen.unit.protocol),
-        search=run.learned.seconds / estimates.search_seconds(agent, protocol) if run.learned else None,
+        search=run.learned.seconds / estimates.search_seconds(agent, protocol)
+        if run.learned
+        else None,
         memory=run.bytes_per_device / estimates.memory_bytes(agent, protocol, lanes),
         compile_seconds=run.compile_seconds or None,
         resident_bytes=max(0, grown) if before and run.compile_seconds else None,
@@ -184,7 +208,8 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
 
 
 def busyness(wall: float, cpu: float, devices: Sequence[jax.Device]) -> float | None:
-    """How many times longer than on a machine of its own a run has taken, all of whose CPU devices work all the time; None: unknown.
+    """Estimate how many times longer a run has taken than on an idle machine, when all its CPU
+    devices work all the time; None: unknown.
 
     Args:
       wall, cpu: seconds of the run, and of all its threads together.

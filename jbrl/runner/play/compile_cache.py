@@ -1,11 +1,15 @@
-"""Compiled programs kept on disk, so that the next process need not compile them again. Off unless asked for.
+"""Compiled programs kept on disk, so that the next process need not compile them again.
 
-The cache is JAX's own (`jax_compilation_cache_dir`); this module decides where it is. What the compiler makes for one CPU may crash on
-another, which a cache in a shared home directory would bring about, and is of no use to another version. Each combination of versions
-(jbrl, JAX, jaxlib) and processor (model and features) therefore has a folder of its own inside the one that is named.
+Off unless asked for.
 
-A cached program is machine code: whoever may write to the folder may run code as its reader. Folders are made for their owner alone, and
-one that belongs to somebody else, or that others may write to, is refused.
+The cache is JAX's own (`jax_compilation_cache_dir`); this module decides where it is. What the
+compiler makes for one CPU may crash on another, which a cache in a shared home directory would
+bring about, and is of no use to another version. Each combination of versions (jbrl, JAX, jaxlib)
+and processor (model and features) therefore has a folder of its own inside the one that is named.
+
+A cached program is machine code: a user who can write to the folder can run code as its reader.
+Folders are made for their owner alone, and one that belongs to another user, or that others may
+write to, is refused.
 """
 
 import hashlib
@@ -22,13 +26,14 @@ from jbrl.runner.storage.machine import processor, processor_features, versions
 
 VARIABLE = "JBRL_COMPILE_CACHE"
 AUTO = "auto"
-_FOLDER = re.compile(r"jbrl-[^-]+-jax-[^-]+-jaxlib-[^-]+-[0-9a-f]{12}")  # what `folder` names: nothing else is ever removed
+# what `folder` names: nothing else is ever removed
+_FOLDER = re.compile(r"jbrl-[^-]+-jax-[^-]+-jaxlib-[^-]+-[0-9a-f]{12}")
 _SUFFIX = "-cache"  # of the files of JAX
 
 
 @dataclass(frozen=True)
 class CacheState:
-    """What a cache holds."""
+    """Contents of a cache."""
 
     programs: int  # for this version and processor
     size: int  # bytes of these
@@ -38,7 +43,9 @@ class CacheState:
 
 
 def place(where: str | Path) -> Path:
-    """The directory that `where` names: itself, or for `auto` one in the user's cache directory."""
+    """Return the directory that `where` names: itself, or for `auto` one in the user's cache
+    directory.
+    """
     if str(where) != AUTO:
         return Path(where).expanduser().absolute()
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -46,20 +53,28 @@ def place(where: str | Path) -> Path:
 
 
 def folder(where: str | Path) -> Path:
-    """The folder in it for programs of these versions and this processor."""
+    """Return its folder for programs of these versions and this processor."""
     name = "-".join(f"{package}-{versions()[package]}" for package in ("jbrl", "jax", "jaxlib"))
     return place(where) / f"{name}-{fingerprint()}"
 
 
 def fingerprint() -> str:
-    """Twelve hexadecimal digits that stand for the processor: for the host, where the system does not say what its processor can do."""
+    """Return twelve hexadecimal digits that stand for the processor: for the host, where the system
+    does not say what its processor can do.
+    """
     features = processor_features()
-    identity = (platform.system(), platform.machine(), processor(), *(features or (platform.node(),)))
+    identity = (
+        platform.system(),
+        platform.machine(),
+        processor(),
+        *(features or (platform.node(),)),
+    )
     return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]
 
 
 def use(where: str | Path) -> Path:
-    """Keep compiled programs in `where` (`auto`: the user's cache directory) from now on; call it before anything is compiled.
+    """Keep compiled programs in `where` (`auto`: the user's cache directory) from now on; call it
+    before anything is compiled.
 
     Returns: the folder.
 
@@ -74,27 +89,43 @@ def use(where: str | Path) -> Path:
         found.mkdir(mode=0o700, exist_ok=True)
         status = found.stat()
     except OSError as error:
-        raise JbrlError(f"compile cache {found}: cannot be made: {error.strerror}; name another directory, or leave it out") from None
+        raise JbrlError(
+            f"compile cache {found}: cannot be made: {error.strerror}; name another directory, or "
+            "leave it out"
+        ) from None
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        raise JbrlError(f"compile cache {found}: others may write to it, and so run code as you: expected a directory of your own")
+        raise JbrlError(
+            f"compile cache {found}: others may write to it, and so run code as you: expected a "
+            "directory of your own"
+        )
     if not os.access(found, os.W_OK | os.X_OK):
-        raise JbrlError(f"compile cache {found}: cannot be written; name another directory, or leave it out")
+        raise JbrlError(
+            f"compile cache {found}: cannot be written; name another directory, or leave it out"
+        )
     jax.config.update("jax_compilation_cache_dir", str(found))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a study has many programs that take half a second
+    # a study has many programs that take half a second
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return found
 
 
 def state(where: str | Path) -> CacheState:
-    """What is kept in `where`, each program being looked at."""
+    """Describe the contents of `where`, checking each program."""
     mine = folder(where)
     programs = list(mine.glob(f"*{_SUFFIX}"))
     others = [other for other in _folders(where) if other != mine]
-    return CacheState(len(programs), _size(mine), sum(map(_damaged, programs)), len(others), sum(map(_size, others)))
+    return CacheState(
+        len(programs),
+        _size(mine),
+        sum(map(_damaged, programs)),
+        len(others),
+        sum(map(_size, others)),
+    )
 
 
 def clear(where: str | Path) -> int:
-    """Remove what is kept in `where`, also for other versions and processors, and nothing else; how many bytes that was.
+    """Remove what is kept in `where`, also for other versions and processors, and nothing else; how
+    many bytes that was.
 
     Raises:
       JbrlError: it cannot be removed.
@@ -112,7 +143,15 @@ def clear(where: str | Path) -> int:
 
 def _folders(where: str | Path) -> list[Path]:
     root = place(where)
-    return sorted(f for f in root.iterdir() if f.is_dir() and not f.is_symlink() and _FOLDER.fullmatch(f.name)) if root.is_dir() else []
+    return (
+        sorted(
+            f
+            for f in root.iterdir()
+            if f.is_dir() and not f.is_symlink() and _FOLDER.fullmatch(f.name)
+        )
+        if root.is_dir()
+        else []
+    )
 
 
 def _size(found: Path) -> int:
@@ -120,7 +159,10 @@ def _size(found: Path) -> int:
 
 
 def _damaged(program: Path) -> bool:
-    """Whether a program cannot be unpacked. JAX packs with zlib, or, where it finds a library for that, with zstd, which is not tested."""
+    """Return whether a program cannot be unpacked.
+
+    JAX packs with zlib, or, where it finds a library for that, with zstd, which is not tested.
+    """
     content = program.read_bytes()
     if content[:1] != b"\x78" and content:
         return False

@@ -1,4 +1,5 @@
-"""One agent in one experiment: train on the prior, draw environments, play one lifetime in each, measure.
+"""One agent in one experiment: train on the prior, draw environments, play one lifetime in
+each, measure.
 
 Castronovo et al. 2016, section 3.
 """
@@ -19,7 +20,8 @@ from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.rollout import RolloutInputs, Trajectory, discounted, draw_inputs, simulate
+from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
+from jbrl.rollout.rollout import RolloutInputs, Trajectory, begin, discounted, draw_inputs, simulate
 from jbrl.runner.play import batching
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.runner.play.protocol import Chunk, Protocol
@@ -37,7 +39,13 @@ class Run:
     """
 
     def __init__(
-        self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
+        self,
+        agent: Agent,
+        protocol: Protocol,
+        *,
+        record: bool = False,
+        resources: Resources | None = None,
+        lanes: int | None = None,
     ) -> None:
         self.given = agent
         self._lanes = lanes
@@ -51,13 +59,14 @@ class Run:
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
-        self._key = jax.random.key(protocol.seed)
+        self._key = protocol.test.key(protocol.seed)
         self.test: tuple[Any, jax.Array] = (protocol.test_prior(), self._key)
 
     def prepare(self, checkpoint: SearchCheckpoint | None = None) -> None:
         """Train the agent and compile what will be played.
 
-        Sets `agent`, the one that plays, its `knowledge`, `offline_seconds`, `compile_seconds`, `batch`, and `learned` if it has searched.
+        Sets `agent`, the one that plays, its `knowledge`, `offline_seconds`, `compile_seconds`,
+        `batch`, and `learned` if it has searched.
 
         Args:
           checkpoint: keeps what the agent finds, if it is one that searches.
@@ -73,22 +82,34 @@ class Run:
         if isinstance(self.given, OfflineSearch):
             prior: Any = self.protocol.agent_prior()  # Dirichlet, as `requires` says
             protocol = self.protocol
-            lanes = None if self.resources.on_cpu else self._lanes  # CPUs have their own width, whatever the memory
+            # CPUs have their own width, for any memory
+            lanes = None if self.resources.on_cpu else self._lanes
             trials = Trials(prior, protocol.discount, self._own, self.devices, lanes)
-            self.learned, self.compile_seconds = learn(self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint())
+            self.learned, self.compile_seconds = learn(
+                self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint()
+            )
             self.offline_seconds = self.learned.seconds
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
-        self._learner = jax.device_put((self.agent, self._own, self.protocol.agent_prior()), self.devices[0])
+        self._learner = jax.device_put(
+            (self.agent, self._own, self.protocol.agent_prior()), self.devices[0]
+        )
 
     def training(self) -> Callable[[], batching.Program] | None:
-        """What compiles the training of the agent; None where there is nothing to learn, and no time to measure."""
-        return None if type(self.agent).train is Agent.train else lambda: batching.compile_once(train, *self._learner)
+        """Return the task that compiles the training of the agent; None where there is nothing to
+        learn, and no time to measure.
+        """
+        return (
+            None
+            if type(self.agent).train is Agent.train
+            else lambda: batching.compile_once(train, *self._learner)
+        )
 
     def train(self, program: batching.Program | None) -> None:
         """Train the agent: sets `knowledge` and adds to `offline_seconds`.
 
         Raises:
-          FloatingPointError: what it has learned is not a number: it would choose by it without an error.
+          FloatingPointError: what it has learned is not a number: it would choose by it without
+            an error.
         """
         self.knowledge = self._learner[-1]
         if program is None:
@@ -98,19 +119,27 @@ class Run:
         for path, values in jax.tree.leaves_with_path(self.knowledge):
             if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
                 raise FloatingPointError(
-                    f"{type(self.agent).__name__}.train returned NaN in {jax.tree_util.keystr(path) or 'its knowledge'}"
+                    f"{type(self.agent).__name__}.train returned NaN in "
+                    f"{jax.tree_util.keystr(path) or 'its knowledge'}"
                 )
 
     @property
     def bytes_per_device(self) -> int:
-        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler does not say."""
+        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler
+        does not say.
+        """
         return self._playing.bytes
 
-    def programs(self, width: int, devices: Sequence[jax.Device], groups: int = 1) -> tuple[Callable[[], batching.Program], ...]:
-        """What compiles the drawing of MDPs and the playing."""
+    def programs(
+        self, width: int, devices: Sequence[jax.Device], groups: int = 1
+    ) -> tuple[Callable[[], batching.Program], ...]:
+        """Return the tasks that compile the drawing of MDPs and the playing."""
         number = jax.ShapeDtypeStruct((), jnp.int32)
         draw = _draw_unit if has_unit_concentrations(self.test[0].mdps) else _draw
-        shared = (self.agent, self.knowledge if self.knowledge is not None else jax.eval_shape(train, *self._learner))
+        shared = (
+            self.agent,
+            self.knowledge if self.knowledge is not None else jax.eval_shape(train, *self._learner),
+        )
         drawn = jax.eval_shape(_draw, self.test, number)
         play = _play_recorded if self.record else _play
         return (
@@ -119,59 +148,108 @@ class Run:
         )
 
     def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
-        """Compile all that is needed at the greatest width that the memory allows; the program that trains."""
-        width = self._lanes or batching.lanes_per_device(self.agent, self.protocol.n_environments, self.devices)
+        """Compile all that is needed at the greatest width that the memory allows; return the
+        program that trains.
+        """
+        width = self._lanes or batching.lanes_per_device(
+            self.agent, self.protocol.n_environments, self.devices
+        )
         while True:
-            (trained, self._drawing, self._playing), seconds = batching.compile_together(training, *self.programs(width, self.devices))
+            (trained, self._drawing, self._playing), seconds = batching.compile_together(
+                training, *self.programs(width, self.devices)
+            )
             self.compile_seconds += seconds
-            smaller = self.resources.smaller(self._playing.bytes, width, self.devices, type(self.given).__name__)
+            smaller = self.resources.smaller(
+                self._playing.bytes, width, self.devices, type(self.given).__name__
+            )
             if smaller is None:
                 self.batch, self.device = self._playing.capacity, device_name(self.devices)
                 return trained
             width, self.devices = smaller
 
     def chunks(self, start: int = 0, size: int | None = None) -> Iterator[Chunk]:
-        """Play MDPs `start`..N-1 in chunks of `size` (default: as many as one compiled call plays)."""
+        """Play MDPs `start`..N-1 in chunks of `size` (default: as many as one compiled
+        call plays).
+        """
         size = size or self.batch
-        shared, test = (batching.spread([one] * len(self.devices), self.devices) for one in ((self.agent, self.knowledge), self.test))
+        shared, test = (
+            batching.spread([one] * len(self.devices), self.devices)
+            for one in ((self.agent, self.knowledge), self.test)
+        )
         for first in range(start, self.protocol.n_environments, size):
             stop, seconds, parts = min(first + size, self.protocol.n_environments), 0.0, []
             for numbers, count in batching.groups(first, stop, self.batch):
-                played, elapsed = timed(self._playing.call, shared, self._drawing.call(test, numbers))
+                played, elapsed = timed(
+                    self._playing.call, shared, self._drawing.call(test, numbers)
+                )
                 seconds += elapsed
-                parts.append(self.legal(played, numbers, count))
+                parts.append(self.sound(played, numbers, count))
             yield self.chunk(first, parts, seconds)
 
-    def legal(self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int) -> Trajectory:
-        """The first `count` trajectories, on the host, of what has been played on MDPs `numbers`.
+    def sound(
+        self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int
+    ) -> Trajectory:
+        """Return the first `count` trajectories, on the host, of what has been played on
+        MDPs `numbers`.
 
         Raises:
-          JbrlError: the agent has chosen an action that is none.
+          JbrlError: the agent has chosen an action that is none, or its state holds NaN at the end.
         """
-        trajectory, legal = played
-        if not np.asarray(legal)[:count].all():
-            number = numbers[int(np.argmin(np.asarray(legal)))]
-            raise JbrlError(f"{type(self.given).__name__}, on MDP {number}: {self.agent.refusal(self.protocol.test.spec.actions.n)}")
+        trajectory, faults = played
+        wrong = np.flatnonzero(np.asarray(faults)[:count])
+        if len(wrong):
+            where = (
+                f"{type(self.given).__name__}, on MDP {numbers[wrong[0]]} of "
+                f"'{self.protocol.test.short_name}'"
+            )
+            raise JbrlError(f"{where}: {self._refusal(int(np.asarray(faults)[wrong[0]]))}")
         return jax.tree.map(lambda v: np.asarray(v)[:count], trajectory)
 
+    def _refusal(self, fault: int) -> str:
+        """Return the agent's mistake."""
+        if fault == ILLEGAL_ACTION:
+            return self.agent.refusal(self.protocol.test.spec.actions.n)
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+        _, state = jax.eval_shape(
+            begin, self.agent, self.knowledge, jax.eval_shape(_draw, self.test, number)
+        )
+        return said_of_nan(nan_path(state, fault))
+
     def chunk(self, start: int, parts: Sequence[Trajectory], seconds: float) -> Chunk:
-        """Results of consecutive trajectories."""
+        """Return results of consecutive trajectories."""
         played: Trajectory = jax.tree.map(lambda *v: np.concatenate(v), *parts)
-        return Chunk(start, discounted(played.rewards, self.protocol.discount), _trajectories(played), seconds, played.rewards.size)
+        return Chunk(
+            start,
+            discounted(played.rewards, self.protocol.discount),
+            _trajectories(played),
+            seconds,
+            played.rewards.size,
+        )
 
     def latency(self) -> float:
-        """Wall seconds per decision when a single MDP is played at a time: the median over a few trajectories."""
+        """Return wall seconds per decision when a single MDP is played at a time: the median over a
+        few trajectories.
+        """
         device = self.devices[:1]
         (drawing, playing), compile_seconds = batching.compile_together(*self.programs(1, device))
-        shared, test = (batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test))
+        shared, test = (
+            batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test)
+        )
         self.compile_seconds += compile_seconds
-        inputs = (drawing.call(test, np.array([number], np.int32)) for number in range(LATENCY_TRAJECTORIES))
+        inputs = (
+            drawing.call(test, np.array([number], np.int32))
+            for number in range(LATENCY_TRAJECTORIES)
+        )
         seconds = [timed(playing.call, shared, drawn)[1] for drawn in inputs]
         return statistics.median(seconds) / self.protocol.horizon
 
     def shortened(self, n_environments: int, horizon: int) -> "Run":
-        """The same agent, with the same knowledge, in fewer and shorter trajectories, ready to be played."""
-        protocol = dataclasses.replace(self.protocol, n_environments=n_environments, lifetime=Steps(horizon))
+        """Return the same agent, with the same knowledge, in fewer and shorter trajectories, ready
+        to be played.
+        """
+        protocol = dataclasses.replace(
+            self.protocol, n_environments=n_environments, lifetime=Steps(horizon)
+        )
         short = type(self)(self.given, protocol, resources=self.resources, lanes=self._lanes)
         short.agent, short.knowledge = self.agent, self.knowledge
         short._compile(None)
@@ -200,9 +278,13 @@ def _draw_unit(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> Ro
     return _drawn(shared, index, unit=True)
 
 
-def _drawn(shared: tuple[DirichletPrior, jax.Array], index: jax.Array, *, unit: bool) -> RolloutInputs:
+def _drawn(
+    shared: tuple[DirichletPrior, jax.Array], index: jax.Array, *, unit: bool
+) -> RolloutInputs:
     test, key = shared
-    return draw_inputs(draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit), key, index, test.horizon)
+    return draw_inputs(
+        draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit), key, index, test.horizon
+    )
 
 
 def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:

@@ -1,9 +1,12 @@
-"""One agent in one experiment whose lifetimes are played in blocks of steps: episodes, and environments that are no finite MDPs.
+"""One agent in one experiment whose lifetimes are played in blocks of steps: episodes, and
+environments that are no finite MDPs.
 
-Lifetimes differ in length by orders of magnitude. A call plays some blocks of all lanes; after it the host takes the results of the
-lifetimes that are over, and when at most half of the groups are needed, the lanes that go on move together, so that one long lifetime does
-not keep a hundred finished ones company. Every group is as wide as every other on CPUs, so neither this, nor the number of devices, nor an
-interruption changes a bit. Memory is that of the lanes and of one block, whatever the number of steps.
+Lifetimes differ in length by orders of magnitude. A call plays some blocks of all lanes; after it
+the host takes the results of the lifetimes that are over, and when at most half of the groups are
+needed, the lanes that go on move together, so that one long lifetime does not occupy the lanes of a
+hundred finished ones. Every group is as wide as every other on CPUs, so neither this, nor the
+number of devices, nor an interruption changes a bit. Memory is that of the lanes and of one block,
+for any number of steps.
 """
 
 import dataclasses
@@ -18,8 +21,9 @@ import numpy as np
 from jax import lax
 
 from jbrl.agents.agent import Agent
+from jbrl.environments.lifetime import Lifetime
 from jbrl.errors import JbrlError
-from jbrl.rollout import episodes
+from jbrl.rollout import episodes, faults
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
@@ -33,18 +37,22 @@ GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the 
 NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step
 MAX_LANES = 4096  # at once on all devices, where memory allows
 MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
-FASTEST, SLOWEST = 0.1, 0.5  # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
+# seconds between which a call should take: often enough to compact, seldom enough to cost nothing
+FASTEST, SLOWEST = 0.1, 0.5
 
 _FAULTS = {
-    episodes.BAD_REWARD: "the reward is not a finite number",
-    episodes.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
-    episodes.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
+    faults.BAD_REWARD: "the reward is not a finite number",
+    faults.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
+    faults.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
 }
 
 
 @dataclasses.dataclass
 class Flight:
-    """Lifetimes first..stop-1 while they are played. Results of lanes that are over are kept on the host."""
+    """Lifetimes first..stop-1 while they are played.
+
+    Results of lanes that are over are kept on the host.
+    """
 
     first: int
     stop: int
@@ -63,29 +71,40 @@ class Flight:
 
     @property
     def whole(self) -> bool:
-        """Whether the lanes are there: a call that failed has taken over their memory and left nothing."""
+        """True if the lanes exist: a call that failed has consumed their memory."""
         return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
 
 
 class LifetimeRun(Run):
-    """As `Run`, for lifetimes that are played in blocks.
+    """Variant of `Run` for lifetimes that are played in blocks.
 
     Raises:
       JbrlError: trajectories are asked for.
     """
 
     def __init__(
-        self, agent: Agent, protocol: Protocol, *, record: bool = False, resources: Resources | None = None, lanes: int | None = None
+        self,
+        agent: Agent,
+        protocol: Protocol,
+        *,
+        record: bool = False,
+        resources: Resources | None = None,
+        lanes: int | None = None,
     ) -> None:
         if record:
-            raise JbrlError(f"record = true: expected false for '{protocol.test.short_name}': trajectories of episodes are not kept")
+            raise JbrlError(
+                f"record = true: expected false for '{protocol.test.short_name}': trajectories of "
+                "episodes are not kept"
+            )
         super().__init__(agent, protocol, resources=resources, lanes=lanes)
 
     @property
     def rules(self) -> Rules:
-        """What all lanes share."""
+        """Rules that all lanes share."""
         problem: Any = self.protocol.test
-        return Rules(self.agent, problem.environment, problem.recorder, self._key, self.protocol.lifetime)
+        return Rules(
+            self.agent, problem.environment, problem.recorder, self._key, self.protocol.lifetime
+        )
 
     @property
     def bytes_per_device(self) -> int:
@@ -93,64 +112,120 @@ class LifetimeRun(Run):
 
     def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
         knowledge = jax.eval_shape(train, *self._learner)
-        lane = jax.eval_shape(episodes.begin, self.rules, knowledge, jax.ShapeDtypeStruct((), jnp.int32))
+        lane = self._shapes(knowledge)
         self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
         self._width = self._group_width()
         self._max_groups = self._groups_per_device()
         while True:
-            programs, seconds = self._compiled(training, knowledge, lane, self._width, self.devices, self._max_groups)
+            programs, seconds = self._compiled(
+                training, knowledge, lane, self._width, self.devices, self._max_groups
+            )
             self.compile_seconds += seconds
             trained, self._beginning, self._advancing = programs
-            if self._max_groups == 1 or self.resources.fits(self._advancing.bytes, len(self.devices)):
+            if self._max_groups == 1 or self.resources.fits(
+                self._advancing.bytes, len(self.devices)
+            ):
                 break
             self._max_groups //= 2
-        self.resources.smaller(self._advancing.bytes, self._width, self.devices[:1], type(self.given).__name__)
-        self.batch, self.device = self._width * self._max_groups * len(self.devices), device_name(self.devices)
+        self.resources.smaller(
+            self._advancing.bytes, self._width, self.devices[:1], type(self.given).__name__
+        )
+        self.batch, self.device = (
+            self._width * self._max_groups * len(self.devices),
+            device_name(self.devices),
+        )
         return trained
 
     def _compiled(
-        self, training: Any, knowledge: Any, lane: Any, width: int, devices: Sequence[jax.Device], max_groups: int
+        self,
+        training: Any,
+        knowledge: Any,
+        lane: Any,
+        width: int,
+        devices: Sequence[jax.Device],
+        max_groups: int,
     ) -> tuple[list[Any], float]:
         shared, number = (self.rules, knowledge), jax.ShapeDtypeStruct((), jnp.int32)
+        begin, advance = self._traced
         return batching.compile_together(
             training,
-            lambda: batching.compile_mapped(_begin, shared, number, width, devices, max_groups),
-            lambda: batching.compile_groups(_advance, self.rules, lane, width, devices, max_groups),
+            lambda: batching.compile_mapped(begin, shared, number, width, devices, max_groups),
+            lambda: batching.compile_groups(advance, self.shared, lane, width, devices, max_groups),
         )
 
+    @property
+    def shared(self) -> Any:
+        """Data that all lanes of a block share."""
+        return self.rules
+
+    @property
+    def _traced(self) -> tuple[Callable, Callable]:
+        """Function of (rules, knowledge) and a number that begins a lifetime, and function that
+        plays blocks.
+        """
+        return _begin, _advance
+
+    def _shapes(self, knowledge: Any) -> Any:
+        """Return one lane, as shapes."""
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+        return jax.eval_shape(self._traced[0], (self.rules, knowledge), number)
+
     def _group_width(self) -> int:
-        """Lanes of a group: on CPUs by the size of a state alone, so that results hang on nothing else."""
+        """Return the lanes of a group: on CPUs by the size of a state alone, so that results depend
+        on nothing else.
+        """
         if not self.resources.on_cpu:
             return batching.lanes_per_device(self.agent, self.protocol.n_environments, self.devices)
         fitting = 1 << (max(1, GROUP_BYTES // max(1, self._lane_bytes)).bit_length() - 1)
         return min(self.agent.lanes, max(NARROWEST, fitting))
 
     def _groups_per_device(self) -> int:
-        wanted = -(-min(self.protocol.n_environments, MAX_LANES) // (self._width * len(self.devices)))
+        wanted = -(
+            -min(self.protocol.n_environments, MAX_LANES) // (self._width * len(self.devices))
+        )
         memory = self.resources.memory or math.inf
         share = MEMORY_SHARE * memory / (len(self.devices) if self.resources.on_cpu else 1)
         fitting = max(1, int(min(2**20, share // (self._lane_bytes * self._width))))
-        return 1 << (min(wanted, fitting) - 1).bit_length() if wanted <= fitting else 1 << (fitting.bit_length() - 1)
+        return (
+            1 << (min(wanted, fitting) - 1).bit_length()
+            if wanted <= fitting
+            else 1 << (fitting.bit_length() - 1)
+        )
 
     def chunks(
-        self, start: int = 0, size: int | None = None, *, flight: Flight | None = None, between: Callable[[Flight], Any] | None = None
+        self,
+        start: int = 0,
+        size: int | None = None,
+        *,
+        flight: Flight | None = None,
+        between: Callable[[Flight], Any] | None = None,
     ) -> Iterator[Chunk]:
         """Play lifetimes `start`..N-1 in chunks of `size`.
 
         Args:
-          flight: lifetimes that an interrupted run had begun (`restored`), the first of them number `start`.
-          between: called after each call with the lifetimes at work; what it raises ends the run, which can go on from there.
+          flight: lifetimes that an interrupted run had begun (`restored`), the first of them
+            number `start`.
+          between: called after each call with the running lifetimes; what it raises ends the run,
+            which can go on from there.
         """
         size = size or self.batch
-        self._shared = batching.spread([self.rules] * len(self.devices), self.devices)
+        self._shared = batching.spread([self.shared] * len(self.devices), self.devices)
         first = start
         while first < self.protocol.n_environments:
             if flight is None:
-                flight = self._begun(first, min(first + min(size, self.batch), self.protocol.n_environments))
+                flight = self._begun(
+                    first, min(first + min(size, self.batch), self.protocol.n_environments)
+                )
             blocks = 1
             while not flight.over.all():
                 elapsed = self._call(flight, blocks)
-                blocks = blocks * 2 if elapsed < FASTEST else max(1, blocks // 2) if elapsed > SLOWEST else blocks
+                blocks = (
+                    blocks * 2
+                    if elapsed < FASTEST
+                    else max(1, blocks // 2)
+                    if elapsed > SLOWEST
+                    else blocks
+                )
                 if between and not flight.over.all():
                     between(flight)
             yield self._finished(flight)
@@ -159,15 +234,33 @@ class LifetimeRun(Run):
     def _begun(self, first: int, stop: int) -> Flight:
         """Begin lifetimes first..stop-1."""
         numbers, groups = self._dealt(np.arange(first, stop))
-        shared = batching.spread([(self.rules, self.knowledge)] * (len(self.devices) * self._max_groups), self.devices)
+        shared = batching.spread(
+            [(self.rules, self.knowledge)] * (len(self.devices) * self._max_groups), self.devices
+        )
         lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
-        recorder = [np.zeros((stop - first, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(lanes.recorder)]
-        flight = Flight(first, stop, lanes, numbers, groups, recorder, np.zeros(stop - first, np.int64), 0, np.zeros(stop - first, bool))
-        self._check(flight, np.asarray(lanes.fault), np.asarray(lanes.episodes), np.asarray(lanes.steps))
+        recorder = [
+            np.zeros((stop - first, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(lanes.recorder)
+        ]
+        flight = Flight(
+            first,
+            stop,
+            lanes,
+            numbers,
+            groups,
+            recorder,
+            np.zeros(stop - first, np.int64),
+            0,
+            np.zeros(stop - first, bool),
+        )
+        self._check(
+            flight, np.asarray(lanes.fault), np.asarray(lanes.episodes), np.asarray(lanes.steps)
+        )
         return flight
 
     def _dealt(self, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which lifetime is where, and how many groups each device plays: as evenly and as tightly as can be."""
+        """Return the position of each lifetime and the number of groups of each device, as even and
+        compact as possible.
+        """
         devices, width = len(self.devices), self._width
         share = -(-len(live) // (width * devices))
         numbers = np.full((devices, self._max_groups * width), -1, np.int64)
@@ -178,10 +271,14 @@ class LifetimeRun(Run):
         return numbers.reshape(-1), groups
 
     def _call(self, flight: Flight, blocks: int) -> float:
-        """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together where that saves work."""
+        """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together
+        where that saves work.
+        """
         limit = np.full(len(self.devices), blocks, np.int32)
         with interrupts_deferred():
-            flight.lanes, seconds = timed(self._advancing.call, self._shared, flight.groups, limit, flight.lanes)
+            flight.lanes, seconds = timed(
+                self._advancing.call, self._shared, flight.groups, limit, flight.lanes
+            )
             flight.seconds += seconds
         lanes = flight.lanes
         steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
@@ -210,8 +307,10 @@ class LifetimeRun(Run):
         flight.lanes = batching.regathered(flight.lanes, source, self.devices)
         flight.numbers, flight.groups = numbers, groups
 
-    def _check(self, flight: Flight, fault: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
-        """Refuse what an environment or an agent has done wrong in a lane that counts.
+    def _check(
+        self, flight: Flight, fault: np.ndarray, ended: np.ndarray, steps: np.ndarray
+    ) -> None:
+        """Refuse a mistake of an environment or an agent in a lane that counts.
 
         Raises:
           JbrlError: names the agent or the environment, the lifetime, the step and the episode.
@@ -222,11 +321,23 @@ class LifetimeRun(Run):
         place = wrong[np.argmin(flight.numbers[wrong])]
         code, problem, protocol = int(fault[place]), self.protocol.test.short_name, self.protocol
         when = f"lifetime {flight.numbers[place]}, step {steps[place]} (episode {ended[place] + 1})"
-        if code == episodes.ILLEGAL_ACTION:
-            raise JbrlError(f"{type(self.given).__name__}, {when} of '{problem}': {self.agent.refusal(protocol.test.spec.actions.n)}")
-        if code == episodes.NO_END:
+        if code >= faults.NAN:
+            whose, *path = faults.nan_path((flight.lanes.agent, flight.lanes.environment), code)
+            who = (
+                f"environment '{problem}', {when}"
+                if whose.idx
+                else f"{type(self.given).__name__}, {when} of '{problem}'"
+            )
+            raise JbrlError(f"{who}: {faults.said_of_nan(tuple(path))}")
+        if code == faults.ILLEGAL_ACTION:
             raise JbrlError(
-                f"environment '{problem}', {when}: no end after {protocol.lifetime.max_steps} steps: expected terminated or truncated "  # type: ignore[union-attr]
+                f"{type(self.given).__name__}, {when} of '{problem}': "
+                f"{self.agent.refusal(protocol.test.spec.actions.n)}"
+            )
+        if code == faults.NO_END:
+            raise JbrlError(
+                f"environment '{problem}', {when}: no end after "
+                f"{protocol.lifetime.max_steps} steps: expected terminated or truncated "  # type: ignore[union-attr]
                 "before, or max_steps of the lifetime to be higher"
             )
         raise JbrlError(f"environment '{problem}', {when}: {_FAULTS[code]}")
@@ -235,16 +346,27 @@ class LifetimeRun(Run):
         structure = jax.tree.structure(flight.lanes.recorder)
         problem: Any = self.protocol.test
         state = jax.tree.unflatten(structure, flight.recorder)
-        scores, metrics = np.asarray(problem.recorder.scores(state), np.float64), problem.recorder.metrics(state)
+        scores, metrics = (
+            np.asarray(problem.recorder.scores(state), np.float64),
+            problem.recorder.metrics(state),
+        )
         return Chunk(flight.first, scores, None, flight.seconds, int(flight.steps.sum()), metrics)
 
     def saved(self, flight: Flight) -> dict[str, np.ndarray]:
-        """All of a flight as arrays: what `restored` makes one of again, on any number of devices."""
+        """Return all of a flight as arrays, from which `restored` makes one again, on any number of
+        devices.
+        """
         live = np.flatnonzero(flight.numbers >= 0)
         arrays = {f"lane_{i}": v[live] for i, v in enumerate(batching.bare_leaves(flight.lanes))}
         arrays |= {f"recorder_{i}": v for i, v in enumerate(flight.recorder)}
         span = np.array([flight.first, flight.stop], np.int64)
-        return {**arrays, "numbers": flight.numbers[live], "steps": flight.steps, "over": flight.over, "span": span}
+        return {
+            **arrays,
+            "numbers": flight.numbers[live],
+            "steps": flight.steps,
+            "over": flight.over,
+            "span": span,
+        }
 
     def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
         """Undo `saved`."""
@@ -253,29 +375,51 @@ class LifetimeRun(Run):
         live = arrays["numbers"][order]
         numbers, groups = self._dealt(live)
         source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
-        shapes = jax.eval_shape(episodes.begin, self.rules, self.knowledge, jax.ShapeDtypeStruct((), jnp.int32))
+        shapes = self._shapes(self.knowledge)
         leaves = [arrays[f"lane_{i}"][source] for i in range(len(jax.tree.leaves(shapes)))]
         lanes = batching.laid_out(leaves, shapes, self.devices)
-        recorder = [np.array(arrays[f"recorder_{i}"]) for i in range(len(jax.tree.leaves(shapes.recorder)))]
+        recorder = [
+            np.array(arrays[f"recorder_{i}"]) for i in range(len(jax.tree.leaves(shapes.recorder)))
+        ]
         steps = np.array(arrays["steps"])
         decisions = int(steps.sum() + np.asarray(lanes.steps)[numbers >= 0].sum())
-        return Flight(first, stop, lanes, numbers, groups, recorder, steps, decisions, np.array(arrays["over"]), seconds)
+        return Flight(
+            first,
+            stop,
+            lanes,
+            numbers,
+            groups,
+            recorder,
+            steps,
+            decisions,
+            np.array(arrays["over"]),
+            seconds,
+        )
 
     def fits(self, arrays: dict[str, np.ndarray]) -> bool:
-        """Whether saved lifetimes can be gone on with: some that are not over, as many as one call may play."""
+        """Return whether saved lifetimes can be continued: some are not over, and no more than one
+        call may play.
+        """
         return 0 < len(arrays["numbers"]) <= self.batch
 
     def latency(self) -> float:
-        """Wall seconds per decision when a single lifetime is played at a time: the median over a few calls."""
+        """Return wall seconds per decision when a single lifetime is played at a time: the median
+        over a few calls.
+        """
         device = self.devices[:1]
-        lane = jax.eval_shape(episodes.begin, self.rules, self.knowledge, jax.ShapeDtypeStruct((), jnp.int32))
-        (_, beginning, advancing), seconds = self._compiled(None, self.knowledge, lane, 1, device, 1)
+        lane = self._shapes(self.knowledge)
+        (_, beginning, advancing), seconds = self._compiled(
+            None, self.knowledge, lane, 1, device, 1
+        )
         self.compile_seconds += seconds
-        alone, one = batching.spread([self.rules], device), np.ones(1, np.int32)
+        alone, one = batching.spread([self.shared], device), np.ones(1, np.int32)
         limit = np.full(1, -(-LATENCY_STEPS // episodes.BLOCK), np.int32)
         found = []
         for number in range(LATENCY_TRAJECTORIES):
-            lanes = beginning.call(batching.spread([(self.rules, self.knowledge)], device), np.array([number], np.int32))
+            lanes = beginning.call(
+                batching.spread([(self.rules, self.knowledge)], device),
+                np.array([number], np.int32),
+            )
             lanes, elapsed = timed(advancing.call, alone, one, limit, lanes)
             found.append(elapsed / max(1, int(lanes.steps[0])))
         return statistics.median(found)
@@ -294,11 +438,22 @@ def _begin(shared: tuple[Rules, Any], number: jax.Array) -> Lane:
 
 def _advance(rules: Rules, lanes: Lane, limit: jax.Array) -> Lane:
     """Play up to `limit` blocks of a group of lanes, fewer where all are over before."""
-    block = jax.vmap(episodes.advance, in_axes=(None, 0))
-    alive = jax.vmap(lambda lane: episodes.live(lane, rules.lifetime))
+    return advance_group(episodes.advance, rules, rules.lifetime, lanes, limit)
+
+
+def advance_group(
+    advance: Callable, shared: Any, lifetime: Lifetime, lanes: Lane, limit: jax.Array
+) -> Lane:
+    """Play up to `limit` blocks of a group by `advance(shared, lane)`, which plays one of
+    a lane.
+    """
+    block = jax.vmap(advance, in_axes=(None, 0))
+    alive = jax.vmap(lambda lane: episodes.live(lane, lifetime))
 
     def going(carry: tuple[jax.Array, Lane]) -> jax.Array:
         played, lanes = carry
         return (played < limit) & alive(lanes).any()
 
-    return lax.while_loop(going, lambda carry: (carry[0] + 1, block(rules, carry[1])), (jnp.int32(0), lanes))[1]
+    return lax.while_loop(
+        going, lambda carry: (carry[0] + 1, block(shared, carry[1])), (jnp.int32(0), lanes)
+    )[1]

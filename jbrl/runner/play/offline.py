@@ -1,4 +1,4 @@
-"""Searches on the prior: strategies tried in batches, the clock, and what becomes of the findings."""
+"""Searches on the prior: strategies tried in batches, the clock, and the use of the findings."""
 
 import dataclasses
 import functools
@@ -15,25 +15,39 @@ from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.rollout.faults import ILLEGAL_ACTION
 from jbrl.rollout.rollout import discounted, draw_inputs, simulate
 from jbrl.runner.play import batching
 from jbrl.runner.play.timing import since
 
-LANES = 64  # on each CPU device: fewer than where MDPs are played, since the first rounds of a search ask for few
-BLOCKS = 8  # of so many lanes that a call may play on each CPU device; later rounds ask for hundreds
+# on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
+# for few
+LANES = 64
+# of so many lanes that a call may play on each CPU device; later rounds request hundreds
+BLOCKS = 8
 
 
 class Trials:
-    """Plays strategies on MDPs drawn from the prior: what `agents.offline_search.Trials` says.
+    """Player of strategies on MDPs drawn from the prior: `agents.offline_search.Trials` on the
+    devices.
 
     Args:
-      prior: the distribution that MDPs are drawn from, with the discount and the number of decisions.
+      prior: the distribution that MDPs are drawn from, with the discount and the number
+        of decisions.
       discount: in double precision.
-      key: all randomness hangs on it, the arm and the number of the pull.
-      lanes: trajectories that each device plays at once, accelerators at most; None: few on CPUs, on accelerators as many as are wanted.
+      key: all randomness depends on it, the arm and the number of the pull.
+      lanes: trajectories that each device plays at once, accelerators at most; None: few on CPUs,
+        on accelerators as many as are wanted.
     """
 
-    def __init__(self, prior: DirichletPrior, discount: float, key: jax.Array, devices: list[jax.Device], lanes: int | None = None) -> None:
+    def __init__(
+        self,
+        prior: DirichletPrior,
+        discount: float,
+        key: jax.Array,
+        devices: list[jax.Device],
+        lanes: int | None = None,
+    ) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
         self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
         self._on_cpu = devices[0].platform == "cpu"
@@ -49,39 +63,67 @@ class Trials:
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         if not self._on_cpu:
-            self._lanes = min(self._max_lanes, batching.lanes_per_device(examples[0], wanted, self._devices))
-        learner = jax.device_put((jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0])
+            self._lanes = min(
+                self._max_lanes, batching.lanes_per_device(examples[0], wanted, self._devices)
+            )
+        learner = jax.device_put(
+            (jax.tree.map(lambda v: v[0], examples[0]), self._key, self._prior), self._devices[0]
+        )
         shared = (jax.eval_shape(train, *learner), self._prior, self._key)
         number = jax.ShapeDtypeStruct((), np.int32)
-        lanes = [(jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), agents), number, number) for agents in examples]
+        lanes = [
+            (
+                jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), agents),
+                number,
+                number,
+            )
+            for agents in examples
+        ]
         size = (self._lanes, self._devices, self._blocks)
         (learning, *programs), _ = batching.compile_together(
             lambda: batching.compile_once(train, *learner),
-            *(functools.partial(batching.compile_blocks, self._trial, shared, lane, *size) for lane in lanes),
+            *(
+                functools.partial(batching.compile_blocks, self._trial, shared, lane, *size)
+                for lane in lanes
+            ),
         )
         self._learn = functools.partial(learning.call, *learner)
         self._programs = dict(zip(map(_structure, examples), programs, strict=True))
 
     def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         if self._shared is None:  # within the clock, as part of the search
-            self._shared = batching.spread([(self._learn(), self._prior, self._key)] * len(self._devices), self._devices)
+            self._shared = batching.spread(
+                [(self._learn(), self._prior, self._key)] * len(self._devices), self._devices
+            )
         program, returns = self._programs[_structure(agents)], []
         for deal in batching.deals(len(arms), self._lanes, len(self._devices), self._blocks):
-            lanes = jax.tree.map(lambda v, deal=deal: v[deal.lanes], (agents, np.asarray(arms, np.int32), np.asarray(numbers, np.int32)))
-            played = (batching.parts(v, deal, self._lanes) for v in program.call(self._shared, deal.blocks, lanes))
-            found = [np.where(legal, discounted(rewards, self._discount), np.nan) for rewards, legal in zip(*played, strict=True)]
+            lanes = jax.tree.map(
+                lambda v, deal=deal: v[deal.lanes],
+                (agents, np.asarray(arms, np.int32), np.asarray(numbers, np.int32)),
+            )
+            played = (
+                batching.parts(v, deal, self._lanes)
+                for v in program.call(self._shared, deal.blocks, lanes)
+            )
+            found = [
+                np.where(legal, discounted(rewards, self._discount), np.nan)
+                for rewards, legal in zip(*played, strict=True)
+            ]
             returns.append(np.concatenate(found)[: deal.wanted])
         return np.concatenate(returns)
 
 
 def _structure(agents: Agent) -> Any:
-    """What tells compiled programs apart: everything but how many agents there are."""
+    """Return the key of a compiled program: everything except the number of agents."""
     return jax.tree.structure(agents), tuple(v.shape[1:] for v in jax.tree.leaves(agents))
 
 
 @dataclasses.dataclass(frozen=True)
 class Learned:
-    """What a search has found, and what it cost. The clock counts wall seconds, without compilation."""
+    """Findings of a search, and their cost.
+
+    The clock counts wall seconds, without compilation.
+    """
 
     strategy: Agent  # one of the register
     arms: dict[str, np.ndarray]  # what was tried: `OfflineSearch.arms`
@@ -90,50 +132,74 @@ class Learned:
     seconds: float
 
     def describe(self) -> dict[str, Any]:
-        """All but the arms, as plain data."""
+        """Return all but the arms, as plain data."""
         name = next(name for name, entry in AGENTS.items() if entry.agent is type(self.strategy))
         parameters = dataclasses.asdict(self.strategy)  # type: ignore[call-overload]
         strategy = {"algorithm": name, "parameters": parameters}
-        return {"strategy": strategy, "consumed": self.consumed, "simulated": self.simulated, "seconds": self.seconds}
+        return {
+            "strategy": strategy,
+            "consumed": self.consumed,
+            "simulated": self.simulated,
+            "seconds": self.seconds,
+        }
 
     @classmethod
     def read(cls, described: dict[str, Any], arms: dict[str, np.ndarray]) -> "Learned":
-        """Inverse of `describe`.
+        """Invert `describe`.
 
         Raises:
           JbrlError: the strategy is an agent that is not registered here.
         """
         name, parameters = (described["strategy"][key] for key in ("algorithm", "parameters"))
         if name not in AGENTS:
-            raise JbrlError(f"the strategy found is an agent called '{name}', which is unknown here: import its module first")
-        return cls(AGENTS[name].agent(**parameters), arms, *(described[key] for key in ("consumed", "simulated", "seconds")))
+            raise JbrlError(
+                f"the strategy found is an agent called '{name}', which is unknown here: import "
+                "its module first"
+            )
+        return cls(
+            AGENTS[name].agent(**parameters),
+            arms,
+            *(described[key] for key in ("consumed", "simulated", "seconds")),
+        )
 
 
 class SearchCheckpoint:
-    """What keeps the findings of a search. This one forgets everything; inherit from it to remember."""
+    """Storage for the findings of a search.
+
+    This one stores nothing; inherit from it to store findings.
+    """
 
     def learned(self) -> Learned | None:
-        """What an earlier search with the same outcome has found."""
+        """Return the findings of an earlier search with the same outcome."""
         return None
 
     def unfinished(self) -> tuple[Findings, float] | None:
-        """Where an earlier search was interrupted, and the seconds that it had taken."""
+        """Return the findings of an earlier search that was interrupted, and the seconds that it
+        took.
+        """
         return None
 
     def advanced(self, findings: Findings, seconds: float) -> None:
-        """A round is done."""
+        """Record that a round is done."""
 
     def interrupted(self, findings: Findings, seconds: float) -> None:
-        """The search ends here for now."""
+        """Record that the search stops here for now."""
 
     def concluded(self, learned: Learned) -> None:
-        """The search is done."""
+        """Record that the search is done."""
 
 
-def learn(agent: OfflineSearch, seed: int, prior: DirichletPrior, trials: Trials, checkpoint: SearchCheckpoint) -> tuple[Learned, float]:
-    """Search, or recall what was found before.
+def learn(
+    agent: OfflineSearch,
+    seed: int,
+    prior: DirichletPrior,
+    trials: Trials,
+    checkpoint: SearchCheckpoint,
+) -> tuple[Learned, float]:
+    """Search, or read the earlier findings.
 
-    Returns: what was found, and the wall seconds that getting ready took, nearly all of them compilation: not part of the search's own.
+    Returns: what was found, and the wall seconds that getting ready took, nearly all of them
+      compilation: not part of the search's own.
 
     Raises:
       JbrlError: the search has found nothing.
@@ -157,7 +223,13 @@ def learn(agent: OfflineSearch, seed: int, prior: DirichletPrior, trials: Trials
     except KeyboardInterrupt:
         checkpoint.interrupted(findings, seconds)
         raise
-    learned = Learned(agent.strategy(findings), agent.arms(findings), findings.consumed, findings.simulated, seconds)
+    learned = Learned(
+        agent.strategy(findings),
+        agent.arms(findings),
+        findings.consumed,
+        findings.simulated,
+        seconds,
+    )
     checkpoint.concluded(learned)
     return learned, preparing
 
@@ -166,23 +238,31 @@ def learn(agent: OfflineSearch, seed: int, prior: DirichletPrior, trials: Trials
 
 
 def train(agent: Agent, key: jax.Array, prior: Prior) -> Any:
-    """What the agent learns from the prior."""
+    """Return what the agent learns from the prior."""
     return agent.train(key, prior)
 
 
-def _trial(shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _trial(
+    shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     return _tried(shared, lane, unit=False)
 
 
-def _trial_unit(shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _trial_unit(
+    shared: tuple[Any, DirichletPrior, jax.Array], lane: tuple[Agent, jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     return _tried(shared, lane, unit=True)
 
 
 def _tried(shared: tuple, lane: tuple, *, unit: bool) -> tuple[jax.Array, jax.Array]:
-    """Rewards [T] of one trajectory of an agent, and whether it always had an action to play."""
+    """Return the rewards [T] of one trajectory of an agent, and whether it always had an action to
+    play.
+    """
     knowledge, prior, key = shared
     agent, arm, number = lane
     own = jax.random.fold_in(key, arm)
     drawn = draw_mdp(stream(own, number, "mdp"), prior.mdps, unit=unit)
-    trajectory, legal = simulate(agent, knowledge, draw_inputs(drawn, own, number, prior.horizon), keep=False)
-    return trajectory.rewards, legal
+    trajectory, fault = simulate(
+        agent, knowledge, draw_inputs(drawn, own, number, prior.horizon), keep=False
+    )
+    return trajectory.rewards, fault != ILLEGAL_ACTION

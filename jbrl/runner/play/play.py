@@ -4,18 +4,28 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.agents.agent import Agent, check_agent
+from jbrl.agents.complete import Complete
+from jbrl.agents.lookup import check_host_values, check_record, find_agent
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
-from jbrl.errors import JbrlError
+from jbrl.errors import JbrlError, shown
+from jbrl.notebook import Bar
 from jbrl.problems.problem import Problem, problem
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.lifetimes import LifetimeRun
-from jbrl.runner.play.protocol import Played, Protocol, played
+from jbrl.runner.play.protocol import Chunk, Played, Protocol, played
+from jbrl.runner.play.together import TogetherRun
 
 
 def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
-    """Return the run of an agent in an experiment, of the kind that its lifetimes need. Arguments as those of `Run`."""
-    return (LifetimeRun if protocol.in_blocks else Run)(agent, protocol, **options)
+    """Return the run of an agent in an experiment, of the kind that its lifetimes need.
+
+    Arguments as those of `Run`.
+    """
+    kind: type[Run] = LifetimeRun if protocol.in_blocks else Run
+    if protocol.together:
+        kind = TogetherRun
+    return kind(agent, protocol, **options)
 
 
 def lifetime_of(test: Problem, horizon: int | None, episodes: int | None) -> Lifetime:
@@ -28,12 +38,16 @@ def lifetime_of(test: Problem, horizon: int | None, episodes: int | None) -> Lif
         raise JbrlError(f"both horizon = {horizon} and episodes = {episodes}: expected one of them")
     if episodes is not None:
         given = test.lifetime
-        return Episodes(episodes, given.max_steps) if isinstance(given, Episodes) else Episodes(episodes)
+        return (
+            Episodes(episodes, given.max_steps)
+            if isinstance(given, Episodes)
+            else Episodes(episodes)
+        )
     return test.lifetime if horizon is None else Steps(horizon)
 
 
 def play(
-    agent: Agent,
+    agent: Agent | str,
     *,
     test: str | Problem | None = None,
     prior: str | Problem | None = None,
@@ -45,31 +59,47 @@ def play(
     record: bool = False,
     latency: bool = False,
 ) -> Played:
-    """Play `agent`, told `prior`, one lifetime in each of `n_environments` environments drawn from `test`.
+    """Play `agent` with prior `prior` for one lifetime in each of `n_environments` environments
+    drawn from `test`.
 
     Args:
-      test, prior: a name of the catalogue, an environment outside the package as `module:Class`, the path of a JSON file, or a `Problem`.
-        One of them may be left out: it is the other one then.
-      horizon: decisions of each lifetime; default: the lifetime of the test problem (250 for Dirichlet distributions).
+      agent: an agent with its parameters, for example `EpsilonGreedy(epsilon=0.1)`; or a name, with
+        the default parameters: one of the register (`"e-Greedy"`), or `"module:Class"`, the module
+        being importable or lying in the working directory.
+      test, prior: a name of the catalogue, an environment outside the package as `module:Class`,
+        the path of a JSON file, or a `Problem`. One of them may be left out: it is the other
+        one then.
+      horizon: decisions of each lifetime; default: the lifetime of the test problem (250 for
+        Dirichlet distributions).
       episodes: episodes of each lifetime, in place of `horizon`.
-      discount: of the criterion of lifetimes in finite MDPs; other problems are scored by their recorder.
+      discount: of the criterion of lifetimes in finite MDPs; other problems are scored by
+        their recorder.
       record: keep states, actions and rewards; for finite MDPs.
       latency: measure the time per decision with a single lifetime as well.
 
     Raises:
-      JbrlError: a parameter or a name that is not accepted, or an agent that cannot use what the prior offers.
+      JbrlError: a parameter or a name that is not accepted, a class that is not registered, an
+        agent that cannot use what the prior offers, or one that takes random numbers or times from
+        the host.
     """
     batching.use_all_cores()
-    check_agent(agent)
+    agent, name = _agent(agent)
     if test is None and prior is None:
         raise JbrlError('test: expected a problem, for example test="GC"')
     tested = _problem(prior if test is None else test)  # type: ignore[arg-type]
     prior_problem = tested if prior is None or test is None else _problem(prior)
-    protocol = Protocol(prior_problem, tested, n_environments, seed, lifetime_of(tested, horizon, episodes), discount)
-    protocol.check_agent(agent, type(agent).__name__)
+    protocol = Protocol(
+        prior_problem,
+        tested,
+        n_environments,
+        seed,
+        lifetime_of(tested, horizon, episodes),
+        discount,
+    )
+    protocol.check_agent(agent, name)
+    check_host_values(agent, name, protocol.agent_prior())
     run = make_run(agent, protocol, record=record)
-    run.prepare()
-    parts = list(run.chunks())
+    parts = _parts(run, name)
     return played(
         parts,
         offline_seconds=run.offline_seconds,
@@ -79,6 +109,44 @@ def play(
         batch=run.batch,
         learned=run.learned,
     )
+
+
+def _parts(run: Run, name: str) -> list[Chunk]:
+    """Compile and play; a notebook shows a bar."""
+    bar, whole = Bar(), run.protocol.n_environments
+    bar.tell(f"{name}: compiling", 0, whole)
+    run.prepare()
+    parts = []
+    for part in run.chunks():
+        parts.append(part)
+        bar.tell(name, part.start + len(part.returns), whole)
+    return parts
+
+
+def _agent(given: Any) -> tuple[Agent, str]:
+    """Return the agent to play, and its name for messages.
+
+    Raises:
+      JbrlError: a name that is not known, a parameter that is not accepted, or no agent at all.
+    """
+    if isinstance(given, str):
+        found = find_agent(given, Path.cwd())
+        agent, name = found.agent(), found.name
+    elif isinstance(given, type) and issubclass(given, Agent):
+        check_record(given, given.__name__)
+        raise JbrlError(
+            f"agent = {given.__name__}: expected an agent, not its class: write {given.__name__}()"
+        )
+    elif isinstance(given, Agent):
+        agent, name = given, type(given).__name__
+        if not isinstance(given, Complete):
+            check_record(type(given), name)
+    else:
+        raise JbrlError(
+            f'agent = {shown(given)}: expected an agent, or the name of one, for example "e-Greedy"'
+        )
+    check_agent(agent)
+    return agent, name
 
 
 def _problem(given: str | Problem) -> Problem:

@@ -1,15 +1,17 @@
-"""The rules of one experiment, and what is measured when it is played."""
+"""The rules of one experiment, and its measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from jbrl import notebook
 from jbrl.agents.agent import Agent, check_requirements
 from jbrl.environments.lifetime import Lifetime, Steps, check_count
 from jbrl.errors import JbrlError
+from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
-from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
 from jbrl.runner.play.offline import Learned
 
 DEFAULT_LIFETIME = Steps(250)
@@ -34,9 +36,16 @@ class Protocol:
         check_count("n_environments", self.n_environments)
         check_count("seed", self.seed, 2**32 - 1, low=0)
         if not (isinstance(self.discount, int | float) and 0 <= self.discount < 1):
-            raise JbrlError(f"discount = {self.discount!r}: expected a number from 0 up to, but not including, 1")
+            raise JbrlError(
+                f"discount = {self.discount!r}: expected a number from 0 up to, but not "
+                "including, 1"
+            )
         self._check_specs()
-        self.test.prior(self.lifetime, self.discount)  # refuses a lifetime that the problem does not know
+        for problem in {id(p): p for p in (self.prior, self.test)}.values():
+            if isinstance(problem, DirichletProblem):
+                check_precision(problem, self.discount)
+        # refuses a lifetime that the problem does not know
+        self.test.prior(self.lifetime, self.discount)
         self.prior.prior(self.lifetime, self.discount)
 
     def _check_specs(self) -> None:
@@ -44,23 +53,33 @@ class Protocol:
         if not (isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem)):
             if prior.spec != test.spec:
                 raise JbrlError(
-                    f"prior '{prior.name}' has {prior.spec}, test '{test.name}' has {test.spec}: expected the same observations and actions"
+                    f"prior '{prior.name}' has {prior.spec}, test '{test.name}' has {test.spec}: "
+                    "expected the same observations and actions"
                 )
             return
         if prior.mdps.concentrations.shape != test.mdps.concentrations.shape:
             raise JbrlError(
-                f"prior '{prior.name}' has {prior.mdps.n_states} states and {prior.mdps.n_actions} actions, "
-                f"test '{test.name}' has {test.mdps.n_states} and {test.mdps.n_actions}: expected the same sizes"
+                f"prior '{prior.name}' has {prior.mdps.n_states} states and "
+                f"{prior.mdps.n_actions} actions, test '{test.name}' has {test.mdps.n_states} and "
+                f"{test.mdps.n_actions}: expected the same sizes"
             )
         if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
             raise JbrlError(
-                f"prior '{prior.name}' and test '{test.name}' have different rewards: expected the same, since agents know them"
+                f"prior '{prior.name}' and test '{test.name}' have different rewards: expected "
+                "the same, since agents know them"
             )
 
     @property
     def in_blocks(self) -> bool:
-        """Whether lifetimes are played in blocks of steps by the episode driver, and scored by a recorder."""
+        """True if lifetimes are played in blocks of steps by the episode driver, and scored by a
+        recorder.
+        """
         return self.test.recorder is not None
+
+    @property
+    def together(self) -> bool:
+        """True if settings belong to lanes, so that units which share shapes are played at once."""
+        return isinstance(self.test, EnvironmentProblem) and self.test.together
 
     @property
     def horizon(self) -> int:
@@ -75,11 +94,11 @@ class Protocol:
         return self.test.expected_steps(self.lifetime)
 
     def agent_prior(self) -> Prior:
-        """What agents are told."""
+        """Return the prior of the agents."""
         return self.prior.prior(self.lifetime, self.discount)
 
     def test_prior(self) -> Prior:
-        """What environments are drawn from, in the form of a prior."""
+        """Return the distribution that environments are drawn from, in the form of a prior."""
         return self.test.prior(self.lifetime, self.discount)
 
     def check_agent(self, agent: Agent, name: str) -> None:
@@ -92,18 +111,22 @@ class Chunk:
     """Results of consecutive lifetimes, the first being number `start`."""
 
     start: int
-    returns: np.ndarray  # [n] float64, scores: discounted returns, or what the recorder makes of a lifetime
-    trajectories: dict[str, np.ndarray] | None  # states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32
+    # [n] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    returns: np.ndarray
+    # states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32
+    trajectories: dict[str, np.ndarray] | None
     online_seconds: float  # wall time of all decisions of the chunk
     decisions: int  # that they took
-    metrics: dict[str, np.ndarray] = field(default_factory=dict)  # what the recorder keeps beside the score, [n] float64 each
+    # what the recorder keeps beside the score, [n] float64 each
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Played:
     """Everything measured of one agent in one experiment. Times are wall seconds."""
 
-    returns: np.ndarray  # [N] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    # [N] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    returns: np.ndarray
     trajectories: dict[str, np.ndarray] | None
     offline_seconds: float
     online_seconds: float  # per decision, amortised over the lifetimes played at once
@@ -115,10 +138,38 @@ class Played:
     metrics: dict[str, np.ndarray]  # what the recorder keeps beside the score, [N] float64 each
     learned: Learned | None = None  # what an agent that searches offline has found
 
+    def __repr__(self) -> str:
+        """Return the mean score, its standard error and the time per decision."""
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Played: {facts}>"
+
+    def _facts(self) -> dict[str, str]:
+        """Return the facts that describe the scores in few words."""
+        n = len(self.returns)
+        error = f" (standard error {self.returns.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
+        found = {
+            "lifetimes": f"{n:,}",
+            "mean score": f"{self.returns.mean():.5g}{error}",
+            "offline": notebook.duration(self.offline_seconds),
+            "per decision": notebook.duration(self.online_seconds),
+        }
+        if self.latency_seconds is not None:
+            found["latency"] = notebook.duration(self.latency_seconds)
+        return found | {"device": self.device}
+
+    def _repr_html_(self) -> str:
+        """Table of facts and a histogram of scores, for notebooks."""
+        means = {name: f"mean {values.mean():.5g}" for name, values in self.metrics.items()}
+        kept = {name: f"{v.dtype}{list(v.shape)}" for name, v in (self.trajectories or {}).items()}
+        content = notebook.facts(self._facts() | means | kept)
+        return content + notebook.histogram(self.returns, "score of a lifetime")
+
 
 def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of consecutive chunks, joined by name."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    """Join arrays of consecutive chunks by name."""
+    return (
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    )
 
 
 def played(parts: list[Chunk], **facts: object) -> Played:

@@ -1,4 +1,6 @@
-"""What a run may use: which devices, how much of their memory, how many lifetimes at once; and what is tried when memory is short."""
+"""Resources of a run: its devices, the share of their memory, the number of lifetimes at once; and
+the smaller attempts when memory is short.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,21 +9,37 @@ from dataclasses import dataclass, field, replace
 import jax
 
 from jbrl.agents.agent import Agent
-from jbrl.errors import JbrlError
+from jbrl.errors import JbrlError, shown
 from jbrl.runner.play import batching
 from jbrl.runner.storage.machine import memory_bytes
 
-SHARE = 0.8  # of the memory there is, unless told otherwise
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+LEAST_BARE = 2**20  # bytes; a smaller number in a text lacks its unit
+SHARE = 0.8  # of the memory there is, by default
+UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run may use. Without arguments: every device that JAX shows, most of the memory, stacks where they help.
+    """Resources that a run may use.
+
+    Without arguments: all devices of JAX, most of the memory, stacks where they help.
 
     Attributes:
-      memory: bytes, of each accelerator, or of the whole machine when the devices are CPU cores; 0: unknown, no bound.
-      stack: play units several at once; None: on accelerators, and on CPUs where most cores would have nothing to do.
+      memory: bytes, of each accelerator, or of the whole machine when the devices are CPU cores; 0:
+        unknown, no bound.
+      stack: play units several at once; None: on accelerators, and on CPUs where most cores would
+        have nothing to do.
     """
 
     devices: list[jax.Device] = field(default_factory=jax.devices)
@@ -37,13 +55,17 @@ class Resources:
         return self.devices[0].platform == "cpu"
 
     def fits(self, needed: int, n_devices: int) -> bool:
-        """Whether there is room for a program that takes `needed` bytes on each of `n_devices` devices."""
+        """Return whether a program of `needed` bytes on each of `n_devices` devices fits."""
         return not self.memory or needed * (n_devices if self.on_cpu else 1) <= self.memory
 
-    def smaller(self, needed: int, width: int, devices: list[jax.Device], name: str) -> tuple[int, list[jax.Device]] | None:
-        """Lanes on each device, and devices, for a program that takes too much; None when it fits.
+    def smaller(
+        self, needed: int, width: int, devices: list[jax.Device], name: str
+    ) -> tuple[int, list[jax.Device]] | None:
+        """Return lanes on each device, and devices, for a program that takes too much; None when it
+        fits.
 
-        On CPUs, where all devices share the memory and the width is fixed, fewer devices; on accelerators, fewer lanes.
+        On CPUs, where all devices share the memory and the width is fixed, fewer devices; on
+        accelerators, fewer lanes.
 
         Args:
           needed: bytes on each device, at `width` lanes.
@@ -54,27 +76,36 @@ class Resources:
         """
         if self.fits(needed, len(devices)):
             return None
-        lanes, count = (width, self.memory // needed) if self.on_cpu else (_power_below(width * self.memory // needed), len(devices))
+        lanes, count = (
+            (width, self.memory // needed)
+            if self.on_cpu
+            else (_power_below(width * self.memory // needed), len(devices))
+        )
         if not lanes or not count:
             raise JbrlError(
-                f"{name} takes {needed / 2**30:.3g} GiB for {width} MDPs at once on one device: expected at most "
-                f"{self.memory / 2**30:.3g} GiB, the memory that may be used (--memory)"
+                f"{name} takes {needed / 2**30:.3g} GiB for {width} MDPs at once on one device: "
+                f"expected at most {self.memory / 2**30:.3g} GiB, the memory that may be used "
+                "(--memory)"
             )
         return lanes, devices[:count]
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a unit of work takes up."""
+    """Resources that a unit of work uses."""
 
     resources: Resources
     lanes: int  # MDPs at once on each device
     chunk: int | None  # MDPs between two checkpoints; None: as many as one compiled call plays
 
     @classmethod
-    def of(cls, agent: Agent, n_environments: int, chunk: int | None, resources: Resources) -> "Capacity":
-        """Return as much as a unit of work may use."""
-        return cls(resources, batching.lanes_per_device(agent, n_environments, resources.devices), chunk)
+    def of(
+        cls, agent: Agent, n_environments: int, chunk: int | None, resources: Resources
+    ) -> "Capacity":
+        """Return the largest capacity that a unit of work may use."""
+        return cls(
+            resources, batching.lanes_per_device(agent, n_environments, resources.devices), chunk
+        )
 
     @property
     def max_lanes(self) -> int | None:
@@ -87,46 +118,63 @@ class Capacity:
         return self.lanes * len(self.resources.devices)
 
     def taken(self, batch: int, devices: list[jax.Device]) -> "Capacity":
-        """What a program that plays `batch` MDPs on `devices` has really taken up: less, where not all was allowed. 0: there was none."""
+        """Return the capacity that a program which plays `batch` MDPs on `devices` uses: less,
+        where the limit was not reached.
+
+        0: there was none.
+        """
         if not batch:
             return self
-        return replace(self, resources=replace(self.resources, devices=devices), lanes=batch // len(devices))
+        return replace(
+            self, resources=replace(self.resources, devices=devices), lanes=batch // len(devices)
+        )
 
     def smaller(self) -> "Capacity | None":
-        """The next to try: chunks of one call, then half as much in a call, and half of that; None when that is all.
+        """Return the next capacity to try: chunks of one call, then half as much in a call, and
+        half of that; None after the last.
 
-        On CPUs a call is made smaller by using fewer devices, never by fewer lanes, which might round differently.
+        On CPUs a call is made smaller by using fewer devices, never by fewer lanes, which might
+        round differently.
         """
         if self.chunk is not None and self.chunk > self.call:
             return replace(self, chunk=self.call)
         if self.resources.on_cpu:
             devices = self.resources.devices
-            half = replace(self, resources=replace(self.resources, devices=devices[: len(devices) // 2]))
+            half = replace(
+                self, resources=replace(self.resources, devices=devices[: len(devices) // 2])
+            )
         else:
             half = replace(self, lanes=self.lanes // 2)
         return replace(half, chunk=self.chunk and min(self.chunk, half.call)) if half.call else None
 
     def __str__(self) -> str:
-        """In words, for messages."""
+        """Describe the capacity, for messages."""
         count = len(self.resources.devices)
         return f"{self.call} MDPs at once on {count} device{'s' if count > 1 else ''}"
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory does not suffice: Python's own, or that of a device."""
-    return isinstance(error, MemoryError) or (isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error))
+    """Return whether an error reports insufficient memory: Python's own, or that of a device."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+    )
 
 
 def _power_below(number: int) -> int:
-    """The greatest power of two that is not above `number`; 0 below 1."""
+    """Return the greatest power of two that is not above `number`; 0 below 1."""
     return 1 << number.bit_length() - 1 if number else 0
 
 
-def choose(devices: str | int | Sequence[int] | None = None, memory: str | int | None = None, stack: bool | None = None) -> Resources:
+def choose(
+    devices: str | int | Sequence[int] | None = None,
+    memory: str | int | None = None,
+    stack: bool | None = None,
+) -> Resources:
     """Make JAX use the devices that are asked for.
 
     Args:
-      devices: how many (`2`, `"2"`), or, of accelerators, which ones (`[0, 2]`, `"0,2"`); None: all.
+      devices: how many (`2`, `"2"`), or, of accelerators, which ones (`[0, 2]`, `"0,2"`);
+        None: all.
       memory: `"8GiB"`, `"500MB"` or a number of bytes; None: 80 % of what there is.
       stack: see `Resources`.
 
@@ -139,7 +187,9 @@ def choose(devices: str | int | Sequence[int] | None = None, memory: str | int |
     return Resources(_chosen(numbers, devices), -1 if amount is None else amount, stack)
 
 
-def check(devices: str | int | Sequence[int] | None = None, memory: str | int | None = None) -> None:
+def check(
+    devices: str | int | Sequence[int] | None = None, memory: str | int | None = None
+) -> None:
     """Raise `JbrlError` unless these could be given to `choose` on some machine."""
     _numbers(devices)
     if memory is not None:
@@ -147,20 +197,26 @@ def check(devices: str | int | Sequence[int] | None = None, memory: str | int | 
 
 
 def parse_memory(text: str | int) -> int:
-    """Bytes in `text`, for example `8GiB`, `500 MB` or `1e9`.
+    """Parse the bytes in `text`, for example `8GiB`, `500 MB` or `1e9`.
 
     Raises:
-      JbrlError: it is no amount of memory.
+      JbrlError: it is no amount of memory, or a text without a unit that comes to less than 1 MiB.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\d{1,2})?)\s*([A-Za-z]*)\s*", str(text))
-    amount = int(float(found[1]) * UNITS[found[2].upper()]) if found and found[2].upper() in UNITS else 0
-    if amount < 1:
-        raise JbrlError(f"--memory '{text}': expected a number of bytes above 0 with a unit, for example 8GiB or 500MB")
+    amount = (
+        int(float(found[1]) * UNITS[found[2].upper()]) if found and found[2].upper() in UNITS else 0
+    )
+    bare = isinstance(text, str) and found is not None and not found[2]
+    if amount < (LEAST_BARE if bare else 1):
+        raise JbrlError(
+            f"--memory '{shown(text, str)}': expected a number of bytes above 0 with a unit, for "
+            "example 8GiB or 500MB"
+        )
     return amount
 
 
 def _numbers(devices: str | int | Sequence[int] | None) -> int | list[int] | None:
-    """How many devices, or which ones."""
+    """Return the number of devices, or the numbers of the chosen ones."""
     if devices is None:
         return None
     text = str(devices) if isinstance(devices, str | int) else ",".join(map(str, devices)) + ","
@@ -169,28 +225,41 @@ def _numbers(devices: str | int | Sequence[int] | None) -> int | list[int] | Non
     wanted = [int(part) for part in listed if part.isdecimal()]
     counted = len(parts) == 1
     if len(wanted) < len(listed) or len(set(wanted)) < len(wanted) or (counted and wanted == [0]):
-        raise JbrlError(f"--devices '{text}': expected how many, from 1, or which ones, each once: 2, or 0,2")
+        raise JbrlError(
+            f"--devices '{text}': expected how many, from 1, or which ones, each once: 2, or 0,2"
+        )
     return wanted[0] if counted else wanted
 
 
 def _chosen(wanted: int | list[int] | None, given: object) -> list[jax.Device]:
     present = jax.devices()
-    kind = "CPU cores" if present[0].platform == "cpu" else f"devices of kind {present[0].device_kind}"
+    kind = (
+        "CPU cores" if present[0].platform == "cpu" else f"devices of kind {present[0].device_kind}"
+    )
     if wanted is None:
         return present
     if isinstance(wanted, int):
         if wanted > len(present):
-            raise JbrlError(f"--devices {given}: there are {len(present)} {kind} here: expected 1 to {len(present)}")
+            raise JbrlError(
+                f"--devices {given}: there are {len(present)} {kind} here: expected 1 to "
+                f"{len(present)}"
+            )
         return present[:wanted]
     if present[0].platform == "cpu":
-        raise JbrlError(f"--devices '{given}': CPU cores are all alike: expected how many, from 1 to {len(present)}")
+        raise JbrlError(
+            f"--devices '{given}': CPU cores are all alike: expected how many, from 1 to "
+            f"{len(present)}"
+        )
     if max(wanted) >= len(present):
-        raise JbrlError(f"--devices '{given}': there are {len(present)} {kind} here: expected numbers from 0 to {len(present) - 1}")
+        raise JbrlError(
+            f"--devices '{given}': there are {len(present)} {kind} here: expected numbers from 0 "
+            f"to {len(present) - 1}"
+        )
     return [present[number] for number in wanted]
 
 
 def _default_memory(device: jax.Device) -> int:
-    """Memory that may be used when nothing is said: of an accelerator, or of the machine."""
+    """Return the memory that may be used by default: of an accelerator, or of the machine."""
     if device.platform == "cpu":
         return int(memory_bytes() * SHARE)
     return int((device.memory_stats() or {}).get("bytes_limit", 0) * SHARE)

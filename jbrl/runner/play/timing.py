@@ -1,4 +1,4 @@
-"""Clocks: compilation apart, work awaited, nothing called back inside."""
+"""Clocks: without compilation, with finished work, without callbacks inside."""
 
 import contextlib
 import signal
@@ -11,12 +11,14 @@ import jax
 
 
 def since(started: float) -> float:
-    """Wall seconds since `time.perf_counter()` was `started`; never less than none, whatever has become of the clock."""
+    """Return wall seconds since `time.perf_counter()` was `started`; never less than none, even if
+    the clock has jumped.
+    """
     return max(0.0, time.perf_counter() - started)
 
 
 def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
-    """Result of `call(*args)`, ready, and the wall seconds it took."""
+    """Return the result of `call(*args)`, ready, and the wall seconds it took."""
     jax.block_until_ready(args)
     started = time.perf_counter()
     result = jax.block_until_ready(call(*args))
@@ -24,14 +26,15 @@ def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
 
 
 def device_name(devices: list[jax.Device]) -> str:
-    """What the work ran on, for example `cpu x 2` or `NVIDIA H200`."""
+    """Name the devices that did the work, for example `cpu x 2` or `NVIDIA H200`."""
     name = devices[0].device_kind
     return f"{name} x {len(devices)}" if len(devices) > 1 else name
 
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Raise KeyboardInterrupt after the block instead of inside it: for calls that take over the memory of what they are given.
+    """Raise KeyboardInterrupt after the block instead of inside it: for calls that take over the
+    memory of what they are given.
 
     Only for Ctrl-C as Python handles it by itself, and in the main thread, which alone receives it.
     """

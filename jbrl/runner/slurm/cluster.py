@@ -1,7 +1,9 @@
-"""The units of a study on SLURM, through submitit: packed into the tasks of job arrays, searches before the units that need them.
+"""The units of a study on SLURM, through submitit: packed into the tasks of job arrays, searches
+before the units that need them.
 
-submitit pickles what it submits and what comes back. Here that is a function named by its module, a `Job` of plain data, and None: which
-units to run, of which study, and where to. Results go through the ordinary store, which holds no pickles.
+submitit pickles what it submits and what comes back. Here that is a function named by its module, a
+`Job` of plain data, and None: which units to run, of which study, and where to. Results go through
+the ordinary store, which holds no pickles.
 """
 
 import math
@@ -24,37 +26,38 @@ from jbrl.runner.study.plan import RunPlan
 from jbrl.runner.study.study import Study
 
 PARALLELISM = 40  # tasks at once
-WARNING_SECONDS = 120  # before the time limit, at most, a task is told to end
+WARNING_SECONDS = 120  # before the time limit, at most, a task is signalled to end
 ENDED_SECONDS = 60  # by SLURM, after a task has been put back into the queue
 WARNING_SHARE = 0.2  # of the time limit, at most
 
 
 @dataclass(frozen=True)
 class Request:
-    """What each task asks SLURM for. None leaves it to the partition."""
+    """Resources that each task requests from SLURM. None leaves them to the partition."""
 
     partition: str | None = None
     gpus: int | None = None
     cpus: int | None = None
     minutes: int | None = None
     parallelism: int = PARALLELISM
-    more: Mapping[str, str | bool] = field(default_factory=dict)  # options of sbatch by name, with _ for -; True: without a value
+    # options of sbatch by name, with _ for -; True: without a value
+    more: Mapping[str, str | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a task does, as plain data: it is what submitit pickles."""
+    """Work of a task, as plain data: the object that submitit pickles."""
 
     tables: dict[str, Any]  # of the study
-    place: str  # how messages call the study
+    place: str  # name of the study in messages
     folder: str  # that paths in the study are relative to
     out: str
     units: tuple[str, ...]  # ids
     options: dict[str, Any] = field(default_factory=dict)  # of `jbrl run`, for where the task runs
-    warning: float = WARNING_SECONDS  # seconds before the time limit at which it is told to end
+    warning: float = WARNING_SECONDS  # seconds before the time limit of the signal to end
 
     def plan(self) -> RunPlan:
-        """The units of this task.
+        """Return the units of this task.
 
         Raises:
           JbrlError: something they depend on has changed since they were submitted.
@@ -63,8 +66,9 @@ class Job:
         found = {unit.id: unit for unit in study.units}
         if missing := [id for id in self.units if id not in found]:
             raise JbrlError(
-                f"{self.place}: {len(missing)} of the {len(self.units)} units of this task are unknown here: an agent, a distribution or "
-                f"jbrl itself differs from what it was when the study was submitted; submit it again"
+                f"{self.place}: {len(missing)} of the {len(self.units)} units of this task are "
+                "unknown here: an agent, a distribution or jbrl itself differs from what it was "
+                "when the study was submitted; submit it again"
             )
         store = Store(self.out)
         store.check(study.facts()["study"])
@@ -73,11 +77,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Submission:
-    """What would be, or was, handed to SLURM."""
+    """Work that would be, or was, submitted to SLURM."""
 
     packing: Packing
     queued: int  # units left out, since tasks that wait or run have them
-    awaited: tuple[str, ...] = ()  # tasks that wait or run, and do searches which units of `packing.after` need
+    # tasks that wait or run, and do searches which units of `packing.after` need
+    awaited: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()  # numbers, once submitted
 
 
@@ -90,10 +95,17 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
     tasks = jobs.submitted(plan.store.folder)
     states = jobs.states(task.task for task in tasks)
     if states is None:
-        raise JbrlError("SLURM does not say what it has in its queue (squeue does not answer): nothing was submitted, try again")
+        raise JbrlError(
+            "SLURM does not say what it has in its queue (squeue does not answer): nothing was "
+            "submitted, try again"
+        )
     active = [task for task in tasks if task.task in states and states[task.task].active]
     queued = {id for task in active for id in task.units}
-    pieces = [Piece(unit.id, plan.estimate[unit.id], unit.knowledge_id) for unit in plan.todo if unit.id not in queued]
+    pieces = [
+        Piece(unit.id, plan.estimate[unit.id], unit.knowledge_id)
+        for unit in plan.todo
+        if unit.id not in queued
+    ]
     platform = "gpu" if request.gpus else "cpu"
     wanted = {piece.needs for piece in pieces if piece.needs}
     found = {id: plan.store.knowledge(id) for id in sorted(wanted)}
@@ -101,11 +113,13 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
     limit = request.minutes * 60.0 - _warning(request) if request.minutes else None
     searching = {id: task for id, task in _searching(plan, active).items() if id in wanted - known}
     packed = pack(pieces, request.parallelism, limit, known, searching)
-    return Submission(packed, len(plan.todo) - len(pieces), tuple(dict.fromkeys(searching.values())))
+    return Submission(
+        packed, len(plan.todo) - len(pieces), tuple(dict.fromkeys(searching.values()))
+    )
 
 
 def _searching(plan: RunPlan, tasks: Sequence[jobs.Submitted]) -> dict[str, str]:
-    """Searches that tasks do, with the task that does each: the first one that was submitted."""
+    """Return the searches that tasks do, with the task that does each: the first one submitted."""
     needs = {unit.id: unit.knowledge_id for unit in plan.study.units}
     found: dict[str, str] = {}
     for task in tasks:
@@ -115,11 +129,17 @@ def _searching(plan: RunPlan, tasks: Sequence[jobs.Submitted]) -> dict[str, str]
     return found
 
 
-def submit(plan: RunPlan, request: Request, work: Callable[[Job], None], options: dict[str, Any] | None = None) -> Submission:
-    """Hand what is left of a plan to SLURM.
+def submit(
+    plan: RunPlan,
+    request: Request,
+    work: Callable[[Job], None],
+    options: dict[str, Any] | None = None,
+) -> Submission:
+    """Submit the remaining units of a plan to SLURM.
 
     Args:
-      work: what a task does; a function of a module, which is found by its name where the task runs.
+      work: what a task does; a function of a module, which is found by its name where the
+        task runs.
       options: plain data for it.
 
     Raises:
@@ -131,7 +151,12 @@ def submit(plan: RunPlan, request: Request, work: Callable[[Job], None], options
         return prepared
     plan.store.open(plan.study.facts(), plan.study.units)
     save_estimates(plan.store.folder, plan.estimate)
-    facts = (plan.study.facts(), plan.study.place, str(plan.study.folder), str(plan.store.folder.resolve()))
+    facts = (
+        plan.study.facts(),
+        plan.study.place,
+        str(plan.study.folder),
+        str(plan.store.folder.resolve()),
+    )
     at_once = [*prepared.packing.searches, *prepared.packing.free]
     searching = len(prepared.packing.searches)
 
@@ -139,13 +164,26 @@ def submit(plan: RunPlan, request: Request, work: Callable[[Job], None], options
         executor.update_parameters(additional_parameters=_additional(request, after))
         try:
             with executor.batch():
-                sent_jobs = [executor.submit(work, Job(*facts, task.units, options or {}, _warning(request))) for task in tasks]
+                sent_jobs = [
+                    executor.submit(work, Job(*facts, task.units, options or {}, _warning(request)))
+                    for task in tasks
+                ]
         except RuntimeError as error:
-            held = f"; job {sent[0].partition('_')[0]} is in the queue: run this again for the rest" if sent else ""
+            held = (
+                f"; job {sent[0].partition('_')[0]} is in the queue: run this again for the rest"
+                if sent
+                else ""
+            )
             why = str(error).strip() or "sbatch does not say why"
-            raise JbrlError(f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}") from None
+            raise JbrlError(
+                f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}"
+            ) from None
         ids = [job.job_id for job in sent_jobs]
-        jobs.record(plan.store.folder, dict(zip(ids, (task.units for task in tasks), strict=True)), request.parallelism)
+        jobs.record(
+            plan.store.folder,
+            dict(zip(ids, (task.units for task in tasks), strict=True)),
+            request.parallelism,
+        )
         return ids
 
     sent: list[str] = []
@@ -158,27 +196,45 @@ def submit(plan: RunPlan, request: Request, work: Callable[[Job], None], options
 
 
 def requeue() -> None:
-    """Put the task that this process is back into the queue. Returns only if SLURM does not agree: otherwise it ends the process."""
+    """Put the task that this process is back into the queue.
+
+    Returns only if SLURM does not agree: otherwise it ends the process.
+    """
     id = task_id()
     try:
-        taken = bool(id) and not subprocess.run(["scontrol", "requeue", str(id)], capture_output=True, timeout=60, check=False).returncode
+        taken = (
+            bool(id)
+            and not subprocess.run(
+                ["scontrol", "requeue", str(id)], capture_output=True, timeout=60, check=False
+            ).returncode
+        )
     except (OSError, subprocess.TimeoutExpired):
         return
     if taken:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(ENDED_SECONDS)  # a task that ends by itself in the meantime is taken for failed, and stays out of the queue
+        # a task that ends by itself in the meantime is taken for failed, and stays out of the queue
+        time.sleep(ENDED_SECONDS)
 
 
 def _executor(folder: Path, request: Request) -> Any:
     try:
         import submitit
     except ImportError:
-        raise JbrlError("--executor slurm: needs submitit, which is not installed: pip install 'jbrl[slurm]'") from None
+        raise JbrlError(
+            "--executor slurm: needs submitit, which is not installed: pip install 'jbrl[slurm]'"
+        ) from None
     try:
         executor = submitit.SlurmExecutor(folder=(folder / "slurm").resolve())
     except RuntimeError:
-        raise JbrlError("--executor slurm: no SLURM here ('srun' is not found): expected a machine that may submit jobs") from None
-    asked = {"partition": request.partition, "gpus_per_node": request.gpus, "cpus_per_task": request.cpus}
+        raise JbrlError(
+            "--executor slurm: no SLURM here ('srun' is not found): expected a machine that may "
+            "submit jobs"
+        ) from None
+    asked = {
+        "partition": request.partition,
+        "gpus_per_node": request.gpus,
+        "cpus_per_task": request.cpus,
+    }
     executor.update_parameters(
         job_name="jbrl",
         time=request.minutes,  # None leaves out the five minutes that submitit would ask for
@@ -192,17 +248,26 @@ def _executor(folder: Path, request: Request) -> Any:
 
 
 def _additional(request: Request, after: list[str]) -> dict[str, Any]:
-    """Options of sbatch that submitit has no names for."""
-    return {"requeue": True, **request.more, **({"dependency": ":".join(["afterany", *after])} if after else {})}
+    """Return options of sbatch that submitit has no names for."""
+    return {
+        "requeue": True,
+        **request.more,
+        **({"dependency": ":".join(["afterany", *after])} if after else {}),
+    }
 
 
 def _warning(request: Request) -> int:
-    """Seconds before the time limit at which a task is told to end."""
-    return WARNING_SECONDS if request.minutes is None else math.ceil(min(WARNING_SECONDS, WARNING_SHARE * 60 * request.minutes))
+    """Return seconds before the time limit at which a task is signalled to end."""
+    return (
+        WARNING_SECONDS
+        if request.minutes is None
+        else math.ceil(min(WARNING_SECONDS, WARNING_SHARE * 60 * request.minutes))
+    )
 
 
 def minutes(text: str) -> int:
-    """A time limit as SLURM writes it, rounded up to minutes: `30`, `90:00`, `4:00:00`, `1-0`, `1-12:30`, `1-12:30:00`.
+    """Return a time limit in SLURM's notation, rounded up to minutes: `30`, `90:00`, `4:00:00`,
+    `1-0`, `1-12:30`, `1-12:30:00`.
 
     Raises:
       JbrlError: it is none of these, or zero.
@@ -214,7 +279,12 @@ def minutes(text: str) -> int:
     )
     found = next((match for form in forms if (match := re.fullmatch(form, text.strip()))), None)
     given = {name: int(value or 0) for name, value in found.groupdict().items()} if found else {}
-    seconds = sum(given.get(name, 0) * length for name, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)))
+    seconds = sum(
+        given.get(name, 0) * length
+        for name, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+    )
     if not seconds:
-        raise JbrlError(f"--time '{text}': expected minutes, H:MM:SS or D-HH:MM:SS, for example 4:00:00")
+        raise JbrlError(
+            f"--time '{text}': expected minutes, H:MM:SS or D-HH:MM:SS, for example 4:00:00"
+        )
     return math.ceil(seconds / 60)

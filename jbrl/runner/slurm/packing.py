@@ -1,4 +1,4 @@
-"""Which units go into which task of a cluster: pure functions of costs and dependencies."""
+"""Packing of units into tasks of a cluster: pure functions of costs and dependencies."""
 
 import heapq
 import math
@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LARGEST_ARRAY = 1000  # tasks of an array that every SLURM takes, unless it was told to take fewer (MaxArraySize=1001)
+# tasks of an array that every SLURM takes, unless configured to take fewer (MaxArraySize=1001)
+LARGEST_ARRAY = 1000
 FILLED = 0.8  # of the time limit, at most, is what a task should take by its estimate
 
 
@@ -15,7 +16,8 @@ class Piece(NamedTuple):
 
     id: str
     seconds: float  # that it is expected to take
-    needs: str | None = None  # the search that it makes use of, or does itself when it is the first one
+    # the search that it makes use of, or does itself when it is the first one
+    needs: str | None = None
 
 
 class ClusterTask(NamedTuple):
@@ -47,8 +49,9 @@ def pack(
 ) -> Packing:
     """Pack units into tasks of about the same length.
 
-    The first unit that needs a search does it; the others that need the same one come after. A search that only one unit needs makes nobody
-    wait. There are `parallelism` tasks to be run at once, and more when they would take too long otherwise, as many as one array may have.
+    The first unit that needs a search does it; the others that need the same one come after. A
+    search that only one unit needs delays no other unit. There are `parallelism` tasks to be run at
+    once, and more when they would take too long otherwise, as many as one array may have.
 
     Args:
       pieces: in the order of the study.
@@ -63,7 +66,9 @@ def pack(
             needs.setdefault(piece.needs, []).append(piece)
     shared = [users for users in needs.values() if len(users) > 1]
     searching = {users[0].id for users in shared}
-    waiting = {piece.id for users in shared for piece in users[1:]} | {piece.id for piece in pieces if piece.needs in awaited}
+    waiting = {piece.id for users in shared for piece in users[1:]} | {
+        piece.id for piece in pieces if piece.needs in awaited
+    }
     searches = [piece for piece in pieces if piece.id in searching]
     free = [piece for piece in pieces if piece.id not in searching | waiting]
     after = [piece for piece in pieces if piece.id in waiting]
@@ -71,23 +76,27 @@ def pack(
     first = _balanced(searches, _count(searches, parallelism, limit, max_tasks - bool(free)))
     return Packing(
         first,
-        _balanced(free, _count(free, max(1, parallelism - len(first)), limit, max_tasks - len(first))),
+        _balanced(
+            free, _count(free, max(1, parallelism - len(first)), limit, max_tasks - len(first))
+        ),
         _balanced(after, _count(after, parallelism, limit, max_tasks)),
     )
 
 
 def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, max_tasks: int) -> int:
-    """How many tasks."""
+    """Return the number of tasks."""
     total = math.fsum(piece.seconds for piece in pieces)
     needed = math.ceil(total / (FILLED * limit)) if limit else 1
     return min(len(pieces), max(parallelism, needed), max_tasks)
 
 
 def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:
-    """`n` tasks, the longest and the shortest of which differ by no more than the longest unit.
+    """Make `n` tasks, the longest and the shortest of which differ by no more than the longest
+    unit.
 
-    Longest processing time first (Graham 1969, Bounds on multiprocessing timing anomalies): each unit, from the longest to the shortest,
-    goes to the task with the least to do. The longest task takes at most 4/3 - 1/(3n) of what the best packing would.
+    Longest processing time first (Graham 1969, Bounds on multiprocessing timing anomalies): each
+    unit, from the longest to the shortest, goes to the task with the least to do. The longest task
+    takes at most 4/3 - 1/(3n) of what the best packing would.
     """
     loads = [(0.0, 0, number) for number in range(n)]  # seconds, units, number of the task
     held: list[list[int]] = [[] for _ in range(n)]
@@ -96,5 +105,9 @@ def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:
         held[number].append(position)
         heapq.heapreplace(loads, (seconds + pieces[position].seconds, count + 1, number))
     return [
-        ClusterTask(tuple(pieces[i].id for i in sorted(positions)), math.fsum(pieces[i].seconds for i in positions)) for positions in held
+        ClusterTask(
+            tuple(pieces[i].id for i in sorted(positions)),
+            math.fsum(pieces[i].seconds for i in positions),
+        )
+        for positions in held
     ]

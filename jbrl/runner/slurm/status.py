@@ -1,4 +1,6 @@
-"""How far a study has come, read from its directory: while it runs or later, from any machine that sees the files."""
+"""Progress of a study, read from its directory: while it runs or later, from any machine that sees
+the files.
+"""
 
 import socket
 import time
@@ -16,34 +18,39 @@ from jbrl.runner.storage.store import Store
 
 @dataclass(frozen=True)
 class Worker:
-    """A process that runs units, or did until it fell silent."""
+    """A process that runs units, or did until its heartbeat stopped."""
 
     host: str
     pid: int
     task: str | None  # number of the SLURM task, if it is one
     seconds: float  # since it began
-    silent: float  # seconds since its last sign of life
+    silent: float  # seconds since its last heartbeat
     alive: bool
-    unit: str | None  # label of what it is at
+    unit: str | None  # label of the current unit
     n: int  # MDPs played of it
     of: int
     search: tuple[int, int] | None  # or trajectories used of the search, and its budget
     left: tuple[str, ...]  # ids of units that it has not finished, the present one first
-    seconds_left: float | None  # about; None when it cannot be told
+    seconds_left: float | None  # about; None when it is not known
 
 
 @dataclass(frozen=True)
 class Waiting:
     """Tasks of a cluster that have not begun."""
 
-    why: str  # as SLURM says it: Priority, Dependency, COMPLETING; "starting" when SLURM has started them and they have not spoken yet
+    # as SLURM says it: Priority, Dependency, COMPLETING; "starting" when SLURM has started them and
+    # they have written no heartbeat yet
+    why: str
     tasks: tuple[str, ...]
     units: tuple[str, ...]  # ids of those that have no result
 
 
 @dataclass(frozen=True)
 class Status:
-    """Of a study. Each unit is done, failed or left; those that are left may be at work, in a queue, or nowhere."""
+    """State of a study.
+
+    Each unit is done, failed or left; those that are left may be running, queued, or neither.
+    """
 
     study: str
     units: int
@@ -53,23 +60,31 @@ class Status:
     begun: int  # of the units left: with a checkpoint
     workers: list[Worker]
     waiting: list[Waiting]
-    ended: dict[str, str]  # by task, what SLURM says of those that ended before their units did: CANCELLED, TIMEOUT
-    work_left: float | None  # seconds of work, about, if one process did it all; None when it cannot be told
-    seconds_left: float | None  # until all is done, about; None when it cannot be told, or part of it is nowhere at work or in a queue
-    unheard: bool  # SLURM was given tasks, and cannot be asked from here
+    # by task, what SLURM says of those that ended before their units did: CANCELLED, TIMEOUT
+    ended: dict[str, str]
+    # seconds of work, about, if one process did it all; None when it is not known
+    work_left: float | None
+    # until all is done, about; None when it is not known, or part of it is neither
+    # running nor queued
+    seconds_left: float | None
+    unheard: bool  # SLURM was given tasks, and does not answer here
 
     @property
     def active(self) -> bool:
-        """Whether anything is at work or in a queue, or may be."""
-        return bool(self.waiting) or any(worker.alive for worker in self.workers) or (self.unheard and self.left > 0)
+        """True if a process runs or a task is in a queue, or may be."""
+        return (
+            bool(self.waiting)
+            or any(worker.alive for worker in self.workers)
+            or (self.unheard and self.left > 0)
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self) | {"active": self.active}
 
 
 class Observer:
-    """Reads the state of a study, any number of times; what is done is read once.
+    """Reader of the state of a study, any number of times; finished parts are read once.
 
     Raises:
       StoreError: `folder` holds no study.
@@ -82,14 +97,14 @@ class Observer:
         self._done: set[str] = set()
 
     def look(self) -> Status:
-        """The state now.
+        """Return the present state.
 
         Raises:
           StoreError: the directory cannot be read.
         """
         manifest = self.store.manifest()
         labels = {unit["id"]: unit.get("label", unit["id"]) for unit in manifest["units"]}
-        reasons = {id: reason for id in labels if (reason := self._reason(id)) is not None}
+        reasons = self._reasons([id for id in labels if id not in self._done])
         tasks = jobs.submitted(self.folder)
         answer = jobs.states(task.task for task in tasks)
         states = answer or {}
@@ -98,12 +113,20 @@ class Observer:
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
         at_work = {worker.task for worker in workers if worker.alive}
-        queued = [task for task in tasks if task.task not in at_work and task.task in states and states[task.task].active]
+        queued = [
+            task
+            for task in tasks
+            if task.task not in at_work and task.task in states and states[task.task].active
+        ]
         waiting = _waiting(queued, states, set(open_) - held)
         held |= {id for group in waiting for id in group.units}
         left = [id for id in open_ if id not in reasons or id in held]
-        last = {id: task.task for task in tasks for id in task.units if id in left and id not in held}
-        begun = {path.name.partition(".")[0] for path in self.store.units_folder.glob("*.partial.npz")}
+        last = {
+            id: task.task for task in tasks for id in task.units if id in left and id not in held
+        }
+        begun = {
+            path.name.partition(".")[0] for path in self.store.units_folder.glob("*.partial.npz")
+        }
         work = sum(expected[id] for id in left) if all(id in expected for id in left) else None
         return Status(
             study=manifest["study"]["name"],
@@ -114,24 +137,36 @@ class Observer:
             begun=len(begun & set(left)),
             workers=[worker for worker in workers if worker.alive or set(worker.left) - held],
             waiting=waiting,
-            ended={task: states[task].name for task in sorted(set(last.values())) if task in states and not states[task].active},
+            ended={
+                task: states[task].name
+                for task in sorted(set(last.values()))
+                if task in states and not states[task].active
+            },
             work_left=work,
-            seconds_left=_until_done(workers, waiting, expected, queued) if work is not None and held >= set(left) else None,
+            seconds_left=_until_done(workers, waiting, expected, queued)
+            if work is not None and held >= set(left)
+            else None,
             unheard=answer is None,
         )
 
-    def _reason(self, id: str) -> str | None:
-        """Why a unit failed; None when it did not."""
-        found = None if id in self._done else self.store.result(id)
-        if found and found.status == "done":
-            self._done.add(id)
-        return str(found.header.get("reason")) if found and found.status == "failed" else None
+    def _reasons(self, ids: list[str]) -> dict[str, str]:
+        """Return the reasons why units failed; record those that are done."""
+        found = self.store.results(ids)
+        self._done |= {id for id, one in found.items() if one.status == "done"}
+        failed = (id for id, one in found.items() if one.status == "failed")
+        return {id: str(found[id].header.get("reason")) for id in failed}
 
     def _workers(
-        self, labels: dict[str, str], n_environments: int, expected: dict[str, float], states: dict[str, jobs.JobState]
+        self,
+        labels: dict[str, str],
+        n_environments: int,
+        expected: dict[str, float],
+        states: dict[str, jobs.JobState],
     ) -> list[Worker]:
         notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
-        return [self._worker(note, labels, n_environments, expected, states) for note in notes if note]
+        return [
+            self._worker(note, labels, n_environments, expected, states) for note in notes if note
+        ]
 
     def _worker(
         self,
@@ -141,7 +176,10 @@ class Observer:
         expected: dict[str, float],
         states: dict[str, jobs.JobState],
     ) -> Worker:
-        now, left = time.time(), tuple(id for id in note["left"] if id in labels and id not in self._done)
+        now, left = (
+            time.time(),
+            tuple(id for id in note["left"] if id in labels and id not in self._done),
+        )
         n, _ = note["played"].get(note["unit"], (0, 0.0))
         return Worker(
             host=note["host"],
@@ -155,24 +193,38 @@ class Observer:
             of=n_environments,
             search=tuple(note["search"]) if note["search"] else None,
             left=left,
-            seconds_left=_seconds_left(note, left, n_environments, expected) if all(id in expected for id in left) else None,
+            seconds_left=_seconds_left(note, left, n_environments, expected)
+            if all(id in expected for id in left)
+            else None,
         )
 
 
-def _seconds_left(note: dict[str, Any], left: Sequence[str], n_environments: int, expected: dict[str, float]) -> float:
-    """Units that are at work go on as fast as they are; the others take as much longer or shorter than expected as those before them."""
-    played = {id: (n, seconds * n_environments / n) for id, (n, seconds) in note["played"].items() if n and id in expected}
+def _seconds_left(
+    note: dict[str, Any], left: Sequence[str], n_environments: int, expected: dict[str, float]
+) -> float:
+    """Estimate the seconds left of units. Running units continue at their present speed; the others
+    take as much longer or shorter than expected as those before them.
+    """
+    played = {
+        id: (n, seconds * n_environments / n)
+        for id, (n, seconds) in note["played"].items()
+        if n and id in expected
+    }
     pace = note["pace"]
     if pace is None:  # nothing is done yet
         expected_so_far = sum(expected[id] for id in played)
-        pace = sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
+        pace = (
+            sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
+        )
     share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
     rest = {id: whole * (1 - n / n_environments) for id, (n, whole) in played.items()}
     return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 
 def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -> bool:
-    """Whether a process that has left a sign of life is still there: ask SLURM, the system on the same machine, or the clock."""
+    """Return whether a process with a heartbeat still exists: ask SLURM, the system on the same
+    machine, or the clock.
+    """
     state = states.get(note["task"] or "")
     if state and not state.active:
         return False
@@ -181,19 +233,33 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -
     return note["machine"] != socket.gethostname() or process_exists(note["pid"])
 
 
-def _waiting(tasks: Sequence[jobs.Submitted], states: dict[str, jobs.JobState], open_: set[str]) -> list[Waiting]:
+def _waiting(
+    tasks: Sequence[jobs.Submitted], states: dict[str, jobs.JobState], open_: set[str]
+) -> list[Waiting]:
     groups: dict[str, dict[str, list[str]]] = {}
     for task in tasks:
         left = [id for id in task.units if id in open_]
-        if left:  # the others have nothing to do any more
+        if left:  # the others have no work left
             state = states[task.task]
-            why = {"PENDING": state.reason, "CONFIGURING": "starting", "RUNNING": "starting"}.get(state.name, state.name)
+            why = {"PENDING": state.reason, "CONFIGURING": "starting", "RUNNING": "starting"}.get(
+                state.name, state.name
+            )
             groups.setdefault(why, {})[task.task] = left
-    return [Waiting(why, tuple(group), tuple(id for units in group.values() for id in units)) for why, group in groups.items()]
+    return [
+        Waiting(why, tuple(group), tuple(id for units in group.values() for id in units))
+        for why, group in groups.items()
+    ]
 
 
-def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[str, float], queued: list[jobs.Submitted]) -> float | None:
-    """At least as long as the longest process, and as all together take when the rest is shared among as many as may run at once."""
+def _until_done(
+    workers: list[Worker],
+    waiting: list[Waiting],
+    expected: dict[str, float],
+    queued: list[jobs.Submitted],
+) -> float | None:
+    """Estimate the time until all is done: at least that of the longest process, and that of all
+    together when the rest is shared among as many as may run at once.
+    """
     at_work = [worker.seconds_left for worker in workers if worker.alive]
     if any(seconds is None for seconds in at_work):
         return None
@@ -201,5 +267,11 @@ def _until_done(workers: list[Worker], waiting: list[Waiting], expected: dict[st
     seconds_queued = sum(expected[id] for group in waiting for id in group.units)
     at_once = len(seconds)
     if waiting:
-        at_once = max(at_once, min(max(task.parallelism for task in queued), at_once + sum(len(group.tasks) for group in waiting)))
+        at_once = max(
+            at_once,
+            min(
+                max(task.parallelism for task in queued),
+                at_once + sum(len(group.tasks) for group in waiting),
+            ),
+        )
     return max([*seconds, (sum(seconds) + seconds_queued) / at_once]) if at_once else None

@@ -3,10 +3,11 @@
     DIR/study.json          the manifest, without its units
     DIR/units.parquet       one row per unit: what it is, times, status
     DIR/returns.parquet     the score table, with the prior and test distribution of each row
-    DIR/strategies.parquet  of each search, the strategies tried most; only where agents have searched
+    DIR/strategies.parquet  of each search, the strategies tried most; only where agents
+                            have searched
 
-`jbrl.Results` reads an archive like the directory that it was made from. Trajectories, all of what searches have found, and whatever is
-needed to go on with a study stay behind.
+`jbrl.Results` reads an archive like the directory that it was made from. Trajectories, all of what
+searches have found, and the data needed to continue a study are left out.
 """
 
 import json
@@ -18,11 +19,17 @@ import numpy as np
 import pandas as pd
 
 from jbrl.errors import JbrlError
-from jbrl.runner.storage.store import STRATEGIES, UNIT_COLUMNS, Result, Store, StoreError
+from jbrl.runner.storage.index import StoreError
+from jbrl.runner.storage.outcomes import UNIT_COLUMNS
+from jbrl.runner.storage.store import STRATEGIES, Result, Store
 
+DIGESTS = ("prior_digest", "test_digest")
+UNIT = ("experiment", "algorithm", "parameters", "seed")
 RETURNS = ("experiment", "prior", "test", "algorithm", "parameters", "unit", "seed", "score")
 MEASURED = tuple(
-    c for c in UNIT_COLUMNS if c not in ("experiment", "prior", "test", "algorithm", "parameters", "seed")
+    c
+    for c in UNIT_COLUMNS
+    if c not in ("experiment", "prior", "test", "algorithm", "parameters", "seed")
 )  # not in the manifest
 _TRIED = 5  # strategies of each search that are kept
 
@@ -49,11 +56,23 @@ class Archive:
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read ({error}); make the archive again") from None
         units = self._table("units")
-        return {**found, "units": units.drop(columns=list(MEASURED)).replace({np.nan: None}).to_dict("records")}
+        listed = units.drop(columns=[c for c in MEASURED if c in units.columns])
+        return {**found, "units": listed.replace({np.nan: None}).to_dict("records")}
+
+    def read(self) -> "Archive":
+        """As `Store.read`: this archive, whose tables are read when they are asked for."""
+        return self
+
+    def numbered(self) -> pd.DataFrame:
+        """As `Outcomes.numbered`."""
+        units = self.units().reset_index(names="row")[["row", *UNIT]]
+        return self.returns().merge(units, on=list(UNIT))[["row", "score"]]
 
     def units(self) -> pd.DataFrame:
         """As `Store.units`."""
-        return self._table("units")[list(UNIT_COLUMNS)]
+        found = self._table("units")
+        lost = {c: None for c in DIGESTS if c not in found.columns}  # of archives made before them
+        return found.assign(**lost)[list(UNIT_COLUMNS)]
 
     def returns(self) -> pd.DataFrame:
         """As `Store.returns`."""
@@ -61,27 +80,37 @@ class Archive:
 
     def strategies(self) -> pd.DataFrame:
         """As `Store.strategies`, the first few of each search."""
-        return self._table("strategies") if (self.folder / "strategies.parquet").exists() else pd.DataFrame(columns=list(STRATEGIES))
+        return (
+            self._table("strategies")
+            if (self.folder / "strategies.parquet").exists()
+            else pd.DataFrame(columns=list(STRATEGIES))
+        )
 
     def knowledge(self, id: str) -> Result | None:
-        """None: what a search has found is not kept in full."""
+        """Return None: the findings of a search are not kept in full."""
         return None
 
     def trajectories(self, id: str) -> dict[str, np.ndarray]:
-        """Never there.
+        """Raise `StoreError`: an archive holds none.
 
         Raises:
           StoreError: always.
         """
-        raise StoreError(f"{self.folder}: an archive holds no trajectories; they stay in the directory that it was made from")
+        raise StoreError(
+            f"{self.folder}: an archive holds no trajectories; they stay in the directory that it "
+            "was made from"
+        )
 
     def metrics(self, id: str) -> dict[str, np.ndarray]:
-        """Never there.
+        """Raise `StoreError`: an archive holds none.
 
         Raises:
           StoreError: always.
         """
-        raise StoreError(f"{self.folder}: an archive holds scores alone; metrics stay in the directory that it was made from")
+        raise StoreError(
+            f"{self.folder}: an archive holds scores alone; metrics stay in the directory that it "
+            "was made from"
+        )
 
     def _table(self, name: str) -> pd.DataFrame:
         path = self.folder / f"{name}.parquet"
@@ -92,10 +121,12 @@ class Archive:
 
 
 def write_archive(store: Store, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
-    """Write what `store` holds as an archive to `folder`, made if it is not there; the paths written.
+    """Write the contents of `store` as an archive to `folder`, made if it is not there; return the
+    paths.
 
     Args:
-      decimals: digits after the point of each return; default: all. Three make a file of a third of the size.
+      decimals: digits after the point of each return; default: all. Three make a file of a third of
+        the size.
 
     Raises:
       JbrlError: `decimals` is negative, or `folder` holds results that are not archived.
@@ -105,28 +136,44 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         raise JbrlError(f"archive: decimals = {decimals}: expected 0 or more")
     out = Path(folder)
     if (out / "units").exists():
-        raise JbrlError(f"{out}: holds the results of a study: an archive needs a folder of its own")
+        raise JbrlError(
+            f"{out}: holds the results of a study: an archive needs a folder of its own"
+        )
     manifest = store.manifest()
     listed = pd.DataFrame(manifest.pop("units"))
     units = pd.concat([listed, store.units()[list(MEASURED)]], axis=1)
-    returns = store.returns().merge(units[["experiment", "prior", "test"]].drop_duplicates("experiment"), on="experiment", how="left")
+    returns = store.returns().merge(
+        units[["experiment", "prior", "test"]].drop_duplicates("experiment"),
+        on="experiment",
+        how="left",
+    )
     if decimals is not None:
         returns = returns.assign(score=returns["score"].round(decimals))
     returns = returns.astype({"unit": np.int32, "seed": np.int64})
     strategies = store.strategies()
     tables = {"units": units, "returns": returns[list(RETURNS)]}
     if len(strategies):
-        tables["strategies"] = strategies.groupby(["prior", "algorithm", "parameters", "seed"], sort=False).head(_TRIED)
+        tables["strategies"] = strategies.groupby(
+            ["prior", "algorithm", "parameters", "seed"], sort=False
+        ).head(_TRIED)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "study.json").write_text(json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n", encoding="utf-8")
-        return [out / "study.json", *(_written(table, out / f"{name}.parquet") for name, table in tables.items())]
+        (out / "study.json").write_text(
+            json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n", encoding="utf-8"
+        )
+        return [
+            out / "study.json",
+            *(_written(table, out / f"{name}.parquet") for name, table in tables.items()),
+        ]
     except OSError as error:
-        raise StoreError(f"{out}: the archive cannot be written here: {error.strerror}; choose another folder, or make room") from None
+        raise StoreError(
+            f"{out}: the archive cannot be written here: {error.strerror}; choose another folder, "
+            "or make room"
+        ) from None
 
 
 def _written(table: pd.DataFrame, path: Path) -> Path:
-    """Written beside its place and renamed into it."""
+    """Write a file beside its place and rename it into it."""
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     table.to_parquet(temporary, compression="zstd", compression_level=19, index=False)
     temporary.replace(path)

@@ -1,4 +1,4 @@
-"""What the work ran on and with: recorded beside the results, shown by `jbrl doctor`."""
+"""Machine and software of a run: recorded beside the results, shown by `jbrl doctor`."""
 
 import os
 import platform
@@ -17,7 +17,9 @@ PACKAGES = ("jax", "jaxlib", "numpy", "pandas")
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of jbrl, Python and the libraries that numbers depend on; `commit` when jbrl runs from a git checkout."""
+    """Return versions of jbrl, Python and the libraries that numbers depend on; `commit` when jbrl
+    runs from a git checkout.
+    """
     found = {"jbrl": jbrl.__version__, "python": platform.python_version()}
     found |= {name: metadata.version(name) for name in PACKAGES}
     commit = _commit()
@@ -26,7 +28,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def machine() -> dict[str, str | int | float]:
-    """Operating system, processor, cores and memory."""
+    """Return operating system, processor, cores and memory."""
     found: dict[str, str | int | float] = {
         "system": f"{platform.system()} {platform.release()}",
         "processor": processor(),
@@ -37,12 +39,14 @@ def machine() -> dict[str, str | int | float]:
 
 
 def available_cores() -> int:
-    """CPU cores this process may use."""
+    """Return the number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_bytes() -> int:
-    """Memory that this process may take: of the machine, or what its control group or a SLURM job leaves it; 0 where unknown."""
+    """Return the memory that this process may take: of the machine, or what its control group or a
+    SLURM job leaves it; 0 where unknown.
+    """
     try:
         physical = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, ValueError, OSError):
@@ -51,13 +55,20 @@ def memory_bytes() -> int:
 
 
 def _allocated() -> list[int]:
-    """Memory that SLURM has given to the job on this node; it speaks of MiB, and of 0 for all that there is."""
-    node, per_core, cores = (_whole(os.environ.get(f"SLURM_{name}", "")) for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE"))
+    """Return the memory that SLURM has given to the job on this node; it counts MiB, with 0 for all
+    memory.
+    """
+    node, per_core, cores = (
+        _whole(os.environ.get(f"SLURM_{name}", ""))
+        for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE")
+    )
     return [amount * 2**20 for amount in (node, per_core * cores) if amount]
 
 
 def _control_groups() -> list[tuple[int, int]]:
-    """Bound and use of memory of each control group (version 2) that this process is in and that has a bound."""
+    """Return bound and use of memory of each control group (version 2) that this process is in and
+    that has a bound.
+    """
     named = _fields(OWN_GROUP, "0")  # the line is `0::/group/of/this`
     group, found = Path(named[0].lstrip(":/") if named else ""), []
     for folder in (GROUPS / group, *(GROUPS / parent for parent in group.parents)):
@@ -67,7 +78,7 @@ def _control_groups() -> list[tuple[int, int]]:
 
 
 def _whole(text: str) -> int:
-    """The number that a text is; 0 when it is none."""
+    """Return a text as a number; 0 when it is none."""
     return int(text) if text.strip().isdecimal() else 0
 
 
@@ -79,7 +90,7 @@ def _text(file: Path) -> str:
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds; 0 where the system does not say."""
+    """Return the memory that this process holds; 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):
@@ -87,7 +98,7 @@ def resident_bytes() -> int:
 
 
 def peak_resident_bytes() -> int:
-    """The most memory that this process has held; 0 where the system does not say."""
+    """Return the most memory that this process has held; 0 where the system does not say."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
@@ -96,25 +107,29 @@ def peak_resident_bytes() -> int:
 
 
 def available_memory() -> int:
-    """Memory that programs may still take: what the system has free, or what this process's control group leaves; 0 where unknown."""
+    """Return the memory that programs may still take: what the system has free, or what this
+    process's control group leaves; 0 where unknown.
+    """
     free = [int(value.split()[0]) * 1024 for value in _fields("/proc/meminfo", "MemAvailable")]
     return max(0, min([*free, *(limit - used for limit, used in _control_groups())], default=0))
 
 
 def processor() -> str:
-    """Model of the processor."""
+    """Return the model of the processor."""
     names = _fields(CPUINFO, "model name")
     return names[0] if names else platform.processor() or platform.machine()
 
 
 def processor_features() -> tuple[str, ...]:
-    """The instruction sets and other features of the processor, sorted; none where the system does not say."""
+    """Return the instruction sets and other features of the processor, sorted; none where the
+    system does not say.
+    """
     lines = _fields(CPUINFO, "flags") or _fields(CPUINFO, "Features")
     return tuple(sorted(set(lines[0].split()))) if lines else ()
 
 
 def _fields(path: str, name: str) -> list[str]:
-    """Values of a field of a file of lines `name: value`, one for each time it is there."""
+    """Return values of a field of a file of lines `name: value`, one for each time it is there."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
@@ -124,27 +139,42 @@ def _fields(path: str, name: str) -> list[str]:
 
 
 def _commit() -> str:
-    """Commit of the checkout that jbrl runs from, with a mark when files differ from it."""
+    """Return the commit of the checkout that jbrl runs from, with a mark when files differ from
+    it.
+    """
     root = Path(jbrl.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return ""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
-SILENT_SECONDS = 120.0  # without a heartbeat: the process is taken for dead. Shared file systems may show a file as it was a minute ago
-FORGOTTEN_SECONDS = 86_400.0  # without one: its file is of no use to anyone
+# without a heartbeat: the process is taken for dead. Shared file systems may show a file as it was
+# a minute ago
+SILENT_SECONDS = 120.0
+FORGOTTEN_SECONDS = 86_400.0  # without one: its file is no longer useful
 
 
 def process_exists(pid: int) -> bool:
-    """Whether this machine has such a process."""
+    """Return whether this machine has such a process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it belongs to someone else
+    except OSError:  # it belongs to another user
         return True
     return True

@@ -3,11 +3,14 @@
     DIR/study.json            the study as it was last run, its units in order, versions and machine
     DIR/units/ID.npz          result of a unit
     DIR/units/ID.partial.npz  checkpoint of a unit that is not finished
-    DIR/knowledge/ID.npz      what an agent has found by searching on a prior; ID.partial.npz as above
+    DIR/knowledge/ID.npz      what an agent has found by searching on a prior; ID.partial.npz
+                              as above
+    DIR/index.npz             headers and returns of all results, for readers
+                              (`runner.storage.index`)
 
-A reader, or a run that comes after a crash, sees a whole file or none, and a checksum tells whether it is what was written
-(`runner.files`). Several processes may write into one directory. Directories of one study are merged by copying `units/*` and
-`knowledge/*`.
+A reader, or a run after a crash, sees a whole file or none, and a checksum proves that it is what
+was written (`runner.storage.files`). Several processes may write into one directory. Directories of
+one study are merged by copying `units/*` and `knowledge/*`.
 """
 
 import contextlib
@@ -22,44 +25,55 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.errors import JbrlError
-from jbrl.runner.storage import files
+from jbrl.errors import JbrlWarning
+from jbrl.runner.storage import files, index
+from jbrl.runner.storage.index import Outcome
+from jbrl.runner.storage.index import StoreError as StoreError  # raised here and there
 from jbrl.runner.storage.machine import machine, versions
+from jbrl.runner.storage.outcomes import Outcomes
 from jbrl.runner.storage.unit import FORMAT, Unit
 
 TRAJECTORY = ("states", "actions", "rewards")
-METRIC = "metric_"  # how the arrays of what a recorder keeps beside the score are named
-FLIGHT = "flight_"  # how the arrays of lifetimes that are not over are named
-IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")  # settings that make it another study
-RENAMED = {"n_mdps": "n_environments"}  # settings that studies call otherwise than stored manifests do
-UNIT_COLUMNS = (
-    *("experiment", "prior", "test", "algorithm", "parameters", "n"),
-    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds", "device", "seed", "status", "reason"),
-)
+METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the score
+FLIGHT = "flight_"  # prefix of the arrays of lifetimes that are not over
+# settings that distinguish studies
+IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")
+# settings with other names in studies than in stored manifests
+RENAMED = {"n_mdps": "n_environments"}
 STRATEGIES = (
-    *("prior", "algorithm", "parameters", "seed", "strategy", "pulls", "mean", "std", "discarded", "chosen"),
+    *(
+        "prior",
+        "algorithm",
+        "parameters",
+        "seed",
+        "strategy",
+        "pulls",
+        "mean",
+        "std",
+        "discarded",
+        "chosen",
+    ),
     *("consumed", "simulated", "offline_seconds"),
 )
 MANIFEST = ("format", "study", "experiments", "agents", "units", "versions", "machine")
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
 
-class StoreError(JbrlError):
-    """The results directory cannot be used."""
-
-
-class ResultWarning(UserWarning):
+class ResultWarning(JbrlWarning):
     """A result file is damaged and counts as missing."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a unit: all of it when `status` is "done", the first `n` lifetimes when it is a checkpoint."""
+    """Stored result of a unit: complete when `status` is "done", the first `n` lifetimes when it is
+    a checkpoint.
+    """
 
     header: dict[str, Any]
     returns: np.ndarray  # [n] float64, scores
     recorded: bool  # whether trajectories are kept beside it
-    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)  # the others of the file, where they were asked for
+    # the others of the file, where they were asked for
+    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -83,7 +97,8 @@ class Store:
     # ---- the study ----
 
     def manifest(self) -> dict[str, Any]:
-        """The study as it was last run: `study`, `experiments`, `agents`, `units`, `versions`, `machine`.
+        """Read the manifest of the study's last run: `study`, `experiments`, `agents`, `units`,
+        `versions`, `machine`.
 
         Raises:
           StoreError: there is none, or it cannot be read.
@@ -91,10 +106,14 @@ class Store:
         try:
             return self._manifest()
         except FileNotFoundError:
-            raise StoreError(f"{self.folder}: no results of a study here ('jbrl run STUDY.toml --out {self.folder}' makes them)") from None
+            raise StoreError(
+                f"{self.folder}: no results of a study here ('jbrl run STUDY.toml --out "
+                f"{self.folder}' makes them)"
+            ) from None
         except files.DamagedError as error:
             raise StoreError(
-                f"{self._manifest_path}: damaged ({error}): run the study again, which writes it anew; results are kept"
+                f"{self._manifest_path}: damaged ({error}): run the study again, which writes it "
+                "anew; results are kept"
             ) from None
 
     def _manifest(self) -> dict[str, Any]:
@@ -106,19 +125,28 @@ class Store:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
         if found.get("format", FORMAT) != FORMAT:
-            raise StoreError(f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}")
+            raise StoreError(
+                f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}"
+            )
         if not set(MANIFEST) <= set(found):
             raise files.DamagedError("it is not complete")
         return found
 
     def check(self, settings: dict[str, Any]) -> None:
-        """Refuse a directory that holds another study. A manifest that is damaged counts as missing, with a warning.
+        """Refuse a directory that holds another study.
+
+        A manifest that is damaged counts as missing, with a warning.
 
         Raises:
           StoreError: names the first setting that differs, and both values.
         """
-        if self.folder.exists() and not self.folder.is_dir():
-            raise StoreError(f"{self.folder} is not a directory; choose another --out")
+        try:
+            if self.folder.exists() and not self.folder.is_dir():
+                raise StoreError(f"{self.folder} is not a directory; choose another --out")
+        except OSError as error:  # a name that is too long, or a folder that may not be looked into
+            raise StoreError(
+                f"{self.folder}: cannot be used: {error.strerror}; choose another --out"
+            ) from None
         try:
             before = self._manifest()["study"]
         except FileNotFoundError:
@@ -127,28 +155,45 @@ class Store:
             self._warn(self._manifest_path, error)
             return
         for field in IDENTITY:
-            if field in before and field in settings and before[field] != settings[field]:  # one may have no lifetimes of that kind
+            # one may have no lifetimes of that kind
+            if field in before and field in settings and before[field] != settings[field]:
                 raise StoreError(
-                    f"{self.folder} holds the results of another study: {RENAMED.get(field, field)} is {before.get(field)!r} there "
-                    f"and {settings.get(field)!r} in this one; choose another --out"
+                    f"{self.folder} holds the results of another study: "
+                    f"{RENAMED.get(field, field)} is {before.get(field)!r} there and "
+                    f"{settings.get(field)!r} in this one; choose another --out"
                 )
 
     def open(self, tables: dict[str, Any], units: Sequence[Unit]) -> None:
         """Make the directory ready for results and write the manifest.
 
         Args:
-          tables: the tables of the study file; `study` holds the settings. Experiments are listed with their rules (`Unit.rules`).
+          tables: the tables of the study file; `study` holds the settings. Experiments are listed
+            with their rules (`Unit.rules`).
 
         Raises:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
         listed = [
-            {"id": unit.id, "label": unit.label, **unit.row(), "oracle": unit.is_oracle, "knowledge": unit.knowledge_id} for unit in units
+            {
+                "id": unit.id,
+                "label": unit.label,
+                **unit.row(),
+                "oracle": unit.is_oracle,
+                "knowledge": unit.knowledge_id,
+            }
+            for unit in units
         ]
         rules = {unit.experiment: unit.rules for unit in units}
         experiments = [table | rules.get(table["name"], {}) for table in tables["experiments"]]
-        content = {"format": FORMAT, **tables, "experiments": experiments, "units": listed, "versions": versions(), "machine": machine()}
+        content = {
+            "format": FORMAT,
+            **tables,
+            "experiments": experiments,
+            "units": listed,
+            "versions": versions(),
+            "machine": machine(),
+        }
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +203,10 @@ class Store:
             raise self._unwritable(error) from None
 
     def _sweep(self, now: float) -> None:
-        """Remove what killed runs have left. `now` is of the file system's clock, which is not that of this machine everywhere."""
+        """Remove what killed runs have left.
+
+        `now` is of the file system's clock, which is not that of this machine everywhere.
+        """
         for left in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
             with contextlib.suppress(FileNotFoundError):  # another process was about to rename it
                 if now - left.stat().st_mtime > _STALE_SECONDS:
@@ -167,66 +215,123 @@ class Store:
     # ---- results ----
 
     def result(self, id: str, *, arrays: bool = False) -> Result | None:
-        """A unit's result, done or failed; None when there is none, or when it is damaged (with a warning).
+        """Read a unit's result, done or failed; None when there is none, or when it is damaged
+        (with a warning).
 
         Args:
           arrays: with all that is kept beside the scores: trajectories, metrics.
         """
         return self._load(self._path(id), id, None if arrays else ())
 
+    def results(self, ids: Sequence[str]) -> dict[str, Outcome]:
+        """Read the results of several units, done or failed, in the order of `ids`; those without
+        one are left out.
+
+        Damaged files count as missing, with a warning. The content of each file is compared with
+        its checksum, independently of the index.
+
+        Raises:
+          StoreError: a file cannot be read.
+        """
+        path = self.folder / index.NAME
+        known = index.Index.load(path) if len(ids) >= index.MANY else None
+        outcomes, damaged = index.read({id: self._path(id) for id in ids}, known)
+        for id, error in damaged.items():
+            self._warn(self._path(id), error)
+        if known is not None and known.added >= index.MANY:
+            with contextlib.suppress(OSError, StoreError):  # a directory that may only be read
+                known.save(path, [listed["id"] for listed in self.manifest()["units"]])
+        return outcomes
+
     def checkpoint(self, id: str) -> Result | None:
-        """What is known of a unit that is not finished, with all its arrays; None when nothing is."""
+        """Read the checkpoint of an unfinished unit, with all its arrays; None for none."""
         return self._load(self._path(id, partial=True), id)
 
     def trajectories(self, id: str) -> dict[str, np.ndarray]:
-        """Recorded trajectories: states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32.
+        """Read recorded trajectories: states [n, T+1] int32, actions [n, T] int32, rewards [n, T]
+        float32.
 
         Raises:
           StoreError: there are none.
         """
         found = self.result(id, arrays=True)
         if not (found and found.recorded):
-            raise StoreError(f"{self._path(id)}: no trajectories to be read; they are kept when [study] says record = true")
+            raise StoreError(
+                f"{self._path(id)}: no trajectories to be read; they are kept when [study] says "
+                "record = true"
+            )
         return {name: found.arrays[name] for name in TRAJECTORY}
 
     def metrics(self, id: str) -> dict[str, np.ndarray]:
-        """What the recorder of a unit has kept beside the scores, [n] float64 by name; empty where there is nothing."""
+        """Read the metrics that a unit's recorder kept beside the scores, [n] float64 by name;
+        empty where there are none.
+        """
         found = self.result(id, arrays=True)
         arrays = found.arrays if found else {}
-        return {name.removeprefix(METRIC): values for name, values in arrays.items() if name.startswith(METRIC)}
+        return {
+            name.removeprefix(METRIC): values
+            for name, values in arrays.items()
+            if name.startswith(METRIC)
+        }
 
     def _path(self, id: str, *, partial: bool = False) -> Path:
         return self.units_folder / f"{id}{'.partial' if partial else ''}.npz"
 
-    def save(self, unit: Unit, header: dict[str, Any], returns: np.ndarray, arrays: dict[str, np.ndarray] | None = None) -> None:
+    def save(
+        self,
+        unit: Unit,
+        header: dict[str, Any],
+        returns: np.ndarray,
+        arrays: dict[str, np.ndarray] | None = None,
+    ) -> None:
         """Write the result of a unit, or a checkpoint when `header["status"]` is "partial".
 
         Args:
-          arrays: trajectories, metrics (`METRIC` and a name), and in a checkpoint lifetimes that are not over (`FLIGHT` and a name).
+          arrays: trajectories, metrics (`METRIC` and a name), and in a checkpoint lifetimes that
+            are not over (`FLIGHT` and a name).
 
         Raises:
           StoreError: it cannot be written.
         """
-        header = {**header, "id": unit.id, "configuration": unit.configuration, "seed": unit.protocol.seed, "n": len(returns)}
+        header = {
+            **header,
+            "id": unit.id,
+            "configuration": unit.configuration,
+            "seed": unit.protocol.seed,
+            "n": len(returns),
+        }
         partial = header["status"] == "partial"
-        self._write(self._path(unit.id, partial=partial), header, {"returns": np.asarray(returns, np.float64), **(arrays or {})})
+        self._write(
+            self._path(unit.id, partial=partial),
+            header,
+            {"returns": np.asarray(returns, np.float64), **(arrays or {})},
+        )
         if header["status"] == "done":
             self._path(unit.id, partial=True).unlink(missing_ok=True)
 
     # ---- what was learned on priors ----
 
     def knowledge(self, id: str, *, partial: bool = False) -> Result | None:
-        """What a search has found, or how far it has come when `partial`; None when there is nothing, or it is damaged (with a warning)."""
+        """Read the findings of a search, or its progress when `partial`; None when there is
+        nothing, or it is damaged (with a warning).
+        """
         return self._load(self._knowledge_path(id, partial=partial), id)
 
-    def save_knowledge(self, id: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Write what a search has found, or how far it has come when `header["status"]` is "partial".
+    def save_knowledge(
+        self, id: str, header: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> None:
+        """Write what a search has found, or how far it has come when `header["status"]`
+        is "partial".
 
         Raises:
           StoreError: it cannot be written.
         """
         partial = header["status"] == "partial"
-        self._write(self._knowledge_path(id, partial=partial), {**header, "id": id}, {"returns": np.zeros(0), **arrays})
+        self._write(
+            self._knowledge_path(id, partial=partial),
+            {**header, "id": id},
+            {"returns": np.zeros(0), **arrays},
+        )
         if not partial:
             self._knowledge_path(id, partial=True).unlink(missing_ok=True)
 
@@ -236,15 +341,15 @@ class Store:
     # ---- files ----
 
     def _load(self, path: Path, id: str, names: Collection[str] | None = None) -> Result | None:
-        """Header, returns and the arrays called `names`, None for all."""
+        """Read the header, returns and the arrays called `names`, None for all."""
         try:
-            header, arrays, kept = files.unpack(path.read_bytes(), None if names is None else ("returns", *names))
-            if header["format"] != FORMAT or header["id"] != id:
-                raise files.DamagedError("it is the result of another unit, or of another version of jbrl")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, MemoryError) as error:  # says nothing of the content, which another attempt may find in order
-            raise StoreError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+            content = index.content(path)
+            if content is None:
+                return None
+            files.checksum(content)
+            header, arrays, kept = index.parse(
+                content, path, id, None if names is None else ("returns", *names)
+            )
         except files.DamagedError as error:
             self._warn(path, error)
             return None
@@ -252,58 +357,56 @@ class Store:
 
     def _warn(self, path: Path, error: Exception) -> None:
         if path not in self._damaged:
-            text = f"{path} is damaged ({error}) and counts as missing: running the study again redoes it"
+            text = (
+                f"{path} is damaged ({error}) and counts as missing: running the study again "
+                "redoes it"
+            )
             warnings.warn(text, ResultWarning, stacklevel=4)
         self._damaged.add(path)
 
     def _write(self, path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         """Write a file whose header says what made it, and when."""
-        made = {"format": FORMAT, "versions": versions(), "machine": machine(), "written": datetime.now(UTC).isoformat(timespec="seconds")}
+        made = {
+            "format": FORMAT,
+            "versions": versions(),
+            "machine": machine(),
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         try:
             files.write_whole(path, files.pack({**header, **made}, arrays))
         except OSError as error:
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> StoreError:
-        return StoreError(f"{self.folder}: results cannot be written here: {error.strerror}; choose another --out, or make room")
+        return StoreError(
+            f"{self.folder}: results cannot be written here: {error.strerror}; choose another "
+            "--out, or make room"
+        )
 
     # ---- tables ----
 
+    def read(self) -> Outcomes:
+        """Read all results as they are now, each file once."""
+        listed = self.manifest()["units"]
+        return Outcomes(listed, self.results([unit["id"] for unit in listed]))
+
     def units(self) -> pd.DataFrame:
-        """One row per unit of the study, in its order: columns `UNIT_COLUMNS`.
-
-        Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per decision, amortised over the
-        lifetimes played at once, `latency_seconds` per decision with a single one. `status` is "done", "failed" or "missing"; `reason`
-        says why a unit failed.
-        """
-        return pd.DataFrame([self._unit_row(listed) for listed in self.manifest()["units"]], columns=list(UNIT_COLUMNS))
-
-    def _unit_row(self, listed: dict[str, Any]) -> dict[str, Any]:
-        result = self.result(listed["id"])
-        header = result.header if result else {"status": "missing", "n": 0}
-        return {**listed, **{name: header.get(name) for name in UNIT_COLUMNS if name not in listed}}
+        """Return one row per unit of the study, in its order: `Outcomes.units`."""
+        return self.read().units()
 
     def returns(self) -> pd.DataFrame:
-        """One row per environment of each finished unit, in the order of the study: experiment, algorithm, parameters, unit, seed, score.
-
-        `unit` is the number of the environment: with the same `seed`, the same number is the same environment (the same MDP) for every
-        agent of an experiment.
+        """Return one row per environment of each finished unit, in the order of the study:
+        `Outcomes.returns`.
         """
-        parts = []
-        for listed in self.manifest()["units"]:
-            result = self.result(listed["id"])
-            if result and result.status == "done":
-                named = {name: listed[name] for name in ("experiment", "algorithm", "parameters")}
-                parts.append(pd.DataFrame({**named, "unit": np.arange(result.n), "seed": listed["seed"], "score": result.returns}))
-        if not parts:
-            return pd.DataFrame({name: [] for name in ("experiment", "algorithm", "parameters", "unit", "seed", "score")})
-        return pd.concat(parts, ignore_index=True)
+        return self.read().returns()
 
     def strategies(self) -> pd.DataFrame:
-        """One row for each strategy tried by each search on a prior, the most pulled first: columns `STRATEGIES`.
+        """Return one row for each strategy tried by each search on a prior, the most pulled first:
+        columns `STRATEGIES`.
 
-        `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated` are trajectories of the whole search:
-        made use of, and played; `offline_seconds` is its wall time.
+        `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated`
+        are trajectories of the whole search: made use of, and played; `offline_seconds` is its
+        wall time.
         """
         parts, seen = [], set()
         for listed in self.manifest()["units"]:
@@ -311,9 +414,21 @@ class Store:
             found = self.knowledge(id) if id and id not in seen else None
             if found:
                 seen.add(id)
-                named = {name: listed[name] for name in ("prior", "algorithm", "parameters", "seed")}
+                named = {
+                    name: listed[name] for name in ("prior", "algorithm", "parameters", "seed")
+                }
                 learned = found.header["learned"]
-                cost = {"consumed": learned["consumed"], "simulated": learned["simulated"], "offline_seconds": learned["seconds"]}
+                cost = {
+                    "consumed": learned["consumed"],
+                    "simulated": learned["simulated"],
+                    "offline_seconds": learned["seconds"],
+                }
                 rows = pd.DataFrame({**named, **found.arrays, **cost})
-                parts.append(rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable"))
-        return pd.concat(parts, ignore_index=True)[list(STRATEGIES)] if parts else pd.DataFrame(columns=list(STRATEGIES))
+                parts.append(
+                    rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable")
+                )
+        return (
+            pd.concat(parts, ignore_index=True)[list(STRATEGIES)]
+            if parts
+            else pd.DataFrame(columns=list(STRATEGIES))
+        )

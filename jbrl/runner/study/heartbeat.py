@@ -1,9 +1,10 @@
-"""What a process that runs units tells others of itself: one small file, renewed every few seconds.
+"""Heartbeat of a process that runs units: one small file, renewed every few seconds.
 
-    DIR/running/NAME.json   who it is, what it is at, what it still has to do; removed when it ends
+    DIR/running/NAME.json   identity, current unit and remaining units; removed when it ends
 
-A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These files are for reading only
-(`jbrl.runner.slurm.status`): no result depends on them, and a run goes on when they cannot be written.
+A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These
+files are for reading only (`jbrl.runner.slurm.status`): no result depends on them, and a run goes
+on when they cannot be written.
 """
 
 import contextlib
@@ -22,19 +23,20 @@ from jbrl.runner.cost.report import save_estimates, saved_estimates
 from jbrl.runner.storage.files import pack_json, read_json, write_whole
 from jbrl.runner.storage.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study.execute import Progress
+from jbrl.runner.study.progress import Progress
 
-SECONDS = 5.0  # between two signs of life
+SECONDS = 5.0  # between two heartbeats
 
 
 def task_id() -> str | None:
-    """Number of the SLURM task that this process is, as SLURM writes it: `12_3`, or `12`."""
+    """Return the number of this process's SLURM task, as SLURM writes it: `12_3`, or `12`."""
     array, number = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{number}" if array and number else os.environ.get("SLURM_JOB_ID")
 
 
 class Heartbeat(Progress):
-    """Hands everything on to another `Progress`, and leaves signs of life in the directory of the results.
+    """Listener that forwards everything to another `Progress`, and writes heartbeats in the
+    directory of the results.
 
     Args:
       folder: of the results.
@@ -52,10 +54,18 @@ class Heartbeat(Progress):
             "task": job,
             "started": time.time(),
         }
-        self._state: dict[str, Any] = {"unit": None, "search": None, "left": [], "played": {}, "pace": None}
+        self._state: dict[str, Any] = {
+            "unit": None,
+            "search": None,
+            "left": [],
+            "played": {},
+            "pace": None,
+        }
         self._left: list[str] = []
-        self._played: dict[str, tuple[int, float]] = {}  # MDPs, and the seconds they took, of units that are at work
-        self._began, self._done = time.monotonic(), 0.0  # seconds that units which are done were expected to take
+        # MDPs, and the seconds they took, of running units
+        self._played: dict[str, tuple[int, float]] = {}
+        # seconds that units which are done were expected to take
+        self._began, self._done = time.monotonic(), 0.0
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -67,7 +77,12 @@ class Heartbeat(Progress):
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(OSError):
@@ -79,7 +94,8 @@ class Heartbeat(Progress):
         self._observer.begin(units, todo)
 
     def started(self, unit: Unit) -> None:
-        self._left = self._left[self._left.index(unit.id) :]  # whatever stood before has been done by another process
+        # earlier units were done by another process
+        self._left = self._left[self._left.index(unit.id) :]
         self._say(unit=unit.id, left=self._left)
         self._observer.started(unit)
 
@@ -97,7 +113,14 @@ class Heartbeat(Progress):
         self._left = [id for id in self._left if id != unit.id]
         self._played.pop(unit.id, None)
         pace = (time.monotonic() - self._began) / self._done if self._done else None
-        self._say(write=not self._left, unit=None, search=None, left=self._left, played=dict(self._played), pace=pace)
+        self._say(
+            write=not self._left,
+            unit=None,
+            search=None,
+            left=self._left,
+            played=dict(self._played),
+            pace=pace,
+        )
         self._observer.finished(unit, header, returns)
 
     def _say(self, *, write: bool = True, **state: Any) -> None:
@@ -109,22 +132,29 @@ class Heartbeat(Progress):
     def _beat(self) -> None:
         while not self._ended.wait(SECONDS):
             self._write()
-            if self.expected.keys() - saved_estimates(self.folder.parent):  # another process has written at the same time
+            # another process has written at the same time
+            if self.expected.keys() - saved_estimates(self.folder.parent):
                 save_estimates(self.folder.parent, self.expected)
 
     def _write(self) -> None:
         with self._lock, contextlib.suppress(OSError):
-            write_whole(self._path, pack_json({**self._facts, **self._state, "updated": time.time()}))
+            write_whole(
+                self._path, pack_json({**self._facts, **self._state, "updated": time.time()})
+            )
 
     def _tidy(self) -> None:
-        """Remove what processes that were killed have left.
+        """Remove the heartbeats of processes that were killed.
 
-        Those of this machine, those of the same task on others (this is its next turn; one that is at work nevertheless speaks again soon),
-        and all that have been silent for a day.
+        Those of this machine, those of the same task on others (this is its next turn; one that
+        still runs writes again soon), and all that are older than a day.
         """
         here, task = self._facts["machine"], self._facts["task"]
         for path in self.folder.glob("*.json"):
             note = read_json(path)
-            gone = note and (not process_exists(note["pid"]) if note["machine"] == here else task and note["task"] == task)
+            gone = note and (
+                not process_exists(note["pid"])
+                if note["machine"] == here
+                else task and note["task"] == task
+            )
             if not note or gone or time.time() - note["updated"] > FORGOTTEN_SECONDS:
                 path.unlink(missing_ok=True)

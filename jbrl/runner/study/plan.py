@@ -1,4 +1,4 @@
-"""What running a study comes to: which units, where to, and about how long."""
+"""Plan of a run: its units, their place and their estimated time."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,8 +14,9 @@ from jbrl.runner.cost.report import UnitCost, actual
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.storage.store import Result, Store
 from jbrl.runner.storage.unit import Unit, select
-from jbrl.runner.study.execute import Progress, is_done, run_units
+from jbrl.runner.study.execute import is_done, run_units
 from jbrl.runner.study.heartbeat import Heartbeat
+from jbrl.runner.study.progress import Progress
 from jbrl.runner.study.study import Study, load_study
 
 
@@ -36,11 +37,11 @@ class RunPlan:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Short runs on this machine, which tell how long units take."""
+        """Short runs on this machine, which measure how long units take."""
         return Calibration(self.devices, recall=self.recall)
 
     def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
-        """Run what is left; how many units failed.
+        """Run the remaining units; return the number that failed.
 
         Args:
           resources: devices and memory that may be used; None: all devices and most of the memory.
@@ -59,16 +60,18 @@ class RunPlan:
 
     @cached_property
     def outlooks(self) -> dict[str, Outlook]:
-        """What each unit of `todo` will cost, by its id.
+        """Expected cost of each unit of `todo`, by its id.
 
-        By a rough rule, corrected by what short runs on this machine have measured (`calibration`), and by what units of the same
-        algorithm have taken, if this directory holds any: the one with the same parameters in the same experiment, or else all in the
-        same experiment, or else all.
+        By a rough rule, corrected by what short runs on this machine have measured (`calibration`),
+        and by what units of the same algorithm have taken, if this directory holds any: the one
+        with the same parameters in the same experiment, or else all in the same experiment, or
+        else all.
         """
         return self._outlooks(self.todo)
 
     def calibrate(self, tell: Callable[[str, int, int], None]) -> list[str]:
-        """Make short runs that tell how long units of `todo` take, unless they have been made before.
+        """Make short runs that measure how long units of `todo` take, unless they have been made
+        before.
 
         Args:
           tell: called with what is run, how many short runs are done, and how many there are.
@@ -77,14 +80,18 @@ class RunPlan:
         """
         for name in ("estimate", "outlooks", "_earlier"):  # as they were without
             self.__dict__.pop(name, None)
-        return self.calibration.measure(self.todo, lambda probe, done, total: tell(probe.unit.label, done, total))
+        return self.calibration.measure(
+            self.todo, lambda probe, done, total: tell(probe.unit.label, done, total)
+        )
 
     def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
         expected = self.calibration.outlooks(units)
         return {unit.id: self._corrected(unit, expected[unit.id]) for unit in units}
 
     def _corrected(self, unit: Unit, outlook: Outlook) -> Outlook:
-        earlier = self._earlier.get((unit.algorithm, unit.experiment)) or self._earlier.get((unit.algorithm, None), [])
+        earlier = self._earlier.get((unit.algorithm, unit.experiment)) or self._earlier.get(
+            (unit.algorithm, None), []
+        )
         like = [row for row in earlier if row[0].agent == unit.agent] or earlier
         cost = outlook.cost
         for part in ("searching", "deciding", "waiting"):
@@ -95,7 +102,9 @@ class RunPlan:
 
     @cached_property
     def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, UnitCost, UnitCost]]]:
-        """Units of the study that are done, what was expected of each and what it has cost, by algorithm and experiment; None: any."""
+        """Units of the study that are done, what was expected of each and what it has cost, by
+        algorithm and experiment; None: any.
+        """
         results = {unit.id: result for unit in self.study.units if (result := self._result(unit))}
         done = [unit for unit in self.study.units if unit.id in results]
         expected, searches, found = self.calibration.outlooks(done), set(), defaultdict(list)
@@ -128,7 +137,7 @@ def plan(
       overrides: fields of `[study]` to replace, each `study.field=value`.
       only: regular expression that the labels of units must match.
       shard: `I/N`, the I-th of N parts.
-      recall: let short runs made on this machine before tell how long units take, not only a rough rule.
+      recall: use earlier short runs on this machine for estimates, not only a rough rule.
       devices: that estimates of time are for; None: all.
 
     Raises:

@@ -1,8 +1,9 @@
-"""Whether everything works here: a few small computations whose outcome is known.
+"""Self-test: a few small computations whose outcome is known.
 
-Each is compared with mathematics, with NumPy in double precision, or with a mean that was measured once, on two CPU cores, over many
-more MDPs than are played here. Nothing hangs on JAX's stream of random numbers: a right installation fails one of the random checks
-with a probability below 1 in 10,000, and, seeds being fixed, either always or never.
+Each is compared with mathematics, with NumPy in double precision, or with a mean that was measured
+once, on two CPU cores, over many more MDPs than are played here. Nothing depends on JAX's stream of
+random numbers: a right installation fails one of the random checks with a probability below 1 in
+10,000, and, seeds being fixed, either always or never.
 """
 
 import math
@@ -33,7 +34,7 @@ STANDARD_ERRORS = 4.5  # two-sided: 7 in a million
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check."""
+    """Outcome of one check."""
 
     name: str
     passed: bool
@@ -46,26 +47,35 @@ Found = tuple[bool, str, str]  # passed, found, expected
 
 
 def run_checks() -> Iterator[Outcome]:
-    """One check after the other; one that raises has failed."""
+    """Run one check after the other; one that raises has failed."""
     for name, check in CHECKS.items():
         started = time.perf_counter()
         try:
             passed, found, expected = check()
-        except Exception as error:  # whatever is wrong with an installation is to be told, not to end the telling
-            passed, found, expected = False, f"{type(error).__name__}: {error}".splitlines()[0][:200], "no error"
+        except Exception as error:
+            # report any defect of an installation, and continue
+            passed, found, expected = (
+                False,
+                f"{type(error).__name__}: {error}".splitlines()[0][:200],
+                "no error",
+            )
         yield Outcome(name, passed, found, expected, time.perf_counter() - started)
 
 
 def words() -> Found:
-    """Random words of the tree searches, bit by bit."""
+    """Check random words of the tree searches, bit by bit."""
     stream, counters = np.array([1, 2], np.uint32), np.arange(1000, dtype=np.uint32)
     drawn = np.asarray(jax.jit(jax.vmap(hashing.word, in_axes=(None, 0)))(stream, counters))
     expected = [_word(1, 2, counter) for counter in range(1000)]
-    return _told(int((drawn != expected).sum()) == 0, f"{(drawn == expected).sum()} of 1000 the same", "all, to the last bit")
+    return _told(
+        int((drawn != expected).sum()) == 0,
+        f"{(drawn == expected).sum()} of 1000 the same",
+        "all, to the last bit",
+    )
 
 
 def _word(first: int, second: int, counter: int) -> int:
-    """`hashing.word` with integers of any size."""
+    """Compute `hashing.word` with integers of any size."""
     w = counter ^ first
     w = ((w ^ (w >> 16)) * 0x7FEB352D + second) % 2**32
     w = (w ^ (w >> 15)) * 0x846CA68B % 2**32
@@ -73,11 +83,18 @@ def _word(first: int, second: int, counter: int) -> int:
 
 
 def solution() -> Found:
-    """Value iteration on random MDPs beside NumPy in double precision: its stopping rule allows 9e-6 of the greatest value."""
+    """Check value iteration on random MDPs against NumPy in double precision: its stopping rule
+    allows 9e-6 of the greatest value.
+    """
     rng = np.random.default_rng(0)
     transitions, rewards = rng.dirichlet(np.ones(5), (64, 5, 3)), rng.uniform(0, 10, (64, 5, 3))
-    solve = jax.jit(jax.vmap(lambda p, r: planning.value_iteration(p, r, jnp.float32(0.95), tolerance=0.0).q))
-    q, exact = np.asarray(solve(transitions.astype(np.float32), rewards.astype(np.float32))), np.zeros(rewards.shape)
+    solve = jax.jit(
+        jax.vmap(lambda p, r: planning.value_iteration(p, r, jnp.float32(0.95), tolerance=0.0).q)
+    )
+    q, exact = (
+        np.asarray(solve(transitions.astype(np.float32), rewards.astype(np.float32))),
+        np.zeros(rewards.shape),
+    )
     for _ in range(600):  # 0.95^600 is 4e-14
         exact = rewards + 0.95 * np.einsum("nxuy,ny->nxu", transitions, exact.max(2))
     error = float(np.abs(q - exact).max() / exact.max())
@@ -85,9 +102,11 @@ def solution() -> Found:
 
 
 def repeats() -> Found:
-    """How often three draws from the urn of a uniform row of three agree: 2/4 times 3/5."""
+    """Check how often three draws from the urn of a uniform row of three agree: 2/4 times 3/5."""
     n = 50_000
-    uniforms = np.random.default_rng(1).integers(0, 2**24, (n, 3)).astype(np.float32) / np.float32(2**24)
+    uniforms = np.random.default_rng(1).integers(0, 2**24, (n, 3)).astype(np.float32) / np.float32(
+        2**24
+    )
     cdf = urn.cumulative(jnp.ones(3))
 
     def alike(uniforms: jax.Array) -> jax.Array:
@@ -104,9 +123,14 @@ def repeats() -> Found:
 
 
 def score(
-    name: str, parameters: dict[str, Any], horizon: int, mean: float, spread: float, n_environments: int = 500
+    name: str,
+    parameters: dict[str, Any],
+    horizon: int,
+    mean: float,
+    spread: float,
+    n_environments: int = 500,
 ) -> Callable[[], Found]:
-    """The check that an agent scores on GC what it should.
+    """Return the check that an agent scores on GC what it should.
 
     Args:
       mean: measured over so many MDPs that its own error is small beside that of `n_environments`.
@@ -121,15 +145,19 @@ def score(
 
 
 def same_bits() -> Found:
-    """The same trajectories twice, the second time in other chunks: whatever the device, one program gives the same numbers."""
+    """Play the same trajectories twice, the second time in other chunks: on any device, one program
+    gives the same numbers.
+    """
     run = _prepared(*GREEDY, n_environments=500)
     whole, chunked = _returns(run), _returns(run, 130)
     same = int((whole == chunked).sum())
-    return _told(same == len(whole), f"{same} of {len(whole)} returns the same", "all, to the last bit")
+    return _told(
+        same == len(whole), f"{same} of {len(whole)} returns the same", "all, to the last bit"
+    )
 
 
 def file() -> Found:
-    """A result is written and read back; a byte of it is changed, which is noticed."""
+    """Write a result, read it back, change a byte of it, and check that the change is found."""
     tables = {
         "study": {"name": "self-test", "n_environments": 3, "horizon": 2},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
@@ -151,7 +179,9 @@ def file() -> Found:
             warnings.simplefilter("ignore", ResultWarning)
             noticed = store.result(unit.id) is None
     return _told(
-        same and noticed, f"{'same' if same else 'other'} bits, damage {'' if noticed else 'not '}noticed", "same bits, damage noticed"
+        same and noticed,
+        f"{'same' if same else 'other'} bits, damage {'' if noticed else 'not '}noticed",
+        "same bits, damage noticed",
     )
 
 
@@ -172,7 +202,10 @@ CHECKS: dict[str, Callable[[], Found]] = {
 
 def _prepared(name: str, parameters: dict[str, Any], horizon: int, n_environments: int) -> Run:
     run = Run(
-        AGENTS[name].agent(**parameters), Protocol(problem("GC"), problem("GC"), n_environments=n_environments, lifetime=Steps(horizon))
+        AGENTS[name].agent(**parameters),
+        Protocol(
+            problem("GC"), problem("GC"), n_environments=n_environments, lifetime=Steps(horizon)
+        ),
     )
     run.prepare()
     return run

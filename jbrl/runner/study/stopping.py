@@ -1,4 +1,6 @@
-"""Ending at the next good moment: a signal asks, the loop over units answers once the chunk at work is finished and kept."""
+"""Stopping at the next safe point: a signal requests it, and the loop over units stops once the
+current chunk is finished and kept.
+"""
 
 import contextlib
 import signal
@@ -6,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-_asked: list[tuple[int, float]] = []  # numbers of the signals received, while they are listened to, and when
+# numbers of the signals received, while they are listened to, and when
+_asked: list[tuple[int, float]] = []
 
 
 class Stopped(KeyboardInterrupt):
@@ -24,7 +27,11 @@ class Stopped(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def stopping_on(*numbers: int) -> Iterator[None]:
-    """Within: these signals (default: SIGTERM) no longer end the process, but make `stop_if_asked` raise. In the main thread only."""
+    """Let these signals (default: SIGTERM) make `stop_if_asked` raise within the block, instead of
+    ending the process.
+
+    In the main thread only.
+    """
     before = {number: signal.signal(number, _ask) for number in numbers or (signal.SIGTERM,)}
     try:
         yield

@@ -21,18 +21,25 @@ from jbrl.rollout.rollout import discounted
 from tests.reference.trajectories import KEY, play_all, transition
 
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))
-ACTS = jax.jit(jax.vmap(lambda agent, key, state, x: agent.act(key, state, x), in_axes=(None, 0, None, None)))
-OBSERVE = jax.jit(lambda agent, state, x, u, y, r: agent.observe(KEY, state, transition(x, u, y, r)))
+ACTS = jax.jit(
+    jax.vmap(lambda agent, key, state, x: agent.act(key, state, x), in_axes=(None, 0, None, None))
+)
+OBSERVE = jax.jit(
+    lambda agent, state, x, u, y, r: agent.observe(KEY, state, transition(x, u, y, r))
+)
 
 
 def prior(name: str, noise: float = 0.0) -> DirichletPrior:
     """A problem of the catalogue, its rewards changed at random by up to `noise`."""
     mdps = problem(name).mdps
-    rewards = mdps.rewards + noise * np.random.default_rng(0).random(mdps.rewards.shape).astype(np.float32)
+    rewards = mdps.rewards + noise * np.random.default_rng(0).random(mdps.rewards.shape).astype(
+        np.float32
+    )
     return DirichletPrior(dataclasses.replace(mdps, rewards=rewards), jnp.float32(0.95), 250)
 
 
-# Two states, two actions. Action 0 is known to earn little; what action 1 does is to be found out, and may be worth it.
+# Two states, two actions. Action 0 is known to earn little; what action 1 does is to be found out,
+# and may be worth it.
 CONCENTRATIONS = [[[20, 1], [1, 1]], [[1, 1], [1, 2]]]
 REWARDS = [[[0.6, 0.6], [0.0, 1.0]], [[0.0, 0.5], [0.2, 2.0]]]
 TINY = distribution(CONCENTRATIONS, REWARDS)
@@ -51,19 +58,39 @@ def bayes_optimal(counts: tuple, x: int, steps: int) -> tuple[float, ...]:
         for y in (0, 1):
             after = list(counts)
             after[4 * x + 2 * u + y] += 1
-            value += row[y] / sum(row) * (REWARDS[x][u][y] + TINY_DISCOUNT * max(bayes_optimal(tuple(after), y, steps - 1)))
+            value += (
+                row[y]
+                / sum(row)
+                * (
+                    REWARDS[x][u][y]
+                    + TINY_DISCOUNT * max(bayes_optimal(tuple(after), y, steps - 1))
+                )
+            )
         values.append(value)
     return tuple(values)
 
 
 def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> None:
-    """The agent and its twin, on the same real transitions and the same random words, always choose the same action."""
+    """The agent and its twin, on the same real transitions and the same random words, always choose
+    the same action.
+    """
     agent = as_arrays(BAMCP(**parameters))
     state, rng = agent.reset(KEY, told), np.random.default_rng(seed)
-    numbers = {k: parameters[k] for k in ("simulations", "depth", "exploration", "reuse", "final") if k in parameters}
+    numbers = {
+        k: parameters[k]
+        for k in ("simulations", "depth", "exploration", "reuse", "final")
+        if k in parameters
+    }
     learns = parameters.get("rollout", "q-learning") == "q-learning"
-    twin = Twin(np.asarray(told.mdps.concentrations), np.asarray(told.mdps.rewards), learns=learns, **numbers)
-    truth = rng.dirichlet(np.ones(twin.n_states), (twin.n_states, twin.n_actions)) * (twin.counts > 0)
+    twin = Twin(
+        np.asarray(told.mdps.concentrations),
+        np.asarray(told.mdps.rewards),
+        learns=learns,
+        **numbers,
+    )
+    truth = rng.dirichlet(np.ones(twin.n_states), (twin.n_states, twin.n_actions)) * (
+        twin.counts > 0
+    )
     truth /= truth.sum(-1, keepdims=True)
     x = 0
     for key in jax.random.split(jax.random.key(seed), decisions):
@@ -78,8 +105,11 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
     np.testing.assert_allclose(state.policy.q, twin.q, rtol=1e-5, atol=1e-6)
 
 
-# Many means of GDL are sums of the same numbers in another order, ties or not as they are rounded: noise keeps them apart.
-@pytest.mark.parametrize(("name", "noise"), [("GC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGC", 0.0), ("UGrid", 0.0)])
+# Many means of GDL are sums of the same numbers in another order, ties or not as they are rounded:
+# noise keeps them apart.
+@pytest.mark.parametrize(
+    ("name", "noise"), [("GC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGC", 0.0), ("UGrid", 0.0)]
+)
 def test_agrees_with_its_twin_decision_by_decision(name, noise):
     for seed in range(3):
         play_both(prior(name, noise), 15, seed, simulations=40, depth=12)
@@ -101,7 +131,9 @@ def test_variants_agree_with_their_twins(parameters):
 
 
 def explicit(twin: Twin, k: int):
-    """Next states from an MDP drawn at the beginning of simulation `k`, as the published program does."""
+    """Next states from an MDP drawn at the beginning of simulation `k`, as the published
+    program does.
+    """
     rng = np.random.default_rng((twin.seed, k))
     rows = rng.standard_gamma(np.maximum(twin.counts, 1e-30)) * (twin.counts > 0)
     cdf = np.cumsum(rows / rows.sum(-1, keepdims=True), axis=-1)
@@ -113,28 +145,47 @@ def test_the_urn_gives_the_law_of_explicit_sampling():
     n, simulations, depth = 3000, 12, 6
     agent = as_arrays(BAMCP(simulations=simulations, depth=depth, reuse=True, rollout="uniform"))
     told = DirichletPrior(TINY, jnp.float32(0.95), 10)
-    _, after = ACTS(agent, jax.random.split(jax.random.key(5), n), agent.reset(KEY, told), jnp.int32(0))
+    _, after = ACTS(
+        agent, jax.random.split(jax.random.key(5), n), agent.reset(KEY, told), jnp.int32(0)
+    )
     root = np.asarray(after.kept.statistics[:, :4]).reshape(n, 2, 2)
     # The child at (action 0, state 0) has as many visits as its own actions together.
     where = np.asarray(after.kept.parents) == 0
     children = np.asarray(after.kept.statistics).reshape(n, -1, 4)[:, :, ::2].sum(-1)
-    ours = {"visits": root[:, 0, 0], "means 0": root[:, 0, 1], "means 1": root[:, 1, 1], "child": (children * where).sum(1)}
+    ours = {
+        "visits": root[:, 0, 0],
+        "means 0": root[:, 0, 1],
+        "means 1": root[:, 1, 1],
+        "child": (children * where).sum(1),
+    }
     ours["size"] = np.asarray(after.kept.size)
     theirs: dict[str, list] = {name: [] for name in ours}
     for seed in range(n):
         twin = Twin(
-            np.asarray(CONCENTRATIONS), np.asarray(REWARDS), simulations=simulations, depth=depth, learns=False, next_states=explicit
+            np.asarray(CONCENTRATIONS),
+            np.asarray(REWARDS),
+            simulations=simulations,
+            depth=depth,
+            learns=False,
+            next_states=explicit,
         )
         twin.seed = seed
         twin.act((seed, 0), 0)
         theirs["visits"].append(twin.root.visits[0])
         theirs["means 0"].append(twin.root.means[0])
         theirs["means 1"].append(twin.root.means[1])
-        theirs["child"].append(twin.root.children[0, 0].visits.sum() if (0, 0) in twin.root.children else 0)
+        theirs["child"].append(
+            twin.root.children[0, 0].visits.sum() if (0, 0) in twin.root.children else 0
+        )
         theirs["size"].append(sum(1 for _ in nodes(twin.root)))
     for name in ("visits", "child", "size"):
         values = np.unique(np.concatenate([ours[name], theirs[name]]))
-        table = np.array([[(np.asarray(sample) == v).sum() for v in values] for sample in (ours[name], theirs[name])])
+        table = np.array(
+            [
+                [(np.asarray(sample) == v).sum() for v in values]
+                for sample in (ours[name], theirs[name])
+            ]
+        )
         table = table[:, table.sum(0) >= 10]
         assert table.shape[1] > 2 and stats.chi2_contingency(table).pvalue > 1e-3, name
     for name in ("means 0", "means 1"):
@@ -146,7 +197,9 @@ def test_transitions_that_are_impossible_are_never_simulated():
         told = prior(name)
         impossible = np.asarray(told.mdps.concentrations) == 0
         poisoned = np.where(impossible, np.nan, told.mdps.rewards).astype(np.float32)
-        state = BAMCP(reuse=True).reset(KEY, dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=poisoned)))
+        state = BAMCP(reuse=True).reset(
+            KEY, dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=poisoned))
+        )
         agent = as_arrays(BAMCP(simulations=300, depth=20, reuse=True))
         state = dataclasses.replace(agent.reset(KEY, told), rewards=state.rewards)
         _, after = ACT(agent, jax.random.key(0), state, jnp.int32(0))
@@ -166,9 +219,22 @@ def _links(kept, told: DirichletPrior) -> np.ndarray:
 
 
 def returns(simulations: int, n: int = 1600, **parameters) -> np.ndarray:
-    agent = BAMCP(simulations=simulations, depth=TINY_HORIZON, exploration=1.0, max_simulations=512, **parameters)
+    agent = BAMCP(
+        simulations=simulations,
+        depth=TINY_HORIZON,
+        exploration=1.0,
+        max_simulations=512,
+        **parameters,
+    )
     prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
-    moves = play_all(as_arrays(agent), prior, prior, jax.random.key(2), jnp.arange(n, dtype=jnp.int32), unit=False)
+    moves = play_all(
+        as_arrays(agent),
+        prior,
+        prior,
+        jax.random.key(2),
+        jnp.arange(n, dtype=jnp.int32),
+        unit=False,
+    )
     return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
 
 
@@ -176,7 +242,8 @@ def test_improves_with_simulations_up_to_the_bayes_optimal_return():
     optimum = max(bayes_optimal(tuple(np.ravel(CONCENTRATIONS).tolist()), 0, TINY_HORIZON))
     few, more, many = returns(1), returns(20), returns(500)
     error = many.std(ddof=1) / np.sqrt(len(many))
-    # Within 4 standard errors: false alarm rate 6e-5. The allowance of 1 % is for what 500 simulations lack.
+    # Within 4 standard errors: false alarm rate 6e-5. The allowance of 1 % is for what 500
+    # simulations lack.
     assert optimum * 0.99 - 4 * error < many.mean() < optimum + 4 * error
     for worse, better in ((few, more), (few, many)):
         gain = better - worse  # on the same MDPs
@@ -184,27 +251,42 @@ def test_improves_with_simulations_up_to_the_bayes_optimal_return():
 
 
 def test_chooses_the_bayes_optimal_action_wherever_it_matters():
-    # c near the range of a return, 2 / (1 - 0.7): with c = 1 a quarter of the decisions are still wrong after 16,000 simulations.
+    # c near the range of a return, 2 / (1 - 0.7): with c = 1 a quarter of the decisions are still
+    # wrong after 16,000 simulations.
     agent = as_arrays(BAMCP(simulations=4000, depth=TINY_HORIZON, exploration=6.0))
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 10)
     checked = wrong = 0
     for _ in range(20):
-        counts = np.array(CONCENTRATIONS, np.float32) + rng.integers(0, 3, (2, 2, 2)).astype(np.float32)
+        counts = np.array(CONCENTRATIONS, np.float32) + rng.integers(0, 3, (2, 2, 2)).astype(
+            np.float32
+        )
         x = int(rng.integers(2))
         q = bayes_optimal(tuple(counts.ravel().tolist()), x, TINY_HORIZON)
         if abs(q[0] - q[1]) > 0.05:
-            told = DirichletPrior(dataclasses.replace(TINY, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9)
+            told = DirichletPrior(
+                dataclasses.replace(TINY, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9
+            )
             actions, _ = ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(x))
-            checked, wrong = checked + len(keys), wrong + int((np.asarray(actions) != np.argmax(q)).sum())
+            checked, wrong = (
+                checked + len(keys),
+                wrong + int((np.asarray(actions) != np.argmax(q)).sum()),
+            )
     assert checked >= 100
-    assert wrong <= 2  # none of 760 with other keys: at a rate of 1 in 1,000, more than 2 of 200 come in 0.1 % of all runs
+    # none of 760 with other keys: at a rate of 1 in 1,000, more than 2 of 200 come in 0.1 % of
+    # all runs
+    assert wrong <= 2
 
 
 def test_capacity_does_not_change_what_is_done():
     told, keys = prior("GC"), jax.random.split(jax.random.key(1), 20)
-    small, large = (as_arrays(BAMCP(simulations=30, max_simulations=m, max_depth=d)) for m, d in ((0, 0), (500, 200)))
+    small, large = (
+        as_arrays(BAMCP(simulations=30, max_simulations=m, max_depth=d))
+        for m, d in ((0, 0), (500, 200))
+    )
     assert (large.max_simulations, large.max_depth) == (500, 200)
-    one, other = (ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(0))[0] for agent in (small, large))
+    one, other = (
+        ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(0))[0] for agent in (small, large)
+    )
     np.testing.assert_array_equal(one, other)
     assert len(set(np.asarray(one).tolist())) > 1
 
@@ -226,7 +308,10 @@ def test_a_grid_of_budgets_shares_one_compilation():
 def test_scaling_multiplies_exploration_by_the_range_of_returns():
     told = prior("GC")
     scaled, plain = BAMCP(exploration=0.1, scaled=True, depth=15), BAMCP(exploration=0.1, depth=15)
-    factors = [float(a._task(jnp.zeros(2, jnp.uint32), a.reset(KEY, told), jnp.int32(0)).exploration) for a in (scaled, plain)]
+    factors = [
+        float(a._task(jnp.zeros(2, jnp.uint32), a.reset(KEY, told), jnp.int32(0)).exploration)
+        for a in (scaled, plain)
+    ]
     np.testing.assert_allclose(factors[0] / factors[1], 10 * (1 - 0.95**15) / 0.05, rtol=1e-5)
 
 
@@ -256,17 +341,28 @@ def test_budgets_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
         agent = BAMCP(**parameters)
         check_agent(agent)
         for refused in (agent.cost, functools.partial(agent.reset, KEY)):
-            with pytest.raises(JbrlError, match=f"BAMCP: simulations up to {agent.max_simulations} .* GiB: expected at most 4 GiB"):
+            with pytest.raises(
+                JbrlError,
+                match=(
+                    f"BAMCP: simulations up to {agent.max_simulations} .* GiB: expected at most 4 "
+                    "GiB"
+                ),
+            ):
                 refused(prior("Grid"))
 
 
 def test_a_decision_costs_its_steps_and_one_tree():
     cost = BAMCP(simulations=500, depth=15).cost(prior("GC"))
-    assert (cost.steps, cost.memory_bytes, cost.fewest_lanes) == (7500.0, uct.bytes_needed(5, 3, 512, 64), 1)
+    assert (cost.steps, cost.memory_bytes, cost.fewest_lanes) == (
+        7500.0,
+        uct.bytes_needed(5, 3, 512, 64),
+        1,
+    )
 
 
 def test_the_largest_published_budget_fits_in_memory():
-    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid, capacity rounded up.
+    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid,
+    # capacity rounded up.
     agent = BAMCP(simulations=25_000, depth=50)
     agent.reset(KEY, prior("Grid"))
     assert 2 * uct.bytes_needed(25, 4, agent.max_simulations, agent.max_depth) < 1 << 30

@@ -15,7 +15,12 @@ from tests.reference.trajectories import KEY, decisions, disagreements, transiti
 
 @pytest.mark.parametrize(
     ("prior", "test", "beta", "bonus"),
-    [("GC", "GC", 2.5, "pair"), ("UGDL", "GDL", 0.5, "pair"), ("GC", "GC", 1.0, "transition"), ("UGC", "GC", 4.0, "transition")],
+    [
+        ("GC", "GC", 2.5, "pair"),
+        ("UGDL", "GDL", 0.5, "pair"),
+        ("GC", "GC", 1.0, "transition"),
+        ("UGC", "GC", 4.0, "transition"),
+    ],
 )
 def test_its_twin_decides_alike(prior, test, beta, bonus):
     for _, steps in decisions(BEB(beta, bonus), prior, test):
@@ -28,9 +33,13 @@ def test_its_twin_decides_alike_on_the_grid():
 
 
 def expected_rewards(agent, transitions_seen=()):
-    """The rewards that BEB plans with, [S, A], in an MDP of two states and two actions without rewards."""
+    """The rewards that BEB plans with, [S, A], in an MDP of two states and two actions
+    without rewards.
+    """
     concentrations = jnp.array([[[1.0, 3.0], [0.0, 2.0]], [[1.0, 1.0], [0.5, 0.0]]])
-    prior = DirichletPrior(DirichletMDPs(concentrations, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.95), 10)
+    prior = DirichletPrior(
+        DirichletMDPs(concentrations, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.95), 10
+    )
     agent = as_arrays(agent)
     state = agent.reset(KEY, agent.train(KEY, prior))
     for x, u, y in transitions_seen:
@@ -40,14 +49,22 @@ def expected_rewards(agent, transitions_seen=()):
 
 def test_bonus_of_a_pair():
     """beta / (1 + n(x, u))."""
-    np.testing.assert_allclose(expected_rewards(BEB(6.0)), [[6 / 5, 6 / 3], [6 / 3, 6 / 1.5]], rtol=1e-6)
+    np.testing.assert_allclose(
+        expected_rewards(BEB(6.0)), [[6 / 5, 6 / 3], [6 / 3, 6 / 1.5]], rtol=1e-6
+    )
     after = expected_rewards(BEB(6.0), [(0, 0, 1), (0, 0, 0), (1, 1, 0)])
     np.testing.assert_allclose(after, [[6 / 7, 6 / 3], [6 / 3, 6 / 2.5]], rtol=1e-6)
 
 
 def test_bonus_of_a_transition():
-    """sum over y of P beta / c = beta (number of possible next states) / n; one thought impossible counts once it has been seen."""
-    np.testing.assert_allclose(expected_rewards(BEB(6.0, "transition")), [[2 * 6 / 4, 6 / 2], [2 * 6 / 2, 6 / 0.5]], rtol=1e-6)
+    """sum over y of P beta / c = beta (number of possible next states) / n; one thought impossible
+    counts once it has been seen.
+    """
+    np.testing.assert_allclose(
+        expected_rewards(BEB(6.0, "transition")),
+        [[2 * 6 / 4, 6 / 2], [2 * 6 / 2, 6 / 0.5]],
+        rtol=1e-6,
+    )
     after = expected_rewards(BEB(6.0, "transition"), [(0, 0, 1), (0, 1, 0), (1, 1, 0)])
     np.testing.assert_allclose(after, [[2 * 6 / 5, 2 * 6 / 3], [2 * 6 / 2, 6 / 1.5]], rtol=1e-6)
 

@@ -29,7 +29,9 @@ def limits(discount, low, high, trajectories, samples, depth) -> Limits:
 def random_problem(seed, n_states=3, n_actions=2):
     """Counts with zeros among them, and rewards, some of them equal."""
     rng = np.random.default_rng(seed)
-    counts = rng.integers(1, 5, (n_states, n_actions, n_states)) * (rng.random((n_states, n_actions, n_states)) < 0.7)
+    counts = rng.integers(1, 5, (n_states, n_actions, n_states)) * (
+        rng.random((n_states, n_actions, n_states)) < 0.7
+    )
     counts[..., 0] += counts.sum(-1) == 0
     return counts.astype(np.float32), rng.integers(0, 3, counts.shape).astype(np.float32)
 
@@ -41,7 +43,9 @@ def words(seed):
 @partial(jax.jit, static_argnames=("kind", "capacity"))
 def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
     search = getattr(forward_search, kind)
-    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity))(bits, state, counts, rewards)
+    return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity))(
+        bits, state, counts, rewards
+    )
 
 
 @pytest.mark.parametrize("kind", ["resampled", "single"])
@@ -104,7 +108,9 @@ def test_bounds_enclose_the_value_of_a_known_mdp_and_close_in_on_it():
         optimal = (counts / 5 * (rewards + 0.8 * optimal)).sum(-1).max(-1)
     widths = []
     for trajectories in (1, 2, 4, 16, 64):
-        upper, lower = root_bounds(counts, rewards, jnp.int32(0), seeds(8), limits(0.8, 0, 5, trajectories, 2, 4))
+        upper, lower = root_bounds(
+            counts, rewards, jnp.int32(0), seeds(8), limits(0.8, 0, 5, trajectories, 2, 4)
+        )
         assert (lower <= optimal[0] + 1e-5).all() and (upper >= optimal[0] - 1e-5).all()
         widths.append(float((upper - lower).mean()))
     assert widths == sorted(widths, reverse=True)
@@ -118,10 +124,13 @@ def test_with_many_samples_and_trajectories_the_bounds_enclose_the_bayes_optimal
     roof, floor = (bayes_optimal(counts, rewards, 0, 4, leaf, 0.4) for leaf in (high, 0.0))
     errors = []
     for trajectories, samples in ((8, 2), (64, 16), (512, 128)):
-        upper, lower = root_bounds(counts, rewards, jnp.int32(0), seeds(64), limits(0.4, 0, high, trajectories, samples, 4))
+        upper, lower = root_bounds(
+            counts, rewards, jnp.int32(0), seeds(64), limits(0.4, 0, high, trajectories, samples, 4)
+        )
         errors.append(float(jnp.abs(upper - roof).mean()))
     assert errors == sorted(errors, reverse=True)
-    # Means of 64 trees, each with a standard deviation of 0.03: 0.02 is five standard errors beyond the bias that 128 samples leave.
+    # Means of 64 trees, each with a standard deviation of 0.03: 0.02 is five standard errors beyond
+    # the bias that 128 samples leave.
     assert abs(float(upper.mean()) - roof) < 0.035 and abs(float(lower.mean()) - floor) < 0.035
 
 
@@ -131,22 +140,37 @@ def test_impossible_transitions_are_never_simulated(discount):
     forbidden = np.where(counts > 0, rewards, 1e6).astype(np.float32)
     # Without a future all bounds close at once and all next states tie, possible or not.
     args = (jnp.int32(0), seeds(8), limits(discount, 0, 20, 20, 7, 4))
-    for ours, expected in zip(root_bounds(counts, forbidden, *args), root_bounds(counts, rewards, *args), strict=True):
+    for ours, expected in zip(
+        root_bounds(counts, forbidden, *args), root_bounds(counts, rewards, *args), strict=True
+    ):
         np.testing.assert_array_equal(ours, expected)
 
 
 def test_maps_of_maps_give_the_same_values():
-    counts, rewards = (np.stack(v) for v in zip(*(random_problem(seed) for seed in range(6)), strict=True))
+    counts, rewards = (
+        np.stack(v) for v in zip(*(random_problem(seed) for seed in range(6)), strict=True)
+    )
     args = (counts, rewards, np.zeros(6, np.int32), np.stack([words(seed) for seed in range(6)]))
     limit = limits(0.9, 0, 20, 4, 3, 5)
     halves = (v.reshape(2, 3, *v.shape[1:]) for v in args)
     nested = jax.vmap(lambda *half: search_many(*half, limit, "resampled"))(*halves)
-    np.testing.assert_allclose(nested.reshape(6, -1), search_many(*args, limit, "resampled"), rtol=1e-6)
+    np.testing.assert_allclose(
+        nested.reshape(6, -1), search_many(*args, limit, "resampled"), rtol=1e-6
+    )
 
 
 def test_lanes_that_do_not_fit_in_memory_together_are_searched_in_turn(monkeypatch):
-    counts, rewards = (np.stack(v) for v in zip(*(random_problem(seed) for seed in range(6)), strict=True))
-    args = (counts, rewards, np.zeros(6, np.int32), np.stack([words(seed) for seed in range(6)]), limits(0.9, 0, 20, 4, 3, 5), "resampled")
+    counts, rewards = (
+        np.stack(v) for v in zip(*(random_problem(seed) for seed in range(6)), strict=True)
+    )
+    args = (
+        counts,
+        rewards,
+        np.zeros(6, np.int32),
+        np.stack([words(seed) for seed in range(6)]),
+        limits(0.9, 0, 20, 4, 3, 5),
+        "resampled",
+    )
     together = search_many(*args)
     monkeypatch.setattr(forward_search, "MEMORY", 8000)
     in_turn = search_many(*args, capacity=Capacity(8, 4, 7))  # another capacity: another program
@@ -155,12 +179,17 @@ def test_lanes_that_do_not_fit_in_memory_together_are_searched_in_turn(monkeypat
 
 def prior(seed=0) -> DirichletPrior:
     counts, rewards = random_problem(seed)
-    return DirichletPrior(DirichletMDPs(jnp.asarray(counts), jnp.asarray(rewards), jnp.int32(0)), jnp.float32(0.9), 10)
+    return DirichletPrior(
+        DirichletMDPs(jnp.asarray(counts), jnp.asarray(rewards), jnp.int32(0)), jnp.float32(0.9), 10
+    )
 
 
 def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
     knowledge, key = prior(), jax.random.key(5)
-    budgets = [BFS3(K, C, depth, max_trajectories=8, max_samples=4, max_depth=8) for K, C, depth in ((1, 4, 8), (12, 3, 4), (32, 4, 1))]
+    budgets = [
+        BFS3(K, C, depth, max_trajectories=8, max_samples=4, max_depth=8)
+        for K, C, depth in ((1, 4, 8), (12, 3, 4), (32, 4, 1))
+    ]
     traces = []
 
     @jax.jit
@@ -175,12 +204,17 @@ def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
 
 
 def test_ties_are_drawn_uniformly():
-    # Nothing is ever earned: all actions tie. 300 draws among 2: beyond 4 standard deviations once in 16,000 seeds.
+    # Nothing is ever earned: all actions tie. 300 draws among 2: beyond 4 standard deviations once
+    # in 16,000 seeds.
     counts = jnp.ones((2, 2, 2))
-    knowledge = DirichletPrior(DirichletMDPs(counts, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.9), 10)
+    knowledge = DirichletPrior(
+        DirichletMDPs(counts, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.9), 10
+    )
     agent = BFS3(1, 2, 2)
     state = agent.reset(KEY, knowledge)
-    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(jax.random.split(KEY, 300))
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(
+        jax.random.split(KEY, 300)
+    )
     assert abs(int(actions.sum()) - 150) < 4 * np.sqrt(75)
 
 
@@ -203,7 +237,10 @@ def test_counts_that_are_not_positive_integers_are_refused(field, value):
 def test_budgets_beyond_memory_are_refused_before_compilation():
     agent = BFS3(10**6, 2, 10**4)
     state = agent.reset(KEY, prior())
-    for refused in (partial(jax.eval_shape, agent.act, KEY, state, jnp.int32(0)), partial(agent.cost, prior())):
+    for refused in (
+        partial(jax.eval_shape, agent.act, KEY, state, jnp.int32(0)),
+        partial(agent.cost, prior()),
+    ):
         with pytest.raises(JbrlError, match=r"need \d+ MiB for one tree: expected at most 512"):
             refused()
 
@@ -212,5 +249,7 @@ def test_a_decision_costs_its_nodes_and_the_memory_of_the_trees_searched_at_once
     agent = BFS3(trajectories=12, samples=3, depth=5)
     cost, each = agent.cost(prior()), forward_search.tree_bytes(agent._capacity, 3, 2)
     assert cost.memory_bytes == each * 6 * 8  # A C trees of each of 8 lanes
-    assert cost.steps == pytest.approx(6 * 4 * 5 * (2.5 + 3 * 2 / 20) * (1 + cost.memory_bytes / (1 << 26)))
+    assert cost.steps == pytest.approx(
+        6 * 4 * 5 * (2.5 + 3 * 2 / 20) * (1 + cost.memory_bytes / (1 << 26))
+    )
     assert (cost.fewest_lanes, BFS3(samples=100).cost(prior()).fewest_lanes) == (8, 3)

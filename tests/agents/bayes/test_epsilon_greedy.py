@@ -1,4 +1,6 @@
-"""e-Greedy against its twin, its two extremes, and the two ways of playing an agent that learns in steps."""
+"""e-Greedy against its twin, its two extremes, and the two ways of playing an agent that learns
+in steps.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,9 @@ from tests.reference.trajectories import decisions, disagreements, play_all, pri
 KEY = jax.random.key(1)
 
 
-@pytest.mark.parametrize(("prior", "test", "epsilon"), [("GC", "GC", 0.0), ("UGC", "GC", 0.3), ("UGDL", "GDL", 0.1)])
+@pytest.mark.parametrize(
+    ("prior", "test", "epsilon"), [("GC", "GC", 0.0), ("UGC", "GC", 0.3), ("UGDL", "GDL", 0.1)]
+)
 def test_its_twin_decides_alike(prior, test, epsilon):
     for _, steps in decisions(EpsilonGreedy(epsilon), prior, test):
         assert disagreements(steps, Twin(problem(prior).mdps, epsilon)) == []
@@ -50,14 +54,20 @@ class InStep(Agent[Belief, Belief]):
 def test_own_pace_or_in_step_is_the_same():
     agents, prior = (EpsilonGreedy(0.2), InStep(EpsilonGreedy(0.2))), prior_of("GDL", 60)
     assert [isinstance(agent, Stepwise) for agent in agents] == [True, False]
-    own_pace, in_step = (play_all(as_arrays(agent), prior, prior, KEY, jnp.arange(32)) for agent in agents)
+    own_pace, in_step = (
+        play_all(as_arrays(agent), prior, prior, KEY, jnp.arange(32)) for agent in agents
+    )
     jax.tree.map(np.testing.assert_array_equal, own_pace, in_step)
 
 
-@pytest.mark.parametrize(("epsilon", "least", "most"), [(0.0, 0, 0), (0.5, 0.17, 0.33), (1.0, 0.42, 0.58)])
+@pytest.mark.parametrize(
+    ("epsilon", "least", "most"), [(0.0, 0, 0), (0.5, 0.17, 0.33), (1.0, 0.42, 0.58)]
+)
 def test_how_often_it_explores(epsilon, least, most):
-    """Two actions: a random one is not the greedy one half of the time. 24 x 80 decisions, of which ties are left out: at least 400;
-    then a share is off by 0.08 with probability below 0.002 (three limits, one of them exact)."""
+    """Two actions: a random one is not the greedy one half of the time.
+
+    24 x 80 decisions, of which ties are left out: at least 400; then a share is off by 0.08 with
+    probability below 0.002 (three limits, one of them exact)."""
     explored = certain = 0
     for _, steps in decisions(EpsilonGreedy(epsilon), "UGDL", "GDL"):
         twin = Twin(problem("UGDL").mdps, 0.0)

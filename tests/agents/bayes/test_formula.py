@@ -1,4 +1,6 @@
-"""Formula and Linear: decision by decision like their twin, on average like the published program."""
+"""Formula and Linear: decision by decision like their twin, on average like the
+published program.
+"""
 
 import numpy as np
 import pytest
@@ -16,20 +18,29 @@ from tests.reference.trajectories import decisions, disagreements
 # Two variables and three: then one plan has to wait for the others.
 @pytest.mark.parametrize(
     ("formula", "prior", "test", "n_environments", "horizon"),
-    [("Q0/Q2", "GC", "GC", 4, 250), ("max(Q0,Q1)", "UGDL", "GDL", 3, 250), ("max(Q0,Q1)*Q2", "GC", "GC", 8, 60)],
+    [
+        ("Q0/Q2", "GC", "GC", 4, 250),
+        ("max(Q0,Q1)", "UGDL", "GDL", 3, 250),
+        ("max(Q0,Q1)*Q2", "GC", "GC", 8, 60),
+    ],
 )
 def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):
-    for _, steps in decisions(Formula(formula), prior, test, n_environments=n_environments, horizon=horizon):
+    for _, steps in decisions(
+        Formula(formula), prior, test, n_environments=n_environments, horizon=horizon
+    ):
         assert disagreements(steps, Twin(problem(prior).mdps, parse(formula).tokens)) == []
 
 
 def test_a_weighted_sum_is_a_formula():
     agents = (Formula("Q0+Q2"), Linear(3.0, 7.0, 3.0, "Q0,Q2"))
-    of_formula, of_weights = (play(agent, prior="GC", n_environments=8, record=True) for agent in agents)
+    of_formula, of_weights = (
+        play(agent, prior="GC", n_environments=8, record=True) for agent in agents
+    )
     np.testing.assert_array_equal(of_formula.returns, of_weights.returns)
 
 
-# The C++ program, N = 500. Both have a standard error: a difference of 3 combined ones has a false-alarm rate of 0.3 % each.
+# The C++ program, N = 500. Both have a standard error: a difference of 3 combined ones has a
+# false-alarm rate of 0.3 % each.
 PROGRAM = [
     ("Q0/Q2", "GC", "GC", 40.5),
     ("Q2/Q0", "GC", "GC", 27.8),
@@ -42,14 +53,19 @@ PROGRAM = [
 
 @pytest.mark.parametrize(("formula", "prior", "test", "published"), PROGRAM)
 def test_its_mean_return_is_that_of_the_published_program(formula, prior, test, published):
-    played = play(Formula(formula), prior=prior, test=test, record=True)  # the program that the twin's trajectories come from
+    # the program that the twin's trajectories come from
+    played = play(Formula(formula), prior=prior, test=test, record=True)
     error = played.returns.std(ddof=1) / np.sqrt(500)
     assert abs(played.returns.mean() - published) < 3 * np.sqrt(2) * error
 
 
 def test_the_operands_of_the_published_formula_are_reversed():
-    """The paper prints Q2/Q0 with 42.47: it is Q0/Q2 that scores like that; Q2/Q0 is worse than Random (31.6)."""
-    good, bad = (play(Formula(text), prior="GC", record=True).returns.mean() for text in ("Q0/Q2", "Q2/Q0"))
+    """The paper prints Q2/Q0 with 42.47: it is Q0/Q2 that scores like that; Q2/Q0 is worse than
+    Random (31.6).
+    """
+    good, bad = (
+        play(Formula(text), prior="GC", record=True).returns.mean() for text in ("Q0/Q2", "Q2/Q0")
+    )
     assert good > 38
     assert bad < 31
 

@@ -17,6 +17,7 @@ from jbrl.agents.agent import AGENTS
 from jbrl.agents.bayes.index.formulas import formula_set
 from jbrl.agents.bayes.index.policy import formula_policies
 from jbrl.agents.bayes.opps import OPPSCS, OPPSDS, space_of
+from jbrl.agents.complete import build
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
@@ -49,14 +50,18 @@ class MadeUp:
 
 
 def search(agent, before=None, rounds=None):
-    found = list(zip(agent.search(4, prior_of("GC"), MadeUp(), before), range(rounds or 10**6), strict=False))
+    found = list(
+        zip(agent.search(4, prior_of("GC"), MadeUp(), before), range(rounds or 10**6), strict=False)
+    )
     return found[-1][0]
 
 
 def test_pulls_are_those_of_the_loop_that_pulls_one_at_a_time():
     agent = OPPSDS("F2", 300, "UCB1", 25.0)
     found = search(agent)
-    order, returns, discarded = reference.pulls_of_index_bandit(reference.ucb1_index(25.0), made_up, 12, 300, 4)
+    order, returns, discarded = reference.pulls_of_index_bandit(
+        reference.ucb1_index(25.0), made_up, 12, 300, 4
+    )
     arms = agent.arms(found)
     assert arms["pulls"].tolist() == [len(r) for r in returns]
     assert set(np.flatnonzero(arms["discarded"])) == discarded == FAILING
@@ -83,7 +88,9 @@ def test_a_search_goes_on_where_it_was_interrupted(bandit):
 def test_the_exploration_constant_follows_the_range_of_returns():
     """Rewards of GC are from 0 to 10: c = √2 · 10 (1 - γ^T) / (1 - γ)."""
     explicit = OPPSDS("F2", 200, "UCB1", 2**0.5 * 10 * (1 - 0.95**250) / 0.05)
-    np.testing.assert_array_equal(search(explicit).arrays["counts"], search(OPPSDS("F2", 200)).arrays["counts"])
+    np.testing.assert_array_equal(
+        search(explicit).arrays["counts"], search(OPPSDS("F2", 200)).arrays["counts"]
+    )
 
 
 def test_all_arms_failing_is_said():
@@ -98,15 +105,26 @@ def test_all_arms_failing_is_said():
 
 
 def test_weights_are_searched():
-    """The mean return is greatest where w0 = 2/3 and w2 = -2/3, the centre of a cell of the first two cuts."""
+    """The mean return is greatest where w0 = 2/3 and w2 = -2/3, the centre of a cell of the first
+    two cuts.
+    """
 
     class Sloping(MadeUp):
         def __call__(self, agents, arms, numbers):
             noise = [np.random.default_rng(int(n)).normal(0, 1) for n in numbers]
-            return 5 - ((np.asarray(agents.weights) - np.array([2 / 3, -2 / 3])) ** 2).sum(1) + np.array(noise)
+            return (
+                5
+                - ((np.asarray(agents.weights) - np.array([2 / 3, -2 / 3])) ** 2).sum(1)
+                + np.array(noise)
+            )
 
     agent = OPPSCS("Q0,Q2", 60_000, 200)
-    *_, half = (found for found, _ in zip(agent.search(1, prior_of("GC"), Sloping(), None), range(100), strict=False))
+    *_, half = (
+        found
+        for found, _ in zip(
+            agent.search(1, prior_of("GC"), Sloping(), None), range(100), strict=False
+        )
+    )
     *_, found = agent.search(1, prior_of("GC"), Sloping(), half)
     *_, whole = agent.search(1, prior_of("GC"), Sloping(), None)
     for name, values in whole.arrays.items():
@@ -115,6 +133,22 @@ def test_weights_are_searched():
     strategy, arms = agent.strategy(found), agent.arms(found)
     assert abs(strategy.w0 - 2 / 3) < 0.25 and abs(strategy.w2 + 2 / 3) < 0.25 and strategy.w1 == 0
     assert arms["pulls"].sum() == 60_000 and arms["chosen"].sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "draws", "values"),
+    [(1, 500, 1), (999, 500, 1), (1500, 500, 3), (4, 1, 4), (24_999, 5000, 4)],
+)
+def test_a_budget_that_ends_before_the_box_is_split_is_refused(budget, draws, values):
+    message = (
+        rf"budget = {budget}, draws = {draws}: {values} values? cannot tell .* expected a budget "
+        r"of 5 times `draws` or more"
+    )
+    with pytest.raises(JbrlError, match=message):
+        OPPSCS(budget=budget, draws=draws)
+    with pytest.raises(JbrlError, match="here: " + message):
+        build(OPPSCS, {"budget": budget, "draws": draws}, "here")
+    OPPSCS(budget=5 * draws, draws=draws)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +167,13 @@ def test_pulls_are_those_of_the_twin(trials):
     arms, numbers = np.arange(len(TWO)), np.arange(len(TWO)) % 3
     returns = trials(formula_policies(TWO), arms, numbers)
     wanted = [
-        trial(Twin(problem("GC").mdps, e.tokens), problem("GC").mdps, KEY, a, n, 100) for e, a, n in zip(TWO, arms, numbers, strict=True)
+        trial(Twin(problem("GC").mdps, e.tokens), problem("GC").mdps, KEY, a, n, 100)
+        for e, a, n in zip(TWO, arms, numbers, strict=True)
     ]
     assert 0 < np.isnan(wanted).sum() < len(TWO) / 2
     np.testing.assert_array_equal(np.isnan(returns), np.isnan(wanted))
-    # A difference such as Q0-Q2 loses digits: where two actions then nearly tie, float32 may decide otherwise.
+    # A difference such as Q0-Q2 loses digits: where two actions then nearly tie, float32 may
+    # decide otherwise.
     same = np.isclose(returns, wanted, rtol=1e-5, equal_nan=True)
     assert same.sum() >= len(TWO) - 1, [TWO[i].text for i in np.flatnonzero(~same)]
 
@@ -163,20 +199,35 @@ def test_it_finds_what_is_good_on_the_prior():
 @pytest.mark.slow  # a minute: six searches, six programs
 @pytest.mark.parametrize(
     ("prior", "test", "published"),
-    [("GC", "GC", 42.47), ("GDL", "GDL", 3.10), ("Grid", "Grid", 7.03), ("UGC", "GC", 39.29), ("UGDL", "GDL", 2.99)],
+    [
+        ("GC", "GC", 42.47),
+        ("GDL", "GDL", 3.10),
+        ("Grid", "Grid", 7.03),
+        ("UGC", "GC", 39.29),
+        ("UGDL", "GDL", 2.99),
+    ],
 )
 def test_it_scores_as_published(prior, test, published):
-    """F3, 10,000 pulls. Both have a standard error: 3 combined ones have a false-alarm rate of 0.3 % for each pair. UGrid: docs/opps.md."""
+    """F3, 10,000 pulls.
+
+    Both have a standard error: 3 combined ones have a false-alarm rate of 0.3 % for each pair.
+    UGrid: docs/opps.md.
+    """
     returns = play(OPPSDS("F3", 10_000), prior=prior, test=test).returns
     assert abs(returns.mean() - published) < 3 * np.sqrt(2) * returns.std(ddof=1) / np.sqrt(500)
 
 
 def test_they_are_found_by_type():
-    assert {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)} == {"OPPS-DS", "OPPS-CS"}
+    assert {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)} == {
+        "OPPS-DS",
+        "OPPS-CS",
+    }
 
 
 def test_spaces():
-    assert space_of("F3", "signed") == formula_set("F3") and space_of(" F3 ", "values") == formula_set("F3", "values")
+    assert space_of("F3", "signed") == formula_set("F3") and space_of(
+        " F3 ", "values"
+    ) == formula_set("F3", "values")
     assert [e.rpn for e in space_of("Q0; Q0 Q2 /;", "signed")] == ["Q0", "Q0 Q2 /"]
 
 
@@ -201,4 +252,6 @@ def test_what_cannot_be_searched_is_refused(parameters, message):
 
 def test_defaults_are_accepted():
     for cls in (OPPSDS, OPPSCS):
-        assert set(check_parameters(cls, {}, "study")) == {field.name for field in dataclasses.fields(cls)}
+        assert set(check_parameters(cls, {}, "study")) == {
+            field.name for field in dataclasses.fields(cls)
+        }

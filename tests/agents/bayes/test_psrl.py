@@ -1,4 +1,6 @@
-"""PSRL: the same samples lead to the same decisions, at the right times, from the right posterior."""
+"""PSRL: the same samples lead to the same decisions, at the right times, from the
+right posterior.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -24,24 +26,34 @@ def test_its_twin_decides_alike(period):
         counts = np.array(gc.concentrations)
         for t, (x, u, y, _, key) in enumerate(steps):
             if t % period == 0:
-                q = twins.optimal_values(np.asarray(draw_rows(key, counts), float), np.asarray(gc.rewards, float))
+                q = twins.optimal_values(
+                    np.asarray(draw_rows(key, counts), float), np.asarray(gc.rewards, float)
+                )
             assert u == q[x].argmax()
             counts[x, u, y] += 1
 
 
 def test_an_action_is_as_frequent_as_it_is_likely_to_be_optimal():
-    """Two arms, paying 1 with probabilities of Beta(1, 2) and Beta(3, 1): the first is better with probability 1/10.
+    """Two arms, paying 1 with probabilities of Beta(1, 2) and Beta(3, 1): the first is better with
+    probability 1/10.
 
-    P(p > q) = integral of q^2 3 (1 - q)^2 dq = 3 B(3, 3) = 1/10. Binomial test, false-alarm rate 1e-4.
+    P(p > q) = integral of q^2 3 (1 - q)^2 dq = 3 B(3, 3) = 1/10. Binomial test, false-alarm
+    rate 1e-4.
     """
     concentrations = np.zeros((3, 2, 3))
     concentrations[:, 0] = [0, 1, 2]
     concentrations[:, 1] = [0, 3, 1]
     rewards = np.zeros((3, 2, 3))
     rewards[:, :, 1] = 1
-    # All states are alike but their rows are drawn apart; with discount 0 only those of state 0 count.
-    agent, knowledge = PSRL(), DirichletPrior(distribution(concentrations, rewards), jnp.float32(0), 10)
-    first = jax.jit(jax.vmap(lambda key: agent.act(key, agent.reset(KEY, knowledge), jnp.int32(0))[0]))
+    # All states are alike but their rows are drawn apart; with discount 0 only those of state
+    # 0 count.
+    agent, knowledge = (
+        PSRL(),
+        DirichletPrior(distribution(concentrations, rewards), jnp.float32(0), 10),
+    )
+    first = jax.jit(
+        jax.vmap(lambda key: agent.act(key, agent.reset(KEY, knowledge), jnp.int32(0))[0])
+    )
     chosen = np.asarray(first(jax.random.split(jax.random.key(5), 4000)))
     assert stats.binomtest(int((chosen == 0).sum()), 4000, 0.1).pvalue > 1e-4
 

@@ -1,5 +1,6 @@
 """SBOSS and BOSS."""
 
+import dataclasses
 import functools
 
 import jax
@@ -21,7 +22,9 @@ OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transi
 
 
 def disagreements(agent, twin, told, test):
-    """Decisions of trajectories that the twin, told of the same transitions and words, would have taken otherwise; and solutions."""
+    """Decisions of trajectories that the twin, told of the same transitions and words, would have
+    taken otherwise; and solutions.
+    """
     found, solved = [], 0
     for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
         mind = twin(problem(told).mdps)
@@ -36,15 +39,20 @@ def disagreements(agent, twin, told, test):
 
 @pytest.mark.parametrize(("told", "test"), [("GC", "GC"), ("UGC", "GC"), ("GDL", "GDL")])
 def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
-    # Odd numbers: no variance is a multiple of epsilon and no movement equal to delta but for rounding.
+    # Odd numbers: no variance is a multiple of epsilon and no movement equal to delta but
+    # for rounding.
     numbers = {"epsilon": 0.0173, "delta": 1.13}
-    found, solved = disagreements(SBOSS(**numbers), functools.partial(reference.SBOSS, **numbers), told, test)
+    found, solved = disagreements(
+        SBOSS(**numbers), functools.partial(reference.SBOSS, **numbers), told, test
+    )
     assert not found
     assert 3 < solved < 3 * 30  # samples are renewed now and then
 
 
 def test_boss_agrees_with_its_twin():
-    found, solved = disagreements(BOSS(sampled=4, known=3), functools.partial(reference.BOSS, sampled=4, known=3), "GC", "GC")
+    found, solved = disagreements(
+        BOSS(sampled=4, known=3), functools.partial(reference.BOSS, sampled=4, known=3), "GC", "GC"
+    )
     assert not found
     assert 3 * 2 < solved < 3 * 16  # at the start, and once at most for each of the 15 pairs
 
@@ -62,7 +70,9 @@ def test_the_cap_and_the_one_row_of_certain_pairs():
     certain = np.asarray((state.counts > 0).sum(-1)) == 1
     assert (wanted[certain] == 0).all(), "cut to 1 when sampling"
     np.testing.assert_array_equal(wanted[~certain], np.ceil(1 / 12 / 1e-3))
-    _, after = jax.jit(lambda key, a, s: a.act(key, s, jnp.int32(0)))(KEY, as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state)
+    _, after = jax.jit(lambda key, a, s: a.act(key, s, jnp.int32(0)))(
+        KEY, as_arrays(SBOSS(epsilon=1e-9, max_samples=3)), state
+    )
     assert not after.due and np.isfinite(after.q).all()
     # Both loops are worth entering: nothing certain is feared.
     assert (np.asarray(after.q) >= 0).all() and float(after.q.max()) > 1
@@ -71,13 +81,18 @@ def test_the_cap_and_the_one_row_of_certain_pairs():
 def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossible_happened():
     agent = as_arrays(SBOSS(delta=3.0))
     state = agent.reset(KEY, prior_of("GC"))
-    state = type(state)(state.counts, state.reference, state.rewards, state.discount, state.q, jnp.bool_(False))
-    # Beta(1, 1), standard deviation 0.289: after n successes the mean has moved by n / (2 (n + 2)), at most 0.5 or 1.73 of them, twice.
+    state = dataclasses.replace(state, due=jnp.bool_(False))
+    # Beta(1, 1), standard deviation 0.289: after n successes the mean has moved by n / (2 (n + 2)),
+    # at most 0.5 or 1.73 of them, twice.
     after, moved = state, []
     for _ in range(20):
         after = OBSERVE(agent, after, jnp.int32(0), jnp.int32(1), jnp.int32(1))
         moved.append(bool(after.due))
-    assert moved == [2 * n / (2 * (n + 2)) * 12**0.5 > 3.0 for n in range(1, 21)] and any(moved) and not all(moved)
+    assert (
+        moved == [2 * n / (2 * (n + 2)) * 12**0.5 > 3.0 for n in range(1, 21)]
+        and any(moved)
+        and not all(moved)
+    )
     assert OBSERVE(agent, state, jnp.int32(0), jnp.int32(1), jnp.int32(3)).due
 
 
@@ -104,13 +119,19 @@ def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
     for agent in (SBOSS(max_samples=2**20), BOSS(sampled=2**20)):
         check_agent(agent)
         for refused in (agent.cost, functools.partial(agent.reset, KEY)):
-            with pytest.raises(JbrlError, match=f"{type(agent).__name__}: capacity for 1048576 samples"):
+            with pytest.raises(
+                JbrlError, match=f"{type(agent).__name__}: capacity for 1048576 samples"
+            ):
                 refused(prior_of("Grid"))
 
 
 def test_costs_grow_with_the_samples():
     few, many = (SBOSS(epsilon=e, max_samples=64).cost(prior_of("GC")) for e in (0.1, 0.01))
-    assert many.steps > few.steps > 0 and many.memory_bytes == few.memory_bytes > 0 and many.fewest_lanes == 1
+    assert (
+        many.steps > few.steps > 0
+        and many.memory_bytes == few.memory_bytes > 0
+        and many.fewest_lanes == 1
+    )
 
 
 def test_a_grid_of_values_shares_one_compilation():

@@ -43,7 +43,10 @@ def test_probabilities(values, tau, expected):
 
 
 def test_cold_it_is_greedy():
-    cold, greedy = (play(agent, prior="GC", n_environments=500).returns for agent in (SoftMax(1e-6), EpsilonGreedy(0.0)))
+    cold, greedy = (
+        play(agent, prior="GC", n_environments=500).returns
+        for agent in (SoftMax(1e-6), EpsilonGreedy(0.0))
+    )
     # The same but for how ties are broken. Paired Z-test, false-alarm rate 1e-4.
     difference = cold - greedy
     assert abs(difference.mean()) < 3.9 * difference.std(ddof=1) / np.sqrt(500)

@@ -19,7 +19,10 @@ def test_its_twin_decides_alike(parameters):
 
 @pytest.mark.parametrize(("delta", "weight"), [(0.0, 0.5), (0.25, 0.25), (1.0, 1.0)])
 def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
-    """Discount 0: values are expected rewards. Action 1 in state 0 pays 8 with probability 1/2, then, once seen, 2/3."""
+    """Discount 0: values are expected rewards.
+
+    Action 1 in state 0 pays 8 with probability 1/2, then, once seen, 2/3.
+    """
     rewards = np.zeros((2, 2, 2))
     rewards[0, 1, 1] = 8
     agent = VDBE(sigma=2.0, delta=delta, epsilon0=0.4)
@@ -27,7 +30,9 @@ def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
     state = agent.reset(KEY, agent.train(KEY, prior))
     state = agent.observe(KEY, state, transition(0, 1, 1, 8))
     e = np.exp(-(8 * 2 / 3 - 8 / 2) / 2)
-    np.testing.assert_allclose(state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5)
+    np.testing.assert_allclose(
+        state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5
+    )
 
 
 def test_no_surprise_no_exploration():

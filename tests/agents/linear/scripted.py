@@ -1,4 +1,6 @@
-"""Lifetimes whose transitions do not depend on what the agent does, so that its twin sees the same ones; and what table agents share."""
+"""Lifetimes whose transitions do not depend on what the agent does, so that its twin sees the same
+ones; and what table agents share.
+"""
 
 import functools
 import math
@@ -36,11 +38,15 @@ class SpecPrior(Prior):
 
 @dataclass(frozen=True)
 class Script:
-    """Transitions of each of L lanes, and the keys of its agent. One episode in five steps ends, half of them truncated."""
+    """Transitions of each of L lanes, and the keys of its agent.
+
+    One episode in five steps ends, half of them truncated.
+    """
 
     observation: np.ndarray  # [L, T] int32
     reward: np.ndarray  # [L, T] float32
-    next_observation: np.ndarray  # [L, T] int32; -1, the vector of zeros, after some of the terminal steps
+    # [L, T] int32; -1, the vector of zeros, after some of the terminal steps
+    next_observation: np.ndarray
     terminated: np.ndarray  # [L, T] bool
     truncated: np.ndarray  # [L, T] bool
     act_keys: jax.Array  # [L, T]
@@ -49,11 +55,23 @@ class Script:
     @property
     def arrays(self):
         flags = (self.terminated, self.truncated)
-        return (self.observation, self.reward, self.next_observation, *flags, self.act_keys, self.observe_keys)
+        return (
+            self.observation,
+            self.reward,
+            self.next_observation,
+            *flags,
+            self.act_keys,
+            self.observe_keys,
+        )
 
     def steps(self, lane):
-        """What the twin sees: observation, reward, next observation, terminated, truncated, and the uniforms of both keys."""
-        uniforms = (np.asarray(jax.vmap(sampling.uniforms)(keys[lane])) for keys in (self.act_keys, self.observe_keys))
+        """What the twin sees: observation, reward, next observation, terminated, truncated, and the
+        uniforms of both keys.
+        """
+        uniforms = (
+            np.asarray(jax.vmap(sampling.uniforms)(keys[lane]))
+            for keys in (self.act_keys, self.observe_keys)
+        )
         return zip(*(a[lane] for a in self.arrays[:5]), *uniforms, strict=True)
 
 
@@ -66,7 +84,14 @@ def script(lanes):
     observation = np.roll(np.where(end > 0, start, arrival), 1, axis=1)
     next_observation = np.where((end == 1) & (arrival < 2), -1, arrival).astype(np.int32)
     keys = jax.random.split(jax.random.key(3), (2, *shape))
-    return Script(observation, rng.normal(size=shape).astype(np.float32), next_observation, end == 1, end == 2, *keys)
+    return Script(
+        observation,
+        rng.normal(size=shape).astype(np.float32),
+        next_observation,
+        end == 1,
+        end == 2,
+        *keys,
+    )
 
 
 def play(agent, *arrays):
@@ -75,7 +100,11 @@ def play(agent, *arrays):
     def step(state, now):
         observation, reward, following, terminated, truncated, act_key, observe_key = now
         action, state = agent.act(act_key, state, observation)
-        state = agent.observe(observe_key, state, Transition(observation, action, reward, following, terminated, truncated))
+        state = agent.observe(
+            observe_key,
+            state,
+            Transition(observation, action, reward, following, terminated, truncated),
+        )
         return state, (action, state)
 
     begin = agent.reset(jax.random.key(0), agent.train(jax.random.key(0), SpecPrior()))
@@ -97,7 +126,11 @@ def explored(uniforms, epsilon):
 
 
 def passes_in_loops(text, size):
-    """Instructions of an optimised program, but for its entry, that write `size` numbers of float32: passes over tables, and copies."""
+    """Instructions of an optimised program, but for its entry, that write `size` numbers of
+    float32: passes over tables, and copies.
+    """
     bodies = re.split(r"\n(?=ENTRY )", text)[0]
-    written = re.findall(r"%\S+ = f32\[([\d,]+)\]\S* (?:fusion|copy|call|dynamic-update-slice|transpose)\(", bodies)
+    written = re.findall(
+        r"%\S+ = f32\[([\d,]+)\]\S* (?:fusion|copy|call|dynamic-update-slice|transpose)\(", bodies
+    )
     return sum(math.prod(map(int, shape.split(","))) == size for shape in written)

@@ -22,7 +22,10 @@ AGENTS = [
 
 @pytest.fixture(scope="module")
 def played():
-    return jax.tree.map(np.asarray, scripted.play_many(scripted.stacked(AGENTS), *scripted.script(len(AGENTS)).arrays))
+    return jax.tree.map(
+        np.asarray,
+        scripted.play_many(scripted.stacked(AGENTS), *scripted.script(len(AGENTS)).arrays),
+    )
 
 
 def twin(agent, steps):
@@ -31,13 +34,17 @@ def twin(agent, steps):
     for x, reward, y, terminated, _, uniforms, _ in steps:
         wild = scripted.explored(uniforms, agent.epsilon)
         u = q[x].argmax() if wild is None else wild
-        q[x, u] += agent.alpha * (reward + (0 if terminated else agent.gamma * q[y].max()) - q[x, u])
+        q[x, u] += agent.alpha * (
+            reward + (0 if terminated else agent.gamma * q[y].max()) - q[x, u]
+        )
         yield u, q.ravel().copy()
 
 
 @pytest.mark.parametrize("lane", range(len(AGENTS)))
 def test_its_twin_learns_alike(played, lane):
-    actions, values = zip(*twin(AGENTS[lane], scripted.script(len(AGENTS)).steps(lane)), strict=True)
+    actions, values = zip(
+        *twin(AGENTS[lane], scripted.script(len(AGENTS)).steps(lane)), strict=True
+    )
     np.testing.assert_array_equal(played[0][lane], actions)
     np.testing.assert_allclose(played[1].q[lane], values, rtol=2e-5, atol=2e-5)
 
@@ -67,7 +74,13 @@ def test_values_by_hand():
         (0, 0, np.nan, 1, False, False, [0.5, 1.5, 0, 1.16375]),  # nothing is learned from a NaN
     ]
     for x, u, reward, y, terminated, truncated, expected in table:
-        transition = Transition(*map(jnp.int32, (x, u)), jnp.float32(reward), jnp.int32(y), jnp.bool_(terminated), jnp.bool_(truncated))
+        transition = Transition(
+            *map(jnp.int32, (x, u)),
+            jnp.float32(reward),
+            jnp.int32(y),
+            jnp.bool_(terminated),
+            jnp.bool_(truncated),
+        )
         state = observe(key, state, transition)
         np.testing.assert_allclose(state.q, expected, rtol=1e-6)
 
@@ -76,7 +89,10 @@ WALKER = QLearning(alpha=0.2, epsilon=0.1, gamma=0.9)
 
 
 def test_it_finds_the_optimal_values_of_a_chain():
-    """A deterministic one, where a constant step size leaves no noise. One fixed seed: no false alarms."""
+    """A deterministic one, where a constant step size leaves no noise.
+
+    One fixed seed: no false alarms.
+    """
     *_, end, _ = walk.walk(WALKER)
     q = end.agent.q.reshape(walk.LANES, walk.LENGTH, 2)[:, :-1]
     np.testing.assert_allclose(q, np.broadcast_to(walk.optimal(0.9), q.shape), atol=0.02)

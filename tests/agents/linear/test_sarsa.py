@@ -29,7 +29,10 @@ AGENTS = [
 
 @pytest.fixture(scope="module")
 def played():
-    return jax.tree.map(np.asarray, scripted.play_many(scripted.stacked(AGENTS), *scripted.script(len(AGENTS)).arrays))
+    return jax.tree.map(
+        np.asarray,
+        scripted.play_many(scripted.stacked(AGENTS), *scripted.script(len(AGENTS)).arrays),
+    )
 
 
 def twin(agent, steps):
@@ -55,7 +58,9 @@ def twin(agent, steps):
 
 @pytest.mark.parametrize("lane", range(len(AGENTS)))
 def test_its_twin_learns_alike(played, lane):
-    actions, values, traces = zip(*twin(AGENTS[lane], scripted.script(len(AGENTS)).steps(lane)), strict=True)
+    actions, values, traces = zip(
+        *twin(AGENTS[lane], scripted.script(len(AGENTS)).steps(lane)), strict=True
+    )
     np.testing.assert_array_equal(played[0][lane], actions)
     np.testing.assert_allclose(played[1].q[lane], values, rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(played[1].trace[lane], traces, rtol=2e-5, atol=2e-5)
@@ -78,17 +83,27 @@ def test_values_by_hand():
     act, observe = jax.jit(agent.act), jax.jit(agent.observe)
     state = agent.reset(key, scripted.SpecPrior(Spec(Discrete(2), Discrete(2))))
     table = [
-        # observation, reward, next observation, terminated, truncated; values and traces of action 0 afterwards
+        # observation, reward, next observation, terminated, truncated; values and traces of action
+        # 0 afterwards
         (0, 1.0, 1, False, False, [0.5, 0], [1, 0]),
         (1, 2.0, 0, False, False, [1.05125, 1.225], [0.45, 1]),  # delta = 2 + 0.9 * 0.5 = 2.45
         (0, 0.0, 1, True, False, [0.4191859375, 0.98846875], [1.2025, 0.45]),  # delta = -1.05125
-        (1, 0.0, 1, False, True, [0.4191859375, 0.9390453125], [0, 1]),  # a new episode; delta = -0.1 * 0.98846875
-        (0, np.nan, 1, False, False, [0.4191859375, 0.9390453125], [1, 0]),  # nothing is learned from a NaN, but traces go on
+        # a new episode; delta = -0.1 * 0.98846875
+        (1, 0.0, 1, False, True, [0.4191859375, 0.9390453125], [0, 1]),
+        # nothing is learned from a NaN, but traces go on
+        (0, np.nan, 1, False, False, [0.4191859375, 0.9390453125], [1, 0]),
     ]
     for x, reward, y, terminated, truncated, values, traces in table:
         u, state = act(key, state, jnp.int32(x))
         assert u == 0  # ties go to the action of the lowest number
-        transition = Transition(jnp.int32(x), u, jnp.float32(reward), jnp.int32(y), jnp.bool_(terminated), jnp.bool_(truncated))
+        transition = Transition(
+            jnp.int32(x),
+            u,
+            jnp.float32(reward),
+            jnp.int32(y),
+            jnp.bool_(terminated),
+            jnp.bool_(truncated),
+        )
         state = observe(key, state, transition)
         np.testing.assert_allclose(state.q, np.array([values, [0, 0]]).T.ravel(), rtol=1e-6)
         np.testing.assert_allclose(state.trace, np.array([traces, [0, 0]]).T.ravel(), rtol=1e-6)
@@ -99,13 +114,21 @@ WALKER = Sarsa(alpha=0.2, epsilon=0.0, gamma=0.9)
 
 
 def test_it_finds_the_optimal_policy_of_a_chain():
-    """Values of 0 being above all that can be earned, it tries everything though it is greedy. One fixed seed: no false alarms."""
+    """Values of 0 being above all that can be earned, it tries everything though it is greedy.
+
+    One fixed seed: no false alarms.
+    """
     half, end, _ = walk.walk(WALKER)
     q = end.agent.q.reshape(walk.LANES, walk.LENGTH, 2)[:, :-1]
     assert (q.argmax(-1) == 1).all()
-    np.testing.assert_allclose(q[..., 1], np.broadcast_to(walk.optimal(0.9)[:, 1], q.shape[:2]), atol=0.02)
-    earned, ended = (getattr(end.recorder, name) - getattr(half.recorder, name) for name in ("total", "episodes"))
-    np.testing.assert_array_equal(earned, -(walk.LENGTH - 2) * ended)  # the second half: the shortest way, always
+    np.testing.assert_allclose(
+        q[..., 1], np.broadcast_to(walk.optimal(0.9)[:, 1], q.shape[:2]), atol=0.02
+    )
+    earned, ended = (
+        getattr(end.recorder, name) - getattr(half.recorder, name) for name in ("total", "episodes")
+    )
+    # the second half: the shortest way, always
+    np.testing.assert_array_equal(earned, -(walk.LENGTH - 2) * ended)
 
 
 def test_a_step_is_one_pass_over_each_table():
@@ -121,8 +144,16 @@ class Complete(DrawsParameters):
 
     def draw(self, key):
         alpha, epsilon, gap, decay = jax.random.uniform(key, (4,))
-        log_uniform = lambda u, low, high: jnp.exp(np.log(low) + u * np.log(high / low)).astype(jnp.float32)  # noqa: E731
-        return Sarsa(log_uniform(alpha, 1e-3, 1e-1), 0.1 * epsilon, 1 - log_uniform(gap, 1e-4, 0.05), decay, jnp.float32(0))
+        log_uniform = lambda u, low, high: jnp.exp(np.log(low) + u * np.log(high / low)).astype(  # noqa: E731
+            jnp.float32
+        )
+        return Sarsa(
+            log_uniform(alpha, 1e-3, 1e-1),
+            0.1 * epsilon,
+            1 - log_uniform(gap, 1e-4, 0.05),
+            decay,
+            jnp.float32(0),
+        )
 
     def draw_and_train(self, key, prior):
         return self.draw(key), prior
@@ -135,7 +166,11 @@ def totals(rules, prior, indices):
 
 @pytest.mark.parametrize(("slips", "published"), [(False, -27.9), (True, -35.1)])
 def test_means_are_the_published_ones(slips, published):
-    """Jordan et al. 2020, Appendix I, chain of 10 states: means of 10,000 lifetimes, printed to 0.1. False-alarm rate 6e-5 each."""
+    """Jordan et al. 2020, Appendix I, chain of 10 states: means of 10,000 lifetimes, printed
+    to 0.1.
+
+    False-alarm rate 6e-5 each.
+    """
     n, lifetime = 1000, Episodes(100)
     chain = environments.as_arrays(Chain(n_states=10, stochastic=slips))
     rules = episodes.Rules(Complete(), chain, EpisodeMean(), jax.random.key(5), lifetime)

@@ -22,7 +22,9 @@ def two_parts(rules, prior, indices):
     """Lanes after half of the blocks and after all of them."""
 
     def half(lanes):
-        return jax.lax.fori_loop(0, 20, lambda _, now: jax.vmap(episodes.advance, (None, 0))(rules, now), lanes)
+        return jax.lax.fori_loop(
+            0, 20, lambda _, now: jax.vmap(episodes.advance, (None, 0))(rules, now), lanes
+        )
 
     first = half(jax.vmap(episodes.begin, (None, None, 0))(rules, prior, indices))
     return first, half(first)
@@ -33,7 +35,11 @@ def walk(agent):
     """Lanes halfway and at the end, and the text of the program."""
     chain = environments.as_arrays(Chain(n_states=LENGTH))
     rules = episodes.Rules(agent, chain, EpisodeMean(), jax.random.key(1), EPISODES)
-    arguments = (rules, SpecPrior(Spec(Discrete(LENGTH), Discrete(2))), jnp.arange(LANES, dtype=jnp.int32))
+    arguments = (
+        rules,
+        SpecPrior(Spec(Discrete(LENGTH), Discrete(2))),
+        jnp.arange(LANES, dtype=jnp.int32),
+    )
     program = jax.jit(two_parts).lower(*arguments).compile()
     return *jax.tree.map(np.asarray, jax.tree.map(_shown, program(*arguments))), program.as_text()
 

@@ -16,10 +16,17 @@ def matrix(seed=0, m=18, n=6, holes=0.0):
 
 
 def table_of(scores, environments=None):
-    """The long table of a matrix: algorithms a00, a01, …, environments A, B, …; rows in reverse order."""
+    """The long table of a matrix: algorithms a00, a01, …, environments A, B, …; rows in
+    reverse order.
+    """
     m, n = scores.shape
     names = environments or [chr(ord("A") + j) for j in range(n)]
-    rows = [(f"a{i:02d}", names[j], scores[i, j]) for i in range(m) for j in range(n) if not np.isnan(scores[i, j])]
+    rows = [
+        (f"a{i:02d}", names[j], scores[i, j])
+        for i in range(m)
+        for j in range(n)
+        if not np.isnan(scores[i, j])
+    ]
     return pd.DataFrame(rows[::-1], columns=["algorithm", "environment", "score"])
 
 

@@ -1,4 +1,6 @@
-"""From scores to predictors and target: summaries, scales, transforms, thresholds, and what is refused."""
+"""From scores to predictors and target: summaries, scales, transforms, thresholds, and what
+is refused.
+"""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,9 @@ from jbrl.errors import JbrlError
 from tests.analysis.subset.tables import matrix, prepared_of, table_of
 
 SCORES = np.array([[1.0, 2, 3, 10], [4, 4, 4, 5], [0, 1, 2, 3], [9, 8, 7, 6]])
-REFERENCES = pd.DataFrame({"environment": ["B", "A", "D", "C"], "low": [0.0, 0, 0, 0], "high": [10.0, 10, 20, 5]})
+REFERENCES = pd.DataFrame(
+    {"environment": ["B", "A", "D", "C"], "low": [0.0, 0, 0, 0], "high": [10.0, 10, 20, 5]}
+)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +45,15 @@ def test_transform_before_or_after_the_summary():
     before = prepared_of(SCORES, **options, transform_first=True)
     np.testing.assert_allclose(after.target, np.log10(1 + SCORES.mean(1)))
     np.testing.assert_allclose(before.target, np.log10(1 + SCORES).mean(1))
-    np.testing.assert_allclose(before.target, prepared_of(SCORES, transform="log10", target="meanlog").target)
+    np.testing.assert_allclose(
+        before.target, prepared_of(SCORES, transform="log10", target="meanlog").target
+    )
 
 
 def test_other_scales_and_ranks():
-    np.testing.assert_allclose(prepared_of(SCORES, normalise="min-max").normalised[:, 0], [1 / 9, 4 / 9, 0, 1])
+    np.testing.assert_allclose(
+        prepared_of(SCORES, normalise="min-max").normalised[:, 0], [1 / 9, 4 / 9, 0, 1]
+    )
     z = prepared_of(SCORES, normalise="z-score").normalised
     np.testing.assert_allclose((z.mean(0), z.std(0)), (np.zeros(4), np.ones(4)), atol=1e-12)
     ranks = prepared_of(SCORES, transform="rank", target="mean")
@@ -76,9 +84,15 @@ def test_names_order_copies_and_constants_are_told():
 
 def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
     table = table_of(SCORES)
-    assert "several times" in prepare(pd.concat([table, table.head(1)]), Preparation(target="mean")).warnings[0]
+    assert (
+        "several times"
+        in prepare(pd.concat([table, table.head(1)]), Preparation(target="mean")).warnings[0]
+    )
     other = pd.concat([table, table.head(1).assign(score=100.0)])
-    with pytest.raises(JbrlError, match=r"algorithm 'a03', environment 'D': 2 rows with different scores.*first, last, mean"):
+    with pytest.raises(
+        JbrlError,
+        match=r"algorithm 'a03', environment 'D': 2 rows with .*--duplicates mean, first or last",
+    ):
         prepare(other, Preparation(target="mean"))
     for rule, value in (("first", 6), ("last", 100), ("mean", 53)):
         assert prepare(other, Preparation(target="mean", duplicates=rule)).normalised[3, 3] == value
@@ -95,7 +109,9 @@ def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
 )
 def test_references_that_are_not_accepted(change, message):
     with pytest.raises(JbrlError, match=message):
-        prepare(table_of(SCORES), Preparation("references", target="mean"), REFERENCES.assign(**change))
+        prepare(
+            table_of(SCORES), Preparation("references", target="mean"), REFERENCES.assign(**change)
+        )
 
 
 @pytest.mark.parametrize(
@@ -104,12 +120,24 @@ def test_references_that_are_not_accepted(change, message):
         (np.ones((4, 3)), {}, "the target is 1 for all algorithms"),
         (SCORES, {"target": "medain"}, "target = 'medain': expected one of median, mean"),
         (SCORES, {"target": {"a00": 1.0}}, "target of algorithm 'a01': none given"),
-        (SCORES, {"target": {f"a0{i}": float("nan") for i in range(4)}}, "target of algorithm 'a00': nan"),
+        (
+            SCORES,
+            {"target": {f"a0{i}": float("nan") for i in range(4)}},
+            "target of algorithm 'a00': nan",
+        ),
         (SCORES, {"min_environments": 5}, "0 algorithms are left"),
-        (SCORES, {"min_algorithms": 5}, "no environment has scores of at least 5 of the 4 algorithms"),
+        (
+            SCORES,
+            {"min_algorithms": 5},
+            "no environment has scores of at least 5 of the 4 algorithms",
+        ),
         (SCORES, {"transform": "log"}, "transform = 'log': expected one of identity, log10, rank"),
         (SCORES, {"normalise": "references"}, "expected a table of references"),
-        (np.column_stack([SCORES, np.ones(4)]), {"normalise": "min-max"}, "environment 'E': all algorithms have the score 1"),
+        (
+            np.column_stack([SCORES, np.ones(4)]),
+            {"normalise": "min-max"},
+            "environment 'E': all algorithms have the score 1",
+        ),
         (SCORES, {"target_environments": ("A", "Z")}, "unknown environment 'Z'"),
     ],
 )

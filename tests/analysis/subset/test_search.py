@@ -1,4 +1,6 @@
-"""The search against a loop over all subsets in NumPy: same winners, same losses, whatever the table."""
+"""The search against a loop over all subsets in NumPy: same winners, same losses, whatever
+the table.
+"""
 
 import dataclasses
 import itertools
@@ -26,12 +28,24 @@ GROUPS = tuple("uuvvvwwwwxxxyyzzzz")
 
 @st.composite
 def awkward(draw):
-    """A prepared table with holes, copied, constant, zero and collinear columns; sums of integers, so that what is equal is exactly so."""
+    """A prepared table with holes, copied, constant, zero and collinear columns; sums of integers,
+    so that what is equal is exactly so.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     scores = np.round(64 * matrix(int(rng.integers(10**6)))) / 64
-    kinds = draw(st.lists(st.sampled_from(["copy", "constant", "zero", "sum", "double"]), max_size=2, unique=True))
+    kinds = draw(
+        st.lists(
+            st.sampled_from(["copy", "constant", "zero", "sum", "double"]), max_size=2, unique=True
+        )
+    )
     for kind, j in zip(kinds, (5, 4), strict=False):
-        made = {"copy": scores[:, 0], "constant": 2.0, "zero": 0.0, "sum": scores[:, 0] + scores[:, 1], "double": 2 * scores[:, 2]}
+        made = {
+            "copy": scores[:, 0],
+            "constant": 2.0,
+            "zero": 0.0,
+            "sum": scores[:, 0] + scores[:, 1],
+            "double": 2 * scores[:, 2],
+        }
         scores[:, j] = made[kind]
     target = scores.mean(1)
     scores[rng.random(scores.shape) < draw(st.sampled_from([0.0, 0.1, 0.2]))] = np.nan
@@ -42,8 +56,14 @@ def awkward(draw):
 
 def agrees(prepared: Prepared, chosen: Search, folds: tuple) -> None:
     """The best subset and its loss, the counts and the losses after it are those of the loop."""
-    options = {"intercept": chosen.intercept, "non_negative": chosen.non_negative, "min_rows": chosen.min_rows}
-    losses = twin.search(prepared.features, prepared.target, chosen.size, chosen.criterion, folds, **options)
+    options = {
+        "intercept": chosen.intercept,
+        "non_negative": chosen.non_negative,
+        "min_rows": chosen.min_rows,
+    }
+    losses = twin.search(
+        prepared.features, prepared.target, chosen.size, chosen.criterion, folds, **options
+    )
     forced = {prepared.column(name) for name in chosen.force_in}
     losses = {c: loss for c, loss in losses.items() if forced <= set(c)}
     finite = {c: loss for c, loss in losses.items() if np.isfinite(loss)}
@@ -69,29 +89,48 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple) -> None:
 @settings(max_examples=15)
 @given(awkward(), st.booleans(), st.sampled_from([6, 12]))
 def test_kfold_is_the_loop(prepared: Prepared, intercept: bool, min_rows: int) -> None:
-    agrees(prepared, Search(2, "kfold", Folds(K), min_rows=min_rows, intercept=intercept), (K, 1982, 1, None, False))
+    agrees(
+        prepared,
+        Search(2, "kfold", Folds(K), min_rows=min_rows, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
 
 
 @settings(max_examples=15)
 @given(awkward(), st.booleans())
 def test_in_sample_is_the_loop(prepared: Prepared, intercept: bool) -> None:
-    agrees(prepared, Search(2, "in-sample", Folds(K), min_rows=6, intercept=intercept), (K, 1982, 1, None, False))
+    agrees(
+        prepared,
+        Search(2, "in-sample", Folds(K), min_rows=6, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
 
 
 @settings(max_examples=15)
 @given(awkward(), st.booleans())
 def test_leave_one_out_is_the_loop(prepared: Prepared, intercept: bool) -> None:
-    # A row that alone determines a coefficient has no closed form: seldom, and then the subset is singular in both.
-    agrees(prepared, Search(2, "loo", Folds(K), min_rows=6, intercept=intercept), (K, 1982, 1, None, False))
+    # A row that alone determines a coefficient has no closed form: seldom, and then the subset is
+    # singular in both.
+    agrees(
+        prepared,
+        Search(2, "loo", Folds(K), min_rows=6, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
 
 
 @settings(max_examples=10)
 @given(awkward(), st.booleans())
 def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     # Weights of the wrong sign: the mirrored target makes some of them 0.
-    mirrored = dataclasses.replace(prepared, target=prepared.target - 2 * prepared.target.mean() * (np.arange(18) % 2))
+    mirrored = dataclasses.replace(
+        prepared, target=prepared.target - 2 * prepared.target.mean() * (np.arange(18) % 2)
+    )
     options = {"non_negative": True, "min_rows": 6}
-    agrees(mirrored, Search(2, "kfold" if kfold else "in-sample", Folds(K), **options), (K, 1982, 1, None, False))
+    agrees(
+        mirrored,
+        Search(2, "kfold" if kfold else "in-sample", Folds(K), **options),
+        (K, 1982, 1, None, False),
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,21 +145,37 @@ def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     ids=["forced", "forced, intercept", "forced, non-negative", "repeats", "pooled"],
 )
 def test_options_are_the_loop(search_options: dict, folds: Folds, looped: tuple) -> None:
-    agrees(prepared_of(matrix(3, holes=0.1)), Search(2, "kfold", folds, min_rows=6, **search_options), looped)
+    agrees(
+        prepared_of(matrix(3, holes=0.1)),
+        Search(2, "kfold", folds, min_rows=6, **search_options),
+        looped,
+    )
 
 
 def test_grouped_folds_hold_out_whole_groups() -> None:
     folds = Folds(K, groups=GROUPS)
     assigned = folds.of_rows(np.arange(18))[0]
     assert all(len(set(assigned[np.array(GROUPS) == group])) == 1 for group in GROUPS)
-    agrees(prepared_of(matrix(4, holes=0.1)), Search(2, "kfold", folds, min_rows=6), (K, 1982, 1, assigned, False))
+    agrees(
+        prepared_of(matrix(4, holes=0.1)),
+        Search(2, "kfold", folds, min_rows=6),
+        (K, 1982, 1, assigned, False),
+    )
 
 
 @pytest.mark.parametrize(
-    ("criterion", "options"), [("in-sample", {}), ("kfold", {"force_in": ("B",), "intercept": True}), ("loo", {"intercept": True})]
+    ("criterion", "options"),
+    [
+        ("in-sample", {}),
+        ("kfold", {"force_in": ("B",), "intercept": True}),
+        ("loo", {"intercept": True}),
+    ],
 )
-def test_with_and_without_tables(monkeypatch: pytest.MonkeyPatch, criterion: str, options: dict) -> None:
-    # Tables with too many sets of rows are not made: subsets then sum up their own normal equations.
+def test_with_and_without_tables(
+    monkeypatch: pytest.MonkeyPatch, criterion: str, options: dict
+) -> None:
+    # Tables with too many sets of rows are not made: subsets then sum up their own
+    # normal equations.
     prepared = prepared_of(matrix(5, holes=0.15))
     chosen = Search(2, criterion, Folds(K), min_rows=6, **options)
     with_tables = search(prepared, chosen)
@@ -133,7 +188,10 @@ def test_with_and_without_tables(monkeypatch: pytest.MonkeyPatch, criterion: str
 
 def test_any_chunk_gives_the_same() -> None:
     prepared = prepared_of(matrix(6, m=12, n=20, holes=0.05))
-    found = [search(prepared, Search(4, "in-sample", min_rows=6, chunk=chunk, top=50)) for chunk in (3000, 2**18)]
+    found = [
+        search(prepared, Search(4, "in-sample", min_rows=6, chunk=chunk, top=50))
+        for chunk in (3000, 2**18)
+    ]
     for other in found[1:]:
         assert [fit.columns for fit in other.next] == [fit.columns for fit in found[0].next]
         assert other.counts == found[0].counts and other.quantiles == found[0].quantiles
@@ -141,7 +199,11 @@ def test_any_chunk_gives_the_same() -> None:
 
 def test_progress_counts_to_the_end() -> None:
     told: list[tuple[int, int]] = []
-    search(prepared_of(matrix(6, m=12, n=20)), Search(4, "in-sample", min_rows=6, chunk=3000), progress=lambda *n: told.append(n))
+    search(
+        prepared_of(matrix(6, m=12, n=20)),
+        Search(4, "in-sample", min_rows=6, chunk=3000),
+        progress=lambda *n: told.append(n),
+    )
     assert told == [(3072, 4845), (4845, 4845)]
 
 
@@ -158,7 +220,9 @@ def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
     table = table_of(scores)
     shuffled = table.sample(frac=1, random_state=3)
     chosen = Search(2, "kfold", Folds(K), min_rows=6)
-    first, second = (search(prepare(t, Preparation(target="mean")), chosen) for t in (table, shuffled))
+    first, second = (
+        search(prepare(t, Preparation(target="mean")), chosen) for t in (table, shuffled)
+    )
     assert first.best.subset == second.best.subset and first.best.loss == second.best.loss
 
 
@@ -176,7 +240,9 @@ def test_shortlist_is_the_published_rule() -> None:
     every = search(prepared, chosen)
     fits = sorted((every.best, *every.next), key=lambda fit: fit.mse)[:4]
     short = search(prepared, dataclasses.replace(chosen, shortlist=4))
-    assert [fit.subset for fit in (short.best, *short.next)] == [fit.subset for fit in sorted(fits, key=lambda fit: fit.cv_mse)]
+    assert [fit.subset for fit in (short.best, *short.next)] == [
+        fit.subset for fit in sorted(fits, key=lambda fit: fit.cv_mse)
+    ]
 
 
 def test_forward_selection_finds_what_is_there() -> None:
@@ -201,8 +267,8 @@ def test_rows_common_and_imputed() -> None:
 @given(st.integers(0, 10**6), st.booleans())
 @example(0, True)
 def test_non_negative_weights_with_intercept_are_optimal(seed: int, intercept: bool) -> None:
-    # The conditions of Karush, Kuhn and Tucker, which are sufficient: the gradient vanishes where a weight is positive, and is not
-    # negative where it is 0.
+    # The conditions of Karush, Kuhn and Tucker, which are sufficient: the gradient vanishes where a
+    # weight is positive, and is not negative where it is 0.
     rng = np.random.default_rng(seed)
     a, t = rng.normal(0, 1, (12, 4)), rng.normal(0, 1, 12)
     b, b0 = coefficients(a, t, intercept=intercept, non_negative=True)
@@ -220,8 +286,17 @@ def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
     for _ in range(5):
         rows = np.sort(rng.integers(0, m, m))
         options = {"intercept": False, "non_negative": False, "min_rows": 6}
-        losses = twin.search(prepared.features[rows], prepared.target[rows], 2, "in-sample", (K, 1982, 1, None, False), **options)
-        best = min((c for c, loss in losses.items() if np.isfinite(loss)), key=lambda c: (losses[c], c))
+        losses = twin.search(
+            prepared.features[rows],
+            prepared.target[rows],
+            2,
+            "in-sample",
+            (K, 1982, 1, None, False),
+            **options,
+        )
+        best = min(
+            (c for c, loss in losses.items() if np.isfinite(loss)), key=lambda c: (losses[c], c)
+        )
         expected.append(tuple(prepared.environments[c] for c in best))
         a, t = prepared.features[:, best], prepared.target
         whole = ~np.isnan(a).any(1)

@@ -45,7 +45,9 @@ def test_brl_5_is_the_best_of_all_and_predicts_agents(prepared):
     weights = dict(zip(model.environments, model.coefficients, strict=True))
     assert set(found.best.subset) == set(weights)
     # The scores in the table have six decimals.
-    np.testing.assert_allclose(found.best.coefficients, [weights[name] for name in found.best.subset], rtol=1e-4)
+    np.testing.assert_allclose(
+        found.best.coefficients, [weights[name] for name in found.best.subset], rtol=1e-4
+    )
     assert found.best.loo_mse**0.5 < 0.5  # points of per cent, of 67 agents between 0 and about 50
     scores = read_score_table(EXPERIMENTS / "suite" / "scores.csv")
     predicted = predict(model, scores).set_index("algorithm").loc[list(prepared.algorithms)]

@@ -20,13 +20,18 @@ from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.plan import plan
 from jbrl.runner.study.study import load_study
 
-cpu_only = pytest.mark.skipif(jax.default_backend() != "cpu", reason="an accelerator plays as many MDPs at once as are wanted")
+cpu_only = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="an accelerator plays as many MDPs at once as are wanted"
+)
 
 
 def tables(*agents: dict[str, Any], **study: Any) -> dict[str, Any]:
     return {
         "study": {"name": "tiny", "n_environments": 500, "horizon": 250, **study},
-        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "GDL", "prior": "GDL", "test": "GDL"}],
+        "experiments": [
+            {"name": "GC", "prior": "GC", "test": "GC"},
+            {"name": "GDL", "prior": "GDL", "test": "GDL"},
+        ],
         "agents": list(agents),
     }
 
@@ -36,7 +41,9 @@ def units(*agents: dict[str, Any], **study: Any) -> list[Unit]:
 
 
 def slower(factor: Callable[[Probe], float]) -> Callable[[Probe, list], Measured]:
-    """A stand-in for short runs on a machine that takes `factor` times as long as the rough rule says."""
+    """A stand-in for short runs on a machine that takes `factor` times as long as the rough
+    rule says.
+    """
 
     def run(probe: Probe, _: list) -> Measured:
         search = factor(probe) if hasattr(probe.agent, "budget") else None
@@ -51,7 +58,11 @@ BAMCP = {"algorithm": "BAMCP", "simulations": [1, 500, 10_000, 25_000], "depth":
 # ---- the rough rule ----
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+# Scripted has a policy for bsuite's problems only.
+PLAYERS = sorted(set(AGENTS) - {"Scripted"})
+
+
+@pytest.mark.parametrize("name", PLAYERS)
 def test_every_agent_has_a_finite_cost_by_the_rough_rule(name: str, tmp_path: Path) -> None:
     study = units({"algorithm": name})
     for outlook in Calibration(folder=tmp_path).outlooks(study).values():
@@ -64,10 +75,19 @@ def test_every_agent_has_a_finite_cost_by_the_rough_rule(name: str, tmp_path: Pa
 @cpu_only
 def test_a_call_always_plays_all_its_lanes() -> None:
     def lanes(algorithm: str, **study: Any) -> float:
-        return estimates.lane_decisions(units({"algorithm": algorithm}, **study)[0], jax.devices()) / 250
+        return (
+            estimates.lane_decisions(units({"algorithm": algorithm}, **study)[0], jax.devices())
+            / 250
+        )
 
     assert jax.device_count() == 2
-    assert [lanes("Random", n_environments=n) for n in (1, 500, 512, 513, 1025)] == [256, 256, 256, 512, 768]
+    assert [lanes("Random", n_environments=n) for n in (1, 500, 512, 513, 1025)] == [
+        256,
+        256,
+        256,
+        512,
+        768,
+    ]
     assert [lanes("BAMCP", n_environments=n) for n in (1, 16, 17, 500)] == [8, 8, 16, 256]
     assert lanes("Random", n_environments=500, chunk=100) == 5 * 256
     assert lanes("Random", n_environments=510, chunk=100) == 6 * 256
@@ -79,24 +99,39 @@ def test_the_time_of_a_search_grows_with_what_it_simulates(tmp_path: Path) -> No
         {"algorithm": "BFS3", "trajectories": 1, "samples": 3, "depth": [10, 20]},
         {"algorithm": "OPPS-DS", "budget": [100, 1000]},
     ]
-    cost = [outlook.cost for outlook in Calibration(folder=tmp_path).outlooks(units(*agents)).values()]
+    cost = [
+        outlook.cost for outlook in Calibration(folder=tmp_path).outlooks(units(*agents)).values()
+    ]
     decisions = estimates.lane_decisions(units(*agents)[0], jax.devices())
-    assert cost[1].deciding - cost[0].deciding == pytest.approx(9990 * 15 * estimates.SECONDS_PER_STEP * decisions)
+    assert cost[1].deciding - cost[0].deciding == pytest.approx(
+        9990 * 15 * estimates.SECONDS_PER_STEP * decisions
+    )
     assert cost[3].deciding > 1.9 * cost[2].deciding
     assert cost[5].searching == pytest.approx(cost[4].searching * 1400 / 500)
 
 
 def test_programs_and_searches_are_counted_once(tmp_path: Path) -> None:
     data = tables({"algorithm": "BEB", "beta": [1.0, 2.0]}, {"algorithm": "OPPS-DS", "space": "F2"})
-    data["experiments"] = [{"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))]
-    cost = [outlook.cost for outlook in Calibration(folder=tmp_path).outlooks(load_study(data).units).values()]
+    data["experiments"] = [
+        {"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))
+    ]
+    cost = [
+        outlook.cost
+        for outlook in Calibration(folder=tmp_path).outlooks(load_study(data).units).values()
+    ]
     assert [c.compiling > 0 for c in cost] == [True, False, True, False, False, False]
     assert [c.searching > 0 for c in cost] == [False, False, True, False, False, False]
 
 
 def test_latency_is_part_of_it(tmp_path: Path) -> None:
     with_, without = (
-        next(iter(Calibration(folder=tmp_path).outlooks(units({"algorithm": "Random"}, latency=latency)).values())).cost
+        next(
+            iter(
+                Calibration(folder=tmp_path)
+                .outlooks(units({"algorithm": "Random"}, latency=latency))
+                .values()
+            )
+        ).cost
         for latency in (True, False)
     )
     assert with_.waiting > 0 == without.waiting
@@ -106,7 +141,9 @@ def test_latency_is_part_of_it(tmp_path: Path) -> None:
 # ---- short runs ----
 
 
-def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(tmp_path: Path) -> None:
+def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(
+    tmp_path: Path,
+) -> None:
     study = units(BAMCP)
     rough = Calibration(folder=tmp_path / "none").outlooks(study)
     known = Calibration(folder=tmp_path)
@@ -119,37 +156,67 @@ def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(
 
 
 def test_between_short_runs_factors_lie_between_theirs(tmp_path: Path) -> None:
-    study = units({"algorithm": "SBOSS", "epsilon": [1e-6, 1e-4, 1e-2, 1.0], "delta": [1e-3, 0.1, 1.0, 9.0]})
+    study = units(
+        {"algorithm": "SBOSS", "epsilon": [1e-6, 1e-4, 1e-2, 1.0], "delta": [1e-3, 0.1, 1.0, 9.0]}
+    )
     known = Calibration(folder=tmp_path)
-    known.measure(study, run=slower(lambda probe: 100.0 if probe.parameters["delta"] > 0.5 else 1.0))
+    known.measure(
+        study, run=slower(lambda probe: 100.0 if probe.parameters["delta"] > 0.5 else 1.0)
+    )
     rough = Calibration(recall=False).outlooks(study)
-    ratios = {u.id: known.outlooks(study)[u.id].cost.deciding / rough[u.id].cost.deciding for u in study}
+    ratios = {
+        u.id: known.outlooks(study)[u.id].cost.deciding / rough[u.id].cost.deciding for u in study
+    }
     assert all(1 - 1e-6 < ratio < 100 + 1e-6 for ratio in ratios.values())
-    measured = {(p.unit.id, p.parameters["delta"] > 0.5) for p in Calibration(folder=tmp_path / "none").missing(study)}
-    assert all(ratios[id] == pytest.approx(100.0 if large else 1.0, rel=0.1) for id, large in measured)
+    measured = {
+        (p.unit.id, p.parameters["delta"] > 0.5)
+        for p in Calibration(folder=tmp_path / "none").missing(study)
+    }
+    assert all(
+        ratios[id] == pytest.approx(100.0 if large else 1.0, rel=0.1) for id, large in measured
+    )
 
 
 def test_one_short_run_is_enough_where_all_units_cost_the_same() -> None:
-    wanted = Calibration(recall=False).missing(units({"algorithm": "e-Greedy", "epsilon": [0.0, 0.1, 0.2]}))
+    wanted = Calibration(recall=False).missing(
+        units({"algorithm": "e-Greedy", "epsilon": [0.0, 0.1, 0.2]})
+    )
     assert {probe.unit.experiment for probe in wanted} == {"GC", "GDL"} and len(wanted) == 2
 
 
 @cpu_only
 def test_short_runs_are_short_and_few() -> None:
     devices = jax.devices()
-    study = units(BAMCP, {"algorithm": "BFS3", "trajectories": [1, 500, 10_000], "samples": [2, 15], "depth": [15, 50]})
+    study = units(
+        BAMCP,
+        {
+            "algorithm": "BFS3",
+            "trajectories": [1, 500, 10_000],
+            "samples": [2, 15],
+            "depth": [15, 50],
+        },
+    )
     wanted = Calibration(recall=False).missing(study)
     for probe in wanted:
         assert probe.expected() < probes.TOO_LONG * probes.SECONDS
         fewest = estimates.fewest_lanes(probe.agent, probe.unit.protocol)
-        assert probe.agent == probe.unit.agent and fewest <= (probe.lanes or probe.agent.lanes) <= probe.agent.lanes
+        assert (
+            probe.agent == probe.unit.agent
+            and fewest <= (probe.lanes or probe.agent.lanes) <= probe.agent.lanes
+        )
     for algorithm in ("BAMCP", "BFS3"):
         mine = [p for p in wanted if p.unit.algorithm == algorithm and p.unit.experiment == "GC"]
         assert 2 <= len(mine) <= probes.MAX_PROBES
-        assert len({(estimates.program(p.unit), p.lanes, p.horizon) for p in mine}) <= probes.MAX_PROGRAMS
+        assert (
+            len({(estimates.program(p.unit), p.lanes, p.horizon) for p in mine})
+            <= probes.MAX_PROGRAMS
+        )
         first, *others = [estimates.decision_seconds(p.agent, p.unit.protocol) for p in mine]
-        assert mine[0].expected() < 2 * probes.SECONDS and first > 0.1 * max(others)  # the one that tells most
-    alone = probes.probe(units({"algorithm": "BAMCP", "simulations": 25_000, "depth": 50})[0], devices)
+        # the one that tells most
+        assert mine[0].expected() < 2 * probes.SECONDS and first > 0.1 * max(others)
+    alone = probes.probe(
+        units({"algorithm": "BAMCP", "simulations": 25_000, "depth": 50})[0], devices
+    )
     assert (alone.lanes, alone.horizon) == (1, 10)
 
 
@@ -168,10 +235,15 @@ def test_time_is_up_after_every_algorithm_has_had_a_turn(tmp_path: Path) -> None
         return slower(lambda _: 2.0)(probe, devices)
 
     wanted = len(Calibration(folder=tmp_path).missing(study))
-    complaints = Calibration(folder=tmp_path).measure(study, run=run, seconds=4, clock=lambda: next(now))
-    assert [algorithm for algorithm, _ in made] == ["BAMCP", "BAMCP", "Random", "Random"] and len(set(made)) == 4
+    complaints = Calibration(folder=tmp_path).measure(
+        study, run=run, seconds=4, clock=lambda: next(now)
+    )
+    assert [algorithm for algorithm, _ in made] == ["BAMCP", "BAMCP", "Random", "Random"] and len(
+        set(made)
+    ) == 4
     assert complaints == [f"{wanted - 4} of {wanted} short runs left out: 4 s are over"]
-    assert len(Calibration(folder=tmp_path).missing(study)) == wanted - 4  # the next time goes on from there
+    # the next time goes on from there
+    assert len(Calibration(folder=tmp_path).missing(study)) == wanted - 4
 
 
 def test_an_agent_that_fails_is_told_and_left_to_the_rough_rule(tmp_path: Path) -> None:
@@ -182,7 +254,9 @@ def test_an_agent_that_fails_is_told_and_left_to_the_rough_rule(tmp_path: Path) 
 
     study = units({"algorithm": "Random"}, {"algorithm": "BEB"})[:2]
     known = Calibration(folder=tmp_path)
-    assert known.measure(study, run=run) == ['GC/BEB(beta=2.0, bonus="pair") seed 0: FloatingPointError: no number']
+    assert known.measure(study, run=run) == [
+        'GC/BEB(beta=2.0, bonus="pair") seed 0: FloatingPointError: no number'
+    ]
     assert [known.outlooks(study)[unit.id].measured for unit in study] == [True, False]
 
 
@@ -195,7 +269,9 @@ def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
     study = units({"algorithm": "Random"})
     with pytest.raises(KeyboardInterrupt):
         Calibration(folder=tmp_path).measure(study, run=run)
-    assert [probe.unit.experiment for probe in Calibration(folder=tmp_path).missing(study)] == ["GC"]
+    assert [probe.unit.experiment for probe in Calibration(folder=tmp_path).missing(study)] == [
+        "GC"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -211,15 +287,33 @@ def test_other_work_on_the_machine_shows(wall: float, cpu: float, factor: float 
 def test_other_work_on_the_machine_is_divided_out(tmp_path: Path) -> None:
     def run(probe: Probe, _: list) -> Measured:
         busy = {"Random": 4.0, "BEB": 2.0}.get(probe.unit.algorithm)
-        return Measured(probe.parameters, 8.0, 8.0 if probe.unit.algorithm == "OPPS-DS" else None, 1.0, 8.0, None, busy)
+        return Measured(
+            probe.parameters,
+            8.0,
+            8.0 if probe.unit.algorithm == "OPPS-DS" else None,
+            1.0,
+            8.0,
+            None,
+            busy,
+        )
 
-    study = units({"algorithm": "Random"}, {"algorithm": "BEB"}, {"algorithm": "OPPS-DS", "budget": 9})
+    study = units(
+        {"algorithm": "Random"}, {"algorithm": "BEB"}, {"algorithm": "OPPS-DS", "budget": 9}
+    )
     known = Calibration(folder=tmp_path)
     told = known.measure(study, run=run)
-    assert told == ["the machine was busy, short runs took 3.0 times as long as alone on it; estimates are for it alone"]
+    assert told == [
+        (
+            "the machine was busy, short runs took 3.0 times as long as alone on it; estimates "
+            "are for it alone"
+        )
+    ]
     rough = Calibration(recall=False).outlooks(study)
-    ratios = [known.outlooks(study)[u.id].cost.deciding / rough[u.id].cost.deciding for u in study[:3]]
-    assert ratios == pytest.approx([2.0, 4.0, 8 / 3])  # a run too short to tell: as the others on average
+    ratios = [
+        known.outlooks(study)[u.id].cost.deciding / rough[u.id].cost.deciding for u in study[:3]
+    ]
+    # a run too short to tell: as the others on average
+    assert ratios == pytest.approx([2.0, 4.0, 8 / 3])
     search = known.outlooks(study)[study[2].id].cost
     assert search.searching / rough[study[2].id].cost.searching == pytest.approx(8 / 3)
     assert search.compiling == pytest.approx(8 / 3)
@@ -246,7 +340,9 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["versions", "machine", "agent", "damaged", "absurd"])
-def test_what_was_measured_is_forgotten_when_it_no_longer_holds(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_is_forgotten_when_it_no_longer_holds(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = units({"algorithm": "Random"})
     path = measured(tmp_path, study).path
     assert path.parent == tmp_path and not Calibration(folder=tmp_path).missing(study)
@@ -286,12 +382,26 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def check_measured(names: list[str], folder: Path) -> None:
     """Short runs of a tiny study give finite positive numbers."""
-    small: dict[str, Any] = {"BAMCP": {"simulations": 3}, "OPPS-DS": {"space": "F1", "budget": 20}, "OPPS-CS": {"budget": 40, "draws": 20}}
-    study = [u for u in units(*({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_environments=2) if u.experiment == "GC"]
+    small: dict[str, Any] = {
+        "BAMCP": {"simulations": 3},
+        "OPPS-DS": {"space": "F1", "budget": 20},
+        "OPPS-CS": {"budget": 100, "draws": 20},
+    }
+    study = [
+        u
+        for u in units(
+            *({"algorithm": n, **small.get(n, {})} for n in names), horizon=4, n_environments=2
+        )
+        if u.experiment == "GC"
+    ]
     known = Calibration(folder=folder)
     assert [text for text in known.measure(study, seconds=math.inf) if "busy" not in text] == []
     for unit, outlook in zip(study, known.outlooks(study).values(), strict=True):
-        assert outlook.measured and 0 < outlook.cost.seconds < math.inf and 0 < outlook.bytes < math.inf, unit.label
+        assert (
+            outlook.measured
+            and 0 < outlook.cost.seconds < math.inf
+            and 0 < outlook.bytes < math.inf
+        ), unit.label
     for run in (run for runs in known.runs.values() for run in runs):
         assert run.busy >= 1 and run.decision > 0 and run.memory > 0
 
@@ -302,14 +412,19 @@ def test_short_runs_give_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_short_runs_give_numbers_for_every_agent(tmp_path: Path) -> None:
-    check_measured(sorted(AGENTS), tmp_path)
+    check_measured(PLAYERS, tmp_path)
 
 
 # ---- beside what it took ----
 
 
 def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Path) -> None:
-    data = tables({"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]}, n_environments=5, horizon=4)
+    data = tables(
+        {"algorithm": "Random"},
+        {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]},
+        n_environments=5,
+        horizon=4,
+    )
     jbrl.run(data, tmp_path, only="GC/(Random|e-Greedy.*0.0)")
     first = saved_estimates(tmp_path)
     assert len(first) == 2 and all(0 < seconds < 100 for seconds in first.values())
@@ -319,7 +434,11 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
 
     planned = plan(data, tmp_path)
     expected = planned.calibration.outlooks(planned.todo)
-    result = next(r for unit in planned.study.units if (r := Store(tmp_path).result(unit.id)) and unit.algorithm == "e-Greedy")
+    result = next(
+        r
+        for unit in planned.study.units
+        if (r := Store(tmp_path).result(unit.id)) and unit.algorithm == "e-Greedy"
+    )
     taken = result.header["online_seconds"] * 5 * 4
     for unit in planned.todo:  # the rule lets e-Greedy cost the same in all of them
         if unit.algorithm == "e-Greedy" and unit.experiment == "GC":
@@ -327,7 +446,9 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
             assert planned.outlooks[unit.id].cost.compiling == expected[unit.id].cost.compiling
 
     planned.execute()
-    assert len(saved_estimates(tmp_path)) == 6 and first.items() <= saved_estimates(tmp_path).items()
+    assert (
+        len(saved_estimates(tmp_path)) == 6 and first.items() <= saved_estimates(tmp_path).items()
+    )
     assert report.cost_report(Store(tmp_path), set(first)).done.sum() == 2
     after = report.cost_report(Store(tmp_path))
     assert (after.left_seconds == 0).all() and list(after.done) == [2, 4]
@@ -335,11 +456,17 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
 
 
 def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) -> None:
-    data = tables({"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4)
-    data["experiments"] = [{"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))]
+    data = tables(
+        {"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4
+    )
+    data["experiments"] = [
+        {"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))
+    ]
     jbrl.run(data, tmp_path)
     headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
     assert headers[0]["learned"] == headers[1]["learned"]
     parts = [report.actual(header, searched=n == 0) for n, header in enumerate(headers)]
     assert parts[0].searching > 0 == parts[1].searching
-    assert report.cost_report(Store(tmp_path)).actual_seconds[0] == pytest.approx(sum(part.seconds for part in parts))
+    assert report.cost_report(Store(tmp_path)).actual_seconds[0] == pytest.approx(
+        sum(part.seconds for part in parts)
+    )

@@ -1,4 +1,6 @@
-"""Programs kept on disk: found again by the next process, the same to the last bit, and never taken from another machine."""
+"""Programs kept on disk: found again by the next process, the same to the last bit, and never taken
+from another machine.
+"""
 
 import json
 import os
@@ -17,7 +19,8 @@ from jbrl.runner.play.play import play
 from jbrl.runner.storage import machine
 
 PLAYED = {"prior": "GC", "n_environments": 8, "horizon": 12}
-SEARCH = {"simulations": 20, "depth": 6}  # compiled as native code, drawing and training as any other
+# compiled as native code, drawing and training as any other
+SEARCH = {"simulations": 20, "depth": 6}
 
 # Prints what a process has seen of the cache.
 PROGRAM = f"""
@@ -33,11 +36,17 @@ compile_cache.use(sys.argv[1])
 played = play(AGENTS["BAMCP"].agent(**{SEARCH}), **{PLAYED})
 counts = {{name: events.count("cache_" + name) for name in ("hits", "misses")}}
 print(json.dumps({{**counts, "returns": played.returns.tobytes().hex(), "seconds": played.compile_seconds}}))
-"""
+"""  # noqa: E501
 
 
 def process(cache: Path) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(cache)], capture_output=True, text=True, check=False, env={**os.environ})
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(cache)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -74,7 +83,9 @@ def test_another_processor_or_version_has_another_folder(
     assert compile_cache.folder(tmp_path) != before
 
 
-def test_a_processor_that_tells_nothing_shares_with_no_other_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_tells_nothing_shares_with_no_other_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compile_cache, "processor_features", lambda: ())
     names = []
     for host in ("one", "two"):
@@ -84,7 +95,9 @@ def test_a_processor_that_tells_nothing_shares_with_no_other_host(tmp_path: Path
 
 
 def filled(root: Path) -> tuple[Path, Path]:
-    """A cache with one whole and one half-written program, one of another version, and what belongs to nobody."""
+    """A cache with one whole and one half-written program, one of another version, and what belongs
+    to nobody.
+    """
     mine, other = compile_cache.folder(root), root / "jbrl-0.0.1-jax-0.9-jaxlib-0.9-0123456789ab"
     for folder in (mine, other, root / "mine"):
         folder.mkdir(parents=True)
@@ -107,7 +120,9 @@ def test_what_is_there_is_told_and_cleared_and_nothing_else(tmp_path: Path) -> N
     assert compile_cache.clear(tmp_path / "nowhere") == 0
 
 
-def test_auto_is_in_the_users_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_in_the_users_cache_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compile_cache.place("auto") == tmp_path / "jbrl" / "compiled"
     monkeypatch.delenv("XDG_CACHE_HOME")

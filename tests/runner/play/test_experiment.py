@@ -19,6 +19,7 @@ from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.pytree import record
+from jbrl.rollout.contract import Stepwise
 from jbrl.rollout.rollout import discounted
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
@@ -38,7 +39,8 @@ def all_returns(run: Run, **how) -> np.ndarray:
 
 
 def test_random_has_the_published_mean_return_on_gc():
-    # 31.6 in 500 runs of the C++ program; standard error of ours 0.5 and of theirs 0.5: false alarm rate 0.3 %.
+    # 31.6 in 500 runs of the C++ program; standard error of ours 0.5 and of theirs 0.5: false alarm
+    # rate 0.3 %.
     played = play(Random(), prior="GC", n_environments=500, seed=1)
     error = played.returns.std(ddof=1) / np.sqrt(500)
     assert abs(played.returns.mean() - 31.6) < 3 * np.hypot(error, 0.5)
@@ -67,12 +69,17 @@ def test_recorded_moves_are_possible_and_earn_their_rewards():
 
 
 def test_recording_does_not_change_the_returns():
-    np.testing.assert_array_equal(all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(), record=True)))
+    np.testing.assert_array_equal(
+        all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(), record=True))
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 20, 1000])
 def test_chunks_of_any_size_give_the_same_bits(size):
-    whole, parts = all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol()), size=size)
+    whole, parts = (
+        all_returns(Run(Random(), protocol())),
+        all_returns(Run(Random(), protocol()), size=size),
+    )
     np.testing.assert_array_equal(whole, parts)
 
 
@@ -85,16 +92,29 @@ def test_one_device_and_two_give_the_same_bits():
 def test_an_agent_learns_on_the_device_that_it_plays_on():
     second = jax.devices()[1]
     gc = problem("GC")
-    run = Run(SoftMax(tau=0.3), Protocol(gc, gc, n_environments=4, lifetime=Steps(3)), resources=Resources([second]))
+    run = Run(
+        SoftMax(tau=0.3),
+        Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
+        resources=Resources([second]),
+    )
     run.prepare()
-    assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {second}
-    searching = Run(OPPSDS("F1", 20), Protocol(gc, gc, n_environments=4, lifetime=Steps(3)), resources=Resources([second]))
+    assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {
+        second
+    }
+    searching = Run(
+        OPPSDS("F1", 20),
+        Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
+        resources=Resources([second]),
+    )
     searching.prepare()
     assert len(next(searching.chunks()).returns) == 4
 
 
 def test_the_first_mdps_do_not_depend_on_how_many_follow():
-    few, many = all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(n_environments=600)))
+    few, many = (
+        all_returns(Run(Random(), protocol())),
+        all_returns(Run(Random(), protocol(n_environments=600))),
+    )
     np.testing.assert_array_equal(few, many[:20])
 
 
@@ -104,7 +124,9 @@ def test_starting_later_continues_the_same_sequence():
 
 
 def test_another_seed_gives_other_returns():
-    assert not np.array_equal(all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(seed=1))))
+    assert not np.array_equal(
+        all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(seed=1)))
+    )
 
 
 def test_times_are_measured_and_compilation_is_counted_once():
@@ -214,13 +236,27 @@ def test_deals_give_each_lane_to_one_device_in_order(n_lanes, width, n_devices, 
     for deal in batching.deals(n_lanes, width, n_devices, most):
         dealt = deal.lanes.reshape(n_devices, most * width)
         assert dealt.min() >= 0 and dealt.max() < n_lanes
-        assert deal.blocks.min() >= 0 and deal.blocks.max() == -(-deal.blocks.sum() // n_devices) <= most
-        seen.append(np.concatenate([lanes[: n * width] for lanes, n in zip(dealt, deal.blocks, strict=True)])[: deal.wanted])
+        assert (
+            deal.blocks.min() >= 0
+            and deal.blocks.max() == -(-deal.blocks.sum() // n_devices) <= most
+        )
+        seen.append(
+            np.concatenate(
+                [lanes[: n * width] for lanes, n in zip(dealt, deal.blocks, strict=True)]
+            )[: deal.wanted]
+        )
     assert len(seen) == -(-n_lanes // (width * n_devices * most))
     np.testing.assert_array_equal(np.concatenate(seen), np.arange(n_lanes))
 
 
-@given(arrays(np.float32, st.tuples(st.integers(1, 150), st.integers(1, 20)), elements=st.floats(-100, 100, width=32)), st.floats(0, 1))
+@given(
+    arrays(
+        np.float32,
+        st.tuples(st.integers(1, 150), st.integers(1, 20)),
+        elements=st.floats(-100, 100, width=32),
+    ),
+    st.floats(0, 1),
+)
 def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
     returns = discounted(rewards, discount)
     np.testing.assert_array_equal(returns, [discounted(row[None], discount)[0] for row in rewards])
@@ -249,3 +285,85 @@ def test_one_program_serves_a_whole_grid(monkeypatch):
         all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
     assert len(batching._compiled) == 3, "one to train, one to draw, one to play"
     assert experiment.LATENCY_TRAJECTORIES % 2, "a median of an odd number"
+
+
+@record
+class Numbers:
+    ready: jax.Array  # [] bool
+    bound: jax.Array  # [] float32, infinite by design
+    value: jax.Array  # [] float32, NaN once state 3 has been seen
+
+
+@record
+class Spoils(Agent[None, Numbers]):
+    """Plays action 0, whatever has become of its numbers."""
+
+    def reset(self, key, knowledge):
+        return Numbers(jnp.bool_(True), jnp.float32(-jnp.inf), jnp.float32(0.0))
+
+    def act(self, key, state, x):
+        return jnp.int32(0), state
+
+    def observe(self, key, state, transition):
+        value = jnp.where(transition.next_observation == 3, jnp.nan, state.value)
+        return dataclasses.replace(state, value=value)
+
+
+@record
+class SpoilsAtItsOwnPace(Spoils, Stepwise):
+    """The same, for the other loop."""
+
+    def note(self, state, transition):
+        return jax.tree.map(
+            lambda new, old: jnp.where(state.ready, new, old),
+            self.observe(None, state, transition),
+            state,
+        )
+
+    def think(self, state):
+        return state
+
+    def ready(self, state):
+        return state.ready
+
+
+@pytest.mark.parametrize("cls", [Spoils, SpoilsAtItsOwnPace])
+def test_nan_in_the_state_is_found_although_all_actions_are_legal(cls, monkeypatch):
+    """Named: the agent, the first MDP in which it happens, the problem and the field."""
+    at_all = Run(cls(), protocol(seed=1), record=True)
+    at_all.prepare()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Run,
+            "sound",
+            lambda self, played, numbers, count: jax.tree.map(
+                lambda v: np.asarray(v)[:count], played[0]
+            ),
+        )
+        (chunk,) = at_all.chunks()
+    met = (chunk.trajectories["states"][:, 1:] == 3).any(axis=1)
+    first = int(np.argmax(met))
+    assert first > 0 and not met.all(), "some MDPs are without"
+    words = (
+        rf"{cls.__name__}, on MDP {first} of 'GC': NaN in \.value of its state: expected numbers "
+        r"or infinities"
+    )
+    for options in ({}, {"size": 3}):
+        with pytest.raises(JbrlError, match=words):
+            all_returns(Run(cls(), protocol(seed=1)), **options)
+    np.testing.assert_array_equal(
+        all_returns(Run(cls(), protocol(seed=1, n_environments=first))), chunk.returns[:first]
+    )
+
+
+def test_latency_is_per_decision(monkeypatch):
+    """Trajectories that take 6, 2 and 4 seconds, of 12 decisions each: a third of a second
+    for one.
+    """
+    run = Run(Random(), protocol())
+    run.prepare()
+    seconds = iter([6.0, 2.0, 4.0])
+    monkeypatch.setattr(experiment, "LATENCY_TRAJECTORIES", 3)
+    monkeypatch.setattr(experiment, "timed", lambda call, *args: (call(*args), next(seconds)))
+    assert run.latency() == pytest.approx(4.0 / 12)
+    assert next(seconds, None) is None

@@ -1,17 +1,22 @@
-"""Lifetimes in blocks: the same scores however they are chunked, compacted, interrupted or spread; clear words about what goes wrong."""
+"""Lifetimes in blocks: the same scores however they are chunked, compacted, interrupted or spread;
+clear words about what goes wrong.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.agent import AGENTS, Agent
 from jbrl.agents.complete import build
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.environment import Discrete, Environment, Spec, Step
+from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import EnvironmentProblem, problem
+from jbrl.pytree import record
 from jbrl.runner.play.lifetimes import Flight, LifetimeRun
 from jbrl.runner.play.play import make_run, play
 from jbrl.runner.play.protocol import Protocol
@@ -21,10 +26,14 @@ from tests.rollout.test_episodes import Faulty
 N = 70
 
 
-def run_of(n: int = N, *, devices: int = 2, lifetime: Any = None, agent: str = "Sarsa", **parameters: Any) -> LifetimeRun:
+def run_of(
+    n: int = N, *, devices: int = 2, lifetime: Any = None, agent: str = "Sarsa", **parameters: Any
+) -> LifetimeRun:
     chain = problem("Chain-10s")
     protocol = Protocol(chain, chain, n, 3, lifetime or Episodes(15))
-    run = make_run(AGENTS[agent].agent(**parameters), protocol, resources=Resources(jax.devices()[:devices]))
+    run = make_run(
+        AGENTS[agent].agent(**parameters), protocol, resources=Resources(jax.devices()[:devices])
+    )
     assert isinstance(run, LifetimeRun)
     run.prepare()
     return run
@@ -55,7 +64,9 @@ def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarr
     np.testing.assert_array_equal(scores(run_of(11)), expected[:11])
 
 
-def test_compaction_changes_nothing_and_takes_place(expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_changes_nothing_and_takes_place(
+    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved = []
     plain = LifetimeRun._compact
 
@@ -116,7 +127,9 @@ def test_complete_agents_draw_for_each_lifetime() -> None:
 
 
 def test_decisions_and_times_are_counted() -> None:
-    played = play(AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, episodes=2, latency=True)
+    played = play(
+        AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, episodes=2, latency=True
+    )
     assert played.decisions == pytest.approx(-played.returns.sum() * 2)  # each step costs 1
     assert played.online_seconds > 0
     assert played.latency_seconds is not None
@@ -126,14 +139,25 @@ def test_decisions_and_times_are_counted() -> None:
 
 
 def environment(**changes: Any) -> EnvironmentProblem:
-    return EnvironmentProblem("Faulty", "Faulty", environment=Faulty(**changes), lifetime=Episodes(2, 50))
+    return EnvironmentProblem(
+        "Faulty", "Faulty", environment=Faulty(**changes), lifetime=Episodes(2, 50)
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reward": float("nan")}, r"environment 'Faulty', lifetime 0, step 3 \(episode \d\): the reward is not a finite number"),
-        ({"observation": float("nan")}, r"environment 'Faulty', lifetime 0, step 3 .*: the observation is NaN"),
+        (
+            {"reward": float("nan")},
+            (
+                r"environment 'Faulty', lifetime 0, step 3 \(episode \d\): the reward is not a "
+                r"finite number"
+            ),
+        ),
+        (
+            {"observation": float("nan")},
+            r"environment 'Faulty', lifetime 0, step 3 .*: the observation is NaN",
+        ),
         ({"truncated": True}, "both terminated and truncated: expected one of them"),
         ({"terminated": False}, "no end after 50 steps: expected terminated or truncated before"),
     ],
@@ -144,13 +168,26 @@ def test_what_an_environment_does_wrong_is_said(changes: dict[str, Any], message
 
 
 def test_what_cannot_be_played_is_refused_before_compiling() -> None:
-    with pytest.raises(JbrlError, match="BAMCP needs a Dirichlet prior over finite MDPs: 'MountainCar' offers"):
+    with pytest.raises(
+        JbrlError, match="BAMCP needs a Dirichlet prior over finite MDPs: 'MountainCar' offers"
+    ):
         play(AGENTS["BAMCP"].agent(), test="MountainCar")
-    with pytest.raises(JbrlError, match=r"Q.?[Ll]earning needs discrete states or one-hot observations: 'MountainCar' offers arrays"):
+    with pytest.raises(
+        JbrlError,
+        match=(
+            r"Q.?[Ll]earning needs discrete states or one-hot observations: 'MountainCar' offers "
+            r"arrays"
+        ),
+    ):
         play(AGENTS["Q-learning"].agent(), test="MountainCar")
-    with pytest.raises(JbrlError, match=r"prior 'GChain distribution' has observations Discrete\(5\) .*: expected the same"):
+    with pytest.raises(
+        JbrlError,
+        match=r"prior 'GChain distribution' has observations Discrete\(5\) .*: expected the same",
+    ):
         play(AGENTS["Random"].agent(), prior="GC", test="Chain-10d")
-    with pytest.raises(JbrlError, match="episodes = 3: the MDPs of 'GC' never end: expected horizon"):
+    with pytest.raises(
+        JbrlError, match="episodes = 3: the MDPs of 'GC' never end: expected horizon"
+    ):
         play(AGENTS["Random"].agent(), test="GC", episodes=3)
     with pytest.raises(JbrlError, match="both horizon = 5 and episodes = 3: expected one of them"):
         play(AGENTS["Random"].agent(), test="Chain-10d", horizon=5, episodes=3)
@@ -158,3 +195,114 @@ def test_what_cannot_be_played_is_refused_before_compiling() -> None:
         play(AGENTS["Random"].agent(), test="Chain-10d", episodes=0)
     with pytest.raises(JbrlError, match="record = true: expected false"):
         play(AGENTS["Random"].agent(), test="Chain-10d", record=True)
+
+
+@record
+class Level:
+    value: Any  # [] float32
+
+
+@record
+class Spoiled(Environment[Level]):
+    """Ends every third step; a number of the state that nobody sees is NaN from the start of an
+    episode on, or never.
+    """
+
+    level: float = 0.0
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Discrete(4), Discrete(2))
+
+    def reset(self, key: Any) -> tuple[tuple, Any]:
+        return (jnp.int32(0), Level(jnp.float32(1.0) * self.level)), jnp.int32(0)
+
+    def step(self, key: Any, state: tuple, action: Any) -> tuple[tuple, Step]:
+        count, level = state
+        return (count + 1, level), Step(count + 1, jnp.float32(1), count == 2, jnp.bool_(False))
+
+
+@record
+class Spoils(Agent[Any, Level]):
+    """Plays action 0; its number is NaN after as many decisions."""
+
+    after: int = 10**6
+
+    def reset(self, key: Any, knowledge: Any) -> Level:
+        return Level(jnp.float32(0))
+
+    def act(self, key: Any, state: Level, observation: Any) -> tuple:
+        return jnp.int32(0), state
+
+    def observe(self, key: Any, state: Level, transition: Any) -> Level:
+        return Level(
+            jnp.where(state.value + 1 == self.after.astype(jnp.float32), jnp.nan, state.value + 1)
+        )
+
+
+def spoiled(agent: Spoils, level: float, lifetime: Any = None) -> Any:
+    test = EnvironmentProblem(
+        "Spoiled", "Spoiled", environment=Spoiled(level), lifetime=Episodes(2, 50)
+    )
+    run = make_run(agent, Protocol(test, test, 5, 0, lifetime or Episodes(2, 50)))
+    run.prepare()
+    return scores(run)
+
+
+@pytest.mark.parametrize(
+    ("after", "level", "lifetime", "message"),
+    [
+        (
+            5,
+            0.0,
+            Episodes(2, 50),
+            (
+                r"Spoils, lifetime 0, step 6 \(episode 3\) of 'Spoiled': NaN in \.value of its "
+                r"state: expected numbers"
+            ),
+        ),
+        (
+            200,
+            0.0,
+            Steps(300),
+            (
+                r"Spoils, lifetime 0, step 256 \(episode 86\) of 'Spoiled': NaN in \.value of its "
+                r"state"
+            ),
+        ),
+        (
+            10**6,
+            float("nan"),
+            Steps(300),
+            (
+                r"environment 'Spoiled', lifetime 0, step 128 \(episode 43\): NaN in \[1\]\.value "
+                r"of its state"
+            ),
+        ),
+    ],
+)
+def test_nan_in_a_state_is_found_although_all_actions_are_legal(
+    after: int, level: float, lifetime: Any, message: str
+) -> None:
+    with pytest.raises(JbrlError, match=message):
+        spoiled(Spoils(after), level, lifetime)
+
+
+def test_infinities_in_a_state_are_allowed() -> None:
+    np.testing.assert_array_equal(spoiled(Spoils(), float("inf")), [3.0] * 5)
+
+
+def test_latency_is_per_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that take 640, 128 and 256 seconds, of two blocks of 128 steps each: a second for
+    a decision.
+    """
+    chain = problem("Chain-10s")
+    run = make_run(AGENTS["Random"].agent(), Protocol(chain, chain, 3, 0, Steps(1000)))
+    run.prepare()
+    seconds = iter([640.0, 128.0, 256.0])
+    monkeypatch.setattr("jbrl.runner.play.lifetimes.LATENCY_TRAJECTORIES", 3)
+    monkeypatch.setattr("jbrl.runner.play.lifetimes.LATENCY_STEPS", 200)
+    monkeypatch.setattr(
+        "jbrl.runner.play.lifetimes.timed", lambda call, *args: (call(*args), next(seconds))
+    )
+    assert run.latency() == 1.0

@@ -1,4 +1,6 @@
-"""What a search finds is kept, shared by all experiments with the same prior, and taken up again after a kill."""
+"""Findings of a search: they are kept, shared by all experiments with the same prior, and reused
+after a kill.
+"""
 
 import csv
 import io
@@ -15,9 +17,9 @@ from jbrl.agents.bayes.formula import Formula
 from jbrl.cli.app import app
 from jbrl.runner.storage.store import ResultWarning
 from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study import execute
-from jbrl.runner.study.execute import Progress
+from jbrl.runner.study import played
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.progress import Progress
 
 SPACE = "Q2/Q0; Q0/Q1*Q1; Q0/Q2"
 BUDGET = 900
@@ -26,7 +28,10 @@ BUDGET = 900
 def tables(budget: int = BUDGET) -> dict[str, Any]:
     return {
         "study": {"name": "search", "n_environments": 5},
-        "experiments": [{"name": "one", "prior": "GC", "test": "GC"}, {"name": "two", "prior": "GC", "test": "GC"}],
+        "experiments": [
+            {"name": "one", "prior": "GC", "test": "GC"},
+            {"name": "two", "prior": "GC", "test": "GC"},
+        ],
         "agents": [{"algorithm": "OPPS-DS", "space": SPACE, "budget": budget, "c": 60.0}],
     }
 
@@ -47,7 +52,8 @@ def findings(results: jbrl.Results) -> pd.DataFrame:
 def test_one_search_serves_all_experiments_with_the_same_prior(results: jbrl.Results) -> None:
     assert len(files(results)) == 1
     searched = results.strategies["offline_seconds"].iloc[0]
-    assert (results.units["offline_seconds"] > searched).all()  # counted for each, with the plan of the mean model on top
+    # counted for each, with the plan of the mean model on top
+    assert (results.units["offline_seconds"] > searched).all()
     assert (results.units["offline_seconds"] < searched + 0.5).all()
     ids = [unit["knowledge"] for unit in results.manifest["units"]]
     assert ids == [files(results)[0].removesuffix(".npz")] * 2
@@ -59,11 +65,17 @@ def test_what_was_tried_is_a_table(results: jbrl.Results) -> None:
     assert table["strategy"][0] == "Q0/Q2" and table["chosen"].tolist() == [True, False, False]
     assert table["pulls"].sum() == table["consumed"][0] == BUDGET <= table["simulated"][0]
     assert table["pulls"].is_monotonic_decreasing
-    np.testing.assert_allclose(table["ci95"][0], 1.96 * table["std"][0] / np.sqrt(table["pulls"][0]))
+    np.testing.assert_allclose(
+        table["ci95"][0], 1.96 * table["std"][0] / np.sqrt(table["pulls"][0])
+    )
 
 
 def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
-    printed = CliRunner().invoke(app, ["strategies", str(results.store.folder), "--top", "2", "--format", "csv"], catch_exceptions=False)
+    printed = CliRunner().invoke(
+        app,
+        ["strategies", str(results.store.folder), "--top", "2", "--format", "csv"],
+        catch_exceptions=False,
+    )
     rows = list(csv.DictReader(io.StringIO(printed.stdout)))
     assert [row["strategy"] for row in rows] == results.strategies["strategy"].tolist()[:2]
     assert rows[0]["chosen"] == "True" and rows[0]["pulls"] == str(results.strategies["pulls"][0])
@@ -73,7 +85,9 @@ def test_what_was_found_plays_again(results: jbrl.Results) -> None:
     found = results.learned("one", "OPPS-DS")
     assert found.strategy == Formula("Q0/Q2")
     played = jbrl.play(found.strategy, prior="GC", n_environments=5)
-    np.testing.assert_array_equal(played.returns, results.returns.query("experiment == 'one'")["score"])
+    np.testing.assert_array_equal(
+        played.returns, results.returns.query("experiment == 'one'")["score"]
+    )
 
 
 def test_agents_that_do_not_search_have_found_nothing(results: jbrl.Results) -> None:
@@ -102,7 +116,7 @@ class Killed(Progress):
 def test_a_search_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(played, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(how):
         plan(tables(), tmp_path).execute(Killed(how, 4))
     (left,) = (tmp_path / "knowledge").iterdir()

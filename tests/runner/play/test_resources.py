@@ -1,4 +1,4 @@
-"""Which devices and how much memory: what is accepted, what is refused, and that neither changes a number."""
+"""Devices and memory: accepted and refused requests, none of which changes a number."""
 
 import dataclasses
 import json
@@ -28,15 +28,41 @@ MIB = 2**20
 
 @pytest.mark.parametrize(
     ("text", "amount"),
-    [("8GiB", 8 << 30), ("500MB", 500_000_000), ("1.5 kib", 1536), ("1e9", 10**9), (4096, 4096), ("2TB", 2 * 10**12), ("7b", 7)],
+    [
+        ("8GiB", 8 << 30),
+        ("500MB", 500_000_000),
+        ("1.5 kib", 1536),
+        ("1e9", 10**9),
+        (4096, 4096),
+        ("2TB", 2 * 10**12),
+        ("7b", 7),
+    ],
 )
 def test_amounts_of_memory(text: str | int, amount: int) -> None:
     assert parse_memory(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "8 gigs", "-1GB", "0", "0.1B", "1e-3GB", "1e400", "nan", "8GiB each"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GiB",
+        "8 gigs",
+        "-1GB",
+        "0",
+        "0.1B",
+        "1e-3GB",
+        "1e400",
+        "nan",
+        "8GiB each",
+        "12",
+        "1048575",
+    ],
+)
 def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
-    with pytest.raises(JbrlError, match="expected a number of bytes above 0 with a unit, for example 8GiB"):
+    with pytest.raises(
+        JbrlError, match="expected a number of bytes above 0 with a unit, for example 8GiB"
+    ):
         parse_memory(text)
 
 
@@ -70,7 +96,9 @@ def test_accelerators_are_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> N
     assert [card.id for card in choose("3,1").devices] == [3, 1]
     assert [card.id for card in choose([2]).devices] == choose("2,").devices[0].id * np.ones(1, int)
     assert choose().memory == 80 * MIB and choose(memory="1MiB").memory == MIB
-    with pytest.raises(JbrlError, match="there are 4 devices of kind Card here: expected numbers from 0 to 3"):
+    with pytest.raises(
+        JbrlError, match="there are 4 devices of kind Card here: expected numbers from 0 to 3"
+    ):
         choose("0,4")
     with pytest.raises(JbrlError, match="expected 1 to 4"):
         choose(5)
@@ -84,11 +112,16 @@ def test_cores_are_not_chosen_by_number() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("--devices", "0"), ("--memory", "much")])
-def test_the_command_line_refuses_what_makes_no_sense(tmp_path: Path, option: str, value: str) -> None:
+def test_the_command_line_refuses_what_makes_no_sense(
+    tmp_path: Path, option: str, value: str
+) -> None:
     (tmp_path / "s.toml").write_text(
-        '[study]\nname = "s"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n[[agents]]\nalgorithm = "Random"\n'
+        '[study]\nname = "s"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
+        '[[agents]]\nalgorithm = "Random"\n'
     )
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), option, value])
+    done = CliRunner().invoke(
+        app, ["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), option, value]
+    )
     assert done.exit_code == 2 and f"{option} '{value}': expected" in done.stderr
     assert not (tmp_path / "out").exists()
 
@@ -99,7 +132,10 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
     assert resources.smaller(10 * MIB, 512, cards, "X") is None
     assert resources.smaller(11 * MIB, 512, cards, "X") == (256, cards)
     assert resources.smaller(45 * MIB, 512, cards, "X") == (64, cards)
-    with pytest.raises(JbrlError, match=r"X takes 0.0195 GiB for 1 MDPs at once on one device: expected at most 0.00977 GiB"):
+    with pytest.raises(
+        JbrlError,
+        match=r"X takes 0.0195 GiB for 1 MDPs at once on one device: expected at most 0.00977 GiB",
+    ):
         resources.smaller(20 * MIB, 1, cards, "X")
 
 
@@ -113,9 +149,14 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
     tight = Run(EpsilonGreedy(), protocol, resources=Resources(memory=2 * needed - 1))
     tight.prepare()
     assert (whole.device, tight.device) == ("cpu x 2", "cpu")
-    np.testing.assert_array_equal(*([chunk.returns for chunk in run.chunks()] for run in (whole, tight)))
+    np.testing.assert_array_equal(
+        *([chunk.returns for chunk in run.chunks()] for run in (whole, tight))
+    )
     starved = Run(EpsilonGreedy(), protocol, resources=Resources(memory=needed - 1))
-    with pytest.raises(JbrlError, match=r"EpsilonGreedy takes .* GiB for 256 MDPs at once on one device: expected at most"):
+    with pytest.raises(
+        JbrlError,
+        match=r"EpsilonGreedy takes .* GiB for 256 MDPs at once on one device: expected at most",
+    ):
         starved.prepare()
 
 
@@ -154,16 +195,25 @@ AGENTS = [
 def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: Path) -> None:
     tables = {
         "study": {"name": "s", "n_environments": 20, "horizon": 15},
-        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}, {"name": "U", "prior": "UGC", "test": "GC"}],
+        "experiments": [
+            {"name": "GC", "prior": "GC", "test": "GC"},
+            {"name": "U", "prior": "UGC", "test": "GC"},
+        ],
         "agents": AGENTS,
     }
-    said = [_played(tables, tmp_path / f"{devices}{stack}", devices, stack) for devices in (1, 2, 8) for stack in (False, True)]
+    said = [
+        _played(tables, tmp_path / f"{devices}{stack}", devices, stack)
+        for devices in (1, 2, 8)
+        for stack in (False, True)
+    ]
     assert [text.split()[0] for text in said] == ["1", "1", "2", "2", "8", "8"]
     assert len({text.partition(" ")[2] for text in said}) == 1
 
 
 def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -> None:
-    """Three fake devices to each real one: by default a stack, since a unit would keep one of them busy."""
+    """Three fake devices to each real one: by default a stack, since a unit would keep one of
+    them busy.
+    """
     tables = {
         "study": {"name": "s", "n_environments": 20, "horizon": 15},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
@@ -175,17 +225,23 @@ def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -
     header = found.store.result(found.manifest["units"][1]["id"]).header
     assert header["device"] == "cpu x 8" and header["stacked"] == 3 and header["batch"] == 8 * 256
     two = jbrl.run(tables, tmp_path / "two")
-    assert eight.partition(" ")[2].strip() == str([float(score).hex() for score in two.returns["score"]])
+    assert eight.partition(" ")[2].strip() == str(
+        [float(score).hex() for score in two.returns["score"]]
+    )
 
 
 def _played(tables: dict, folder: Path, devices: int, stack: bool | None) -> str:
     """What a process with some number of devices says."""
     command = [sys.executable, "-c", DEVICES_PROGRAM, json.dumps([tables, str(folder), stack])]
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    ).stdout
 
 
-def test_resources_bound_nothing_where_the_machine_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_bound_nothing_where_the_machine_does_not_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("jbrl.runner.play.resources.memory_bytes", lambda: 0)
     unbound = Resources()
     assert unbound.memory == 0 and unbound.smaller(10**15, 256, unbound.devices, "X") is None
@@ -193,7 +249,14 @@ def test_resources_bound_nothing_where_the_machine_does_not_say(monkeypatch: pyt
 
 
 def test_what_was_asked_for_once_does_not_bind_the_process() -> None:
-    code = "from jbrl.runner.play.resources import choose; print(len(choose(1).devices), len(choose().devices))"
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"} | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    code = (
+        "from jbrl.runner.play.resources import choose; print(len(choose(1).devices), "
+        "len(choose().devices))"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"
+    } | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["1", str(available_cores())]

@@ -28,27 +28,37 @@ def packed(packing: Packing) -> list[str]:
 
 @given(pieces(), parallelism, st.none() | st.floats(60.0, 1e6), known)
 @example([], 4, None, set())
-def test_every_unit_once_and_no_task_empty(given: list[Piece], n: int, limit: float | None, known: set[str]) -> None:
+def test_every_unit_once_and_no_task_empty(
+    given: list[Piece], n: int, limit: float | None, known: set[str]
+) -> None:
     packing = pack(given, n, limit, known)
     assert sorted(packed(packing)) == sorted(piece.id for piece in given)
     assert all(task.units for task in packing.tasks)
 
 
 @given(pieces(), parallelism, known)
-def test_a_search_comes_before_all_others_that_need_it(given: list[Piece], n: int, known: set[str]) -> None:
+def test_a_search_comes_before_all_others_that_need_it(
+    given: list[Piece], n: int, known: set[str]
+) -> None:
     packing = pack(given, n, None, known)
     needs = {piece.id: piece.needs for piece in given}
     searching = [needs[id] for task in packing.searches for id in task.units]
     assert len(set(searching)) == len(searching)
     for task in packing.free:  # nobody waits for a search that is known, or that nobody else needs
         for id in task.units:
-            assert needs[id] is None or needs[id] in known or list(needs.values()).count(needs[id]) == 1
+            assert (
+                needs[id] is None
+                or needs[id] in known
+                or list(needs.values()).count(needs[id]) == 1
+            )
     for task in packing.after:
         assert all(needs[id] in searching for id in task.units)
 
 
 @given(pieces(), parallelism, known)
-def test_tasks_differ_by_no_more_than_the_longest_unit(given: list[Piece], n: int, known: set[str]) -> None:
+def test_tasks_differ_by_no_more_than_the_longest_unit(
+    given: list[Piece], n: int, known: set[str]
+) -> None:
     cost = {piece.id: piece.seconds for piece in given}
     packing = pack(given, n, None, known)
     for tasks in (packing.searches, packing.free, packing.after):
@@ -60,16 +70,29 @@ def test_tasks_differ_by_no_more_than_the_longest_unit(given: list[Piece], n: in
 
 
 @given(pieces(), parallelism, st.floats(60.0, 1e5))
-def test_as_many_tasks_as_run_at_once_or_more_when_time_is_short(given: list[Piece], n: int, limit: float) -> None:
+def test_as_many_tasks_as_run_at_once_or_more_when_time_is_short(
+    given: list[Piece], n: int, limit: float
+) -> None:
     packing = pack(given, n, limit)
     free = [piece for task in packing.free for piece in task.units]
-    total, room = math.fsum(task.seconds for task in packing.free), max(1, n - len(packing.searches))
+    total, room = (
+        math.fsum(task.seconds for task in packing.free),
+        max(1, n - len(packing.searches)),
+    )
     assert len(packing.free) == min(len(free), max(room, math.ceil(total / (FILLED * limit))))
 
 
 def test_an_example() -> None:
-    """Two searches, three units that wait for them, and five seconds of others among the two tasks that are left of four."""
-    given = [Piece("s", 9, "x"), Piece("u", 2, "x"), Piece("v", 2, "x"), Piece("t", 7, "y"), Piece("w", 4, "y")]
+    """Two searches, three units that wait for them, and five seconds of others among the two tasks
+    that are left of four.
+    """
+    given = [
+        Piece("s", 9, "x"),
+        Piece("u", 2, "x"),
+        Piece("v", 2, "x"),
+        Piece("t", 7, "y"),
+        Piece("w", 4, "y"),
+    ]
     given += [Piece("a", 1), Piece("b", 3), Piece("c", 1), Piece("alone", 2, "z")]
     packing = pack(given, 4)
     assert [task.units for task in packing.searches] == [("s",), ("t",)]

@@ -1,4 +1,4 @@
-"""How far a study has come, as read from its directory."""
+"""Progress of a study, as read from its directory."""
 
 import json
 import os
@@ -22,9 +22,9 @@ from jbrl.runner.storage import machine as study_status
 from jbrl.runner.storage.files import pack_json, write_whole
 from jbrl.runner.storage.store import StoreError
 from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study.execute import Progress
 from jbrl.runner.study.heartbeat import Heartbeat
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.progress import Progress
 
 HERE = socket.gethostname()
 TABLES: dict[str, Any] = {
@@ -64,9 +64,22 @@ def left(folder: Path) -> list[str]:
 
 def note(folder: Path, name: str = "other", **fields: Any) -> None:
     """A process of another machine, half through the first of the two units that it has left."""
-    facts = {"host": "n1", "machine": "elsewhere", "pid": 7, "task": None, "started": time.time() - 100, "updated": time.time() - 3}
+    facts = {
+        "host": "n1",
+        "machine": "elsewhere",
+        "pid": 7,
+        "task": None,
+        "started": time.time() - 100,
+        "updated": time.time() - 3,
+    }
     first, second, _ = left(folder)
-    state = {"unit": first, "played": {first: (4, 40.0)}, "search": None, "left": [first, second], "pace": 2.0}
+    state = {
+        "unit": first,
+        "played": {first: (4, 40.0)},
+        "search": None,
+        "left": [first, second],
+        "pace": 2.0,
+    }
     (folder / "running").mkdir(exist_ok=True)
     write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
 
@@ -76,7 +89,9 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lines: str) -> None:
     program = tmp_path / "bin" / "squeue"
     program.parent.mkdir()
     told = "\n".join(lines)
-    program.write_text(f"#!/bin/sh\ncase \"$*\" in *--array*--states=all*) cat <<'END'\n{told}\nEND\nesac\n")
+    program.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *--array*--states=all*) cat <<'END'\n{told}\nEND\nesac\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
 
@@ -110,12 +125,14 @@ def test_what_was_interrupted_is_left(folder: Path) -> None:
     assert (found.units, found.done, found.left, found.begun, found.failed) == (6, 3, 3, 0, {})
     assert (found.work_left, found.seconds_left) == (180.0, None)
     assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 3 min 0 s of work"
-    assert text(folder)[1].startswith("Nothing is at work: 'jbrl run'")
+    assert text(folder)[1].startswith("Nothing is running: 'jbrl run'")
 
 
 def test_a_failed_unit_and_why(folder: Path) -> None:
     planned = plan(TABLES, folder)
-    planned.store.save(planned.todo[0], {"status": "failed", "reason": "ValueError: no\nmore"}, np.zeros(0))
+    planned.store.save(
+        planned.todo[0], {"status": "failed", "reason": "ValueError: no\nmore"}, np.zeros(0)
+    )
     found = Observer(folder).look()
     assert found.failed == {planned.todo[0].label: "ValueError: no\nmore"}
     assert (found.done, found.left) == (3, 2)
@@ -128,7 +145,8 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     note(folder)
     found = Observer(folder).look()
     assert [worker.alive for worker in found.workers] == [True]
-    assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)  # half of the first, all of the second, at its pace
+    # half of the first, all of the second, at its pace
+    assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)
     assert found.seconds_left is None  # nobody has the third
     assert text(folder)[1].endswith(", 1 unit to come, about 2 min 40 s to go)")
     note(folder, pace=None)  # nothing is done yet: the first one tells
@@ -138,7 +156,7 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     note(folder, updated=time.time() - 2 * study_status.SILENT_SECONDS)
     found = Observer(folder).look()
     assert not found.active
-    assert text(folder)[1].startswith("  lost     process 7 on n1: no sign of life for 4 min")
+    assert text(folder)[1].startswith("  lost     process 7 on n1: no heartbeat for 4 min")
 
 
 def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(folder: Path) -> None:
@@ -156,45 +174,84 @@ def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     a, b, c = left(folder)
     jobs.record(folder, {"12_0": [a], "12_1": [b]}, 2)
     jobs.record(folder, {"13": [c]}, 2)
-    slurm(monkeypatch, tmp_path, "12_0|RUNNING|None", "12_1|PENDING|Priority", "13|PENDING|Dependency", "14|PENDING|Resources")
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|RUNNING|None",
+        "12_1|PENDING|Priority",
+        "13|PENDING|Dependency",
+        "14|PENDING|Resources",
+    )
     note(folder, task="12_0", unit=a, left=[a], pace=1.0)
     found = Observer(folder).look()
-    assert {group.why: group.tasks for group in found.waiting} == {"Priority": ("12_1",), "Dependency": ("13",)}
-    assert found.seconds_left == pytest.approx((40 + 60 + 60) / 2)  # half of the first, and the others: two at once
+    assert {group.why: group.tasks for group in found.waiting} == {
+        "Priority": ("12_1",),
+        "Dependency": ("13",),
+    }
+    # half of the first, and the others: two at once
+    assert found.seconds_left == pytest.approx((40 + 60 + 60) / 2)
     assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 1 min 20 s to go"
     assert "  waiting  1 task, 1 unit (Priority)" in text(folder)
 
 
-def test_tasks_that_ended_before_their_units(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_ended_before_their_units(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b, c = left(folder)
     jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     jobs.record(folder, {"15": [c]}, 3)
-    slurm(monkeypatch, tmp_path, "12_0|TIMEOUT|TimeLimit", "12_1|CANCELLED|None", "12_2|TIMEOUT|None", "15|RUNNING|None")
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|TIMEOUT|TimeLimit",
+        "12_1|CANCELLED|None",
+        "12_2|TIMEOUT|None",
+        "15|RUNNING|None",
+    )
     note(folder, task="12_0", unit=a, left=[a])  # its last words
     found = Observer(folder).look()
-    assert found.ended == {"12_0": "TIMEOUT", "12_1": "CANCELLED"}  # the third unit is in another task
+    # the third unit is in another task
+    assert found.ended == {"12_0": "TIMEOUT", "12_1": "CANCELLED"}
     assert [(group.why, group.units) for group in found.waiting] == [("starting", (c,))]
     assert not found.workers[0].alive
 
 
-def test_a_task_that_slurm_has_is_waiting_whatever_its_state(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b, c = left(folder)
     jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
-    slurm(monkeypatch, tmp_path, "12_0|COMPLETING|None", "12_1|SUSPENDED|None", "12_2|REQUEUE_HOLD|None")
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|COMPLETING|None",
+        "12_1|SUSPENDED|None",
+        "12_2|REQUEUE_HOLD|None",
+    )
     found = Observer(folder).look()
-    assert [(group.why, group.units) for group in found.waiting] == [("COMPLETING", (a,)), ("SUSPENDED", (b,)), ("REQUEUE_HOLD", (c,))]
+    assert [(group.why, group.units) for group in found.waiting] == [
+        ("COMPLETING", (a,)),
+        ("SUSPENDED", (b,)),
+        ("REQUEUE_HOLD", (c,)),
+    ]
     assert found.active and found.ended == {}
 
 
-def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs.record(folder, {"12": left(folder)}, 3)
     slurm(monkeypatch, tmp_path)
     program = tmp_path / "bin" / "squeue"
     program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
     found = Observer(folder).look()
     assert (found.unheard, found.active) == (True, True)
-    assert text(folder)[1:] == ["SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known."]
-    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n")
+    assert text(folder)[1:] == [
+        "SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known."
+    ]
+    program.write_text(
+        "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
+    )
     found = Observer(folder).look()  # it has forgotten a job that ended long ago
     assert (found.unheard, found.active) == (False, False)
 
@@ -207,7 +264,9 @@ def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> No
     assert [worker.alive for worker in Observer(folder).look().workers] == [True]
 
 
-def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_turn_of_a_task_removes_the_note_of_the_last(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
     note(folder, "mine", task="12")
@@ -218,7 +277,9 @@ def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder: Path, monk
     assert names == ["other.json", f"task-12-{HERE}-{os.getpid()}.json"]
 
 
-def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("jbrl.runner.study.heartbeat.SECONDS", 0.02)
     with Heartbeat(folder, {"mine": 3.0}, Progress()):
         (folder / cost_report.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
@@ -236,9 +297,16 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
 
 def test_as_json(folder: Path) -> None:
     note(folder)
-    result = CliRunner().invoke(app, ["status", str(folder), "--format", "json"], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, ["status", str(folder), "--format", "json"], catch_exceptions=False
+    )
     found = json.loads(result.output)
-    assert (found["done"], found["left"], found["active"], found["workers"][0]["n"]) == (3, 3, True, 4)
+    assert (found["done"], found["left"], found["active"], found["workers"][0]["n"]) == (
+        3,
+        3,
+        True,
+        4,
+    )
 
 
 def test_no_study(tmp_path: Path) -> None:

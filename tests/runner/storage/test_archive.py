@@ -23,11 +23,19 @@ def made(tmp_path):
 def test_tables_are_the_same_to_the_last_bit(made):
     results, folder = made
     again = jbrl.Results(folder)
-    assert sorted(p.name for p in folder.iterdir()) == ["returns.parquet", "study.json", "units.parquet"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "returns.parquet",
+        "study.json",
+        "units.parquet",
+    ]
     for name in ("returns", "scores", "units", "strategies"):
-        pd.testing.assert_frame_equal(getattr(again, name), getattr(results, name), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            getattr(again, name), getattr(results, name), check_dtype=False
+        )
     assert again.returns["score"].dtype == np.float64
-    assert repr(again).replace(str(folder), "") == repr(results).replace(str(results.store.folder), "")
+    assert repr(again).replace(str(folder), "") == repr(results).replace(
+        str(results.store.folder), ""
+    )
 
 
 def test_the_manifest_is_kept(made):
@@ -54,7 +62,16 @@ def test_rounded_returns_are_off_by_half_a_digit_at_most(made, tmp_path):
 
 def test_returns_tell_the_distributions_and_can_be_read_alone(made):
     found = pd.read_parquet(made[1] / "returns.parquet")
-    assert list(found.columns) == ["experiment", "prior", "test", "algorithm", "parameters", "unit", "seed", "score"]
+    assert list(found.columns) == [
+        "experiment",
+        "prior",
+        "test",
+        "algorithm",
+        "parameters",
+        "unit",
+        "seed",
+        "score",
+    ]
     assert set(found["prior"]) == {"GC"}
 
 

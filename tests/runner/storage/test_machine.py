@@ -53,14 +53,24 @@ def test_the_least_bound_counts(alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"), [(("512", "", "4"), 512), (("", "100", "4"), 400), (("0", "", "4"), None), (("", "100", ""), None)]
+    ("values", "expected"),
+    [
+        (("512", "", "4"), 512),
+        (("", "100", "4"), 400),
+        (("0", "", "4"), None),
+        (("", "100", ""), None),
+    ],
 )
-def test_a_job_of_slurm_has_what_was_given_to_it(monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], expected: int | None) -> None:
+def test_a_job_of_slurm_has_what_was_given_to_it(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], expected: int | None
+) -> None:
     for name, value in zip(NAMES, values, strict=True):
         monkeypatch.setenv(name, value)
     assert machine.memory_bytes() == (expected * 2**20 if expected else physical())
 
 
-def test_a_bound_above_the_memory_of_the_machine_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_above_the_memory_of_the_machine_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(NAMES[0], str(10**9))
     assert machine.memory_bytes() == physical()

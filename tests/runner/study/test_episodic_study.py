@@ -1,4 +1,6 @@
-"""Studies of episodes: the same scores however they are cut, clear words about what is wrong, and other units go on."""
+"""Studies of episodes: the same scores however they are cut, clear words about what is wrong, and
+other units go on.
+"""
 
 import os
 import shutil
@@ -24,7 +26,10 @@ def tables(**settings: Any) -> dict[str, Any]:
             {"name": "Chain", "problem": "Chain-10s", "episodes": 8},
             {"name": "Deep", "problem": "DeepSea(size=4)", "horizon": 50},
         ],
-        "agents": [{"algorithm": "Random"}, {"algorithm": "Sarsa", "alpha": {"log_uniform": [0.01, 0.1]}, "experiments": ["Chain"]}],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "Sarsa", "alpha": {"log_uniform": [0.01, 0.1]}, "experiments": ["Chain"]},
+        ],
     }
 
 
@@ -49,8 +54,13 @@ def test_chunks_and_fewer_environments(tmp_path: Path, whole: jbrl.Results) -> N
 
 def test_three_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl.Results) -> None:
     folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
-    program = f"import jax, jbrl; jbrl.run({tables()!r}, {str(folders[1])!r}, shard='2/3'); assert len(jax.devices()) == 1"
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "JAX_NUM_CPU_DEVICES": "1"})
+    program = (
+        f"import jax, jbrl; jbrl.run({tables()!r}, {str(folders[1])!r}, shard='2/3'); assert "
+        "len(jax.devices()) == 1"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+    )
     for number in (1, 3):
         jbrl.run(tables(), folders[number - 1], shard=f"{number}/3")
     for folder in folders[1:]:
@@ -66,7 +76,9 @@ def test_what_the_recorder_keeps_beside_the_scores(tmp_path: Path, whole: jbrl.R
     chunked = jbrl.run(tables(chunk=7), tmp_path, only="Deep").metrics("Deep", "Random")
     for name, values in found.items():
         np.testing.assert_array_equal(chunked[name], values)
-    played = jbrl.play(jbrl.AGENTS["Random"].agent(), test="DeepSea(size=4)", n_environments=N, horizon=50)
+    played = jbrl.play(
+        jbrl.AGENTS["Random"].agent(), test="DeepSea(size=4)", n_environments=N, horizon=50
+    )
     np.testing.assert_array_equal(played.metrics["total_bad_episodes"], found["total_bad_episodes"])
 
 
@@ -130,9 +142,15 @@ class Whole(Corridor):
 
 def own(folder: Path, *problems: str, episodes: int = 2) -> Path:
     (folder / "corridors.py").write_text(ENVIRONMENT)
-    experiments = "".join(f'[[experiments]]\nname = "{p}"\nproblem = "corridors:{p}"\nepisodes = {episodes}\n' for p in problems)
+    experiments = "".join(
+        f'[[experiments]]\nname = "{p}"\nproblem = "corridors:{p}"\nepisodes = {episodes}\n'
+        for p in problems
+    )
     path = folder / "study.toml"
-    path.write_text(f'[study]\nname = "own"\nn_environments = 5\n{experiments}[[agents]]\nalgorithm = "Random"\n')
+    path.write_text(
+        f'[study]\nname = "own"\nn_environments = 5\n{experiments}[[agents]]\n'
+        'algorithm = "Random"\n'
+    )
     return path
 
 
@@ -150,13 +168,25 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_fresh")
-def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(tmp_path: Path) -> None:
-    study = own(tmp_path, "Corridor", "Corridor(kind=1)", "Corridor(kind=2)", "Corridor(kind=3)", "Corridor(length=7)")
+def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(
+    tmp_path: Path,
+) -> None:
+    study = own(
+        tmp_path,
+        "Corridor",
+        "Corridor(kind=1)",
+        "Corridor(kind=2)",
+        "Corridor(kind=3)",
+        "Corridor(length=7)",
+    )
     results = jbrl.run(study, tmp_path / "out")
     units = results.units.set_index("experiment")
     assert list(units["status"]) == ["done", "failed", "failed", "failed", "done"]
     assert "the observation is NaN" in units.loc["Corridor(kind=1)", "reason"]
-    assert "lifetime 0, step 2 (episode 1): the reward is not a finite number" in units.loc["Corridor(kind=2)", "reason"]
+    assert (
+        "lifetime 0, step 2 (episode 1): the reward is not a finite number"
+        in units.loc["Corridor(kind=2)", "reason"]
+    )
     assert "no end after 100000 steps" in units.loc["Corridor(kind=3)", "reason"]
     returns = results.returns.groupby("experiment")["score"].unique()
     np.testing.assert_array_equal(returns["Corridor"], [3.0])
@@ -167,14 +197,19 @@ def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(tm
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        ("Bent", r"reset returned an observation float32\[3\]: expected float32\[2\], as spec says"),
+        (
+            "Bent",
+            r"reset returned an observation float32\[3\]: expected float32\[2\], as spec says",
+        ),
         ("Whole", "step returned reward int32.*: expected a scalar float32"),
         ("Corridr", "has no environment called 'Corridr'; did you mean 'Corridor'"),
         ("Corridor(length=0)", "length = 0: expected an integer from 1 up to 1000"),
         ("Corridor(size=2)", "unknown parameter 'size'|unknown setting 'size'"),
     ],
 )
-def test_an_environment_that_does_not_keep_to_the_contract_is_refused(tmp_path: Path, problem: str, message: str) -> None:
+def test_an_environment_that_does_not_keep_to_the_contract_is_refused(
+    tmp_path: Path, problem: str, message: str
+) -> None:
     with pytest.raises(jbrl.JbrlError, match=message):
         load_study(own(tmp_path, problem))
 
@@ -187,7 +222,10 @@ def test_an_environment_that_does_not_keep_to_the_contract_is_refused(tmp_path: 
         ({"episodes": 0}, "episodes = 0: expected an integer from 1"),
         ({"horizon": 3}, "both horizon = 3 and episodes = 8: expected one of them"),
         ({"problem": "GC"}, "episodes = 8: the MDPs of 'GC' never end"),
-        ({"problem": "MountainCar"}, r"Sarsa.*needs discrete states or one-hot observations: 'MountainCar' offers"),
+        (
+            {"problem": "MountainCar"},
+            r"Sarsa.*needs discrete states or one-hot observations: 'MountainCar' offers",
+        ),
     ],
 )
 def test_what_is_refused_names_place_field_and_value(change: dict[str, Any], message: str) -> None:

@@ -1,4 +1,6 @@
-"""The same numbers, to the last bit, however a study is cut into pieces, killed, resumed or spread."""
+"""The same numbers, to the last bit, however a study is cut into pieces, killed, resumed
+or spread.
+"""
 
 import os
 import shutil
@@ -18,6 +20,7 @@ from jbrl.runner.storage import store
 from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.progress import Progress
 
 N_MDPS = 300  # more than one device plays at once: 256
 
@@ -39,7 +42,8 @@ def returns(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """What everything here must agree with: one process, two devices, one chunk."""
     results = jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
     assert list(results.scores["status"]) == ["done"] * 3
-    assert results.returns.groupby("parameters")["score"].nunique().min() > N_MDPS / 2  # no constant column that all would agree with
+    # no constant column that all would agree with
+    assert results.returns.groupby("parameters")["score"].nunique().min() > N_MDPS / 2
     return results.returns
 
 
@@ -100,20 +104,25 @@ class Spy:
         monkeypatch.setattr(execute.Run, "chunks", chunks)
 
 
-def test_killed_in_the_middle_of_a_unit_and_resumed(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kill -9` of a process that has played 100 of 300 MDPs: what it had written is used, and the numbers are the same."""
+def test_killed_in_the_middle_of_a_unit_and_resumed(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kill -9` of a process that has played 100 of 300 MDPs: what it had written is used, and the
+    numbers are the same.
+    """
     program = f"""
 import os, signal
-from jbrl.runner.study import execute
+from jbrl.runner.study import played
+from jbrl.runner.study.progress import Progress
 from jbrl.runner.study.plan import plan
 
-class Kill(execute.Progress):
+class Kill(Progress):
     def advanced(self, unit, n, seconds, decisions):
         if n > 100:
             os.kill(os.getpid(), signal.SIGKILL)
 
-execute.CHECKPOINT_SECONDS = 0.0
-execute.CHECKPOINT_SHARE = 1e9
+played.CHECKPOINT_SECONDS = 0.0
+played.CHECKPOINT_SHARE = 1e9
 plan({tables(chunk=50)!r}, {str(tmp_path)!r}, only="Random").execute(Kill())
 """
     done = subprocess.run([sys.executable, "-c", program], check=False)
@@ -127,7 +136,7 @@ plan({tables(chunk=50)!r}, {str(tmp_path)!r}, only="Random").execute(Kill())
     assert not any(name.endswith(".partial.npz") for name in files(tmp_path))
 
 
-class Interrupt(execute.Progress):
+class Interrupt(Progress):
     """Ctrl-C after some MDPs."""
 
     def __init__(self, after: int) -> None:
@@ -138,7 +147,9 @@ class Interrupt(execute.Progress):
             raise KeyboardInterrupt
 
 
-def test_interrupted_and_resumed_with_trajectories(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_and_resumed_with_trajectories(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = tables(chunk=100, record=True)
     with pytest.raises(KeyboardInterrupt):
         plan(study, tmp_path, only="Random").execute(Interrupt(after=200))
@@ -156,7 +167,9 @@ def test_interrupted_and_resumed_with_trajectories(tmp_path: Path, returns: pd.D
     np.testing.assert_array_equal(discounted, results.returns["score"])
 
 
-def test_a_damaged_checkpoint_is_not_believed(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_checkpoint_is_not_believed(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         plan(tables(chunk=100), tmp_path, only="Random").execute(Interrupt(after=200))
     (path,) = (tmp_path / "units").glob("*.partial.npz")
@@ -168,7 +181,9 @@ def test_a_damaged_checkpoint_is_not_believed(tmp_path: Path, returns: pd.DataFr
     same(results.returns, returns[:N_MDPS])
 
 
-def test_a_checkpoint_of_another_version_is_not_continued(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_version_is_not_continued(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(store, "versions", lambda: {"jbrl": "0.0.1"})
         plan(tables(chunk=100), tmp_path, only="Random").execute(Interrupt(after=200))
@@ -177,7 +192,9 @@ def test_a_checkpoint_of_another_version_is_not_continued(tmp_path: Path, return
     assert spy.starts == [0]
 
 
-def test_nothing_is_played_twice(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_played_twice(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jbrl.run(tables(), tmp_path, only="Random")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "units").iterdir()}
     spy = Spy(monkeypatch)
@@ -186,19 +203,30 @@ def test_nothing_is_played_twice(tmp_path: Path, returns: pd.DataFrame, monkeypa
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_latency_is_added_to_a_result_without_playing_again(tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_is_added_to_a_result_without_playing_again(
+    tmp_path: Path, returns: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jbrl.run(tables(), tmp_path, only="Random")
     before = jbrl.Results(tmp_path).scores
     spy = Spy(monkeypatch)
     results = jbrl.run(tables(latency=True), tmp_path, only="Random")
     assert spy.starts == [N_MDPS]
     same(results.returns, returns[:N_MDPS])
-    assert np.isnan(before["latency_seconds"].astype(float)[0]) and results.scores["latency_seconds"][0] > 0
+    assert (
+        np.isnan(before["latency_seconds"].astype(float)[0])
+        and results.scores["latency_seconds"][0] > 0
+    )
     assert results.scores["online_seconds"][0] == pytest.approx(before["online_seconds"][0])
 
 
-def test_a_return_that_is_not_finite_fails_its_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment, "discounted", lambda rewards, discount: np.where(np.arange(len(rewards)) == 3, np.nan, 0.0))
+def test_a_return_that_is_not_finite_fails_its_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        experiment,
+        "discounted",
+        lambda rewards, discount: np.where(np.arange(len(rewards)) == 3, np.nan, 0.0),
+    )
     results = jbrl.run(tables(), tmp_path, only="Random")
     assert list(results.scores["status"]) == ["failed", "missing", "missing"]
     found = Store(tmp_path).result(results.manifest["units"][0]["id"])

@@ -1,1 +1,1 @@
-"""What OPPS searches with: a language of small formulas, and bandits that find the best of many arms."""
+"""The search of OPPS: a language of small formulas, and bandits that find the best of many arms."""

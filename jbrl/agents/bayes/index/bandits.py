@@ -1,9 +1,13 @@
-"""Bandits: which of many arms has the greatest mean return, in a budget of pulls. The interface, and how a search runs.
+"""Bandits: which of many arms has the greatest mean return, in a budget of pulls.
+
+The interface, and how a search runs.
 
     demand   which returns are likely to be wanted next
-    advance  pull, over the returns that are there, until the budget is spent or one is wanted that is not there
+    advance  pull, over the returns that are there, until the budget is spent or one is wanted that
+             is not there
 
-with the caller simulating what is demanded in between (`search`). States and streams are in `streams`, the bandits in `ucb` and `halving`.
+with the caller simulating what is demanded in between (`search`). States and streams are in
+`streams`, the bandits in `ucb` and `halving`.
 """
 
 from abc import ABC, abstractmethod
@@ -18,31 +22,36 @@ from jbrl.errors import JbrlError
 
 AnyState = TypeVar("AnyState", bound=StreamState)
 
-# Simulates returns: arms [R] and numbers in their streams [R], int64, to returns [R], NaN for a failed pull.
+# Simulates returns: arms [R] and numbers in their streams [R], int64, to returns [R], NaN for a
+# failed pull.
 Pull = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _GROWTH = 8  # a round simulates at most one return for so many pulls already made
 
 
 class Bandit(ABC, Generic[AnyState]):
-    """What all bandits do. Pure: states and streams go in and come out."""
+    """Contract of all bandits. Pure: states and streams go in and come out."""
 
     @abstractmethod
     def start(self, n_arms: int, seed: int = 0) -> AnyState:
-        """StreamState before the first pull.
+        """Return the `StreamState` before the first pull.
 
         Raises:
           JbrlError: no arm, a negative seed, a parameter out of range.
         """
 
     def compile(self, n_arms: int, max_length: int) -> None:
-        """Make ready to search `n_arms` arms with up to about `max_length` returns waiting, so that nothing is compiled later."""
+        """Make ready to search `n_arms` arms with up to about `max_length` returns waiting, so that
+        nothing is compiled later.
+        """
 
     @abstractmethod
     def demand(self, state: AnyState, streams: Streams, size: int, budget: int) -> np.ndarray:
-        """How many returns of each arm are likely to be wanted next, beyond those waiting: [N] int64, at most `size` in all.
+        """Return how many returns of each arm are likely to be wanted next, beyond those waiting:
+        [N] int64, at most `size` in all.
 
-        The next return that is missing is always among them, so that `advance` makes progress; all are 0 only when none will be missing.
+        The next return that is missing is always among them, so that `advance` makes progress; all
+        are 0 only when none will be missing.
         """
 
     @abstractmethod
@@ -50,12 +59,12 @@ class Bandit(ABC, Generic[AnyState]):
         """Pull until `finished`, or until the arm to pull has no return waiting."""
 
     def finished(self, state: AnyState, budget: int) -> bool:
-        """Whether no pull is left to make: the budget is spent or every arm discarded."""
+        """Return whether no pull is left to make: the budget is spent or every arm discarded."""
         return state.pulls >= budget or bool(state.discarded.all())
 
     @abstractmethod
     def recommend(self, state: AnyState) -> int:
-        """The arm to use.
+        """Return the arm to use.
 
         Raises:
           JbrlError: every pull has failed.
@@ -64,7 +73,7 @@ class Bandit(ABC, Generic[AnyState]):
 
 @dataclass(frozen=True)
 class BanditProgress(Generic[AnyState]):
-    """Where a search stands: all that is needed to go on with it."""
+    """Position of a search: all that is needed to continue it."""
 
     state: AnyState
     streams: Streams
@@ -76,7 +85,7 @@ class BanditProgress(Generic[AnyState]):
 
 
 def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> BanditProgress[AnyState]:
-    """A search before its first pull.
+    """Return a search before its first pull.
 
     Raises:
       JbrlError: no arm, a negative seed, a parameter of the bandit out of range.
@@ -85,32 +94,47 @@ def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> BanditProgres
 
 
 def arrays(progress: BanditProgress) -> dict[str, np.ndarray]:
-    """All of it as named arrays, numbers with no axis."""
-    return {name: np.asarray(value) for part in (progress.state, progress.streams) for name, value in vars(part).items()}
+    """Return all of a search as named arrays, numbers with no axis."""
+    return {
+        name: np.asarray(value)
+        for part in (progress.state, progress.streams)
+        for name, value in vars(part).items()
+    }
 
 
-def restored(bandit: Bandit[AnyState], n_arms: int, saved: dict[str, np.ndarray]) -> BanditProgress[AnyState]:
-    """Inverse of `arrays`, for the same bandit and arms."""
+def restored(
+    bandit: Bandit[AnyState], n_arms: int, saved: dict[str, np.ndarray]
+) -> BanditProgress[AnyState]:
+    """Invert `arrays`, for the same bandit and arms."""
     start = begin(bandit, n_arms)
     return BanditProgress(_refilled(start.state, saved), _refilled(start.streams, saved))
 
 
 def _refilled(part: Any, saved: dict[str, np.ndarray]) -> Any:
-    """`part` with the fields that were saved."""
-    return replace(part, **{name: value if (value := saved[name]).ndim else value.item() for name in vars(part)})
+    """Return `part` with the fields that were saved."""
+    return replace(
+        part,
+        **{name: value if (value := saved[name]).ndim else value.item() for name in vars(part)},
+    )
 
 
 def search(
-    bandit: Bandit[AnyState], progress: BanditProgress[AnyState], budget: int, pull: Pull, width: int = 1
+    bandit: Bandit[AnyState],
+    progress: BanditProgress[AnyState],
+    budget: int,
+    pull: Pull,
+    width: int = 1,
 ) -> Iterator[BanditProgress[AnyState]]:
     """Search until the budget is spent, a round at a time.
 
-    The pulls made depend on the streams alone, neither on `width` nor on where a search was interrupted and taken up again.
+    The pulls made depend on the streams alone, neither on `width` nor on where a search was
+    interrupted and taken up again.
 
     Args:
       progress: where to start: `begin`, or an earlier search.
       budget: pulls in all, those already made included.
-      width: returns that are simulated at once at little more than the cost of one. Rounds are of this size at least.
+      width: returns that are simulated at once at little more than the cost of one. Rounds are of
+        this size at least.
 
     Yields: the progress after each round.
 
@@ -131,7 +155,9 @@ def search(
 
 
 def round_size(state: StreamState, width: int) -> int:
-    """Returns to simulate in the next round: few enough that those simulated in vain stay few, whole multiples of `width`."""
+    """Return the number of returns to simulate in the next round: few enough that few of them
+    remain unused, in whole multiples of `width`.
+    """
     if not state.pulls:
         return max(width, len(state.counts))
     return max(1, state.pulls // (_GROWTH * width)) * width

@@ -1,13 +1,16 @@
-"""Values of formulas on the device: as many different formulas as there are lanes, under one compilation.
+"""Values of formulas on the device: as many different formulas as there are lanes, under one
+compilation.
 
-A formula becomes a list of instructions, one for each operator. An instruction combines two operands a and b, each a variable or the result
-of an earlier instruction, by one of six families, with signs s, t, w in {-1, 0, 1} that are data:
+A formula becomes a list of instructions, one for each operator. An instruction combines two
+operands a and b, each a variable or the result of an earlier instruction, by one of six families,
+with signs s, t, w in {-1, 0, 1} that are data:
 
-    sum s a + t b        maximum w max(s a, t b)        product a b        quotient (s a + w) / b        logarithm log a        root sqrt a
+    sum s a + t b        maximum w max(s a, t b)        product a b        quotient (s a + w) / b
+    logarithm log a        root sqrt a
 
-so that a choice between six values, instead of one between eleven operators, serves lanes that run different formulas. One 32-bit word
-holds an instruction. The loop over instructions is a real one: were it unrolled, XLA would fuse them and compute each one again in all
-those after it.
+so that a choice between six values, instead of one between eleven operators, serves lanes that run
+different formulas. One 32-bit word holds an instruction. The loop over instructions is a real one:
+were it unrolled, XLA would fuse them and compute each one again in all those after it.
 """
 
 from collections.abc import Sequence
@@ -38,27 +41,37 @@ _INSTRUCTIONS = {  # family, s, t, w; the operand b of a unary operator is a
     "log": (_LOGARITHM, 0, 0, 0),
     "sqrt": (_ROOT, 0, 0, 0),
 }
-# Shapes that programs are brought into, as (instructions, families, reach): what F3 needs, and what F6 needs.
-_SHAPES = ((2, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT), 1), (5, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT, _LOGARITHM, _ROOT), 3))
-_FIELDS = {"family": (0, 7), "s": (3, 3), "t": (5, 3), "w": (7, 3), "a": (9, 63), "b": (15, 63)}  # first bit and mask in a word
+# Shapes that programs are brought into, as (instructions, families, reach): what F3 needs, and what
+# F6 needs.
+_SHAPES = (
+    (2, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT), 1),
+    (5, (_SUM, _MAXIMUM, _PRODUCT, _QUOTIENT, _LOGARITHM, _ROOT), 3),
+)
+# first bit and mask in a word
+_FIELDS = {"family": (0, 7), "s": (3, 3), "t": (5, 3), "w": (7, 3), "a": (9, 63), "b": (15, 63)}
 
 
 @record
 class FormulaProgram:
-    """One formula, or several stacked along a leading axis. K: instructions; shorter formulas end with copies."""
+    """One formula, or several stacked along a leading axis.
+
+    K: instructions; shorter formulas end with copies.
+    """
 
     words: chex.Array  # [K] int32
-    families: tuple[int, ...] = static()  # those that occur, increasing: the others are not computed
+    # those that occur, increasing: the others are not computed
+    families: tuple[int, ...] = static()
     reach: int = static()  # an operand is a variable or one of so many last results
 
 
 def program(expression: Expression) -> FormulaProgram:
-    """The program of one formula."""
+    """Return the program of one formula."""
     return jax.tree.map(lambda words: words[0], programs([expression]))
 
 
 def programs(expressions: Sequence[Expression]) -> FormulaProgram:
-    """The programs of B formulas, stacked along a leading axis, NumPy arrays: each lane may run another row.
+    """Return the programs of B formulas, stacked along a leading axis, NumPy arrays: each lane may
+    run another row.
 
     Raises:
       JbrlError: no formula.
@@ -70,26 +83,45 @@ def programs(expressions: Sequence[Expression]) -> FormulaProgram:
     table = np.array(rows)  # [B, K, 6]
     words = np.array([[_word(instruction) for instruction in row] for row in rows], np.int32)
     families = tuple(sorted(set(table[..., 0].ravel().tolist())))
-    return FormulaProgram(words, families, reach=max(1, int(table[..., 4:].max()) - len(VARIABLES) + 1))
+    return FormulaProgram(
+        words, families, reach=max(1, int(table[..., 4:].max()) - len(VARIABLES) + 1)
+    )
 
 
 def in_common_shape(program: FormulaProgram) -> FormulaProgram:
-    """The same program in one of few shapes, so that most formulas share what is compiled for them. NumPy arrays."""
+    """Return the same program in one of few shapes, so that most formulas share what is compiled
+    for them.
+
+    NumPy arrays.
+    """
     words = np.asarray(program.words)
     for length, families, reach in _SHAPES:
-        if words.shape[-1] <= length and set(program.families) <= set(families) and program.reach <= reach:
-            padding = np.full((*words.shape[:-1], length - words.shape[-1]), _word((*_COPY, len(VARIABLES), len(VARIABLES))), np.int32)
+        if (
+            words.shape[-1] <= length
+            and set(program.families) <= set(families)
+            and program.reach <= reach
+        ):
+            padding = np.full(
+                (*words.shape[:-1], length - words.shape[-1]),
+                _word((*_COPY, len(VARIABLES), len(VARIABLES))),
+                np.int32,
+            )
             return FormulaProgram(np.concatenate([words, padding], axis=-1), families, reach)
     return program
 
 
 def _word(instruction: tuple[int, ...]) -> int:
-    """One instruction, packed."""
-    return sum(value + (name in "stw") << shift for (name, (shift, _)), value in zip(_FIELDS.items(), instruction, strict=True))
+    """Pack one instruction."""
+    return sum(
+        value + (name in "stw") << shift
+        for (name, (shift, _)), value in zip(_FIELDS.items(), instruction, strict=True)
+    )
 
 
 def _instructions(expression: Expression, length: int) -> list[tuple[int, ...]]:
-    """Rows of family, s, t, w, a, b; operands 0 to 2 are the variables, 3 + j is the result of j instructions before the last one."""
+    """Return rows of family, s, t, w, a, b; operands 0 to 2 are the variables, 3 + j is the result
+    of j instructions before the last one.
+    """
     stack: list[int] = []  # operands: variables, or 3 + number of the instruction
     rows: list[tuple[int, ...]] = []
     for token in expression.tokens:
@@ -106,22 +138,25 @@ def _instructions(expression: Expression, length: int) -> list[tuple[int, ...]]:
 
 
 def _back(operand: int, now: int) -> int:
-    """`operand` as instruction number `now` sees it."""
+    """Return `operand` as instruction number `now` sees it."""
     return operand if operand < len(VARIABLES) else now - 1 - operand + 2 * len(VARIABLES)
 
 
 @custom_vmap
 def evaluate(program: FormulaProgram, q: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """Values of one formula for each action.
+    """Return values of one formula for each action.
 
-    Made to be mapped, over formulas as well as over values: the rule for `vmap` puts the lanes last, where they fill vector registers.
+    Made to be mapped, over formulas as well as over values: the rule for `vmap` puts the lanes
+    last, where they fill vector registers.
 
     Args:
       program: of one formula.
-      q: [3, A] float32, the Q-values of the current state, one row per variable; a row that the formula does not use may hold anything.
+      q: [3, A] float32, the Q-values of the current state, one row per variable; a row that the
+        formula does not use may hold anything.
 
-    Returns: values [A] float32, and whether the formula is defined ([] bool): no division by exactly 0, no logarithm of a number that is
-      not positive, no root of a negative one, no overflow, at any action. All values are 0 where it is not.
+    Returns: values [A] float32, and whether the formula is defined ([] bool): no division by
+      exactly 0, no logarithm of a number that is not positive, no root of a negative one, no
+      overflow, at any action. All values are 0 where it is not.
     """
     chex.assert_rank(q, 2)
     chex.assert_axis_dimension(q, 0, len(VARIABLES))
@@ -138,7 +173,9 @@ def _evaluate_lanes(size: int, batched: tuple, program: FormulaProgram, q: chex.
 
 
 def _run(program: FormulaProgram, q: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """Values [A, ...] and validity [...] for `q` [3, A, ...] and words [K, ...] with the same trailing axes (of length 1: shared)."""
+    """Return values [A, ...] and validity [...] for `q` [3, A, ...] and words [K, ...] with the
+    same trailing axes (of length 1: shared).
+    """
 
     def execute(k: chex.Array, carry: tuple) -> tuple:
         results, defined = carry
@@ -168,8 +205,16 @@ def _pick(operands: Sequence[chex.Array], number: chex.Array) -> chex.Array:
     return value
 
 
-def _combine(families: tuple[int, ...], family: chex.Array, signs: Sequence[chex.Array], a: chex.Array, b: chex.Array) -> chex.Array:
-    """The result of one instruction, [A, ...]; `families` are those that need be computed."""
+def _combine(
+    families: tuple[int, ...],
+    family: chex.Array,
+    signs: Sequence[chex.Array],
+    a: chex.Array,
+    b: chex.Array,
+) -> chex.Array:
+    """Return the result of one instruction, [A, ...]; `families` are those that have to be
+    computed.
+    """
     s, t, w = signs
     left, right = s * a, t * b
     made = {

@@ -6,8 +6,9 @@ A strategy ranks the actions of the current state by the value of a formula of t
     Q1  Q-function of a model in which every action is believed to be a self-loop,
     Q2  Q-function of a model in which every next state is believed equally likely,
 
-each updated with the real transitions. Operators: absolute value, opposite, inverse, square root, logarithm; sum, difference,
-product, quotient, minimum, maximum. Castronovo et al. 2016, section 5.1.4.
+each updated with the real transitions. Operators: absolute value, opposite, inverse, square root,
+logarithm; sum, difference, product, quotient, minimum, maximum. Castronovo et al. 2016,
+section 5.1.4.
 """
 
 import functools
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from jbrl.errors import JbrlError, nearest
+from jbrl.errors import JbrlError, nearest, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 VARIABLES = ("Q0", "Q1", "Q2")
 UNARY = ("abs", "neg", "inv", "sqrt", "log")
 BINARY = ("+", "-", "*", "/", "min", "max")
-# The order in which formulas of one size are listed: operators that accept every number come before those that may fail.
+# The order in which formulas of one size are listed: operators that accept every number come before
+# those that may fail.
 TOKENS = (*VARIABLES, "abs", "neg", "+", "-", "*", "min", "max", "/", "inv", "sqrt", "log")
 LARGEST_SIZE = 32  # tokens of one formula
 DOMAINS = ("signed", "values")
@@ -54,7 +56,9 @@ class Expression:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables that occur, in the order of `VARIABLES`: only these models have to be maintained."""
+        """The variables that occur, in the order of `VARIABLES`: only these models have to
+        be maintained.
+        """
         return tuple(v for v in VARIABLES if v in self.tokens)
 
     @property
@@ -76,31 +80,52 @@ class Expression:
         return self.text
 
 
-def check(tokens: Sequence[str], places: Sequence[str], shown: str) -> None:
-    """Raise `JbrlError` unless `tokens` are one formula in postfix order; `places` say where each token stands in the text `shown`."""
+def check(tokens: Sequence[str], places: Sequence[str], text: str) -> None:
+    """Raise `JbrlError` unless `tokens` are one formula in postfix order; `places` say where each
+    token stands in `text`.
+    """
+    given = shown(text, str)
     if not tokens:
-        raise JbrlError(f"formula '{shown}': empty; expected a formula such as 'Q0/Q2' or 'Q0 Q2 /'")
+        raise JbrlError(
+            f"formula '{given}': empty; expected a formula such as 'Q0/Q2' or 'Q0 Q2 /'"
+        )
     if len(tokens) > LARGEST_SIZE:
-        raise JbrlError(f"formula '{shown}': {len(tokens)} variables and operators; at most {LARGEST_SIZE} are accepted")
+        raise JbrlError(
+            f"formula '{given}': {len(tokens)} variables and operators; at most "
+            f"{LARGEST_SIZE} are accepted"
+        )
     depth = 0
     for token, place in zip(tokens, places, strict=True):
         if token not in TOKENS:
-            raise JbrlError(f"formula '{shown}': {place}: unknown variable or operator '{token}'{nearest(token, TOKENS)}")
+            raise JbrlError(
+                f"formula '{given}': {place}: unknown variable or operator "
+                f"'{shown(token, str)}'{nearest(token, TOKENS)}"
+            )
         wanted = operands(token)
         if depth < wanted:
-            raise JbrlError(f"formula '{shown}': {place}: '{token}' needs {wanted} operand{'s' * (wanted > 1)}, found {depth}")
+            raise JbrlError(
+                f"formula '{given}': {place}: '{token}' needs {wanted} "
+                f"operand{'s' * (wanted > 1)}, found {depth}"
+            )
         depth += 1 - wanted
     if depth > 1:
-        raise JbrlError(f"formula '{shown}': {depth} values are left over; expected one: an operator is missing at the end")
+        raise JbrlError(
+            f"formula '{given}': {depth} values are left over; expected one: an operator is "
+            "missing at the end"
+        )
 
 
 def operands(token: str) -> int:
-    """Number of operands of a token: 0 for a variable, 1 or 2."""
+    """Return the number of operands of a token: 0 for a variable, 1 or 2."""
     return 0 if token in VARIABLES else 1 if token in UNARY else 2
 
 
-def _fold(tokens: tuple[str, ...], printer: Callable[[str, list[tuple[str, int]]], tuple[str, int]]) -> str:
-    """Print a postfix formula: `printer(token, operands)` makes (text, level) from the (text, level) of its operands."""
+def _fold(
+    tokens: tuple[str, ...], printer: Callable[[str, list[tuple[str, int]]], tuple[str, int]]
+) -> str:
+    """Print a postfix formula: `printer(token, operands)` makes (text, level) from the (text,
+    level) of its operands.
+    """
     stack: list[tuple[str, int]] = []
     for token in tokens:
         first = len(stack) - operands(token)
@@ -109,7 +134,7 @@ def _fold(tokens: tuple[str, ...], printer: Callable[[str, list[tuple[str, int]]
 
 
 def _in(part: tuple[str, int], level: int, brackets: tuple[str, str] = ("(", ")")) -> str:
-    """A printed operand, bracketed when it holds together less tightly than `level`."""
+    """Return a printed operand, in brackets when it binds less tightly than `level`."""
     text, own = part
     return text if own >= level else brackets[0] + text + brackets[1]
 
@@ -152,7 +177,7 @@ def _latex(token: str, parts: list[tuple[str, int]]) -> tuple[str, int]:
 
 
 def set_size(name: str) -> int:
-    """Largest size of the formulas of the set with this name: n for `Fn`.
+    """Return the largest size of the formulas of the set with this name: n for `Fn`.
 
     Raises:
       JbrlError: not one of F1 … F6.
@@ -165,12 +190,14 @@ def set_size(name: str) -> int:
 
 @functools.cache
 def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
-    """The set F_n: one formula for each way to rank that formulas of at most n tokens can express, ordered by size, then token order.
+    """Return the set F_n: one formula for each way to rank that formulas of at most n tokens can
+    express, ordered by size, then token order.
 
     Args:
       name: `F1` … `F6`. Each set begins with the one before it.
-      domain: `signed`: rankings of points of [-100, 100]^3, the reduction of the paper. `values`: rankings of what Q-functions
-        can be when no reward is negative, a smaller set (`enumeration.reduce_values`).
+      domain: `signed`: rankings of points of [-100, 100]^3, the reduction of the paper. `values`:
+        rankings of what Q-functions can be when no reward is negative, a smaller set
+        (`enumeration.reduce_values`).
 
     Returns: the shipped set. `enumeration.enumerate_set` computes it.
 
@@ -185,27 +212,36 @@ def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
 def _shipped(domain: str) -> tuple[tuple[str, ...], ...]:
     if domain not in DOMAINS:
         raise JbrlError(f"domain of a formula set: '{domain}' is unknown{nearest(domain, DOMAINS)}")
-    lines = resources.files(__package__).joinpath("data", f"{domain}.txt").read_text(encoding="ascii").split()
+    lines = (
+        resources.files(__package__)
+        .joinpath("data", f"{domain}.txt")
+        .read_text(encoding="ascii")
+        .split()
+    )
     return tuple(decode(line) for line in lines)
 
 
 def encode(tokens: Sequence[str]) -> str:
-    """One character per token."""
+    """Encode tokens, one character each."""
     return "".join(_CODES[TOKENS.index(token)] for token in tokens)
 
 
 def decode(line: str) -> tuple[str, ...]:
-    """Inverse of `encode`."""
+    """Invert `encode`."""
     return tuple(TOKENS[_CODES.index(code)] for code in line)
 
 
 def formula_table(name: str, domain: str = "signed") -> "pd.DataFrame":
-    """A formula set as a table: columns rank (from 1), rpn, text, latex, size, variables (separated by spaces).
+    """Return a formula set as a table: columns rank (from 1), rpn, text, latex, size, variables
+    (separated by spaces).
 
     Raises:
       JbrlError: unknown name or domain.
     """
     import pandas as pd  # here because agents are imported for playing, which needs no tables
 
-    rows = [(rank, e.rpn, e.text, e.latex, e.size, " ".join(e.variables)) for rank, e in enumerate(formula_set(name, domain), start=1)]
+    rows = [
+        (rank, e.rpn, e.text, e.latex, e.size, " ".join(e.variables))
+        for rank, e in enumerate(formula_set(name, domain), start=1)
+    ]
     return pd.DataFrame(rows, columns=["rank", "rpn", "text", "latex", "size", "variables"])

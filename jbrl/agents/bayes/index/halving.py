@@ -1,4 +1,6 @@
-"""Sequential halving: pull all arms alike, drop the worse half, spend as much again on those left."""
+"""Sequential halving: pull all arms alike, drop the worse half, spend as much again on
+those left.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from jbrl.errors import JbrlError
 
 @dataclass(frozen=True)
 class HalvingState(StreamState):
-    """What sequential halving has seen."""
+    """State of sequential halving: what it has seen."""
 
     alive: np.ndarray  # [N] bool: neither dropped nor discarded
     stage: int  # halvings begun
@@ -21,11 +23,14 @@ class HalvingState(StreamState):
 
 @dataclass(frozen=True)
 class SequentialHalving(Bandit[HalvingState]):
-    """ceil(log2 N) stages of equal cost; after each, the better half of the arms goes on, by the mean of all pulls so far.
+    """ceil(log2 N) stages of equal cost; after each, the better half of the arms goes on, by the
+    mean of all pulls so far.
 
-    Each arm is pulled floor(budget / (arms alive x stages)) times in a stage, at least once. What the rounding leaves of the budget is not
-    spent. When arms are discarded those left may have more. Karnin, Koren and Somekh 2013; the aim is the best arm at the end, not the
-    rewards on the way. A budget below N stages ends before the last halving, one below N before all arms are tried.
+    Each arm is pulled floor(budget / (arms alive x stages)) times in a stage, at least once. What
+    the rounding leaves of the budget is not spent. When arms are discarded those left may have
+    more. Karnin, Koren and Somekh 2013; the aim is the best arm at the end, not the rewards on the
+    way. A budget below N stages ends before the last halving, one below N before all arms
+    are tried.
     """
 
     def start(self, n_arms: int, seed: int = 0) -> HalvingState:
@@ -33,13 +38,15 @@ class SequentialHalving(Bandit[HalvingState]):
         return HalvingState(**vars(state), alive=np.ones(n_arms, bool), stage=0, target=0)
 
     def demand(self, state: HalvingState, streams: Streams, size: int, budget: int) -> np.ndarray:
-        """What is missing of the current stage, the first arms first."""
+        """Return what the current stage lacks, the first arms first."""
         state = _next_stage(state, budget)
         due = _due(state)
         missing = np.maximum(_within(due, budget - state.pulls) - streams.lengths, 0)
         return _within(missing, size)
 
-    def advance(self, state: HalvingState, streams: Streams, budget: int) -> tuple[HalvingState, Streams]:
+    def advance(
+        self, state: HalvingState, streams: Streams, budget: int
+    ) -> tuple[HalvingState, Streams]:
         while True:
             state = _next_stage(state, budget)
             if self.finished(state, budget):
@@ -52,31 +59,41 @@ class SequentialHalving(Bandit[HalvingState]):
         return state.pulls >= budget or int(state.alive.sum()) <= (state.stage > 1)
 
     def recommend(self, state: HalvingState) -> int:
-        """The arm of the greatest mean among those still in play (among those dropped, if the last ones failed), equals at random.
+        """Return the arm of the greatest mean among the remaining ones (among those dropped, if the
+        last ones failed), ties broken at random.
 
         Raises:
           JbrlError: every pull has failed.
         """
         pulled = (state.counts > 0) & ~state.discarded
         if not pulled.any():
-            raise JbrlError(f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled without failing")
-        candidates = np.flatnonzero(pulled & state.alive if (pulled & state.alive).any() else pulled)
+            raise JbrlError(
+                f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled "
+                "without failing"
+            )
+        candidates = np.flatnonzero(
+            pulled & state.alive if (pulled & state.alive).any() else pulled
+        )
         means = state.means[candidates]
-        return int(np.random.default_rng((state.seed, state.pulls)).choice(candidates[means == means.max()]))
+        return int(
+            np.random.default_rng((state.seed, state.pulls)).choice(
+                candidates[means == means.max()]
+            )
+        )
 
 
 def _due(state: HalvingState) -> np.ndarray:
-    """Pulls that the stage still asks for, by arm: [N] int64."""
+    """Return the pulls that the stage still asks for, by arm: [N] int64."""
     return np.where(state.alive, np.maximum(state.target - state.counts, 0), 0)
 
 
 def _within(wanted: np.ndarray, limit: int) -> np.ndarray:
-    """`wanted` [N], cut where its sum passes `limit`."""
+    """Return `wanted` [N], cut where its sum passes `limit`."""
     return np.clip(limit - (np.cumsum(wanted) - wanted), 0, wanted)
 
 
 def _next_stage(state: HalvingState, budget: int) -> HalvingState:
-    """The state in the stage that follows when the current one is complete, else as it is."""
+    """Return the state in the next stage if the current one is complete, else the state itself."""
     if _due(state).any() or not state.alive.any():
         return state
     alive = state.alive
@@ -104,5 +121,12 @@ def _consume(state: HalvingState, streams: Streams, budget: int) -> tuple[Halvin
     sums = state.sums + np.bincount(owners, values, n_arms)
     squares = state.squares + np.bincount(owners, values**2, n_arms)
     discarded = state.discarded | lost
-    state = replace(state, counts=state.counts + taken, sums=sums, squares=squares, discarded=discarded, alive=state.alive & ~lost)
+    state = replace(
+        state,
+        counts=state.counts + taken,
+        sums=sums,
+        squares=squares,
+        discarded=discarded,
+        alive=state.alive & ~lost,
+    )
     return state, streams.drop(taken + lost, discarded)

@@ -9,11 +9,32 @@ factor  = "-" factor | variable | "(" sum ")" | "|" sum "|" | name "(" sum ["," 
 import re
 from typing import NamedTuple, NoReturn
 
-from jbrl.agents.bayes.index.formulas import BINARY, LARGEST_SIZE, UNARY, VARIABLES, Expression, check, operands
-from jbrl.errors import JbrlError
+from jbrl.agents.bayes.index.formulas import (
+    BINARY,
+    LARGEST_SIZE,
+    UNARY,
+    VARIABLES,
+    Expression,
+    check,
+    operands,
+)
+from jbrl.errors import JbrlError, shown
 
-_SPELLINGS = {"−": "-", "–": "-", "÷": "/", "×": "*", "·": "*", r"\cdot": "*", r"\times": "*", "ln": "log", r"\ln": "log"}
-_LEXEME = re.compile(r"\s*(?:\\left|\\right|\\[,;!])*\s*(Q_\{\d+\}|Q_?\d+|\\?[A-Za-z_][A-Za-z_0-9]*|\d+(?:\.\d+)?|\S|$)")
+_SPELLINGS = {
+    "−": "-",
+    "–": "-",
+    "÷": "/",
+    "×": "*",
+    "·": "*",
+    r"\cdot": "*",
+    r"\times": "*",
+    "ln": "log",
+    r"\ln": "log",
+}
+_LEXEME = re.compile(
+    r"\s*(?:\\left|\\right|\\[,;!])*\s*(Q_\{\d+\}|Q_?\d+|\\?[A-Za-z_][A-Za-z_0-9]*|"
+    r"\d+(?:\.\d+)?|\S|$)"
+)
 _NAMES = (*UNARY, "min", "max")
 _DEEPEST = 4 * LARGEST_SIZE  # brackets within brackets
 
@@ -24,19 +45,20 @@ class Word(NamedTuple):
 
 
 def parse(text: str) -> Expression:
-    """The formula that `text` says: infix or LaTeX (`max(Q0,|Q2|)`), or postfix when its last word is an operator (`Q0 Q2 abs max`).
+    """Return the formula that `text` describes: infix or LaTeX (`max(Q0,|Q2|)`), or postfix when
+    its last word is an operator (`Q0 Q2 abs max`).
 
     Raises:
       JbrlError: with the position in `text`, counted from 1, and what is accepted there.
     """
     if not isinstance(text, str):
-        raise JbrlError(f"formula {text!r}: expected a text such as 'Q0/Q2'")
+        raise JbrlError(f"formula {shown(text)}: expected a text such as 'Q0/Q2'")
     words = text.split()
     return parse_rpn(text) if words and words[-1] in (*UNARY, *BINARY) else parse_infix(text)
 
 
 def parse_rpn(text: str) -> Expression:
-    """The formula that `text` says in postfix notation, tokens separated by spaces: `Q0 Q2 /`.
+    """Parse `text` in postfix notation, tokens separated by spaces: `Q0 Q2 /`.
 
     Raises:
       JbrlError: with the position in `text`, counted from 1.
@@ -47,7 +69,7 @@ def parse_rpn(text: str) -> Expression:
 
 
 def parse_infix(text: str) -> Expression:
-    """The formula that `text` says in infix or LaTeX notation.
+    """Parse `text` in infix or LaTeX notation.
 
     Raises:
       JbrlError: with the position in `text`, counted from 1, and what is accepted there.
@@ -60,7 +82,7 @@ def parse_infix(text: str) -> Expression:
 
 
 def _fail(text: str, word: Word, what: str) -> NoReturn:
-    raise JbrlError(f"formula '{text}': position {word.position}: {what}")
+    raise JbrlError(f"formula '{shown(text, str)}': position {word.position}: {what}")
 
 
 class _Reader:
@@ -70,7 +92,9 @@ class _Reader:
         self.text = text
         self.tokens: list[str] = []
         self.depth = 0
-        self.words = [Word(_spelling(match.group(1)), match.start(1) + 1) for match in _LEXEME.finditer(text)]
+        self.words = [
+            Word(_spelling(match.group(1)), match.start(1) + 1) for match in _LEXEME.finditer(text)
+        ]
         self.next = 0
 
     @property
@@ -78,11 +102,11 @@ class _Reader:
         return self.words[self.next]
 
     def fail(self, what: str) -> NoReturn:
-        found = f"found '{self.word.text}', " if self.word.text else "the text ends, "
+        found = f"found '{shown(self.word.text, str)}', " if self.word.text else "the text ends, "
         _fail(self.text, self.word, found + what)
 
     def take(self, *texts: str) -> str:
-        """The current word if it is one of `texts`, else ""; moves on when it is."""
+        """Return the current word and move on if it is one of `texts`, else return ""."""
         text = self.word.text
         if not text or text not in texts:
             return ""
@@ -118,7 +142,7 @@ class _Reader:
             self.tokens.append(operator)
 
     def one(self) -> bool:
-        """A number: only 1 is accepted, and only to say inverse."""
+        """Read a number: only 1 is accepted, and only in a reciprocal."""
         if self.word.text[:1].isdigit() and self.word.text != "1":
             self.fail("no number but the 1 of 1/… is accepted")
         return bool(self.take("1"))
@@ -168,15 +192,22 @@ class _Reader:
         self.tokens.append("inv" if inverse else "/")
 
     def refuse(self) -> NoReturn:
-        accepted = f"expected a variable ({', '.join(VARIABLES)}), a function ({', '.join(_NAMES)}), 1/…, -…, (…) or |…|"
+        accepted = (
+            f"expected a variable ({', '.join(VARIABLES)}), a function ({', '.join(_NAMES)}), "
+            "1/…, -…, (…) or |…|"
+        )
         text = self.word.text
         if text[:1].isalpha() or (text[:1] in "_\\" and text):
-            _fail(self.text, self.word, f"unknown variable or function '{text}', {accepted}")
+            _fail(
+                self.text,
+                self.word,
+                f"unknown variable or function '{shown(text, str)}', {accepted}",
+            )
         self.fail(accepted)
 
 
 def _spelling(word: str) -> str:
-    """One spelling for each symbol."""
+    """Replace each symbol by its one spelling."""
     word = _SPELLINGS.get(word, word)
     if re.fullmatch(r"Q_\{\d+\}|Q_?\d+", word):
         return "Q" + "".join(filter(str.isdigit, word))

@@ -1,11 +1,14 @@
-"""Policies over the Q-functions of several models: what searches on the prior try, and what plays the strategy that was found.
+"""Policies over the Q-functions of several models: the strategies that searches on the prior try,
+and the player of the strategy that was found.
 
-A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a model of its own; all of them learn from
-the same transitions. Only those that the policy uses are kept, one in each *slot*. Which variable a slot holds is data, so that all
-policies with the same number of slots share one compiled program.
+A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a
+model of its own; all of them learn from the same transitions. Only those that the policy uses are
+kept, one in each *slot*. Which variable a slot holds is data, so that all policies with the same
+number of slots share one compiled program.
 """
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Sequence
 
@@ -22,29 +25,37 @@ from jbrl.agents.bayes.index.formulas import VARIABLES, Expression
 from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
-from jbrl.mdp.planning import lanes_tie_tolerance
+from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 Plans = tuple[Plan, ...]
 
+FAR = 100.0  # times the greatest value: what is larger plays no part in the tie tolerance
+
 
 def plans(prior: DirichletPrior) -> Plans:
-    """The optimal plans behind Q0, Q1 and Q2 before the first transition. Castronovo et al. 2016, section 5.1.4.
+    """Return the optimal plans for Q0, Q1 and Q2 before the first transition.
 
-    Q0: the mean of the prior. Q1: each action stays where it is, with weight 1. Q2: each next state has weight 1, impossible ones included.
+    Castronovo et al. 2016, section 5.1.4.
+
+    Q0: the mean of the prior. Q1: each action stays where it is, with weight 1. Q2: each next state
+    has weight 1, impossible ones included.
     """
     concentrations, rewards = prior.mdps.concentrations, prior.mdps.rewards
-    stay = jnp.broadcast_to(jnp.eye(concentrations.shape[0], dtype=jnp.float32)[:, None], concentrations.shape)
+    stay = jnp.broadcast_to(
+        jnp.eye(concentrations.shape[0], dtype=jnp.float32)[:, None], concentrations.shape
+    )
     starts = jnp.stack([concentrations, stay, jnp.ones_like(concentrations)])
-    solve = jax.vmap(incremental.solve_counts, in_axes=(0, 0, None))
-    solved = solve(starts, (starts * rewards[None]).sum(-1), prior.discount)
+    solve = jax.vmap(incremental.solve_counts, in_axes=(0, 0, None, None))
+    gains = (starts * rewards[None]).sum(-1)
+    solved = solve(starts, gains, prior.discount, prior.mdps.initial_state)
     return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
 
 
 class SlotPolicy(StepwiseLearner[Plans, Plans]):
-    """Ranks the actions by the Q-functions in its slots.
+    """Policy that ranks the actions by the Q-functions in its slots.
 
     Attributes:
       slots: [k] int32, the variables that they hold.
@@ -58,16 +69,25 @@ class SlotPolicy(StepwiseLearner[Plans, Plans]):
         return plans(prior)
 
     def reset(self, key: chex.PRNGKey, knowledge: Plans) -> Plans:
-        # The discount is the same in all: taken from the first, it need not be stored for each lane.
-        chosen = [jax.tree.map(lambda *v, j=j: lax.select_n(self.slots[j], *v), *knowledge) for j in range(self.slots.shape[0])]
+        # The discount is the same in all: taken from the first, it need not be stored for
+        # each lane.
+        chosen = [
+            jax.tree.map(lambda *v, j=j: lax.select_n(self.slots[j], *v), *knowledge)
+            for j in range(self.slots.shape[0])
+        ]
         return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
 
-    def act(self, key: chex.PRNGKey, state: Plans, observation: chex.Array) -> tuple[chex.Array, Plans]:
-        values, defined = self.rank([vectorize.get_entry(plan.q, observation) for plan in state])
-        return _greatest(values, defined, sampling.uniforms(key)[0]), state
+    def act(
+        self, key: chex.PRNGKey, state: Plans, observation: chex.Array
+    ) -> tuple[chex.Array, Plans]:
+        q = tuple(_action_values(plan, observation) for plan in state)
+        values, defined = self.rank(q)
+        return _greatest(values, q, defined, sampling.uniforms(key)[0]), state
 
     def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
-        """Values of the actions [A] float32, from their Q-values in each slot, k times [A], and whether they are defined ([] bool)."""
+        """Return values of the actions [A] float32, from their Q-values in each slot, k times [A],
+        and whether they are defined ([] bool).
+        """
         raise NotImplementedError
 
     def note(self, state: Plans, transition: Transition) -> Plans:
@@ -85,28 +105,53 @@ class SlotPolicy(StepwiseLearner[Plans, Plans]):
 
 
 def _note(plan: Plan, ready: chex.Array, transition: Transition) -> Plan:
-    """`incremental.add_transition`, without effect unless all plans are `ready`: one that is may have to wait for the others."""
+    """Apply `incremental.add_transition`, without effect unless all plans are `ready`: one that is
+    may have to wait for the others.
+    """
     x, action, y = transition.observation, transition.action, transition.next_observation
     held = dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0))
     noted = incremental.add_transition(held, x, action, y, transition.reward)
     return dataclasses.replace(noted, rounds=jnp.where(ready, noted.rounds, plan.rounds))
 
 
+def _action_values(plan: Plan, x: chex.Array) -> chex.Array:
+    """Return Q(x, .), [A]."""
+    return vectorize.get_entry(plan.q, x) + plan.level
+
+
 @vectorize.over_lanes
-def _greatest(values: chex.Array, defined: chex.Array, uniform: chex.Array) -> chex.Array:
-    """The action of greatest value, [] int32, ties uniform; none where the values are not defined."""
-    return jnp.where(defined, incremental.lanes_choose(values, lanes_tie_tolerance(values), uniform), NO_ACTION)
+def _greatest(
+    values: chex.Array, q: tuple[chex.Array, ...], defined: chex.Array, uniform: chex.Array
+) -> chex.Array:
+    """Choose the action of greatest value, [] int32, ties uniform; none where values are
+    not defined.
+
+    Args:
+      values: [A], made of Q-values `q`, k times [A].
+    """
+    n_actions = values.shape[0]
+
+    def greatest(table: chex.Array) -> chex.Array:
+        return vectorize.fold(jnp.maximum, lambda u: vectorize.at(table, u), n_actions)
+
+    size = greatest(jnp.abs(values))
+    # An action that is far worse than the others does not make these tie.
+    near = functools.reduce(jnp.maximum, [jnp.abs(greatest(table)) for table in (values, *q)])
+    tolerance = vectorize.prevent_fusion(TIE_TOLERANCE * jnp.minimum(size, FAR * near))
+    return jnp.where(defined, incremental.lanes_choose(values, tolerance, uniform), NO_ACTION)
 
 
 @record
 class FormulaPolicy(SlotPolicy):
-    """Plays the action of the greatest value of a formula; none where it is undefined."""
+    """Policy of the action of the greatest value of a formula; no action where it is undefined."""
 
     slots: chex.Array  # [k] int32
     program: FormulaProgram  # its variables 0 … k-1 are the slots
 
     def refusal(self, n_actions: int) -> str:
-        reasons = "division by 0, logarithm of a number that is not positive or root of a negative one"
+        reasons = (
+            "division by 0, logarithm of a number that is not positive or root of a negative one"
+        )
         return f"the formula is undefined for Q-values met on the way ({reasons})"
 
     def rank(self, q: Sequence[chex.Array]) -> tuple[chex.Array, chex.Array]:
@@ -115,25 +160,29 @@ class FormulaPolicy(SlotPolicy):
 
 
 def formula_policies(expressions: Sequence[Expression]) -> FormulaPolicy:
-    """The policies of B formulas with equally many variables, stacked along a leading axis, NumPy arrays."""
-    slots = np.array([[VARIABLES.index(name) for name in e.variables] for e in expressions], np.int32)
+    """Return the policies of B formulas with equally many variables, stacked along a leading axis,
+    NumPy arrays.
+    """
+    slots = np.array(
+        [[VARIABLES.index(name) for name in e.variables] for e in expressions], np.int32
+    )
     return FormulaPolicy(slots, in_common_shape(programs([_renamed(e) for e in expressions])))
 
 
 def formula_policy(expression: Expression) -> FormulaPolicy:
-    """The policy of one formula."""
+    """Return the policy of one formula."""
     return jax.tree.map(lambda v: v[0], formula_policies([expression]))
 
 
 def _renamed(expression: Expression) -> Expression:
-    """The formula with its variables numbered in the order of the slots."""
+    """Return the formula with its variables numbered in the order of the slots."""
     names = dict(zip(expression.variables, VARIABLES, strict=False))
     return Expression(tuple(names.get(token, token) for token in expression.tokens))
 
 
 @record
 class LinearPolicy(SlotPolicy):
-    """Plays the action of the greatest weighted sum of Q-values."""
+    """Policy of the action of the greatest weighted sum of Q-values."""
 
     slots: chex.Array  # [k] int32
     weights: chex.Array  # [k] float32
@@ -144,15 +193,19 @@ class LinearPolicy(SlotPolicy):
 
 @vectorize.over_lanes
 def _weighted(q: tuple[chex.Array, ...], weights: chex.Array) -> chex.Array:
-    return vectorize.prevent_fusion(vectorize.fold(jnp.add, lambda j: q[j] * vectorize.at(weights, j)[None], len(q)))
+    return vectorize.prevent_fusion(
+        vectorize.fold(jnp.add, lambda j: q[j] * vectorize.at(weights, j)[None], len(q))
+    )
 
 
 def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
-    """The policies of B rows of `weights` [B, k] over k of the variables, stacked along a leading axis."""
+    """Return the policies of B rows of `weights` [B, k] over k of the variables, stacked along a
+    leading axis.
+    """
     slots = np.array([VARIABLES.index(name) for name in names], np.int32)
     return LinearPolicy(np.broadcast_to(slots, weights.shape), np.asarray(weights, np.float32))
 
 
 def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:
-    """The policy of one weight for each of the variables `names`."""
+    """Return the policy with one weight for each of the variables `names`."""
     return jax.tree.map(lambda v: v[0], linear_policies(names, np.array([weights])))

@@ -1,9 +1,10 @@
 """StoSOO: the maximum of a function of a few numbers that can only be evaluated with noise.
 
-Stochastic simultaneous optimistic optimisation, Valko, Carpentier and Munos 2013. The box of parameters is cut into ever smaller cells, a
-tree. Sweeps over the depths of the tree take, at each depth, the cell of the greatest upper confidence bound, provided that it is no
-smaller than that of any cell cut in this sweep at a lesser depth; the cell is evaluated at its centre or, once it has been often enough,
-cut. How smooth the function is need not be known.
+Stochastic simultaneous optimistic optimisation, Valko, Carpentier and Munos 2013. The box of
+parameters is cut into ever smaller cells, a tree. Sweeps over the depths of the tree take, at each
+depth, the cell of the greatest upper confidence bound, provided that it is no smaller than that of
+any cell cut in this sweep at a lesser depth; the cell is evaluated at its centre or, once it has
+been often enough, cut. How smooth the function is need not be known.
 """
 
 import math
@@ -17,7 +18,7 @@ from jbrl.errors import JbrlError
 
 @dataclass(frozen=True)
 class PartitionTree:
-    """Where a search stands. M cells, D parameters; a cell comes after its parent."""
+    """State of a search. M cells, D parameters; a cell comes after its parent."""
 
     low: np.ndarray  # [M, D] float64
     high: np.ndarray  # [M, D] float64
@@ -34,7 +35,7 @@ class PartitionTree:
 
     @property
     def centres(self) -> np.ndarray:
-        """Where the cells are evaluated: [M, D]."""
+        """Points at which the cells are evaluated: [M, D]."""
         return (self.low + self.high) / 2
 
     @property
@@ -48,10 +49,12 @@ class PartitionTree:
 class StoSOO:
     """The rules of a search for the greatest value in a box.
 
-    The bound of a cell evaluated m times is mean + scale sqrt(log(n k / delta) / (2 m)), for values in a range of `scale`; n is the budget.
+    The bound of a cell evaluated m times is mean + scale sqrt(log(n k / delta) / (2 m)), for values
+    in a range of `scale`; n is the budget.
 
     Raises:
-      JbrlError: a box with no inside, a budget below 1, an even number of parts, another setting that is out of range.
+      JbrlError: a box with no inside, a budget below 1, an even number of parts, another setting
+        that is out of range.
     """
 
     low: tuple[float, ...]
@@ -62,34 +65,68 @@ class StoSOO:
     deepest: int | None = None  # depth of the smallest cells that are evaluated; None: sqrt(n / k)
     delta: float | None = None  # None: 1 / sqrt(n)
     scale: float = 1.0
-    linger: bool = False  # stay at a depth until a cell of it is cut; published: one evaluation, then on to the next depth
+    # stay at a depth until a cell of it is cut; published: one evaluation, then on to the
+    # next depth
+    linger: bool = False
     seed: int = 0  # of the parameter along which each cell is cut
 
     def __post_init__(self) -> None:
         if not self.low or len(self.low) != len(self.high):
-            raise JbrlError(f"StoSOO: low = {self.low!r}, high = {self.high!r}: expected as many upper as lower ends, at least one")
+            raise JbrlError(
+                f"StoSOO: low = {self.low!r}, high = {self.high!r}: expected as many upper as "
+                "lower ends, at least one"
+            )
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise JbrlError(f"StoSOO: parameter {i} from {low!r} to {high!r}: expected finite numbers, the first below the second")
-        for name, value, least in (("budget", self.budget, 1), ("per_cell", self.k, 1), ("deepest", self.depth, 1), ("seed", self.seed, 0)):
+                raise JbrlError(
+                    f"StoSOO: parameter {i} from {low!r} to {high!r}: expected finite numbers, "
+                    "the first below the second"
+                )
+        for name, value, least in (
+            ("budget", self.budget, 1),
+            ("per_cell", self.k, 1),
+            ("deepest", self.depth, 1),
+            ("seed", self.seed, 0),
+        ):
             if value < least:
                 raise JbrlError(f"StoSOO: {name} = {value!r}: expected an integer from {least}")
         if self.parts < 3 or self.parts % 2 == 0:
             raise JbrlError(f"StoSOO: parts = {self.parts!r}: expected an odd number from 3")
         if not (0 < self.risk <= 1 and math.isfinite(self.scale) and self.scale >= 0):
-            raise JbrlError(f"StoSOO: delta = {self.risk!r}, scale = {self.scale!r}: expected a delta in (0, 1] and a scale from 0")
+            raise JbrlError(
+                f"StoSOO: delta = {self.risk!r}, scale = {self.scale!r}: expected a delta in (0, "
+                "1] and a scale from 0"
+            )
 
     @property
     def k(self) -> int:
         """Evaluations before a cell is cut."""
         if self.per_cell is not None:
             return self.per_cell
-        return 1 if self.budget < 2 else max(1, min(self.budget, int(self.budget / math.log(self.budget) ** 3)))
+        return (
+            1
+            if self.budget < 2
+            else max(1, min(self.budget, int(self.budget / math.log(self.budget) ** 3)))
+        )
 
     @property
     def depth(self) -> int:
         """Depth of the smallest cells that are evaluated."""
-        return self.deepest if self.deepest is not None else max(1, math.isqrt(max(0, self.budget) // max(1, self.k)))
+        return (
+            self.deepest
+            if self.deepest is not None
+            else max(1, math.isqrt(max(0, self.budget) // max(1, self.k)))
+        )
+
+    @property
+    def fewest(self) -> int:
+        """Budget below which the answer is the centre of the box, for any values: no part of the
+        box is cut before.
+
+        The box and one of its parts take k evaluations each, all other parts one, and a cell is cut
+        only if one is left.
+        """
+        return 2 * self.k + self.parts
 
     @property
     def risk(self) -> float:
@@ -97,13 +134,23 @@ class StoSOO:
         return self.delta if self.delta is not None else 1 / math.sqrt(max(1, self.budget))
 
     def start(self) -> PartitionTree:
-        """The whole box, not evaluated."""
+        """Return the tree of the whole box, not evaluated."""
         one = np.zeros(1, np.int64)
         box = (np.array([self.low], float), np.array([self.high], float))
-        return PartitionTree(*box, depth=one, counts=one, sums=np.zeros(1), cut=np.zeros(1, bool), level=0, bound=-math.inf)
+        return PartitionTree(
+            *box,
+            depth=one,
+            counts=one,
+            sums=np.zeros(1),
+            cut=np.zeros(1, bool),
+            level=0,
+            bound=-math.inf,
+        )
 
     def ask(self, tree: PartitionTree) -> tuple[PartitionTree, int | None]:
-        """The cell to evaluate next, at its centre, and the tree with what was cut on the way; None when nothing is left to evaluate."""
+        """Return the cell to evaluate next, at its centre, and the tree with the cells cut on the
+        way; None when nothing is left to evaluate.
+        """
         while tree.evaluations < self.budget and (~tree.cut & (tree.depth <= self.depth)).any():
             if tree.level > min(int(tree.depth.max()), self.depth):
                 tree = replace(tree, level=0, bound=-math.inf)
@@ -120,20 +167,24 @@ class StoSOO:
         return tree, None
 
     def tell(self, tree: PartitionTree, cell: int, value: float) -> PartitionTree:
-        """The tree with one more value of a cell.
+        """Return the tree with one more value of a cell.
 
         Raises:
           JbrlError: a value that is not finite.
         """
         if not math.isfinite(value):
-            raise JbrlError(f"StoSOO: value {value!r} at {tree.centres[cell].tolist()}: expected a finite number")
+            raise JbrlError(
+                f"StoSOO: value {value!r} at {tree.centres[cell].tolist()}: expected a finite "
+                "number"
+            )
         counts, sums = tree.counts.copy(), tree.sums.copy()
         counts[cell] += 1
         sums[cell] += value
         return replace(tree, counts=counts, sums=sums)
 
     def best(self, tree: PartitionTree) -> int:
-        """The cell whose centre is the answer: of the greatest mean among the deepest cells that were cut, if none was, of all evaluated.
+        """Return the cell whose centre is the answer: the one of the greatest mean among the
+        deepest cells that were cut or, if none was, among all evaluated ones.
 
         Raises:
           JbrlError: nothing was evaluated.
@@ -145,7 +196,9 @@ class StoSOO:
             candidates = np.flatnonzero(tree.cut & (tree.depth == tree.depth[tree.cut].max()))
         return int(candidates[np.argmax(tree.means[candidates])])
 
-    def search(self, evaluate: Callable[[np.ndarray], float], tree: PartitionTree | None = None) -> Iterator[PartitionTree]:
+    def search(
+        self, evaluate: Callable[[np.ndarray], float], tree: PartitionTree | None = None
+    ) -> Iterator[PartitionTree]:
         """Search until the budget is spent; yields the tree after each evaluation.
 
         Args:
@@ -169,7 +222,9 @@ class StoSOO:
     def _cut(self, tree: PartitionTree, cell: int) -> PartitionTree:
         axis = int(np.random.default_rng((self.seed, cell)).integers(len(self.low)))
         edges = np.linspace(tree.low[cell, axis], tree.high[cell, axis], self.parts + 1)
-        low, high = (np.repeat(side[cell : cell + 1], self.parts, axis=0) for side in (tree.low, tree.high))
+        low, high = (
+            np.repeat(side[cell : cell + 1], self.parts, axis=0) for side in (tree.low, tree.high)
+        )
         low[:, axis], high[:, axis] = edges[:-1], edges[1:]
         cut = np.append(tree.cut, np.zeros(self.parts, bool))
         cut[cell] = True

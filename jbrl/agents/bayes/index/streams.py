@@ -1,8 +1,9 @@
-"""What a bandit has seen, and the returns that wait for it.
+"""Observations of a bandit, and the returns that wait for it.
 
-Pulls are not asked for one at a time. Each arm has a stream of independent returns, numbered from 0, and the i-th pull of an arm consumes
-the i-th number of its stream: the law of the one-at-a-time loop, whatever the order in which returns are simulated. So returns are
-simulated in large batches ahead of need. Only those consumed are pulls; the others are overhead.
+Pulls are not requested one at a time. Each arm has a stream of independent returns, numbered from
+0, and the i-th pull of an arm consumes the i-th number of its stream: the law of the one-at-a-time
+loop, for any order in which returns are simulated. So returns are simulated in large batches ahead
+of need. Only those consumed are pulls; the others are overhead.
 
 A return that is NaN is a failed pull: the arm is discarded for good and the pull does not count.
 """
@@ -16,7 +17,7 @@ from jbrl.errors import JbrlError
 
 @dataclass(frozen=True)
 class StreamState:
-    """What a bandit has seen of its N arms."""
+    """Observations of a bandit about its N arms."""
 
     counts: np.ndarray  # [N] int64, pulls; a failed one does not count
     sums: np.ndarray  # [N] float64, of returns
@@ -47,16 +48,20 @@ class StreamState:
 
 
 def no_pulls(n_arms: int, seed: int) -> StreamState:
-    """StreamState before the first pull.
+    """Return the `StreamState` before the first pull.
 
     Raises:
       JbrlError: no arm, or a seed that is no natural number.
     """
     if n_arms < 1:
-        raise JbrlError(f"bandit: {n_arms} arms; expected at least one: the space of formulas is empty")
+        raise JbrlError(
+            f"bandit: {n_arms} arms; expected at least one: the space of formulas is empty"
+        )
     if seed < 0:
         raise JbrlError(f"bandit: seed = {seed}: expected an integer from 0")
-    return StreamState(np.zeros(n_arms, np.int64), np.zeros(n_arms), np.zeros(n_arms), np.zeros(n_arms, bool), seed)
+    return StreamState(
+        np.zeros(n_arms, np.int64), np.zeros(n_arms), np.zeros(n_arms), np.zeros(n_arms, bool), seed
+    )
 
 
 @dataclass(frozen=True)
@@ -69,24 +74,30 @@ class Streams:
 
     @property
     def starts(self) -> np.ndarray:
-        """Where the values of each arm begin: [N] int64."""
+        """Index of the first value of each arm: [N] int64."""
         return np.cumsum(self.lengths) - self.lengths
 
     def request(self, state: StreamState, demand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The returns to simulate: arms [R] int64 and their numbers in the streams, [R] int64, for `demand[a]` more of each arm a."""
+        """Return the returns to simulate: arms [R] int64 and their numbers in the streams, [R]
+        int64, for `demand[a]` more of each arm a.
+        """
         arms = np.repeat(np.arange(len(demand)), demand)
         within = np.arange(len(arms)) - (np.cumsum(demand) - demand)[arms]
         return arms, (state.consumed + self.lengths)[arms] + within
 
     def extend(self, arms: np.ndarray, returns: np.ndarray) -> "Streams":
-        """With the `returns` [R] of a request for `arms` [R] added."""
+        """Add the `returns` [R] of a request for `arms` [R]."""
         owners = np.concatenate([np.repeat(np.arange(len(self.lengths)), self.lengths), arms])
         values = np.concatenate([self.values, np.asarray(returns, np.float64)])
         order = np.argsort(owners, kind="stable")
-        return Streams(values[order], np.bincount(owners, minlength=len(self.lengths)), self.simulated + len(arms))
+        return Streams(
+            values[order],
+            np.bincount(owners, minlength=len(self.lengths)),
+            self.simulated + len(arms),
+        )
 
     def drop(self, used: np.ndarray, discarded: np.ndarray) -> "Streams":
-        """Without the first `used[a]` returns of each arm a, and without any of discarded arms."""
+        """Remove the first `used[a]` returns of each arm a, and all of discarded arms."""
         used = np.where(discarded, self.lengths, used)
         owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
         within = np.arange(len(owners)) - self.starts[owners]
@@ -94,5 +105,5 @@ class Streams:
 
 
 def no_streams(n_arms: int) -> Streams:
-    """Streams of `n_arms` arms before anything is simulated."""
+    """Return streams of `n_arms` arms before anything is simulated."""
     return Streams(np.empty(0), np.zeros(n_arms, np.int64))

@@ -16,20 +16,27 @@ from jbrl.agents.bayes.index.streams import Streams, StreamState, no_pulls
 from jbrl.errors import JbrlError
 from jbrl.pytree import record
 
-_SMALLEST_BUFFER = 4096  # waiting returns are padded to this and its multiples by 4, each of which is compiled once
-# Rows of the table that the loop over pulls works on, one column for each arm: a single array, updated in place.
+# waiting returns are padded to this and its multiples by 4, each of which is compiled once
+_SMALLEST_BUFFER = 4096
+# Rows of the table that the loop over pulls works on, one column for each arm: a single array,
+# updated in place.
 _MEAN, _A, _B, _COUNT, _SUM, _SQUARES, _USED, _WANTED = range(8)
 
 
 class IndexBandit(Bandit[StreamState]):
-    """Pulls each arm once, in order, then always the one with the greatest index, equals at random.
+    """Bandit that pulls each arm once, in order, then always the one with the greatest index, ties
+    broken at random.
 
-    The index of an arm is its mean + a sqrt(log t) + b log t, t the number of pulls so far of all arms. Recommends the most pulled arm that
-    has not been discarded, equals at random.
+    The index of an arm is its mean + a sqrt(log t) + b log t, t the number of pulls so far of all
+    arms. Recommends the most pulled arm that has not been discarded, equals at random.
     """
 
     def widths(self, count: chex.Array, variance: chex.Array) -> tuple[chex.Array, chex.Array]:
-        """The numbers a and b of an arm pulled `count` times, of this mean squared deviation. Traced by JAX, float64."""
+        """Return the numbers a and b of an arm pulled `count` times, of this mean squared
+        deviation.
+
+        Traced by JAX, float64.
+        """
         raise NotImplementedError
 
     def start(self, n_arms: int, seed: int = 0) -> StreamState:
@@ -43,7 +50,9 @@ class IndexBandit(Bandit[StreamState]):
             _run(self, no_pulls(n_arms, 0), Streams(np.zeros(length), nothing), 0, 0)
 
     def demand(self, state: StreamState, streams: Streams, size: int, budget: int) -> np.ndarray:
-        """Those that the bandit would want if each return that is not there were the mean of those of its arm."""
+        """Return the returns that the bandit would want if each missing return were the mean of
+        those of its arm.
+        """
         unpulled = np.flatnonzero((state.counts == 0) & ~state.discarded)[: budget - state.pulls]
         missing = unpulled[streams.lengths[unpulled] == 0][:size]
         wanted = np.bincount(missing, minlength=len(state.counts))
@@ -53,29 +62,40 @@ class IndexBandit(Bandit[StreamState]):
         table, _ = _run(self, supposed, waiting, budget, size - len(missing))
         return wanted + table[_WANTED].astype(np.int64)
 
-    def advance(self, state: StreamState, streams: Streams, budget: int) -> tuple[StreamState, Streams]:
+    def advance(
+        self, state: StreamState, streams: Streams, budget: int
+    ) -> tuple[StreamState, Streams]:
         state, streams, ready = _pull_first(state, streams, budget)
         if not ready or self.finished(state, budget):
             return state, streams
         table, discarded = _run(self, state, streams, budget, 0)
-        state = StreamState(table[_COUNT].astype(np.int64), table[_SUM], table[_SQUARES], discarded, state.seed)
+        state = StreamState(
+            table[_COUNT].astype(np.int64), table[_SUM], table[_SQUARES], discarded, state.seed
+        )
         return state, streams.drop(table[_USED].astype(np.int64), discarded)
 
     def recommend(self, state: StreamState, *, discarded: bool = False) -> int:
-        """The most pulled arm, equals at random.
+        """Return the most pulled arm, ties broken at random.
 
         Args:
-          discarded: let arms take part that failed, as the program published with Castronovo et al. 2016 does.
+          discarded: let arms take part that failed, as the program published with Castronovo et al.
+            2016 does.
 
         Raises:
           JbrlError: every pull has failed.
         """
         if not state.pulls:
-            raise JbrlError(f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled without failing")
+            raise JbrlError(
+                f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled "
+                "without failing"
+            )
         counts = state.counts if discarded else np.where(state.discarded, -1, state.counts)
         equals = np.flatnonzero(counts == counts.max())
         if counts.max() <= 0:
-            raise JbrlError(f"bandit: no arm to recommend: all {int(state.discarded.sum())} arms that were pulled have failed")
+            raise JbrlError(
+                f"bandit: no arm to recommend: all {int(state.discarded.sum())} arms that were "
+                "pulled have failed"
+            )
         return int(np.random.default_rng((state.seed, state.pulls)).choice(equals))
 
 
@@ -83,8 +103,8 @@ class IndexBandit(Bandit[StreamState]):
 class UCB1(IndexBandit):
     """Upper confidence bound: mean + c sqrt(log t / n).
 
-    Auer et al. 2002, for returns of range 1 and c = sqrt(2): for others multiply c by the range. The program published with Castronovo et
-    al. 2016 uses 660 for all its problems.
+    Auer et al. 2002, for returns of range 1 and c = sqrt(2): for others multiply c by the range.
+    The program published with Castronovo et al. 2016 uses 660 for all its problems.
     """
 
     c: float = math.sqrt(2)
@@ -100,9 +120,11 @@ class UCB1(IndexBandit):
 
 @record
 class UCBV(IndexBandit):
-    """Upper confidence bound with the variance: mean + sqrt(2 zeta V log t / n) + 3 zeta scale log t / n.
+    """Upper confidence bound with the variance: mean + sqrt(2 zeta V log t / n) + 3 zeta scale log
+    t / n.
 
-    V is the mean squared deviation from the mean. Audibert, Munos and Szepesvári 2009, with their c = 1.
+    V is the mean squared deviation from the mean. Audibert, Munos and Szepesvári 2009, with their
+    c = 1.
     """
 
     scale: float = 1.0  # range of the returns
@@ -122,8 +144,12 @@ def _check(**parameters: float) -> None:
             raise JbrlError(f"bandit: {name} = {value!r}: expected a number from 0")
 
 
-def _pull_first(state: StreamState, streams: Streams, budget: int) -> tuple[StreamState, Streams, bool]:
-    """Pull arms never pulled, in order, as far as returns and budget reach; and whether no more are to be pulled first."""
+def _pull_first(
+    state: StreamState, streams: Streams, budget: int
+) -> tuple[StreamState, Streams, bool]:
+    """Pull arms never pulled, in order, as far as returns and budget reach; and whether no more are
+    to be pulled first.
+    """
     unpulled = np.flatnonzero((state.counts == 0) & ~state.discarded)
     there = streams.lengths[unpulled] > 0
     arms = unpulled if there.all() else unpulled[: np.argmin(there)]
@@ -131,30 +157,53 @@ def _pull_first(state: StreamState, streams: Streams, budget: int) -> tuple[Stre
     failed = np.isnan(values)
     arms = arms[np.cumsum(~failed) - ~failed < budget - state.pulls]
     values, failed = values[: len(arms)], failed[: len(arms)]
-    counts, sums, squares, discarded = state.counts.copy(), state.sums.copy(), state.squares.copy(), state.discarded.copy()
+    counts, sums, squares, discarded = (
+        state.counts.copy(),
+        state.sums.copy(),
+        state.squares.copy(),
+        state.discarded.copy(),
+    )
     counts[arms] += ~failed
     sums[arms] += np.where(failed, 0.0, values)
     squares[arms] += np.where(failed, 0.0, values) ** 2
     discarded[arms] |= failed
     used = np.bincount(arms, minlength=len(counts))
-    return StreamState(counts, sums, squares, discarded, state.seed), streams.drop(used, discarded), len(arms) == len(unpulled)
+    return (
+        StreamState(counts, sums, squares, discarded, state.seed),
+        streams.drop(used, discarded),
+        len(arms) == len(unpulled),
+    )
 
 
-def _suppose_pulled(state: StreamState, streams: Streams, arms: np.ndarray) -> tuple[StreamState, Streams]:
-    """As if these arms, never pulled, had been, and each had returned the mean of all returns so far."""
+def _suppose_pulled(
+    state: StreamState, streams: Streams, arms: np.ndarray
+) -> tuple[StreamState, Streams]:
+    """As if these arms, never pulled, had been, and each had returned the mean of all returns
+    so far.
+    """
     pulls = max(1, state.pulls)
     counts, sums, squares = state.counts.copy(), state.sums.copy(), state.squares.copy()
-    counts[arms], sums[arms], squares[arms] = 1, state.sums.sum() / pulls, state.squares.sum() / pulls
+    counts[arms], sums[arms], squares[arms] = (
+        1,
+        state.sums.sum() / pulls,
+        state.squares.sum() / pulls,
+    )
     used = np.minimum(np.bincount(arms, minlength=len(counts)), streams.lengths)
     never = (counts == 0) & ~state.discarded  # the budget ends before their turn
-    return StreamState(counts, sums, squares, state.discarded | never, state.seed), streams.drop(used, state.discarded)
+    return StreamState(counts, sums, squares, state.discarded | never, state.seed), streams.drop(
+        used, state.discarded
+    )
 
 
-def _run(bandit: IndexBandit, state: StreamState, streams: Streams, budget: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """The loop over pulls: the table [8, N] that it leaves, and which arms are discarded by then [N].
+def _run(
+    bandit: IndexBandit, state: StreamState, streams: Streams, budget: int, wanted: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Run the loop over pulls; return the table [8, N] at its end, and the mask [N] of arms
+    discarded by then.
 
     Args:
-      wanted: 0: stop at the first return that is missing. Else suppose that missing ones are the mean of their arm, and stop after so many.
+      wanted: 0: stop at the first return that is missing. Else suppose that missing ones are the
+        mean of their arm, and stop after so many.
     """
     length = _SMALLEST_BUFFER
     while length < len(streams.values):
@@ -164,13 +213,15 @@ def _run(bandit: IndexBandit, state: StreamState, streams: Streams, budget: int,
         table = np.zeros((8, len(state.counts)))
         table[_COUNT], table[_SUM], table[_SQUARES] = state.counts, state.sums, state.squares
         limits = np.array([state.pulls, budget, wanted, state.seed % 2**63], np.int64)
-        table = np.array(_loop(bandit, table, state.discarded, values, streams.starts, streams.lengths, limits))
+        table = np.array(
+            _loop(bandit, table, state.discarded, values, streams.starts, streams.lengths, limits)
+        )
     return table, np.isneginf(table[_MEAN])
 
 
 @contextlib.contextmanager
 def _precisely() -> Iterator[None]:
-    """In float64, and on the CPU if there is one: a loop of tiny steps."""
+    """Compute in float64, and on the CPU if there is one: a loop of tiny steps."""
     try:
         device: Any = jax.devices("cpu")[0]
     except RuntimeError:
@@ -189,7 +240,7 @@ def _loop(
     lengths: chex.Array,
     limits: chex.Array,
 ) -> chex.Array:
-    """`_run` on the device; `limits` are pulls so far, budget, wanted and seed."""
+    """Call `_run` on the device; `limits` are pulls so far, budget, wanted and seed."""
     pulls, budget, wanted, seed = limits
     alive = ~discarded
     mean = table[_SUM] / table[_COUNT]
@@ -204,7 +255,8 @@ def _loop(
 
     def pull(carry: tuple) -> tuple:
         table, arm, column, t, n_alive, found, _ = carry
-        # The last arm's column is written before anything is read: were it written after, XLA would copy the table for each pull.
+        # The last arm's column is written before anything is read: were it written after, XLA would
+        # copy the table for each pull.
         table = _write(table, arm, column)
         log_t = jnp.log(t.astype(jnp.float64))
         score = table[_MEAN] + table[_A] * jnp.sqrt(log_t) + table[_B] * log_t
@@ -218,11 +270,21 @@ def _loop(
         failed = jnp.isnan(value)
         made = there | (wanted > 0)
         column = jnp.where(made, _pulled(bandit, column, value, square, there), column)
-        succeeded, lost, supposed = (flag.astype(jnp.int64) for flag in (made & ~failed, failed, made & ~there))
+        succeeded, lost, supposed = (
+            flag.astype(jnp.int64) for flag in (made & ~failed, failed, made & ~there)
+        )
         return table, arm, column, t + succeeded, n_alive - lost, found + supposed, ~made
 
     first = jnp.zeros_like(pulls)
-    start = (table, first, _read(table, first), pulls, alive.sum(dtype=jnp.int64), jnp.zeros_like(pulls), jnp.bool_(False))
+    start = (
+        table,
+        first,
+        _read(table, first),
+        pulls,
+        alive.sum(dtype=jnp.int64),
+        jnp.zeros_like(pulls),
+        jnp.bool_(False),
+    )
     table, arm, column, *_ = lax.while_loop(going_on, pull, start)
     return _write(table, arm, column)
 
@@ -235,8 +297,14 @@ def _write(table: chex.Array, arm: chex.Array, column: chex.Array) -> chex.Array
     return lax.dynamic_update_slice(table, column[:, None], (jnp.zeros_like(arm), arm))
 
 
-def _pulled(bandit: IndexBandit, column: chex.Array, value: chex.Array, square: chex.Array, there: chex.Array) -> chex.Array:
-    """The column of an arm, [8], after one more return; a return of NaN discards it."""
+def _pulled(
+    bandit: IndexBandit,
+    column: chex.Array,
+    value: chex.Array,
+    square: chex.Array,
+    there: chex.Array,
+) -> chex.Array:
+    """Return the column of an arm, [8], after one more return; a return of NaN discards it."""
     failed = jnp.isnan(value)
     count = column[_COUNT] + 1
     total, squares = column[_SUM] + value, column[_SQUARES] + square
@@ -245,13 +313,18 @@ def _pulled(bandit: IndexBandit, column: chex.Array, value: chex.Array, square: 
     seen = jnp.stack([mean, a, b, count, total, squares])
     lost = jnp.stack([-jnp.inf, 0.0, 0.0, column[_COUNT], column[_SUM], column[_SQUARES]])
     one = jnp.ones_like(count)
-    moved = jnp.stack([column[_USED] + jnp.where(there, one, 0.0), column[_WANTED] + jnp.where(there, 0.0, one)])
+    moved = jnp.stack(
+        [column[_USED] + jnp.where(there, one, 0.0), column[_WANTED] + jnp.where(there, 0.0, one)]
+    )
     return jnp.concatenate([jnp.where(failed, lost, seen), moved])
 
 
 def _priorities(arms: chex.Array, seed: chex.Array, pull: chex.Array) -> chex.Array:
-    """Random order of the arms for one pull: numbers [N] int64, all different, whose lower 32 bits are the arm."""
-    word = seed.astype(jnp.uint64) + (pull.astype(jnp.uint64) + 1) * jnp.uint64(0x9E3779B97F4A7C15)  # splitmix64, Steele et al. 2014
+    """Return a random order of the arms for one pull: numbers [N] int64, all different, whose lower
+    32 bits are the arm.
+    """
+    # splitmix64, Steele et al. 2014
+    word = seed.astype(jnp.uint64) + (pull.astype(jnp.uint64) + 1) * jnp.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> 30)) * jnp.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> 27)) * jnp.uint64(0x94D049BB133111EB)
     word ^= word >> 31

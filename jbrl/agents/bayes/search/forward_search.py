@@ -1,7 +1,9 @@
-"""Bayesian forward search sparse sampling: the value of each action by trees of sampled futures, for many decisions at once.
+"""Bayesian forward search sparse sampling: the value of each action by trees of sampled futures,
+for many decisions at once.
 
-Decisions come unbatched and stay so for their callers; mapped, all trees of all lanes are searched in lockstep (`forward_tree`).
-All random numbers of a decision are functions of its 64 random bits, whatever the number of lanes.
+Decisions come unbatched and stay so for their callers; mapped, all trees of all lanes are searched
+in lockstep (`forward_tree`). All random numbers of a decision are functions of its 64 random bits,
+for any number of lanes.
 """
 
 from collections.abc import Callable
@@ -15,18 +17,31 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.agents.bayes.search.forward_tree import SAMPLES_BITS, Capacity, Forest, Limits, bits, grow, increment, spread, take, thresholds
+from jbrl.agents.bayes.search.forward_tree import (
+    SAMPLES_BITS,
+    Capacity,
+    Forest,
+    Limits,
+    bits,
+    grow,
+    increment,
+    spread,
+    take,
+    thresholds,
+)
 from jbrl.agents.bayes.search.hashing import mix
 from jbrl.errors import JbrlError
 from jbrl.pytree import record
 
-TREES = 512  # searched at once on one device, when so many are wanted: what they need at each step fits the cache of a CPU core
+# searched at once on one device, when so many are wanted: what they need at each step fits the
+# cache of a CPU core
+TREES = 512
 MEMORY = 1 << 29  # bytes of tree nodes on one device
 
 
 @record
 class Decision:
-    """What a decision depends on: the belief, the state, the limits and 64 random bits."""
+    """Inputs of a decision: the belief, the state, the limits and 64 random bits."""
 
     words: chex.Array  # [2] uint32
     state: chex.Array  # [] int32
@@ -36,7 +51,8 @@ class Decision:
 
 
 def resampled(decision: Decision, capacity: Capacity) -> chex.Array:
-    """Q(x, u), [A] float32: the mean over C sampled next states y of R(x, u, y) + g U(y), each y being the root of a tree of its own.
+    """Return Q(x, u), [A] float32: the mean over C sampled next states y of R(x, u, y) + g U(y),
+    each y being the root of a tree of its own.
 
     This is what the program of Castronovo et al. 2016 computes (appendix A, algorithm 6).
 
@@ -47,7 +63,8 @@ def resampled(decision: Decision, capacity: Capacity) -> chex.Array:
 
 
 def single(decision: Decision, capacity: Capacity) -> chex.Array:
-    """U(x, u), [A] float32, of one tree whose root is the state itself: Asmuth and Littman 2011.
+    """Return U(x, u), [A] float32, of one tree whose root is the state itself: Asmuth and Littman
+    2011.
 
     Raises:
       JbrlError: not even one tree of that capacity fits in memory.
@@ -57,52 +74,69 @@ def single(decision: Decision, capacity: Capacity) -> chex.Array:
 
 @lru_cache(maxsize=64)
 def _mapped(capacity: Capacity, run: Callable[[Decision, Capacity, int], chex.Array]) -> Any:
-    """The search for stacked decisions ([L, ...] each) -> [L, A], which `jax.vmap` leaves in one piece."""
+    """Search for stacked decisions ([L, ...] each) -> [L, A], as one call that `jax.vmap` does not
+    split.
+    """
 
     @custom_vmap
     def search(decisions: Decision) -> chex.Array:
         n_lanes, n_states, n_actions, _ = decisions.counts.shape
         max_trees = trees_in_memory(capacity, n_states, n_actions)
         decisions = _cut(decisions, capacity)
-        parts = next(p for p in range(1, n_lanes + 1) if n_lanes % p == 0 and n_lanes // p <= max_trees)
+        parts = next(
+            p for p in range(1, n_lanes + 1) if n_lanes % p == 0 and n_lanes // p <= max_trees
+        )
         if parts == 1:
             return run(decisions, capacity, max_trees)
-        decisions = replace(decisions, rewards=jnp.broadcast_to(decisions.rewards, decisions.counts.shape))
+        decisions = replace(
+            decisions, rewards=jnp.broadcast_to(decisions.rewards, decisions.counts.shape)
+        )
         split = jax.tree.map(lambda v: v.reshape(parts, n_lanes // parts, *v.shape[1:]), decisions)
-        return lax.map(lambda part: run(part, capacity, max_trees), split).reshape(n_lanes, n_actions)
+        return lax.map(lambda part: run(part, capacity, max_trees), split).reshape(
+            n_lanes, n_actions
+        )
 
     @search.def_vmap
     def _(size: int, batched: list, decisions: Decision) -> tuple:
-        each = jax.tree.map(lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), decisions, batched[0])
+        each = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), decisions, batched[0]
+        )
         merged = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), each)
         if not batched[0].rewards and decisions.rewards.shape[0] == 1:
-            merged = replace(merged, rewards=decisions.rewards)  # one small table for all lanes stays in the cache
+            # one small table for all lanes stays in the cache
+            merged = replace(merged, rewards=decisions.rewards)
         return search(merged).reshape(size, -1, decisions.counts.shape[-2]), True
 
     return search
 
 
 def _cut(decisions: Decision, capacity: Capacity) -> Decision:
-    """Budgets that the compiled program has max_trees for."""
+    """Cut budgets to those that the compiled program has capacity for."""
     limits = decisions.limits
-    budget = {name: jnp.minimum(getattr(limits, name), max_trees) for name, max_trees in capacity._asdict().items()}
+    budget = {
+        name: jnp.minimum(getattr(limits, name), max_trees)
+        for name, max_trees in capacity._asdict().items()
+    }
     return replace(decisions, limits=replace(limits, **budget))
 
 
 def trees_in_memory(capacity: Capacity, n_states: int, n_actions: int) -> int:
-    """Trees that may be searched at once. Raises `JbrlError` when one is too large."""
+    """Return the number of trees that may be searched at once. Raise `JbrlError` when one is too
+    large.
+    """
     nodes = capacity.trajectories * capacity.depth
     bytes_per_tree = tree_bytes(capacity, n_states, n_actions)
     if bytes_per_tree > MEMORY or nodes >= 1 << (31 - SAMPLES_BITS):
         raise JbrlError(
-            f"forward search: {capacity.trajectories} trajectories of depth {capacity.depth}, {n_states} states and {n_actions} actions "
-            f"need {bytes_per_tree / 2**20:.0f} MiB for one tree: expected at most {MEMORY / 2**20:.0f}; take fewer or shorter trajectories"
+            f"forward search: {capacity.trajectories} trajectories of depth {capacity.depth}, "
+            f"{n_states} states and {n_actions} actions need {bytes_per_tree / 2**20:.0f} MiB for "
+            f"one tree: expected at most {MEMORY / 2**20:.0f}; take fewer or shorter trajectories"
         )
     return MEMORY // bytes_per_tree
 
 
 def tree_bytes(capacity: Capacity, n_states: int, n_actions: int) -> int:
-    """Memory that one tree takes."""
+    """Return the memory that one tree takes."""
     nodes = capacity.trajectories * capacity.depth if capacity.trajectories > 1 else 0
     path = capacity.depth * (2 * n_actions + 5) + 2 * n_states * n_actions * n_states
     return 4 * (path + nodes * (n_actions * (n_states + 2) + 1))
@@ -113,7 +147,9 @@ def _resampled(decisions: Decision, capacity: Capacity, max_trees: int) -> chex.
     width = max(1, min(n_actions * capacity.samples, min(max_trees, TREES) // n_lanes))
 
     def group(number: chex.Array, q: chex.Array) -> chex.Array:
-        """Trees number width * number, … of every lane; a tree's number is sample * A + action."""
+        """Search trees number width * number, … of every lane; a tree's number is sample * A +
+        action.
+        """
         tree = number * width + jnp.arange(width, dtype=jnp.int32)
         action, sample = (jnp.repeat(v, n_lanes) for v in (tree % n_actions, tree // n_actions))
         forest, reward = _after_action(decisions, action, _seeds(decisions, tree))
@@ -133,23 +169,29 @@ def _single(decisions: Decision, capacity: Capacity, max_trees: int) -> chex.Arr
     _, n_states, n_actions, _ = decisions.counts.shape
     seeds = _seeds(decisions, jnp.zeros((1,), jnp.int32))
     counts, rewards = _trees_last(decisions.counts, 1), decisions.rewards.reshape(-1)
-    forest = Forest(seeds, decisions.state, counts, rewards, _tables(decisions, 1), decisions.limits)
+    forest = Forest(
+        seeds, decisions.state, counts, rewards, _tables(decisions, 1), decisions.limits
+    )
     return grow(forest, capacity, n_states, n_actions)[0].T
 
 
 def _seeds(decisions: Decision, tree: chex.Array) -> chex.Array:
-    """Seeds of the trees of given numbers [W]: [W L] uint32."""
+    """Return seeds of the trees of given numbers [W]: [W L] uint32."""
     first, second = decisions.words[:, 0], decisions.words[:, 1]
     return mix(first[None, :] ^ mix(second[None, :] + spread(tree)[:, None])).reshape(-1)
 
 
 def _trees_last(counts: chex.Array, width: int) -> chex.Array:
-    """Counts [L, S, A, S], repeated for `width` trees of each lane: [S A S W L] flat."""
+    """Return counts [L, S, A, S], repeated for `width` trees of each lane: [S A S W L] flat."""
     return jnp.tile(counts.reshape(counts.shape[0], -1).T, (1, width)).reshape(-1)
 
 
-def _after_action(decisions: Decision, action: chex.Array, seed: chex.Array) -> tuple[Forest, chex.Array]:
-    """Trees behind one sampled transition each, known to the belief at their roots, and the reward of that transition ([B])."""
+def _after_action(
+    decisions: Decision, action: chex.Array, seed: chex.Array
+) -> tuple[Forest, chex.Array]:
+    """Return trees behind one sampled transition each, known to the belief at their roots, and the
+    reward of that transition ([B]).
+    """
     n_lanes, n_states, n_actions, _ = decisions.counts.shape
     size, trees = n_states * n_actions * n_states, action.shape[0]
     lane = jnp.tile(jnp.arange(n_lanes, dtype=jnp.int32), trees // n_lanes)
@@ -161,10 +203,12 @@ def _after_action(decisions: Decision, action: chex.Array, seed: chex.Array) -> 
     rewards = decisions.rewards.reshape(-1)
     counts = increment(_trees_last(decisions.counts, trees // n_lanes), pair * n_states + y)
     limits = jax.tree.map(lambda v: take(v, lane), decisions.limits)
-    return Forest(seed, y, counts, rewards, table, limits), take(rewards, table * size + pair * n_states + y)
+    return Forest(seed, y, counts, rewards, table, limits), take(
+        rewards, table * size + pair * n_states + y
+    )
 
 
 def _tables(decisions: Decision, width: int) -> chex.Array:
-    """Which table of rewards each tree looks up: [W L] int32."""
+    """Return the index of the reward table of each tree: [W L] int32."""
     n_lanes, own = decisions.state.shape[0], decisions.rewards.shape[0] > 1
     return jnp.tile(jnp.arange(n_lanes, dtype=jnp.int32) * int(own), width)

@@ -5,15 +5,18 @@ import jax.numpy as jnp
 
 
 def stream(words: chex.Array) -> chex.Array:
-    """The stream named by two words, [2] uint32: another two, such that streams of near names have nothing in common."""
+    """Return the stream named by two words, [2] uint32: another two words, such that streams of
+    similar names are unrelated.
+    """
     first = mix(words[0] + mix(words[1]))
     return jnp.stack([first, mix(words[1] ^ first)])
 
 
 def word(stream: chex.Array, counter: chex.Array) -> chex.Array:
-    """Random word number `counter` ([] uint32) of a stream: [] uint32.
+    """Return the random word number `counter` ([] uint32) of a stream: [] uint32.
 
-    The counter is mixed as in `mix`, one word of the stream let in before each of the two multiplications.
+    The counter is mixed as in `mix`, one word of the stream let in before each of the two
+    multiplications.
     """
     w = counter ^ stream[0]
     w = (w ^ (w >> 16)) * jnp.uint32(0x7FEB352D) + stream[1]
@@ -22,13 +25,15 @@ def word(stream: chex.Array, counter: chex.Array) -> chex.Array:
 
 
 def lots(word: chex.Array, count: int) -> chex.Array:
-    """`count` random words out of one, as good as independent for deciding ties: [count] uint32."""
+    """Return `count` random words out of one, independent enough to break ties: [count] uint32."""
     indices = jnp.arange(count, dtype=jnp.uint32)
     return mix(word + indices * jnp.uint32(0x9E3779B9))
 
 
 def mix(w: chex.Array) -> chex.Array:
-    """A permutation of the words in which each bit depends on all: lowbias32 of C. Wellons, hash-prospector."""
+    """Return a permutation of the words in which each bit depends on all: lowbias32 of C. Wellons,
+    hash-prospector.
+    """
     w = (w ^ (w >> 16)) * jnp.uint32(0x7FEB352D)
     w = (w ^ (w >> 15)) * jnp.uint32(0x846CA68B)
     return w ^ (w >> 16)

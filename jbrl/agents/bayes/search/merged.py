@@ -1,14 +1,18 @@
-"""The best of a sampled set: several models of each (state, action), drawn from the posterior, and the freedom to choose among them.
+"""The best of a sampled set: several models of each (state, action), drawn from the posterior, and
+the freedom to choose among them.
 
-For each pair (x, u) draw K(x, u) transition rows from its Dirichlet posterior. In the *merged* MDP an action is a pair (u, k): play u, and
-let the next state come from the k-th row of (x, u). Its optimal values,
+For each pair (x, u) draw K(x, u) transition rows from its Dirichlet posterior. In the *merged* MDP
+an action is a pair (u, k): play u, and let the next state come from the k-th row of (x, u). Its
+optimal values,
 
     Q(x, u) = max_{k < K(x, u)} sum_y P_k(x, u, y) [R(x, u, y) + g max_v Q(y, v)],
 
-are optimistic where samples differ, that is where little is known. Asmuth et al. 2009 (BOSS); Castro and Precup 2010 (SBOSS).
+are optimistic where samples differ, that is where little is known. Asmuth et al. 2009 (BOSS);
+Castro and Precup 2010 (SBOSS).
 
-Rows lie one after the other, as many as there are: sum K, not S A max K. The merged MDP is solved by policy iteration, exactly. All random
-numbers are functions of the stream of the task and of the order of the draws.
+Rows lie one after the other, as many as there are: sum K, not S A max K. The merged MDP is solved
+by policy iteration, exactly. All random numbers are functions of the stream of the task and of the
+order of the draws.
 """
 
 import chex
@@ -20,14 +24,15 @@ from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
 from jbrl.agents.bayes.search.native import native
 from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
-from jbrl.mdp.planning import TIE_TOLERANCE
+from jbrl.mdp.planning import GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
 from jbrl.pytree import record, static
 from jbrl.vectorize import while_active
 
 MEMORY = 4 << 30  # bytes of one device that solves in lockstep may take
 MAX_BYTES = 1 << 30  # of the samples of one MDP
 BLOCK = 32  # gamma variates proposed at once
-MAX_IMPROVEMENTS = 64  # of the policy: a handful is usual, and more could only follow rounding errors
+# of the policy: a handful is usual, and more could only follow rounding errors
+MAX_IMPROVEMENTS = 64
 
 
 @record
@@ -37,9 +42,11 @@ class MergedTask:
     stream: chex.Array  # [2] uint32, of random words (`hashing.stream`)
     counts: chex.Array  # [S * A * S] float32, posterior concentrations
     rewards: chex.Array  # [S * A * S] float32
-    samples: chex.Array  # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
-    values: chex.Array  # [S] float32, a guess: the closer, the sooner done
+    # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
+    samples: chex.Array
+    values: chex.Array  # [S] float32, a guess of differences of values: the closer, the sooner done
     discount: chex.Array  # [] float32
+    start: chex.Array | None  # [] int32, where the agent is; None: there is a single state
     n_states: int = static()
     n_actions: int = static()
     max_samples: int = static()  # samples of a pair
@@ -54,7 +61,7 @@ class Memory:
 
 @record
 class Place:
-    """Where a loop over all rows is."""
+    """Position of a loop over all rows."""
 
     i: chex.Array  # [] int32, number of the row
     pair: chex.Array  # [] int32, x A + u
@@ -63,7 +70,9 @@ class Place:
 
 @record
 class Block:
-    """Gamma variates in the making: each round proposes one for every entry of the present block that has none yet."""
+    """State of the generation of gamma variates: each round proposes one for every entry of the
+    present block that has none yet.
+    """
 
     round: chex.Array  # [] int32
     start: chex.Array  # [] int32, of the block
@@ -75,18 +84,29 @@ class Block:
 
 @record
 class MergedPolicy:
-    """A policy of the merged MDP under improvement."""
+    """A policy of the merged MDP during its improvement."""
 
     rows: chex.Array  # [S * (S + 1)] float32, those it follows, with their expected rewards
-    values: chex.Array  # [S] float32
-    q: chex.Array  # [S * A] float32, of a sweep that starts from `values`
+    values: chex.Array  # [S] float32, less `level`
+    level: chex.Array  # [] float32
+    tolerance: chex.Array  # [S] float32, what rounding can do to the values
+    q: chex.Array  # [S * A] float32, of a sweep that starts from `values`, less `level`
     changed: chex.Array  # [] bool
     improvements: chex.Array  # [] int32
 
 
 @record
+class MergedSolution:
+    """Optimal action values of a merged MDP, of each action by its best row."""
+
+    q: chex.Array  # [S, A] float32, less `level`
+    level: chex.Array  # [] float32, the value of one state
+    tolerance: chex.Array  # [S] float32, differences of action values up to which they tie
+
+
+@record
 class Sweep:
-    """A Bellman sweep over all rows under way."""
+    """State of a Bellman sweep over all rows."""
 
     place: Place
     best: chex.Array  # [] float32, of the state's rows so far
@@ -95,23 +115,26 @@ class Sweep:
     changed: chex.Array  # [] bool
 
 
-def solve(task: MergedTask) -> chex.Array:
-    """Optimal action values of a merged MDP, [S, A] float32: of each action by its best row.
+def solve(task: MergedTask) -> MergedSolution:
+    """Draw a merged MDP and solve it by policy iteration.
 
-    Mapped, each task is solved on its own, one after the other on a CPU, in lockstep on other devices; either way as if it were alone.
+    Mapped, each task is solved on its own, one after the other on a CPU, in lockstep on other
+    devices; either way as if it were alone.
     """
     return _solve_one(task)
 
 
-def in_lockstep(tasks: MergedTask) -> chex.Array:
-    """All tasks, stacked, take each step together, as many at a time as fit in memory."""
+def in_lockstep(tasks: MergedTask) -> MergedSolution:
+    """Work on all tasks, stacked, which take each step together, as many at a time as fit in
+    memory.
+    """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.max_samples)
     return stacked.in_groups(tasks, _solve, _blank, MEMORY // each)
 
 
 @native
-def one_by_one(tasks: MergedTask) -> chex.Array:
-    """One task after the other, stacked, in the same memory."""
+def one_by_one(tasks: MergedTask) -> MergedSolution:
+    """Work on one task after the other, stacked, in the same memory."""
     return stacked.in_turn(tasks, _solve, _blank(tasks))
 
 
@@ -119,17 +142,21 @@ _solve_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_
 
 
 def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
-    """Memory that one task takes."""
+    """Return the memory that one task takes."""
     return 4 * ((n_states * n_actions * max_samples + 1) * n_states + BLOCK)
 
 
 def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> int:
-    """Return the bytes of one task. Raise `JbrlError` when `max_samples` samples of each pair are too many for agent `name`."""
+    """Return the bytes of one task.
+
+    Raise `JbrlError` when `max_samples` samples of each pair are too many for agent `name`.
+    """
     needed = bytes_needed(n_states, n_actions, max_samples)
     if needed > MAX_BYTES:
         raise JbrlError(
-            f"{name}: capacity for {max_samples} samples of each of {n_states} x {n_actions} pairs of state and action takes "
-            f"{needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB"
+            f"{name}: capacity for {max_samples} samples of each of {n_states} x "
+            f"{n_actions} pairs of state and action takes {needed / 2**30:.1f} GiB: expected at "
+            f"most {MAX_BYTES >> 30} GiB"
         )
     return needed
 
@@ -138,21 +165,35 @@ def _blank(task: MergedTask) -> Memory:
     return Memory(jnp.zeros(bytes_needed(task.n_states, task.n_actions, task.max_samples) // 4))
 
 
-def _solve(task: MergedTask, memory: Memory) -> tuple[chex.Array, Memory]:
+def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
     memory = draw(task, memory)
-    nothing = jnp.zeros(task.n_states * (task.n_states + 1))
-    policy = MergedPolicy(nothing, task.values, jnp.zeros(task.n_states * task.n_actions), task.samples[0] > 0, jnp.int32(0))
+    policy = MergedPolicy(
+        rows=jnp.zeros(task.n_states * (task.n_states + 1)),
+        values=task.values,
+        level=jnp.float32(0),
+        tolerance=jnp.zeros(task.n_states),
+        q=jnp.zeros(task.n_states * task.n_actions),
+        changed=task.samples[0] > 0,
+        improvements=jnp.int32(0),
+    )
     policy = while_active(_improvable, _improve, policy, (task, memory), keep="numbers")
-    return policy.q.reshape(task.n_states, task.n_actions), memory
+    q = policy.q.reshape(task.n_states, task.n_actions)
+    return MergedSolution(q, policy.level, policy.tolerance), memory
 
 
 def draw(task: MergedTask, memory: Memory) -> Memory:
-    """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place, then probabilities."""
+    """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place,
+    then probabilities.
+    """
     place, rows = while_active(_rows_left, _copy, (_begin(task), memory.rows), task, keep="numbers")
     zero = jnp.int32(0)
     block = Block(zero, zero, rows[:BLOCK], jnp.zeros(BLOCK), jnp.zeros(BLOCK, bool), rows)
-    rows = while_active(_variates_left, _propose, block, (task.stream, place.i * task.n_states), keep="numbers").rows
-    return Memory(while_active(_rows_left, _normalise, (_begin(task), rows), task, keep="numbers")[1])
+    rows = while_active(
+        _variates_left, _propose, block, (task.stream, place.i * task.n_states), keep="numbers"
+    ).rows
+    return Memory(
+        while_active(_rows_left, _normalise, (_begin(task), rows), task, keep="numbers")[1]
+    )
 
 
 def _begin(task: MergedTask) -> Place:
@@ -161,11 +202,13 @@ def _begin(task: MergedTask) -> Place:
 
 
 def _next(place: Place, task: MergedTask) -> Place:
-    """The place of the next row."""
+    """Return the place of the next row."""
     last, n_pairs = place.left == 1, task.n_states * task.n_actions
     after = place.pair + last.astype(jnp.int32)
     more = jnp.where(after < n_pairs, read(task.samples, jnp.minimum(after, n_pairs - 1)), 0)
-    return Place(place.i + 1, jnp.minimum(after, n_pairs - 1), jnp.where(last, more, place.left - 1))
+    return Place(
+        place.i + 1, jnp.minimum(after, n_pairs - 1), jnp.where(last, more, place.left - 1)
+    )
 
 
 def _rows_left(carry: tuple, _: MergedTask) -> chex.Array:
@@ -173,8 +216,13 @@ def _rows_left(carry: tuple, _: MergedTask) -> chex.Array:
 
 
 def _here(place: Place, task: MergedTask) -> chex.Array:
-    """Where the numbers of the present row begin; those of the row that is none, when none is left."""
-    return jnp.where(place.left > 0, place.i, task.n_states * task.n_actions * task.max_samples) * task.n_states
+    """Return the index of the first number of the present row; of the placeholder row, when no row
+    is left.
+    """
+    return (
+        jnp.where(place.left > 0, place.i, task.n_states * task.n_actions * task.max_samples)
+        * task.n_states
+    )
 
 
 def _copy(carry: tuple, task: MergedTask) -> tuple:
@@ -196,16 +244,27 @@ def _variates_left(now: Block, consts: tuple) -> chex.Array:
 
 
 def _propose(now: Block, consts: tuple) -> Block:
-    """One round. Shape 1: an exponential variate. Other shapes: Marsaglia and Tsang 2000. Shape 0: minus infinity."""
+    """Run one round.
+
+    Shape 1: an exponential variate. Other shapes: Marsaglia and Tsang 2000. Shape 0:
+    minus infinity.
+    """
     (stream, total), shape = consts, now.shapes
     normal, accept = _open_uniforms(stream, now.round, 0), _open_uniforms(stream, now.round, 1)
     d = jnp.where(shape < 1, shape + 1, shape) - jnp.float32(1 / 3)
     t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
     accepted = ((t > -1) & (jnp.log(accept) < d * sampling.excess(t))) | (shape == 1)
     proposed = jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, jnp.float32(-0.9999999)))
-    proposed = jnp.where(shape == 1, jnp.log(-jnp.log(accept)), proposed) + _boost(shape, stream, now.round)
+    proposed = jnp.where(shape == 1, jnp.log(-jnp.log(accept)), proposed) + _boost(
+        shape, stream, now.round
+    )
     logs = jnp.where(now.found, now.logs, jnp.where(shape > 0, proposed, -jnp.inf))
-    found = now.found | accepted | (shape <= 0) | (now.start + jnp.arange(BLOCK, dtype=jnp.int32) >= total)
+    found = (
+        now.found
+        | accepted
+        | (shape <= 0)
+        | (now.start + jnp.arange(BLOCK, dtype=jnp.int32) >= total)
+    )
     done = found.all() & (now.start < total)
     rows = write_row(now.rows, jnp.minimum(now.start, now.rows.shape[0] - BLOCK), logs)
     start = now.start + jnp.where(done, BLOCK, 0)
@@ -214,22 +273,34 @@ def _propose(now: Block, consts: tuple) -> Block:
 
 
 def _boost(shape: chex.Array, stream: chex.Array, round: chex.Array) -> chex.Array:
-    """log(U) / shape where shape is below 1, else 0: a variate of shape a + 1, times U^(1/a), has shape a. Ibid., section 6."""
+    """Return log(U) / shape where shape is below 1, else 0: a variate of shape a + 1, times
+    U^(1/a), has shape a.
+
+    Ibid., section 6.
+    """
 
     def wanted(carry: tuple, _: tuple) -> chex.Array:
         return carry[0]
 
     def compute(_: tuple, consts: tuple) -> tuple:
         shape, stream, round = consts
-        return jnp.bool_(False), jnp.where((shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0)
+        return jnp.bool_(False), jnp.where(
+            (shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0
+        )
 
     small = ((shape > 0) & (shape < 1)).any()  # seldom
-    return while_active(wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round), keep="numbers")[1]
+    return while_active(
+        wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round), keep="numbers"
+    )[1]
 
 
 def _open_uniforms(stream: chex.Array, round: chex.Array, which: int) -> chex.Array:
-    """Numbers strictly between 0 and 1 for a block, the first, second or third of a round: [BLOCK] float32, odd multiples of 2^-24."""
-    number = round.astype(jnp.uint32) * (3 * BLOCK) + jnp.arange(BLOCK, dtype=jnp.uint32) + which * BLOCK
+    """Return numbers strictly between 0 and 1 for a block, the first, second or third of a round:
+    [BLOCK] float32, odd multiples of 2^-24.
+    """
+    number = (
+        round.astype(jnp.uint32) * (3 * BLOCK) + jnp.arange(BLOCK, dtype=jnp.uint32) + which * BLOCK
+    )
     return ((hashing.word(stream, number) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
 
 
@@ -240,12 +311,18 @@ def _improvable(policy: MergedPolicy, _: tuple) -> chex.Array:
 def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
     """Follow the best rows, wherever they are better than those followed so far, and evaluate."""
     task, memory = consts
-    tolerance = jnp.float32(TIE_TOLERANCE) * jnp.abs(policy.values).max()
-    bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + tolerance)
+    bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + policy.tolerance)
     begin = Sweep(_begin(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
-    swept = while_active(_sweeping, _sweep, begin, (task, memory, policy.values, bars), keep="numbers")
-    values = jnp.where(swept.changed, _evaluate(swept.rows, task, swept.changed), policy.values)
-    return MergedPolicy(swept.rows, values, swept.q, swept.changed, policy.improvements + 1)
+    left_out = (1 - task.discount) * policy.level
+    consts = (task, memory, policy.values, left_out, bars)
+    swept = while_active(_sweeping, _sweep, begin, consts, keep="numbers")
+    found = _evaluate(swept.rows, task, swept.changed)
+    kept = (policy.values, policy.level, policy.tolerance)
+    values, level, tolerance = (
+        jnp.where(swept.changed, new, old) for new, old in zip(found, kept, strict=True)
+    )
+    done = policy.improvements + 1
+    return MergedPolicy(swept.rows, values, level, tolerance, swept.q, swept.changed, done)
 
 
 def _sweeping(now: Sweep, _: tuple) -> chex.Array:
@@ -253,14 +330,14 @@ def _sweeping(now: Sweep, _: tuple) -> chex.Array:
 
 
 def _sweep(now: Sweep, consts: tuple) -> Sweep:
-    """The value of one row."""
-    task, memory, values, bars = consts
+    """Return the value of one row."""
+    task, memory, values, left_out, bars = consts
     place, size, live = now.place, task.n_states, now.place.left > 0
     x, u = place.pair // task.n_actions, place.pair % task.n_actions
     first = place.left == read(task.samples, place.pair)
     row = read_row(memory.rows, jnp.where(live, place.i, 0) * size, size)
     rewards = read_row(task.rewards, place.pair * size, size)
-    value = (row * (rewards + task.discount * values)).sum()
+    value = (row * (rewards + task.discount * values)).sum() - left_out
     before = read(now.q, place.pair)
     best = jnp.where(first & (u == 0), read(bars, x), now.best)
     better = live & (value > best)
@@ -275,16 +352,73 @@ def _sweep(now: Sweep, consts: tuple) -> Sweep:
     )
 
 
-def _evaluate(rows: chex.Array, task: MergedTask, wanted: chex.Array) -> chex.Array:
-    """Values [S] of the policy that follows `rows`: the solution of V = r + g P V, by elimination; anything unless `wanted`.
+def _evaluate(
+    rows: chex.Array, task: MergedTask, wanted: chex.Array
+) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Evaluate the policy that follows `rows`, by elimination; anything unless `wanted`.
 
-    The matrix is diagonally dominant: no pivoting is needed.
+    The matrix of V = r + g P V is diagonally dominant: no pivoting is needed. Solved with it, a
+    right side of ones shows what one unit of reward in each step comes to with the same rounding
+    errors, so that values can leave out a level without these. They do so above g = 0.99.
+
+    Returns: values less a level [S], the level [] and the tie tolerance of each state [S].
     """
     n_states = task.n_states
     table = rows.reshape(n_states, n_states + 1)
-    system = jnp.concatenate([jnp.eye(n_states) - task.discount * table[:, :n_states], table[:, n_states:]], axis=1)
+    transitions, rewards = table[:, :n_states], table[:, n_states:]
+    system = jnp.eye(n_states) - task.discount * transitions
+    system = jnp.concatenate([system, rewards, jnp.ones((n_states, 1))], axis=1)
     end = jnp.where(wanted, n_states, 0)
-    return while_active(lambda carry, end: carry[0] < end, _eliminate, (jnp.int32(0), system), end, keep="numbers")[1][:, n_states]
+    _, system = while_active(_to_do, _eliminate, (jnp.int32(0), system), end, keep="numbers")
+    values, ones = system[:, n_states], system[:, n_states + 1]
+    close = task.discount > GREATEST_PLAIN_DISCOUNT
+    place = _destination(rows, task, jnp.where(close, end, 0))
+    level = jnp.where(close, read(values, place), 0.0)
+    values = values - jnp.where(close, level / read(ones, place) * ones, 0.0)
+    sizes = _greatest_reached(transitions, jnp.abs(values), end)
+    left_out = jnp.abs((1 - task.discount) * level)
+    return values, level, jnp.float32(TIE_TOLERANCE) * (sizes + left_out)
+
+
+def _to_do(carry: tuple, end: chex.Array) -> chex.Array:
+    return carry[0] < end
+
+
+def _destination(rows: chex.Array, task: MergedTask, steps: chex.Array) -> chex.Array:
+    """Return the state where the likeliest next states lead from the start after so
+    many `steps`.
+    """
+    n_states = task.n_states
+    if task.start is None:
+        return jnp.int32(0)
+
+    def going(carry: tuple, consts: tuple) -> chex.Array:
+        return carry[0] < consts[1]
+
+    def follow(carry: tuple, consts: tuple) -> tuple:
+        k, x = carry
+        row = read_row(consts[0], x * (n_states + 1), n_states)
+        return k + 1, jnp.argmax(row).astype(jnp.int32)
+
+    begin = (jnp.int32(0), task.start)
+    return while_active(going, follow, begin, (rows, steps), keep="numbers")[1]
+
+
+def _greatest_reached(transitions: chex.Array, sizes: chex.Array, steps: chex.Array) -> chex.Array:
+    """Return the greatest of `sizes` [S] among the states reached from each state,
+    itself included.
+    """
+
+    def going(carry: tuple, consts: tuple) -> chex.Array:
+        return carry[0] < consts[1]
+
+    def spread(carry: tuple, consts: tuple) -> tuple:
+        k, found = carry
+        next_ = jnp.where(consts[0] > SHARE, found[None, :], 0.0).max(1)
+        return k + 1, jnp.maximum(found, next_)
+
+    begin = (jnp.int32(0), sizes)
+    return while_active(going, spread, begin, (transitions, steps), keep="numbers")[1]
 
 
 def _eliminate(carry: tuple, _: chex.Array) -> tuple:

@@ -1,11 +1,13 @@
 """A tree over histories in flat arrays.
 
-A node is a history h, known by a number; node 0 is the root. An *edge* is a node and an action, number node A + u. A *link* is an edge
-and the next state it led to, number edge S + y; it leads to a node or to none yet.
+A node is a history h, known by a number; node 0 is the root. An *edge* is a node and an action,
+number node A + u. A *link* is an edge and the next state it led to, number edge S + y; it leads to
+a node or to none yet.
 
-Nothing is cleared from one tree to the next, although `children` has S A entries for each node: the entry of a link counts only if it names
-a node that exists and whose parent is this link (the sparse set of Briggs and Torczon 1993). Statistics of the first node that does
-not exist yet are kept at zero.
+Nothing is cleared from one tree to the next, although `children` has S A entries for each node: the
+entry of a link counts only if it names a node that exists and whose parent is this link (the sparse
+set of Briggs and Torczon 1993). Statistics of the first node that does not exist yet are kept
+at zero.
 """
 
 import dataclasses
@@ -22,11 +24,15 @@ from jbrl.vectorize import while_active
 
 @record
 class SearchTree:
-    """Room for M nodes. Whatever is written to the last entry of `children` and of `parents` is never read."""
+    """Arrays with capacity for M nodes.
+
+    The last entry of `children` and of `parents` is never read.
+    """
 
     children: chex.Array  # [M * A * S + 1] int32: node of each link, if any
     parents: chex.Array  # [M + 1] int32: link that leads to each node, -1 for the root
-    statistics: chex.Array  # [(M + 1) * 2 * A] float32: of each node, visits and mean return of each action in turn
+    # [(M + 1) * 2 * A] float32: of each node, visits and mean return of each action in turn
+    statistics: chex.Array
     size: chex.Array  # [] int32, nodes that exist
     n_states: int = static()
     n_actions: int = static()
@@ -38,27 +44,43 @@ class SearchTree:
 
 
 def empty(capacity: int, n_states: int, n_actions: int) -> SearchTree:
-    """Room for a tree; `plant` it before use."""
+    """Return arrays with capacity for a tree; `plant` it before use."""
     children = jnp.zeros(capacity * n_actions * n_states + 1, jnp.int32)
     statistics = jnp.zeros((capacity + 1) * 2 * n_actions)
-    return SearchTree(children, jnp.full(capacity + 1, -1, jnp.int32), statistics, jnp.int32(0), n_states, n_actions)
+    return SearchTree(
+        children,
+        jnp.full(capacity + 1, -1, jnp.int32),
+        statistics,
+        jnp.int32(0),
+        n_states,
+        n_actions,
+    )
 
 
 def plant(tree: SearchTree) -> SearchTree:
-    """A tree of one node without visits."""
+    """Return a tree of one node without visits."""
     parents = write(tree.parents, jnp.int32(0), jnp.int32(-1))
     statistics = write_row(tree.statistics, jnp.int32(0), jnp.zeros(4 * tree.n_actions))
     return dataclasses.replace(tree, parents=parents, statistics=statistics, size=jnp.int32(1))
 
 
 def at_node(tree: SearchTree, node: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """Visits [A] and mean returns [A] of the edges of a node."""
-    row = read_row(tree.statistics, node * (2 * tree.n_actions), 2 * tree.n_actions).reshape(tree.n_actions, 2)
+    """Return visits [A] and mean returns [A] of the edges of a node."""
+    row = read_row(tree.statistics, node * (2 * tree.n_actions), 2 * tree.n_actions).reshape(
+        tree.n_actions, 2
+    )
     return row[:, 0], row[:, 1]
 
 
-def select(visits: chex.Array, means: chex.Array, exploration: chex.Array, log_visits: chex.Array, word: chex.Array) -> chex.Array:
-    """UCT: an action of greatest mean + exploration sqrt(log_visits / visits), those never tried first: [] int32.
+def select(
+    visits: chex.Array,
+    means: chex.Array,
+    exploration: chex.Array,
+    log_visits: chex.Array,
+    word: chex.Array,
+) -> chex.Array:
+    """Select by UCT an action of greatest mean + exploration sqrt(log_visits / visits), those never
+    tried first: [] int32.
 
     Ties are broken uniformly by a random `word`. Kocsis and Szepesvari 2006.
     """
@@ -67,9 +89,11 @@ def select(visits: chex.Array, means: chex.Array, exploration: chex.Array, log_v
 
 
 def greatest(values: chex.Array, word: chex.Array) -> chex.Array:
-    """An index of the greatest of `values` [A], ties being broken uniformly by a random `word`: [] int32.
+    """Return an index of the greatest of `values` [A], ties being broken uniformly by a random
+    `word`: [] int32.
 
-    Each index draws a lot, and the greatest pair (value, lot) wins: one pass, where `sampling.choose_maximiser` takes four.
+    Each index draws a random number, and the greatest pair (value, number) wins: one pass, where
+    `sampling.choose_maximiser` takes four.
     """
     indices = jnp.arange(values.shape[0], dtype=jnp.int32)
 
@@ -78,28 +102,43 @@ def greatest(values: chex.Array, word: chex.Array) -> chex.Array:
         return tuple(jnp.where(wins, a, b) for a, b in zip(one, other, strict=True))
 
     lots = hashing.lots(word, values.shape[0])
-    return lax.reduce((values, lots, indices), (jnp.float32(-jnp.inf), jnp.uint32(0), jnp.int32(0)), better, (0,))[2]
+    return lax.reduce(
+        (values, lots, indices), (jnp.float32(-jnp.inf), jnp.uint32(0), jnp.int32(0)), better, (0,)
+    )[2]
 
 
 def child(tree: SearchTree, link: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """The node that a link leads to, [] int32, and whether there is one."""
+    """Return the node that a link leads to, [] int32, and whether there is one."""
     node = read(tree.children, link)
     return node, (node < tree.size) & (read(tree.parents, node) == link)
 
 
 def grow(tree: SearchTree, link: chex.Array) -> SearchTree:
-    """`tree` with a new node, without visits, at the end of `link`, which must lead to none; -1: unchanged."""
+    """Return `tree` with a new node, without visits, at the end of `link`, which must lead to none;
+    -1: unchanged.
+    """
     wanted = link >= 0
     nowhere = jnp.int32(tree.children.shape[0] - 1)
     children = write(tree.children, jnp.where(wanted, link, nowhere), tree.size)
     parents = write(tree.parents, jnp.where(wanted, tree.size, tree.capacity), link)
     size = tree.size + wanted.astype(jnp.int32)
-    statistics = write_row(tree.statistics, size * (2 * tree.n_actions), jnp.zeros(2 * tree.n_actions))
-    return dataclasses.replace(tree, children=children, parents=parents, statistics=statistics, size=size)
+    statistics = write_row(
+        tree.statistics, size * (2 * tree.n_actions), jnp.zeros(2 * tree.n_actions)
+    )
+    return dataclasses.replace(
+        tree, children=children, parents=parents, statistics=statistics, size=size
+    )
 
 
-def transplant(tree: SearchTree, parents: chex.Array, statistics: chex.Array, size: chex.Array, link: chex.Array) -> SearchTree:
-    """The part of another tree, of the same capacity, that lies beyond one of its links; a tree of one node if nothing does.
+def transplant(
+    tree: SearchTree,
+    parents: chex.Array,
+    statistics: chex.Array,
+    size: chex.Array,
+    link: chex.Array,
+) -> SearchTree:
+    """Return the subtree behind one of the links of another tree of the same capacity; a tree of
+    one node if the link leads nowhere.
 
     Args:
       parents, statistics, size: the other tree's.
@@ -112,7 +151,9 @@ def transplant(tree: SearchTree, parents: chex.Array, statistics: chex.Array, si
         return carry[0] < consts[2]
 
     def move(carry: tuple, consts: tuple) -> tuple:
-        """Nodes keep their order, so parents come before children and a node's new number is at most the old one."""
+        """Move one node. Nodes keep their order, so parents come before children and a node's new
+        number is at most the old one.
+        """
         i, last, numbers, tree = carry
         parents, statistics, _, link = consts
         numbers = write(numbers, jnp.maximum(i - 1, 0), last)
@@ -129,12 +170,25 @@ def transplant(tree: SearchTree, parents: chex.Array, statistics: chex.Array, si
                 tree,
                 children=write(tree.children, jnp.where(new >= 0, new, nowhere), tree.size),
                 parents=write(tree.parents, jnp.where(moved, tree.size, tree.capacity), new),
-                statistics=write_row(tree.statistics, tree.size * width, jnp.where(moved, read_row(statistics, i * width, width), 0.0)),
+                statistics=write_row(
+                    tree.statistics,
+                    tree.size * width,
+                    jnp.where(moved, read_row(statistics, i * width, width), 0.0),
+                ),
                 size=tree.size + moved.astype(jnp.int32),
             ),
         )
 
-    begin = (jnp.int32(0), jnp.int32(-1), jnp.zeros_like(tree.parents), dataclasses.replace(tree, size=jnp.int32(0)))
-    _, _, _, tree = while_active(more, move, begin, (parents, statistics, size, link), keep="numbers")
+    begin = (
+        jnp.int32(0),
+        jnp.int32(-1),
+        jnp.zeros_like(tree.parents),
+        dataclasses.replace(tree, size=jnp.int32(0)),
+    )
+    _, _, _, tree = while_active(
+        more, move, begin, (parents, statistics, size, link), keep="numbers"
+    )
     size = jnp.maximum(tree.size, 1)
-    return dataclasses.replace(tree, statistics=write_row(tree.statistics, size * width, jnp.zeros(width)), size=size)
+    return dataclasses.replace(
+        tree, statistics=write_row(tree.statistics, size * width, jnp.zeros(width)), size=size
+    )

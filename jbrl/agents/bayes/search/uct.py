@@ -1,9 +1,10 @@
 """UCT on the belief: many simulations of a Bayes-adaptive MDP from one state.
 
-A simulation walks down the tree, choosing actions by upper confidence bounds and drawing next states from the posterior (`urn`); beyond
-the tree it follows the rollout policy; then the discounted return of each edge passed enters its mean. An edge visited for the first time
-ends the tree part; from its second visit on, the next states it leads to become nodes. All ends after `depth` steps, the rest counting as
-nothing.
+A simulation walks down the tree, choosing actions by upper confidence bounds and drawing next
+states from the posterior (`urn`); beyond the tree it follows the rollout policy; then the
+discounted return of each edge passed enters its mean. An edge visited for the first time ends the
+tree part; from its second visit on, the next states it leads to become nodes. All ends after
+`depth` steps, the rest counting as nothing.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
 
 @record
 class Kept:
-    """What is left of the tree of an earlier decision, and the link followed since, -1 if none."""
+    """Remainder of the tree of an earlier decision, and the link followed since, -1 if none."""
 
     parents: chex.Array  # [M + 1] int32, as in `SearchTree`
     statistics: chex.Array  # [(M + 1) * 2 * A] float32
@@ -34,9 +35,16 @@ class Kept:
 
 
 def nothing_kept(capacity: int, n_actions: int) -> Kept:
-    """What is left before the first decision, for a tree with capacity for that many nodes."""
+    """Return an empty `Kept`, as before the first decision, for a tree with capacity for that many
+    nodes.
+    """
     nodes = capacity + 1
-    return Kept(jnp.full(nodes, -1, jnp.int32), jnp.zeros(nodes * 2 * n_actions), jnp.int32(0), jnp.int32(-1))
+    return Kept(
+        jnp.full(nodes, -1, jnp.int32),
+        jnp.zeros(nodes * 2 * n_actions),
+        jnp.int32(0),
+        jnp.int32(-1),
+    )
 
 
 @record
@@ -45,7 +53,9 @@ class SearchTask:
 
     stream: chex.Array  # [2] uint32, of random words (`hashing.stream`)
     x: chex.Array  # [] int32, state
-    cdf: chex.Array  # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the entry before
+    # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the
+    # entry before
+    cdf: chex.Array
     rewards: chex.Array  # [S * A * S] float32
     greedy: chex.Array  # [S * A] int32, as in `rollout_policy.RolloutPolicy`
     n_greedy: chex.Array  # [S] int32
@@ -74,18 +84,19 @@ class Root:
 
 @record
 class Memory:
-    """What simulations write to."""
+    """Arrays that simulations write to."""
 
     tree: SearchTree
     urns: Urns
     edges: chex.Array  # [max_depth + 1] int32, edges passed; the last entry is never read
     rewards: chex.Array  # [max_depth + 1] float32, reward of each edge passed
-    logs: chex.Array | None  # [M + 1] float32, log(n + 1); None when there may be more visits than that
+    # [M + 1] float32, log(n + 1); None when there may be more visits than that
+    logs: chex.Array | None
 
 
 @record
 class Walk:
-    """The tree part of a simulation under way."""
+    """State of the tree part of a simulation."""
 
     inside: chex.Array  # [] bool, whether it goes on
     d: chex.Array  # [] int32, steps taken
@@ -100,7 +111,7 @@ class Walk:
 
 @record
 class Rollout:
-    """The part of a simulation beyond the tree."""
+    """State of the part of a simulation beyond the tree."""
 
     d: chex.Array  # [] int32
     x: chex.Array  # [] int32
@@ -113,20 +124,23 @@ class Rollout:
 def search(task: SearchTask) -> Root:
     """Search from one state.
 
-    Mapped, each search runs on its own, one after the other on a CPU, in lockstep on other devices; either way as if it were alone.
+    Mapped, each search runs on its own, one after the other on a CPU, in lockstep on other devices;
+    either way as if it were alone.
     """
     return _search_one(task)
 
 
 def in_lockstep(tasks: SearchTask) -> Root:
-    """All searches, stacked, take each step together, as many at a time as fit in memory."""
+    """Run all searches, stacked, which take each step together, as many at a time as fit in
+    memory.
+    """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.capacity, tasks.max_depth)
     return stacked.in_groups(tasks, _search, _blank, MEMORY // each)
 
 
 @native
 def one_by_one(tasks: SearchTask) -> Root:
-    """One search after the other, stacked, in the same memory."""
+    """Run one search after the other, stacked, in the same memory."""
     return stacked.in_turn(tasks, _search, _blank(tasks))
 
 
@@ -134,23 +148,35 @@ _search_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by
 
 
 def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -> int:
-    """Memory that one search takes."""
+    """Return the memory that one search takes."""
     rows = n_states * n_actions
     return 4 * (capacity * (rows + 2 * n_actions + 1) + rows * (max_depth + 1) + 2 * max_depth)
 
 
 def _blank(task: SearchTask) -> Memory:
-    """Memory for a task of that size."""
+    """Return memory for a task of that size."""
     rows = task.n_states * task.n_actions
     empty = tree.empty(task.capacity, task.n_states, task.n_actions)
-    logs = jnp.log(1 + jnp.arange(task.capacity + 1, dtype=jnp.float32)) if task.kept is None else None
-    return Memory(empty, urn.empty(rows, task.max_depth), jnp.zeros(task.max_depth + 1, jnp.int32), jnp.zeros(task.max_depth + 1), logs)
+    logs = (
+        jnp.log(1 + jnp.arange(task.capacity + 1, dtype=jnp.float32)) if task.kept is None else None
+    )
+    return Memory(
+        empty,
+        urn.empty(rows, task.max_depth),
+        jnp.zeros(task.max_depth + 1, jnp.int32),
+        jnp.zeros(task.max_depth + 1),
+        logs,
+    )
 
 
 def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
-    """One search, in memory that earlier ones may have used."""
+    """Run one search, in memory that earlier ones may have used."""
     kept = task.kept
-    begun = tree.plant(memory.tree) if kept is None else tree.transplant(memory.tree, kept.parents, kept.statistics, kept.size, kept.link)
+    begun = (
+        tree.plant(memory.tree)
+        if kept is None
+        else tree.transplant(memory.tree, kept.parents, kept.statistics, kept.size, kept.link)
+    )
     urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
     memory = dataclasses.replace(memory, tree=begun, urns=urns)
 
@@ -168,28 +194,47 @@ def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
 
 
 def _keep(grown: SearchTree) -> Kept:
-    """All of a tree, without what others left in its memory."""
+    """Return all of a tree, without the remains of others in its memory."""
     exists = jnp.arange(grown.capacity + 1, dtype=jnp.int32) < grown.size
     statistics = jnp.where(exists[:, None], grown.statistics.reshape(grown.capacity + 1, -1), 0.0)
-    return Kept(jnp.where(exists, grown.parents, -1), statistics.reshape(-1), grown.size, jnp.int32(-1))
+    return Kept(
+        jnp.where(exists, grown.parents, -1), statistics.reshape(-1), grown.size, jnp.int32(-1)
+    )
 
 
 def _simulate(k: chex.Array, memory: Memory, task: SearchTask, live: chex.Array) -> Memory:
-    """Simulation number `k`; nothing happens unless `live`."""
+    """Run simulation number `k`; do nothing unless `live`."""
     start = k * task.depth
     zero, last = jnp.int32(0), urn.begin(memory.urns, start)
-    walk = Walk(live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards)
+    walk = Walk(
+        live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards
+    )
     walk = while_active(_inside, _descend, walk, (task, memory.tree, memory.logs), keep="numbers")
-    out = Rollout(jnp.where(live, walk.d, task.depth), walk.x, jnp.float32(1), jnp.float32(0), walk.last, walk.urns)
+    out = Rollout(
+        jnp.where(live, walk.d, task.depth),
+        walk.x,
+        jnp.float32(1),
+        jnp.float32(0),
+        walk.last,
+        walk.urns,
+    )
     out = while_active(_unfinished, _roll, out, task, keep="numbers")
     grown = tree.grow(memory.tree, walk.link)
     back = (walk.d - 1, out.value, grown.statistics)
-    _, _, statistics = while_active(_not_at_root, _back_up, back, (walk.edges, walk.rewards, task), keep="numbers")
-    return Memory(dataclasses.replace(grown, statistics=statistics), out.urns, walk.edges, walk.rewards, memory.logs)
+    _, _, statistics = while_active(
+        _not_at_root, _back_up, back, (walk.edges, walk.rewards, task), keep="numbers"
+    )
+    return Memory(
+        dataclasses.replace(grown, statistics=statistics),
+        out.urns,
+        walk.edges,
+        walk.rewards,
+        memory.logs,
+    )
 
 
 def _random(task: SearchTask, last: Draw, d: chex.Array, which: int) -> chex.Array:
-    """Random word number `which` (0 or 1) of step `d`."""
+    """Return the random word number `which` (0 or 1) of step `d`."""
     counter = (last.start + d).astype(jnp.uint32) * 2 + which
     return hashing.word(task.stream, counter)
 
@@ -199,7 +244,7 @@ def _inside(walk: Walk, _: tuple) -> chex.Array:
 
 
 def _descend(walk: Walk, consts: tuple) -> Walk:
-    """One step in the tree."""
+    """Take one step in the tree."""
     task, grown, logs = consts
     live, d = walk.inside, walk.d
     urns = urn.put_down(walk.urns, walk.last)
@@ -209,7 +254,14 @@ def _descend(walk: Walk, consts: tuple) -> Walk:
     u = tree.select(visits, means, task.exploration, log_visits, _random(task, walk.last, d, 0))
     row = walk.x * task.n_actions + u
     edge = walk.node * task.n_actions + u
-    last = urn.draw(urns, walk.last, task.cdf, row, sampling.words_to_uniforms(_random(task, walk.last, d, 1)), task.n_states)
+    last = urn.draw(
+        urns,
+        walk.last,
+        task.cdf,
+        row,
+        sampling.words_to_uniforms(_random(task, walk.last, d, 1)),
+        task.n_states,
+    )
     reward = read(task.rewards, row * task.n_states + last.y)
     link = edge * task.n_states + last.y
     node, exists = tree.child(grown, link)
@@ -235,13 +287,24 @@ def _unfinished(out: Rollout, task: SearchTask) -> chex.Array:
 
 
 def _roll(out: Rollout, task: SearchTask) -> Rollout:
-    """One step beyond the tree."""
+    """Take one step beyond the tree."""
     urns = urn.put_down(out.urns, out.last)
-    u = rollout_policy.act(task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions)
+    u = rollout_policy.act(
+        task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions
+    )
     row = out.x * task.n_actions + u
-    last = urn.draw(urns, out.last, task.cdf, row, sampling.words_to_uniforms(_random(task, out.last, out.d, 1)), task.n_states)
+    last = urn.draw(
+        urns,
+        out.last,
+        task.cdf,
+        row,
+        sampling.words_to_uniforms(_random(task, out.last, out.d, 1)),
+        task.n_states,
+    )
     reward = read(task.rewards, row * task.n_states + last.y)
-    return Rollout(out.d + 1, last.y, out.weight * task.discount, out.value + out.weight * reward, last, urns)
+    return Rollout(
+        out.d + 1, last.y, out.weight * task.discount, out.value + out.weight * reward, last, urns
+    )
 
 
 def _not_at_root(back: tuple, _: tuple) -> chex.Array:
@@ -256,4 +319,10 @@ def _back_up(back: tuple, consts: tuple) -> tuple:
     value = read(rewards, d) + task.discount * value
     visits, mean = read_row(statistics, place, 2)
     new = jnp.stack([visits + 1, mean + (value - mean) / (visits + 1)])
-    return d - 1, value, write_row(statistics, place, jnp.where(_not_at_root(back, consts), new, jnp.stack([visits, mean])))
+    return (
+        d - 1,
+        value,
+        write_row(
+            statistics, place, jnp.where(_not_at_root(back, consts), new, jnp.stack([visits, mean]))
+        ),
+    )

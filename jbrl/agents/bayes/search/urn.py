@@ -1,14 +1,16 @@
 """Root sampling without sampling: next states from a Polya urn.
 
-BAMCP plays each simulation in an MDP drawn from the posterior, a Dirichlet row for each (state, action). All that a simulation sees of
-that MDP are the next states it draws. Integrate the rows out: the (m+1)-th next state drawn from a row with posterior concentrations a(y),
-of total W, given the m drawn before, has probability
+BAMCP plays each simulation in an MDP drawn from the posterior, a Dirichlet row for each (state,
+action). All that a simulation sees of that MDP are the next states it draws. Integrate the rows
+out: the (m+1)-th next state drawn from a row with posterior concentrations a(y), of total W, given
+the m drawn before, has probability
 
     (a(y) + number of the m that were y) / (W + m),
 
-independently of all other rows. That is Polya's urn (Blackwell and MacQueen 1973): with probability W / (W + m) draw from the posterior
-mean, else repeat one of the m earlier draws, each being equally likely. Simulations have the same law as with explicit sampling, without
-a gamma variate, and rows never visited cost nothing.
+independently of all other rows. That is Polya's urn (Blackwell and MacQueen 1973): with probability
+W / (W + m) draw from the posterior mean, else repeat one of the m earlier draws, each being equally
+likely. Simulations have the same law as with explicit sampling, without a gamma variate, and rows
+never visited cost nothing.
 """
 
 import chex
@@ -21,9 +23,12 @@ from jbrl.pytree import record, static
 
 @record
 class Urns:
-    """The draws of one simulation after the other. Entry R of the rows is no row: what is written there is never read.
+    """The draws of one simulation after the other.
 
-    A row was drawn from `counts[row] - start` times since the counter stood at `start`, so nothing is cleared between simulations.
+    Entry R of the rows is no row: what is written there is never read.
+
+    A row was drawn from `counts[row] - start` times since the counter stood at `start`, so nothing
+    is cleared between simulations.
     """
 
     counts: chex.Array  # [R + 1] int32
@@ -42,18 +47,24 @@ class Draw:
 
 
 def cumulative(concentrations: chex.Array) -> chex.Array:
-    """Cumulative concentrations along the last axis, same shape, zeros repeating the entry before exactly, however sums are rounded."""
+    """Return cumulative concentrations along the last axis, same shape, zeros repeating the entry
+    before exactly, however sums are rounded.
+    """
     sums = jnp.where(concentrations > 0, jnp.cumsum(concentrations, axis=-1), 0.0)
     return lax.cummax(sums, axis=sums.ndim - 1)
 
 
 def empty(n_rows: int, max_depth: int) -> Urns:
-    """Urns from which nothing was drawn."""
-    return Urns(jnp.zeros(n_rows + 1, jnp.int32), jnp.zeros((n_rows + 1) * max_depth, jnp.int32), max_depth)
+    """Return urns from which nothing was drawn."""
+    return Urns(
+        jnp.zeros(n_rows + 1, jnp.int32), jnp.zeros((n_rows + 1) * max_depth, jnp.int32), max_depth
+    )
 
 
 def begin(urns: Urns, start: chex.Array) -> Draw:
-    """What comes before the first draw of a simulation. Counts so far must not exceed `start`."""
+    """Return the state before the first draw of a simulation. Counts so far must not exceed
+    `start`.
+    """
     nowhere = jnp.int32(urns.counts.shape[0] - 1)
     return Draw(nowhere, jnp.int32(1), jnp.int32(0), start)
 
@@ -61,14 +72,22 @@ def begin(urns: Urns, start: chex.Array) -> Draw:
 def put_down(urns: Urns, draw: Draw) -> Urns:
     """Remember a draw. Doing so twice is harmless."""
     counts = write(urns.counts, draw.row, draw.start + draw.count)
-    return Urns(counts, write(urns.draws, draw.row * urns.max_depth + draw.count - 1, draw.y), urns.max_depth)
+    return Urns(
+        counts,
+        write(urns.draws, draw.row * urns.max_depth + draw.count - 1, draw.y),
+        urns.max_depth,
+    )
 
 
-def draw(urns: Urns, last: Draw, cdf: chex.Array, row: chex.Array, uniform: chex.Array, n_states: int) -> Draw:
-    """The next state drawn from `row`, given this simulation's earlier draws, `last` included, which has been put down.
+def draw(
+    urns: Urns, last: Draw, cdf: chex.Array, row: chex.Array, uniform: chex.Array, n_states: int
+) -> Draw:
+    """Return the next state drawn from `row`, given this simulation's earlier draws, including
+    `last`, which has been recorded.
 
     Args:
-      cdf: [R * S] cumulative posterior concentrations of each row, zeros repeating the entry before.
+      cdf: [R * S] cumulative posterior concentrations of each row, zeros repeating the
+        entry before.
       uniform: a multiple of 2^-24 in [0, 1).
     """
     before = jnp.maximum(read(urns.counts, row) - last.start, 0)
@@ -78,4 +97,6 @@ def draw(urns: Urns, last: Draw, cdf: chex.Array, row: chex.Array, uniform: chex
     earlier = jnp.clip((ball - total).astype(jnp.int32), 0, before - 1)
     repeated = read(urns.draws, row * urns.max_depth + jnp.maximum(earlier, 0))
     mean = jnp.minimum((read_row(cdf, first, n_states) <= ball).sum(dtype=jnp.int32), n_states - 1)
-    return Draw(row, before + 1, jnp.where((ball < total) | (before == 0), mean, repeated), last.start)
+    return Draw(
+        row, before + 1, jnp.where((ball < total) | (before == 0), mean, repeated), last.start
+    )

@@ -37,14 +37,18 @@ STREAMS = {"gaussian": gaussian, "ties": with_ties, "failures": with_failures}
 
 
 def simulator(stream):
-    """Simulates requests, and checks that no return of a stream is asked for twice or out of turn."""
+    """Simulates requests, and checks that no return of a stream is asked for twice or out
+    of turn.
+    """
     next_number: dict[int, int] = {}
 
     def pull(arms, numbers):
         for arm, number in zip(arms.tolist(), numbers.tolist(), strict=True):
             assert next_number.get(arm, 0) == number
             next_number[arm] = number + 1
-        return np.array([stream(a, i) for a, i in zip(arms.tolist(), numbers.tolist(), strict=True)])
+        return np.array(
+            [stream(a, i) for a, i in zip(arms.tolist(), numbers.tolist(), strict=True)]
+        )
 
     return pull
 
@@ -63,12 +67,16 @@ def last(rounds: Iterator[BanditProgress]) -> BanditProgress:
 def test_pulls_are_those_of_the_one_at_a_time_loop(name, stream):
     bandit, index = INDICES[name]
     for budget, width in ((1, 1), (7, 64), (400, 1), (400, 37), (400, 512)):
-        order, returns, discarded = reference.pulls_of_index_bandit(index, STREAMS[stream], N_ARMS, budget, seed=3)
+        order, returns, discarded = reference.pulls_of_index_bandit(
+            index, STREAMS[stream], N_ARMS, budget, seed=3
+        )
         state = finish(bandit, STREAMS[stream], budget, width).state
         assert state.counts.tolist() == [order.count(arm) for arm in range(N_ARMS)]
         assert set(np.flatnonzero(state.discarded)) == discarded
         np.testing.assert_allclose(state.sums, [sum(r) for r in returns], rtol=1e-12)
-        np.testing.assert_allclose(state.squares, [sum(v**2 for v in r) for r in returns], rtol=1e-12)
+        np.testing.assert_allclose(
+            state.squares, [sum(v**2 for v in r) for r in returns], rtol=1e-12
+        )
 
 
 def test_pull_by_pull_order_is_the_same():
@@ -91,9 +99,11 @@ def simulated_once(arms, numbers):
 
 
 def test_equals_are_chosen_at_random():
-    """Ten arms that always return 1: after the first pulls all are equal, and which is pulled next depends on the seed only.
+    """Ten arms that always return 1: after the first pulls all are equal, and which is pulled next
+    depends on the seed only.
 
-    400 seeds, 9 degrees of freedom: chi-squared above 27.9 has probability 0.001 under uniform choice; the seeds are fixed.
+    400 seeds, 9 degrees of freedom: chi-squared above 27.9 has probability 0.001 under uniform
+    choice; the seeds are fixed.
     """
     chosen = np.zeros(10)
     for seed in range(400):
@@ -102,12 +112,19 @@ def test_equals_are_chosen_at_random():
     assert ((chosen - 40) ** 2 / 40).sum() < 27.9
 
 
-@pytest.mark.parametrize(("n_arms", "budget", "c"), [(43, 430, 660.0), (43, 4300, 660.0), (43, 4300, 60 * 2**0.5), (226, 2260, 660.0)])
+@pytest.mark.parametrize(
+    ("n_arms", "budget", "c"),
+    [(43, 430, 660.0), (43, 4300, 660.0), (43, 4300, 60 * 2**0.5), (226, 2260, 660.0)],
+)
 def test_little_is_simulated_in_vain(n_arms, budget, c):
-    """Gaussian arms like those of GC: means of standard deviation 7, returns of 15; from ten pulls per arm."""
+    """Gaussian arms like those of GC: means of standard deviation 7, returns of 15; from ten pulls
+    per arm.
+    """
     means = np.random.default_rng(1).normal(30, 7, n_arms)
     rng = np.random.default_rng(2)
-    for progress in search(UCB1(c), begin(UCB1(c), n_arms), budget, lambda arms, _: rng.normal(means[arms], 15), 64):
+    for progress in search(
+        UCB1(c), begin(UCB1(c), n_arms), budget, lambda arms, _: rng.normal(means[arms], 15), 64
+    ):
         assert progress.streams.simulated == progress.state.pulls + len(progress.streams.values)
     assert progress.state.pulls == budget
     assert 0 <= progress.overhead < 0.05
@@ -126,7 +143,9 @@ def test_demand_is_never_more_than_asked_for_nor_beyond_the_budget():
 def test_a_search_can_be_taken_up_again(bandit):
     whole = finish(bandit, gaussian, 300, 16)
     pull = simulator(gaussian)
-    halfway = next(p for p in search(bandit, begin(bandit, N_ARMS, 3), 300, pull, 16) if p.state.pulls > 100)
+    halfway = next(
+        p for p in search(bandit, begin(bandit, N_ARMS, 3), 300, pull, 16) if p.state.pulls > 100
+    )
     progress = last(search(bandit, halfway, 300, pull, 16))
     assert progress.state.counts.tolist() == whole.state.counts.tolist()
     np.testing.assert_allclose(progress.state.sums, whole.state.sums, rtol=1e-12)
@@ -134,7 +153,9 @@ def test_a_search_can_be_taken_up_again(bandit):
 
 
 @pytest.mark.parametrize("stream", ["gaussian", "failures"])
-@pytest.mark.parametrize(("n_arms", "budget"), [(13, 5), (13, 20), (13, 130), (13, 1300), (8, 240), (2, 9), (1, 7)])
+@pytest.mark.parametrize(
+    ("n_arms", "budget"), [(13, 5), (13, 20), (13, 130), (13, 1300), (8, 240), (2, 9), (1, 7)]
+)
 def test_sequential_halving_is_that_of_the_loop(stream, n_arms, budget):
     counts, left, discarded = reference.sequential_halving(STREAMS[stream], n_arms, budget)
     for width in (1, 50):
@@ -152,13 +173,18 @@ def test_the_best_arm_is_found(bandit):
 
 
 def test_discarded_arms_are_not_recommended():
-    state = StreamState(np.array([5, 9, 2]), np.zeros(3), np.zeros(3), np.array([False, True, False]), 0)
+    state = StreamState(
+        np.array([5, 9, 2]), np.zeros(3), np.zeros(3), np.array([False, True, False]), 0
+    )
     assert UCB1().recommend(state) == 0
     assert UCB1().recommend(state, discarded=True) == 1
 
 
 def test_recommendation_among_equals_is_random():
-    states = [StreamState(np.array([1, 1, 1]), np.zeros(3), np.zeros(3), np.zeros(3, bool), seed) for seed in range(30)]
+    states = [
+        StreamState(np.array([1, 1, 1]), np.zeros(3), np.zeros(3), np.zeros(3, bool), seed)
+        for seed in range(30)
+    ]
     assert {UCB1().recommend(s) for s in states} == {0, 1, 2}
 
 
@@ -172,7 +198,9 @@ def test_no_arm_works(bandit):
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(JbrlError, match="0 arms; expected at least one: the space of formulas is empty"):
+    with pytest.raises(
+        JbrlError, match="0 arms; expected at least one: the space of formulas is empty"
+    ):
         begin(UCB1(), 0)
     with pytest.raises(JbrlError, match="budget = 0: expected an integer from 1"):
         next(search(UCB1(), begin(UCB1(), 3), 0, simulator(gaussian)))

@@ -2,7 +2,14 @@ import pytest
 
 from benchmarks.twins import formulas as reference
 from jbrl.agents.bayes.index import enumeration
-from jbrl.agents.bayes.index.enumeration import check_defined, covers, enumerate_set, rank, signed_points, value_points
+from jbrl.agents.bayes.index.enumeration import (
+    check_defined,
+    covers,
+    enumerate_set,
+    rank,
+    signed_points,
+    value_points,
+)
 from jbrl.agents.bayes.index.formulas import formula_set
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.errors import JbrlError
@@ -35,7 +42,9 @@ def test_shipped_f6_is_what_the_enumeration_finds(domain):
 
 
 def test_counts_by_seed():
-    """Points other than those of the shipped sets: F4 stays the same, F5 changes (1,212 to 1,200) except in the domain of values."""
+    """Points other than those of the shipped sets: F4 stays the same, F5 changes (1,212 to 1,200)
+    except in the domain of values.
+    """
     found = enumerate_set(5, "signed", seed=2)
     assert sum(len(tokens) <= 4 for tokens in found) == 226
     assert len(found) == 1200
@@ -43,19 +52,26 @@ def test_counts_by_seed():
 
 
 def test_no_ranking_of_values_is_lost():
-    """At fresh points, zeros and equal values among them, each formula has one in the values set, defined where it is, that ranks alike.
+    """At fresh points, zeros and equal values among them, each formula has one in the values set,
+    defined where it is, that ranks alike.
 
     All formulas of F5 that differ in value are tried, not only those of the signed set.
     """
     fresh = value_points(seed=99, n_points=300)
     inside = fresh.required - fresh.ranked
-    everything = {form: ranking for ranked in enumeration._rankings(fresh, 5) for form, ranking in ranked}
+    everything = {
+        form: ranking for ranked in enumeration._rankings(fresh, 5) for form, ranking in ranked
+    }
     kept: dict[bytes, list] = {}
     for expression in formula_set("F5", "values"):
         found = rank(reference.values(expression.tokens, fresh.coordinates), fresh)
         kept.setdefault(found.order[found.order < inside].tobytes(), []).append(found)
     assert len(everything) > 1500
-    lost = [f for f, r in everything.items() if not any(covers(k, r) for k in kept.get(r.order[r.order < inside].tobytes(), []))]
+    lost = [
+        f
+        for f, r in everything.items()
+        if not any(covers(k, r) for k in kept.get(r.order[r.order < inside].tobytes(), []))
+    ]
     assert lost == []
 
 
@@ -77,7 +93,9 @@ def test_formulas_that_are_defined_somewhere_are_accepted(text):
 
 
 def test_bad_requests_are_refused():
-    with pytest.raises(JbrlError, match="size of a formula set: 7 is not accepted; expected 1 to 6"):
+    with pytest.raises(
+        JbrlError, match="size of a formula set: 7 is not accepted; expected 1 to 6"
+    ):
         enumerate_set(7)
     with pytest.raises(JbrlError, match="'sign' is unknown"):
         enumerate_set(2, "sign")

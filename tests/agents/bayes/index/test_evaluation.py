@@ -20,12 +20,18 @@ def random_expression(rng: np.random.Generator, size: int) -> tuple[str, ...]:
     if size == 2 or rng.random() < 0.4:
         return (*random_expression(rng, size - 1), str(rng.choice(UNARY)))
     left = int(rng.integers(1, size - 1))
-    return (*random_expression(rng, left), *random_expression(rng, size - 1 - left), str(rng.choice(BINARY)))
+    return (
+        *random_expression(rng, left),
+        *random_expression(rng, size - 1 - left),
+        str(rng.choice(BINARY)),
+    )
 
 
 def expected(expression: Expression, q: np.ndarray) -> tuple[np.ndarray, bool]:
     try:
-        return np.array([reference.evaluate(expression.tokens, tuple(column), np.float32) for column in q.T]), True
+        return np.array(
+            [reference.evaluate(expression.tokens, tuple(column), np.float32) for column in q.T]
+        ), True
     except reference.UndefinedError:
         return np.zeros(q.shape[1], np.float32), False
 
@@ -36,7 +42,9 @@ def batch(seed: int, sizes: tuple[int, ...]) -> tuple[list[Expression], np.ndarr
     expressions = [Expression(random_expression(rng, size)) for size in sizes]
     special = rng.choice([0.0, 0.5, 1.0, 2.0, 3.0, 7.25], (len(sizes), 3, N_ACTIONS))
     generic = rng.uniform(0.01, 50, special.shape)
-    return expressions, np.where(rng.random((len(sizes), 1, 1)) < 0.5, special, generic).astype(np.float32)
+    return expressions, np.where(rng.random((len(sizes), 1, 1)) < 0.5, special, generic).astype(
+        np.float32
+    )
 
 
 def test_values_are_those_of_the_twin():
@@ -76,7 +84,9 @@ def test_all_formulas_of_f4():
     ],
 )
 def test_undefined_at_one_action_is_undefined(text, q):
-    """Even where a later operator would hide the infinity; values are then equal, so that no action wins silently."""
+    """Even where a later operator would hide the infinity; values are then equal, so that no action
+    wins silently.
+    """
     values, valid = evaluate(program(parse(text)), jnp.array(q, jnp.float32))
     assert not valid
     assert np.array_equal(values, [0, 0])
@@ -84,7 +94,12 @@ def test_undefined_at_one_action_is_undefined(text, q):
 
 def test_edges_of_the_domain_are_defined():
     q = jnp.array([[0, 2], [0, 3], [5, 5]], jnp.float32)
-    for text, wanted in (("sqrt(Q0)", [0, 2**0.5]), ("Q0/Q2", [0, 0.4]), ("-Q0*Q1", [0, -6]), ("Q1", [0, 3])):
+    for text, wanted in (
+        ("sqrt(Q0)", [0, 2**0.5]),
+        ("Q0/Q2", [0, 0.4]),
+        ("-Q0*Q1", [0, -6]),
+        ("Q1", [0, 3]),
+    ):
         values, valid = evaluate(program(parse(text)), q)
         assert valid, text
         np.testing.assert_allclose(values, wanted, rtol=1e-6)
@@ -112,7 +127,10 @@ def test_mapped_over_one_argument_or_twice():
     expressions, q = batch(3, (3, 4, 5))
     stacked = programs(expressions)
     every = jax.jit(jax.vmap(jax.vmap(evaluate, (None, 0)), (0, None)))(stacked, q)
-    some = [lanes(jax.tree.map(lambda words, i=i: np.stack([words[i]] * 3), stacked), q) for i in range(3)]
+    some = [
+        lanes(jax.tree.map(lambda words, i=i: np.stack([words[i]] * 3), stacked), q)
+        for i in range(3)
+    ]
     np.testing.assert_array_equal(every[0], np.stack([s[0] for s in some]))
     shared = jax.jit(jax.vmap(evaluate, (0, None)))(stacked, q[0])
     np.testing.assert_array_equal(shared[0], every[0][:, 0])

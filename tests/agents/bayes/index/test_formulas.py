@@ -4,7 +4,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from jbrl.agents.bayes.index.formulas import BINARY, TOKENS, UNARY, VARIABLES, Expression, decode, encode, formula_set, formula_table
+from jbrl.agents.bayes.index.formulas import (
+    BINARY,
+    TOKENS,
+    UNARY,
+    VARIABLES,
+    Expression,
+    decode,
+    encode,
+    formula_set,
+    formula_table,
+)
 from jbrl.agents.bayes.index.parsing import parse, parse_infix, parse_rpn
 from jbrl.errors import JbrlError
 
@@ -48,7 +58,12 @@ def test_printed_formulas_are_read_back(expression):
 )
 def test_print(rpn, text, latex):
     expression = Expression(tuple(rpn.split()))
-    assert (expression.text, expression.latex, expression.rpn, str(expression)) == (text, latex, rpn, text)
+    assert (expression.text, expression.latex, expression.rpn, str(expression)) == (
+        text,
+        latex,
+        rpn,
+        text,
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +87,10 @@ def test_other_spellings(text, rpn):
     ("text", "said"),
     [
         ("", "position 1: the text ends, expected a variable (Q0, Q1, Q2)"),
-        ("Q0/Q3", "position 4: unknown variable or function 'Q3', expected a variable (Q0, Q1, Q2)"),
+        (
+            "Q0/Q3",
+            "position 4: unknown variable or function 'Q3', expected a variable (Q0, Q1, Q2)",
+        ),
         ("Q0 + exp(Q1)", "position 6: unknown variable or function 'exp'"),
         ("Q0+", "position 4: the text ends"),
         ("Q0 Q1", "position 4: found 'Q1', expected an operator"),
@@ -108,7 +126,10 @@ def test_bad_tokens_are_refused():
         parse_infix("DIV")
 
 
-@pytest.mark.parametrize(("domain", "counts"), [("signed", [3, 12, 43, 226, 1212, 7408]), ("values", [3, 6, 31, 97, 686, 3093])])
+@pytest.mark.parametrize(
+    ("domain", "counts"),
+    [("signed", [3, 12, 43, 226, 1212, 7408]), ("values", [3, 6, 31, 97, 686, 3093])],
+)
 def test_shipped_sets(domain, counts):
     sets = [formula_set(f"F{n}", domain) for n in range(1, 7)]
     assert [len(s) for s in sets] == counts
@@ -119,15 +140,21 @@ def test_shipped_sets(domain, counts):
 
 
 def test_the_formulas_of_the_paper_are_in_the_sets():
-    assert {"Q0/Q2", "Q2/Q0", "Q0+Q2", "max(Q0,Q1)", "Q0", "Q1+Q2"} <= {e.text for e in formula_set("F3")}
+    assert {"Q0/Q2", "Q2/Q0", "Q0+Q2", "max(Q0,Q1)", "Q0", "Q1+Q2"} <= {
+        e.text for e in formula_set("F3")
+    }
     assert "max(Q0,|Q2|)" in {e.text for e in formula_set("F4")}
-    assert {e.text for e in formula_set("F2")} == {form.format(v) for v in VARIABLES for form in ("{}", "|{}|", "1/{}", "-{}")}
+    assert {e.text for e in formula_set("F2")} == {
+        form.format(v) for v in VARIABLES for form in ("{}", "|{}|", "1/{}", "-{}")
+    }
 
 
 def test_unknown_sets_are_refused():
     with pytest.raises(JbrlError, match=r"formula set 'F7': unknown.*F1, F2, F3, F4, F5, F6"):
         formula_set("F7")
-    with pytest.raises(JbrlError, match="domain of a formula set: 'value' is unknown; did you mean 'values'"):
+    with pytest.raises(
+        JbrlError, match="domain of a formula set: 'value' is unknown; did you mean 'values'"
+    ):
         formula_set("F3", "value")
 
 
@@ -136,7 +163,12 @@ def test_table():
     assert list(table.columns) == ["rank", "rpn", "text", "latex", "size", "variables"]
     assert table["rank"].tolist() == list(range(1, 98))
     row = table[table.text == "Q0/Q2"].iloc[0]
-    assert (row.rpn, row.latex, row["size"], row.variables) == ("Q0 Q2 /", r"\frac{Q_0}{Q_2}", 3, "Q0 Q2")
+    assert (row.rpn, row.latex, row["size"], row.variables) == (
+        "Q0 Q2 /",
+        r"\frac{Q_0}{Q_2}",
+        3,
+        "Q0 Q2",
+    )
 
 
 def test_variables_and_size():

@@ -23,7 +23,8 @@ def test_defaults_are_those_of_the_publication():
 @pytest.mark.parametrize(
     ("linger", "points"),
     [
-        # Sweeps: root; root cut, first part; second; third; third part cut, its first part; second part cut, …
+        # Sweeps: root; root cut, first part; second; third; third part cut, its first part; second
+        # part cut, …
         (False, [4.5, 1.5, 4.5, 7.5, 6.5, 7.5, 8.5, 3.5, 4.5]),
         # One sweep: root, cut; its parts, the third cut; its parts, the third cut; …
         (True, [4.5, 1.5, 4.5, 7.5, 6.5, 7.5, 8.5, 8 + 1 / 6, 8.5]),
@@ -41,17 +42,26 @@ def test_first_steps_by_hand(linger, points):
 def test_bounds_by_hand():
     rules = StoSOO((0.0,), (1.0,), budget=10, per_cell=2, delta=0.1, scale=3.0)
     tree = rules.tell(rules.tell(rules.start(), 0, 1.0), 0, 2.0)
-    assert rules._bounds(tree, np.array([0])) == pytest.approx(1.5 + 3 * math.sqrt(math.log(10 * 2 / 0.1) / (2 * 2)))
+    assert rules._bounds(tree, np.array([0])) == pytest.approx(
+        1.5 + 3 * math.sqrt(math.log(10 * 2 / 0.1) / (2 * 2))
+    )
 
 
-@pytest.mark.parametrize(("linger", "noise", "regret"), [(False, 0.0, 0.001), (True, 0.0, 1e-6), (False, 0.1, 0.05), (True, 0.1, 0.02)])
+@pytest.mark.parametrize(
+    ("linger", "noise", "regret"),
+    [(False, 0.0, 0.001), (True, 0.0, 1e-6), (False, 0.1, 0.05), (True, 0.1, 0.02)],
+)
 def test_smooth_function_of_one_number(linger, noise, regret):
-    """Mean over 3 seeds of what the answer loses against the maximum, 1 at 0.7; a point at random loses 0.8 on average."""
+    """Mean over 3 seeds of what the answer loses against the maximum, 1 at 0.7; a point at random
+    loses 0.8 on average.
+    """
     lost = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         rules = StoSOO((-1.0,), (2.0,), budget=400, linger=linger)
-        point, tree = answer(rules, lambda x, rng=rng: 1 - (x[0] - 0.7) ** 2 + noise * rng.standard_normal())
+        point, tree = answer(
+            rules, lambda x, rng=rng: 1 - (x[0] - 0.7) ** 2 + noise * rng.standard_normal()
+        )
         lost.append((point[0] - 0.7) ** 2)
         assert tree.evaluations == 400
         assert tree.counts.max() <= rules.k
@@ -119,3 +129,14 @@ def test_bad_values_are_refused():
         next(rules.search(lambda x: math.nan))
     with pytest.raises(JbrlError, match="before the first evaluation"):
         rules.best(rules.start())
+
+
+@pytest.mark.parametrize("linger", [False, True])
+@pytest.mark.parametrize("budget", [*range(1, 13), 250, 1000])
+def test_fewest_is_the_budget_from_which_a_part_of_the_box_is_cut(budget, linger):
+    rules = StoSOO((-1.0,) * 3, (1.0,) * 3, budget, linger=linger)
+    noise = np.random.default_rng(budget)
+    *_, tree = rules.search(lambda x: float(x.sum() + noise.normal()))
+    assert tree.cut[1:].any() == (budget >= rules.fewest)
+    if budget < rules.fewest:
+        assert not tree.centres[rules.best(tree)].any()

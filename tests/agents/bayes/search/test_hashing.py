@@ -13,12 +13,16 @@ KEYS = [(0, 0), (1, 0), (0, 1), (0x9E3779B9, 0x85EBCA6B)]
 
 
 def words(key: tuple[int, int], n: int = N) -> np.ndarray:
-    return np.asarray(hashing.word(hashing.stream(jnp.array(key, jnp.uint32)), jnp.arange(n, dtype=jnp.uint32)))
+    return np.asarray(
+        hashing.word(hashing.stream(jnp.array(key, jnp.uint32)), jnp.arange(n, dtype=jnp.uint32))
+    )
 
 
 def test_words_are_those_of_the_twin():
     for key in KEYS:
-        assert words(key, 50).tolist() == [reference.word(reference.stream(key), i) for i in range(50)]
+        assert words(key, 50).tolist() == [
+            reference.word(reference.stream(key), i) for i in range(50)
+        ]
     expected = [reference.mix((12345 + i * 0x9E3779B9) % 2**32) for i in range(5)]
     assert np.asarray(hashing.lots(jnp.uint32(12345), 5)).tolist() == expected
 

@@ -74,12 +74,18 @@ def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():
             kept = below(links, parents, links[link]) if link in links else []
             assert int(new.size) == max(1, len(kept))
             statistics = np.asarray(new.statistics).reshape(-1, 2 * A)
-            expected = np.asarray(old.statistics).reshape(-1, 2 * A)[kept] if kept else np.zeros((1, 2 * A))
+            expected = (
+                np.asarray(old.statistics).reshape(-1, 2 * A)[kept]
+                if kept
+                else np.zeros((1, 2 * A))
+            )
             np.testing.assert_array_equal(statistics[: int(new.size)], expected)
             assert not statistics[int(new.size)].any(), "the next node has no visits yet"
             leads = {}
             for node in kept[1:]:
-                leads[kept.index(parents[node] // (A * S)) * A * S + parents[node] % (A * S)] = kept.index(node)
+                leads[kept.index(parents[node] // (A * S)) * A * S + parents[node] % (A * S)] = (
+                    kept.index(node)
+                )
             for place in range(int(new.size) * A * S):
                 node, exists = CHILD(new, jnp.int32(place))
                 assert bool(exists) == (place in leads)
@@ -97,7 +103,9 @@ def test_the_greatest_value_is_chosen_and_ties_are_even():
 def test_selection_is_uct():
     word, log_visits = jnp.uint32(5), jnp.log(jnp.float32(14))
     visits, means = jnp.array([10.0, 3.0]), jnp.array([1.0, 0.5])
-    bounds = [1 + c * np.sqrt(np.log(14) / 10) - (0.5 + c * np.sqrt(np.log(14) / 3)) for c in (0.5, 2.0)]
+    bounds = [
+        1 + c * np.sqrt(np.log(14) / 10) - (0.5 + c * np.sqrt(np.log(14) / 3)) for c in (0.5, 2.0)
+    ]
     assert bounds[0] > 0 > bounds[1]
     assert int(tree.select(visits, means, jnp.float32(0.5), log_visits, word)) == 0
     assert int(tree.select(visits, means, jnp.float32(2.0), log_visits, word)) == 1

@@ -23,7 +23,9 @@ LOCKSTEP = jax.jit(uct.in_lockstep)
 def task(seed: int, **changes) -> SearchTask:
     """One decision in GC, in a state and with counts that depend on the seed."""
     rng = np.random.default_rng(seed)
-    counts = GC.concentrations * (1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32))
+    counts = GC.concentrations * (
+        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
+    )
     policy = rollout_policy.uniform(S, A)
     made = SearchTask(
         stream=hashing.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
@@ -55,16 +57,23 @@ def same(one: uct.Root, other: uct.Root) -> None:
 
 def twin_of(seed: int) -> Twin:
     rng = np.random.default_rng(seed)
-    counts = GC.concentrations * (1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32))
+    counts = GC.concentrations * (
+        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
+    )
     key = tuple(int(w) for w in rng.integers(0, 2**32, 2, dtype=np.uint32))
-    twin = Twin(counts, np.asarray(GC.rewards), simulations=K, depth=DEPTH, exploration=10, learns=False)
+    twin = Twin(
+        counts, np.asarray(GC.rewards), simulations=K, depth=DEPTH, exploration=10, learns=False
+    )
     twin.act(key, int(rng.integers(S)))
     return twin
 
 
 def histories(found: uct.Root) -> dict[tuple, tuple[np.ndarray, np.ndarray]]:
     """Visits and means of each node, by its history."""
-    parents, statistics = np.asarray(found.kept.parents), np.asarray(found.kept.statistics).reshape(-1, A, 2)
+    parents, statistics = (
+        np.asarray(found.kept.parents),
+        np.asarray(found.kept.statistics).reshape(-1, A, 2),
+    )
     names: list[tuple] = [()]
     for link in parents[1 : int(found.kept.size)].tolist():
         edge, y = divmod(link, S)
@@ -89,8 +98,13 @@ def test_visits_add_up():
         assert found[()][0].sum() == K
         for history, (visits, _) in found.items():
             for u in range(A):
-                beyond = sum(v.sum() for h, (v, _) in found.items() if h[:-1] == history and h and h[-1][0] == u)
-                # The first visit ends in a rollout; the others enter a node unless the depth is reached.
+                beyond = sum(
+                    v.sum()
+                    for h, (v, _) in found.items()
+                    if h[:-1] == history and h and h[-1][0] == u
+                )
+                # The first visit ends in a rollout; the others enter a node unless the depth
+                # is reached.
                 assert beyond == (max(visits[u] - 1, 0) if len(history) + 1 < DEPTH else 0)
 
 
@@ -104,8 +118,15 @@ def test_batched_is_one_by_one_whatever_the_batch():
 
 def test_what_lanes_have_in_common_need_not_be_repeated():
     tasks = stack([task(seed, rewards=task(0).rewards) for seed in range(5)])
-    axes = dataclasses.replace(jax.tree.map(lambda _: 0, tasks), rewards=None, discount=None, kept=None)
-    shared = dataclasses.replace(tasks, rewards=tasks.rewards[0], discount=tasks.discount[0], kept=jax.tree.map(lambda v: v[0], tasks.kept))
+    axes = dataclasses.replace(
+        jax.tree.map(lambda _: 0, tasks), rewards=None, discount=None, kept=None
+    )
+    shared = dataclasses.replace(
+        tasks,
+        rewards=tasks.rewards[0],
+        discount=tasks.discount[0],
+        kept=jax.tree.map(lambda v: v[0], tasks.kept),
+    )
     same(jax.jit(jax.vmap(uct.search, in_axes=(axes,)))(shared), SEARCHES(tasks))
 
 
@@ -125,14 +146,18 @@ def test_maps_may_be_nested():
 def test_lanes_do_not_see_each_other():
     tasks = [task(seed) for seed in range(5)]
     before = SEARCHES(stack(tasks))
-    after = SEARCHES(stack([task(9, simulations=jnp.int32(7), depth=jnp.int32(3)), *tasks[1:4], task(8)]))
+    after = SEARCHES(
+        stack([task(9, simulations=jnp.int32(7), depth=jnp.int32(3)), *tasks[1:4], task(8)])
+    )
     same(jax.tree.map(lambda v: v[1:4], before), jax.tree.map(lambda v: v[1:4], after))
     assert not np.array_equal(before.means[0], after.means[0])
 
 
 def test_budgets_may_differ_from_lane_to_lane_under_one_compilation():
     budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
-    tasks = [task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)]
+    tasks = [
+        task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)
+    ]
     found = SEARCHES(stack(tasks))
     np.testing.assert_array_equal(found.visits.sum(1), [k for k, _ in budgets])
     assert int(found.kept.size[2]) == 1, "depth 1: nothing but the root"
@@ -142,7 +167,9 @@ def test_budgets_may_differ_from_lane_to_lane_under_one_compilation():
 
 def test_lockstep_is_one_by_one():
     budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
-    tasks = stack([task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)])
+    tasks = stack(
+        [task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)]
+    )
     found, expected = LOCKSTEP(tasks), SEARCHES(tasks)
     np.testing.assert_array_equal(found.visits, expected.visits)
     np.testing.assert_array_equal(found.kept.size, expected.kept.size)
@@ -153,7 +180,9 @@ def test_lockstep_in_groups_is_lockstep(monkeypatch):
     tasks = stack([task(seed) for seed in range(5)])
     each = uct.bytes_needed(S, A, CAPACITY, MAX_DEPTH)
     monkeypatch.setattr(uct, "MEMORY", 2 * each)
-    np.testing.assert_array_equal(jax.jit(lambda t: uct.in_lockstep(t))(tasks).visits, SEARCHES(tasks).visits)
+    np.testing.assert_array_equal(
+        jax.jit(lambda t: uct.in_lockstep(t))(tasks).visits, SEARCHES(tasks).visits
+    )
 
 
 def test_a_full_tree_stops_growing_and_goes_on_counting():

@@ -17,7 +17,9 @@ ROWS = (0, 1, 0, 0, 1, 0)  # order in which a simulation draws from the two rows
 
 @jax.jit
 def simulations(uniforms: jax.Array) -> jax.Array:
-    """Next states of one simulation after the other in the same urns: [K, L] from uniform numbers [K, L]."""
+    """Next states of one simulation after the other in the same urns: [K, L] from uniform numbers
+    [K, L].
+    """
     cdf = urn.cumulative(jnp.asarray(CONCENTRATIONS)).reshape(-1)
     longest = len(ROWS)
 
@@ -30,11 +32,15 @@ def simulations(uniforms: jax.Array) -> jax.Array:
             ys.append(last.y)
         return urns, jnp.stack(ys)
 
-    return jax.lax.scan(simulate, urn.empty(2, longest), (jnp.arange(uniforms.shape[0], dtype=jnp.int32), uniforms))[1]
+    return jax.lax.scan(
+        simulate, urn.empty(2, longest), (jnp.arange(uniforms.shape[0], dtype=jnp.int32), uniforms)
+    )[1]
 
 
 def uniforms(n: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 2**24, (n, len(ROWS))).astype(np.float32) / np.float32(2**24)
+    return np.random.default_rng(seed).integers(0, 2**24, (n, len(ROWS))).astype(
+        np.float32
+    ) / np.float32(2**24)
 
 
 def dirichlet_multinomial(a: np.ndarray, ys: tuple[int, ...]) -> float:
@@ -43,7 +49,9 @@ def dirichlet_multinomial(a: np.ndarray, ys: tuple[int, ...]) -> float:
     if n[a == 0].any():
         return 0.0
     a, n = a[a > 0], n[a > 0]
-    return float(np.exp(gammaln(a + n).sum() - gammaln(a).sum() + gammaln(a.sum()) - gammaln((a + n).sum())))
+    return float(
+        np.exp(gammaln(a + n).sum() - gammaln(a).sum() + gammaln(a.sum()) - gammaln((a + n).sum()))
+    )
 
 
 def test_sequences_have_the_law_of_draws_from_one_random_row():
@@ -51,7 +59,9 @@ def test_sequences_have_the_law_of_draws_from_one_random_row():
     drawn = np.asarray(simulations(uniforms(40_000, 0)))
     for row in (0, 1):
         mine = drawn[:, [i for i, r in enumerate(ROWS) if r == row]]
-        sequences = list(itertools.product(np.flatnonzero(CONCENTRATIONS[row]), repeat=mine.shape[1]))
+        sequences = list(
+            itertools.product(np.flatnonzero(CONCENTRATIONS[row]), repeat=mine.shape[1])
+        )
         seen = np.array([(mine == s).all(1).sum() for s in sequences])
         assert seen.sum() == len(mine), "only possible next states are drawn"
         law = np.array([dirichlet_multinomial(CONCENTRATIONS[row], s) for s in sequences])
@@ -59,7 +69,9 @@ def test_sequences_have_the_law_of_draws_from_one_random_row():
         assert stats.chisquare(seen, law / law.sum() * len(mine)).pvalue > 1e-3
         mean = CONCENTRATIONS[row].astype(np.float64) / CONCENTRATIONS[row].sum()
         without_memory = np.array([mean[list(s)].prod() for s in sequences])
-        assert stats.chisquare(seen, without_memory / without_memory.sum() * len(mine)).pvalue < 1e-9, "the test can tell"
+        assert (
+            stats.chisquare(seen, without_memory / without_memory.sum() * len(mine)).pvalue < 1e-9
+        ), "the test can tell"
 
 
 def test_rows_are_independent():

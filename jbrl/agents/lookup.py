@@ -1,0 +1,138 @@
+"""Agents by name: those of the register, and those outside the package, `module:Class`."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jbrl.agents import agent as register
+from jbrl.agents.agent import Agent, as_arrays
+from jbrl.agents.complete import Complete
+from jbrl.agents.offline_search import OfflineSearch
+from jbrl.errors import JbrlError, nearest, shown
+from jbrl.outside import find_class, is_outside, source_digest
+from jbrl.problems.prior import Prior
+from jbrl.purity import host_values, refusal
+from jbrl.rollout.contract import Oracle, Stepwise, Transition
+
+
+class FoundAgent(NamedTuple):
+    """An algorithm that a study names."""
+
+    agent: type[Agent]
+    name: str  # in the register, or `module:Class` where it is not there
+    source: str | None  # SHA-256 of its source where it is not one of jbrl's own, in hexadecimal
+
+
+def find_agent(name: str, folder: Path) -> FoundAgent:
+    """Return the algorithm of that name.
+
+    Args:
+      name: a name of the register, or `module:Class`, the module being importable as it is or lying
+        in `folder`.
+
+    Raises:
+      JbrlError: no such algorithm, or it cannot be imported, or it is no agent.
+    """
+    if ":" not in name:
+        if name not in register.AGENTS:
+            hint = nearest(name, register.AGENTS)
+            raise JbrlError(
+                f"unknown algorithm '{shown(name, str)}'{hint}; "
+                "your own agent is written 'module:Class'"
+            )
+        found = register.AGENTS[name].agent
+        return FoundAgent(
+            found, name, (source_digest(found) or None) if is_outside(found) else None
+        )
+    found, digest = find_class(name, folder, Agent, "agent")
+    check_record(found, name)
+    return FoundAgent(found, registered_name(found) or name, digest)
+
+
+def registered_name(cls: type) -> str | None:
+    """Return the name of an agent's class in the register; None where it is not there."""
+    return next((name for name, entry in register.AGENTS.items() if entry.agent is cls), None)
+
+
+def check_record(cls: type[Agent], name: str) -> None:
+    """Refuse a class that is no pytree of JAX, or that has no defaults.
+
+    Raises:
+      JbrlError: says what to write.
+    """
+    if "__dataclass_fields__" not in vars(cls):  # its own, not inherited
+        raise JbrlError(
+            f"'{name}' is not registered: write @register_agent(\"{cls.__name__}\") above the class"
+        )
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if field.default is dataclasses.MISSING:
+            raise JbrlError(
+                f"'{name}': field '{field.name}' has no default: "
+                f'expected {field.name}: float = parameter(0.1, "what it means")'
+            )
+    if any(isinstance(leaf, cls) for leaf in jax.tree.leaves(cls())):
+        raise JbrlError(
+            f"'{name}' is a plain dataclass: "
+            f'write @register_agent("{cls.__name__}") above the class instead'
+        )
+
+
+def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
+    """Refuse an agent outside jbrl whose traced methods take random numbers or times from the host.
+
+    Raises:
+      JbrlError: names the method.
+    """
+    base = agent.base if isinstance(agent, Complete) else agent
+    if not is_outside(type(base)):
+        return
+    frozen = host_values(lambda: _programs(base, prior))
+    if frozen:
+        raise JbrlError(f"{name}: {refusal(frozen)}")
+
+
+def _programs(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:
+    """Trace the methods of an agent: their names and programs."""
+    player: Any = as_arrays(agent)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    spec = prior.spec
+    seen = jax.ShapeDtypeStruct(spec.observation.shape, spec.observation.dtype)
+    number, truth, reward = (
+        jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.int32, jnp.bool_, jnp.float32)
+    )
+    transition = Transition(seen, number, reward, seen, truth, truth)
+    knowledge: Any = prior
+    if not isinstance(player, OfflineSearch):
+        program, knowledge = jax.make_jaxpr(lambda a, k, p: a.train(k, p), return_shape=True)(
+            player, key, prior
+        )
+        yield "train", program
+    if isinstance(player, Oracle):
+        environment = jax.eval_shape(lambda p, k: p.sample(k), prior, key)
+        program, knowledge = jax.make_jaxpr(lambda a, n, e: a.reveal(n, e), return_shape=True)(
+            player, knowledge, environment
+        )
+        yield "reveal", program
+    program, state = jax.make_jaxpr(lambda a, k, n: a.reset(k, n), return_shape=True)(
+        player, key, knowledge
+    )
+    yield "reset", program
+    program, (_, state) = jax.make_jaxpr(lambda a, k, s, o: a.act(k, s, o), return_shape=True)(
+        player, key, state, seen
+    )
+    yield "act", program
+    yield (
+        "observe",
+        jax.make_jaxpr(lambda a, k, s, t: a.observe(k, s, t))(player, key, state, transition),
+    )
+    if isinstance(player, Stepwise):
+        yield "note", jax.make_jaxpr(lambda a, s, t: a.note(s, t))(player, state, transition)
+        for method in ("think", "ready"):
+            yield (
+                method,
+                jax.make_jaxpr(lambda a, s, method=method: getattr(a, method)(s))(player, state),
+            )

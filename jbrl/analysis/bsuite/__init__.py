@@ -1,0 +1,1 @@
+"""Logs of the Behaviour Suite: reading, scoring, comparing. Nothing here plays."""

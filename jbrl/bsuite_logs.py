@@ -1,0 +1,240 @@
+"""Logs of the Behaviour Suite from anywhere: results of jbrl, folders of the original, tables."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from jbrl.analysis.bsuite.files import PATTERN, has_logs, read_folder, write_folder
+from jbrl.analysis.bsuite.logs import Logs, Run, faults, logs_of_table, merged
+from jbrl.bsuite_sweep import LOG, SWEEP
+from jbrl.errors import JbrlError
+from jbrl.results import Results
+
+MANIFEST = "study.json"
+PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".csv.gz", *PARQUET)
+_ODD = re.compile(r"[^A-Za-z0-9._()=;, +-]+")
+
+
+def read_places(places: Iterable[str]) -> Logs:
+    """Read the logs of several places, in their order.
+
+    A place is a folder or a file, with `NAME=` before it to name the agent. A folder holds
+
+    - results of a study (`jbrl run`), whose agents keep their names;
+    - CSV files of the original: one agent, called like the folder;
+    - folders of such files: an agent each, called like its folder, where that again may hold
+      folders, which are its runs.
+
+    A file is a table as `write_table` writes it. An agent that is named in several places has been
+    run several times.
+
+    Raises:
+      JbrlError: a place is not there, is given twice, has no logs, or is a table that cannot be
+        used. Single files of the original that cannot be used are listed in `Logs.problems`.
+    """
+    parts, seen = [], set()
+    for place in places:
+        name, path = _named(place)
+        key = path.resolve()
+        if key in seen:
+            raise JbrlError(f"{path}: given twice: expected each place once")
+        seen.add(key)
+        parts.append(_read_place(path, name))
+    return merged(parts)
+
+
+def logs_of(results: Results) -> Logs:
+    """Return the logs of a study over settings of the sweep, from its finished units.
+
+    Agents have the names of `Results.score_table`. Each lifetime of a unit is a run; those of
+    several seeds are numbered on. Units of other problems are left out.
+
+    Raises:
+      JbrlError: no unit of the study has logs.
+    """
+    runs: list[Run] = []
+    numbers: dict[tuple[str, str], int] = {}
+    names = _agent_names(results)
+    for unit in results.manifest["units"]:
+        bsuite_id = id_of(unit["test"]) or id_of(unit["experiment"])
+        if bsuite_id is None:
+            continue
+        kept = results.store.metrics(unit["id"])
+        agent = names[unit["algorithm"], unit["parameters"]]
+        source = f"{results.store.folder}: unit {unit['experiment']}/{unit['algorithm']}"
+        for columns in _lifetimes(kept, SWEEP[bsuite_id].experiment.log_columns):
+            wrong = next(faults(columns), "")
+            if wrong:
+                raise JbrlError(f"{source}: log of {bsuite_id}: {wrong}")
+            number = numbers.get((agent, bsuite_id), 0)
+            numbers[agent, bsuite_id] = number + 1
+            runs.append(Run(agent, number, bsuite_id, columns, source))
+    if not runs:
+        raise JbrlError(
+            f"{results.store.folder}: no logs of bsuite: expected finished units of problems "
+            f"named bsuite/<experiment>/<index>"
+        )
+    return Logs(tuple(runs))
+
+
+def id_of(problem: str) -> str | None:
+    """Return `<experiment>/<index>` of a problem of the sweep, with or without `bsuite/` before
+    it.
+    """
+    name = problem.removeprefix("bsuite/").partition("(")[0]  # settings of images may follow
+    return name if name in SWEEP else None
+
+
+def export(logs: Logs, folder: Path) -> list[Path]:
+    """Write logs as the original's files; return the paths.
+
+    One agent with one run of each setting goes to `folder` itself; several agents get a folder
+    each, and several runs a folder `run-0`, `run-1`, … each.
+
+    Raises:
+      JbrlError: a file is there already, or the folder cannot be written.
+    """
+    paths = []
+    agents = logs.agents
+    folders = [folder] if len(agents) == 1 else [folder / _ODD.sub("_", name) for name in agents]
+    if len(set(folders)) < len(folders):
+        raise JbrlError(f"{folder}: two agents would share a folder: {', '.join(agents)}")
+    for agent, place in zip(agents, folders, strict=True):
+        mine = [run for run in logs.runs if run.agent == agent]
+        numbers = sorted({run.number for run in mine})
+        for number in numbers:
+            inner = place / f"run-{number}" if len(numbers) > 1 else place
+            paths += write_folder([run for run in mine if run.number == number], inner)
+    return paths
+
+
+def write_table(logs: Logs, path: Path) -> None:
+    """Write all rows as one table, CSV or Parquet by its ending, which `read_places` reads.
+
+    Raises:
+      JbrlError: another ending, or it cannot be written.
+    """
+    if not path.name.lower().endswith(TABLES):
+        raise JbrlError(f"{path}: expected a file ending in {', '.join(TABLES)}")
+    try:
+        if path.suffix.lower() in PARQUET:
+            logs.table.to_parquet(path, index=False)
+        else:
+            logs.table.to_csv(path, index=False, lineterminator="\n")
+    except OSError as error:
+        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _named(place: str) -> tuple[str | None, Path]:
+    """Return an agent's name, if one is given, and the path."""
+    name, equals, rest = str(place).partition("=")
+    if equals and not Path(place).exists():
+        if not name or not rest:
+            raise JbrlError(f"'{place}': expected FOLDER or NAME=FOLDER")
+        return name, Path(rest)
+    return None, Path(place)
+
+
+def _read_place(path: Path, name: str | None) -> Logs:
+    if path.is_file():
+        return _renamed(_read_table(path, name or path.name.split(".")[0]), name, path)
+    if not path.is_dir():
+        raise JbrlError(f"{path}: no such folder or file")
+    if (path / MANIFEST).exists():
+        return _renamed(logs_of(Results(path)), name, path)
+    found = list(_folders(path, name))
+    if not found:
+        raise JbrlError(
+            f"{path}: no logs: expected files named {PATTERN} here or one or two folders deeper, "
+            f"or the results of 'jbrl run' ({MANIFEST})"
+        )
+    return merged(read_folder(folder, agent) for folder, agent in found)
+
+
+def _folders(path: Path, name: str | None) -> Iterator[tuple[Path, str]]:
+    """Yield folders with logs, and the agent of each."""
+    if has_logs(path):
+        yield path, name or path.resolve().name
+        return
+    for folder in _inner(path):
+        if has_logs(folder):
+            yield folder, name or folder.name
+            continue
+        for run in _inner(folder):
+            if has_logs(run):
+                yield run, name or folder.name
+
+
+def _inner(path: Path) -> list[Path]:
+    """Return folders in a folder, those with numbers in the order of these."""
+
+    def key(folder: Path) -> list[tuple[int, str]]:
+        parts = re.findall(r"\d+|\D+", folder.name)
+        return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+    try:
+        return sorted((folder for folder in path.iterdir() if folder.is_dir()), key=key)
+    except OSError as error:
+        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _renamed(logs: Logs, name: str | None, path: Path) -> Logs:
+    """Return the logs under the name given, which only one agent can have."""
+    if name is None:
+        return logs
+    if len(logs.agents) > 1:
+        raise JbrlError(f"{name}={path}: has {len(logs.agents)} agents: expected one to be named")
+    runs = [Run(name, r.number, r.bsuite_id, r.columns, r.source, r.truncated) for r in logs.runs]
+    return Logs(tuple(runs), logs.problems, logs.notes)
+
+
+def _read_table(path: Path, name: str) -> Logs:
+    if not path.name.lower().endswith(TABLES):
+        raise JbrlError(f"{path}: expected a folder, or a file ending in {', '.join(TABLES)}")
+    try:
+        if path.suffix.lower() in PARQUET:
+            table = pd.read_parquet(path)
+        else:
+            from pyarrow import csv  # slow to import; its conversion of numbers is exact
+
+            table = csv.read_csv(path).to_pandas()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise JbrlError(f"{path}: cannot be read as a table of logs: {reason}") from None
+    try:
+        return logs_of_table(table.assign(agent=table.get("agent", name)), name=str(path))
+    except (TypeError, ValueError) as error:
+        raise JbrlError(f"{path}: cannot be read as a table of logs: {error}") from None
+
+
+def _agent_names(results: Results) -> dict[tuple[str, str], str]:
+    """Return the names of agents, by algorithm and parameters, as in `Results.score_table`."""
+    from jbrl.report.text import parameters_text, varied
+
+    settings: dict[str, dict[str, None]] = {}
+    for unit in results.manifest["units"]:
+        settings.setdefault(unit["algorithm"], {})[unit["parameters"]] = None
+    found = {}
+    for algorithm, ways in settings.items():
+        shown = varied(ways)
+        for way in ways:
+            text = parameters_text(way, shown).replace(", ", "; ") if len(ways) > 1 else ""
+            found[algorithm, way] = f"{algorithm}({text})" if text else algorithm
+    return found
+
+
+def _lifetimes(
+    kept: dict[str, np.ndarray], wanted: Sequence[str]
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the log columns of each lifetime of a unit, with written rows only."""
+    if any(LOG + name not in kept for name in wanted):
+        return
+    columns = {name: np.asarray(kept[LOG + name], np.float64) for name in wanted}
+    for lane in range(len(columns["episode"])):
+        written = np.isfinite(columns["episode"][lane])
+        if written.any():
+            yield {name: values[lane][written] for name, values in columns.items()}

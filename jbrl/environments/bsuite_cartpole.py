@@ -1,0 +1,161 @@
+"""Cart-pole of bsuite: keep a pole upright; and the physics shared with its swing-up."""
+
+from typing import Any, ClassVar
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl import vectorize
+from jbrl.environments.environment import (
+    Box,
+    Discrete,
+    Environment,
+    Spec,
+    Step,
+    register_environment,
+)
+from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.pytree import record
+
+MASS_CART, MASS_POLE, HALF_LENGTH = 1.0, 0.1, 0.5
+FORCE, GRAVITY, TAU = 10.0, 9.8, 0.01  # N, m/s², s
+MASS, MASS_LENGTH = MASS_CART + MASS_POLE, MASS_POLE * HALF_LENGTH
+START = 0.05  # half the width of the range that each coordinate starts in
+TURN = 2 * np.pi
+FASTEST = 10.0  # nominal bound of velocities in observations
+
+
+@record
+class CartPole:
+    """The cart, the pole and the time."""
+
+    x: chex.Array  # [] float32, m
+    x_dot: chex.Array  # [] float32, m/s
+    theta: chex.Array  # [] float32, rad, 0: upright
+    theta_dot: chex.Array  # [] float32, rad/s
+    steps: chex.Array  # [] int32, of this episode
+
+
+def start(key: chex.PRNGKey, middle: float) -> CartPole:
+    """Return the start of an episode: four numbers within `START` of 0, the angle of `middle`."""
+    x, x_dot, theta, theta_dot = 2 * START * sampling.four_uniforms(key) - START
+    return CartPole(x, x_dot, theta + jnp.float32(middle), theta_dot, jnp.int32(0))
+
+
+def move(state: CartPole, action: chex.Array) -> CartPole:
+    """Return the state one explicit Euler step later, for the actions left, stay, right (0,
+    1, 2).
+    """
+    cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
+    force = (action - 1).astype(jnp.float32) * FORCE
+    pushed = (force + MASS_LENGTH * state.theta_dot**2 * sin) / MASS
+    inertia = HALF_LENGTH * (4 / 3 - MASS_POLE * cos**2 / MASS)
+    theta_acc = (GRAVITY * sin - cos * pushed) / inertia
+    x_acc = pushed - MASS_LENGTH * theta_acc * cos / MASS
+    theta = jnp.mod(state.theta + TAU * state.theta_dot, jnp.float32(TURN))
+    return CartPole(
+        vectorize.prevent_fusion(state.x + TAU * state.x_dot),
+        state.x_dot + TAU * x_acc,
+        vectorize.prevent_fusion(theta),
+        vectorize.prevent_fusion(state.theta_dot + TAU * theta_acc),
+        state.steps + 1,
+    )
+
+
+def last_step(max_time: float) -> int:
+    """Return the number of the step after which the time exceeds `max_time`.
+
+    The original adds 0.01 in float64 at each step; its rounding decides: 1001 for 10, 200 for 2.
+    """
+    sums = np.cumsum(np.full(round(max_time / TAU) + 2, TAU))
+    return int(np.argmax(sums > max_time)) + 1
+
+
+def seen(state: CartPole, cos: chex.Array, x_limit: Any, max_time: Any) -> list[chex.Array]:
+    """Return the six numbers that both environments show, each [] float32."""
+    time = state.steps.astype(jnp.float32) * jnp.float32(TAU)
+    return [
+        state.x / x_limit,
+        state.x_dot / x_limit,
+        jnp.sin(state.theta),
+        cos,
+        state.theta_dot,
+        time / max_time,
+    ]
+
+
+@record
+class BsuiteCartPoleState:
+    """The cart and the pole, and the results of the episode so far."""
+
+    physics: CartPole
+    earned: chex.Array  # [] float32, return of the episode
+
+
+@register_environment("BsuiteCartPole", cite="osband2020bsuite")
+class BsuiteCartPole(Environment[BsuiteCartPoleState]):
+    """Cart-pole of bsuite: keep a pole upright on a cart for ten seconds of 0.01 s per step.
+
+    Observation, [6]: x / 3, x' / 3, sin θ, cos θ, θ', t / 10, where θ = 0 is upright, and 3 and 10
+    stand for `x_threshold` and `max_time`. Actions 0, 1, 2: push by -10, 0, 10 N. Physics: cart 1
+    kg, pole 0.1 kg and half-length 0.5 m, gravity 9.8 m/s², explicit Euler steps. An episode starts
+    with x, x', θ and θ' drawn uniformly from [-0.05, 0.05].
+
+    Reward: 1 for each step after which cos θ > `height_threshold` and |x| < `x_threshold`, else 0.
+    An episode terminates with the first 0, and when the time exceeds `max_time`: at step 1001,
+    since a sum of 1000 times 0.01 in float64 lies below 10.
+
+    Metrics: `raw_return`, the return.
+
+    Namesakes: Gymnasium's CartPole has steps of 0.02 s, no action to stay, and ends at 12°.
+
+    Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
+    """
+
+    lifetime: ClassVar[Lifetime] = Episodes(1000)
+
+    height_threshold: float = parameter(0.8, "cos θ that counts as upright", low=-1, high=1)
+    x_threshold: float = parameter(
+        3.0, "|x| at which the track ends", low=0, high=100, open_low=True
+    )
+    max_time: float = parameter(10.0, "seconds of an episode", low=0.01, high=1000)
+    last: Any = None  # [] int32, greatest number of steps
+
+    def __post_init__(self) -> None:
+        if self.last is None and isinstance(self.max_time, int | float):  # not traced
+            object.__setattr__(self, "last", np.int32(last_step(self.max_time)))
+
+    @property
+    def spec(self) -> Spec:
+        high = (1.0, FASTEST, 1.0, 1.0, FASTEST, 1.0)
+        low = (*(-bound for bound in high[:-1]), 0.0)
+        return Spec(Box((6,), low, high), Discrete(3))
+
+    @property
+    def typical_steps(self) -> float:
+        return float(self.last) / 4
+
+    def reset(self, key: chex.PRNGKey) -> tuple[BsuiteCartPoleState, chex.Array]:
+        state = BsuiteCartPoleState(start(key, 0.0), jnp.float32(0))
+        return state, self._observation(state.physics, jnp.cos(state.physics.theta))
+
+    def step(
+        self, key: chex.PRNGKey, state: BsuiteCartPoleState, action: chex.Array
+    ) -> tuple[BsuiteCartPoleState, Step]:
+        del key
+        physics = move(state.physics, action)
+        cos = vectorize.prevent_fusion(jnp.cos(physics.theta))
+        good = (cos > self.height_threshold) & (jnp.abs(physics.x) < self.x_threshold)
+        reward = good.astype(jnp.float32)
+        ended = ~good | (physics.steps >= self.last)
+        after = BsuiteCartPoleState(physics, state.earned + reward)
+        return after, Step(self._observation(physics, cos), reward, ended, jnp.bool_(False))
+
+    def metrics(self, state: BsuiteCartPoleState) -> dict[str, chex.Array]:
+        return {"raw_return": state.earned}
+
+    def _observation(self, state: CartPole, cos: chex.Array) -> chex.Array:
+        return jnp.stack(seen(state, cos, self.x_threshold, self.max_time))

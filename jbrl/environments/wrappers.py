@@ -1,0 +1,86 @@
+"""Wrappers: an environment with noise on its rewards, or with rewards of another scale."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import chex
+import jax
+
+from jbrl.environments.environment import Environment, Perturbed, Spec, Step, drawn
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.pytree import record
+
+
+@record
+class _Wrapper(Environment[Any], Perturbed):
+    """An environment in which `reward` replaces each reward; all else, metrics included, is
+    its own.
+    """
+
+    environment: Any  # an `Environment`
+
+    @property
+    def spec(self) -> Spec:
+        return self.environment.spec
+
+    @property
+    def typical_steps(self) -> float:
+        return self.environment.typical_steps
+
+    def perturb(self, key: chex.PRNGKey) -> "_Wrapper":
+        """Draw the wrapped environment, if it is `Perturbed`."""
+        return dataclasses.replace(self, environment=drawn(self.environment, key))
+
+    def reset(self, key: chex.PRNGKey) -> tuple[Any, Any]:
+        return self.environment.reset(key)
+
+    def step(self, key: chex.PRNGKey, state: Any, action: chex.Array) -> tuple[Any, Step]:
+        after, step = self.environment.step(key, state, action)
+        return after, dataclasses.replace(step, reward=self.reward(key, step.reward))
+
+    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+        """Return the agent's reward, [] float32, for a reward of the environment."""
+        raise NotImplementedError
+
+    def metrics(self, state: Any) -> dict[str, chex.Array]:
+        return self.environment.metrics(state)
+
+
+@record
+class RewardNoise(_Wrapper):
+    """Wrapper that adds `scale` times a standard normal number to each reward, those of 0 included.
+
+    Metrics are those of the environment, without the noise. Source: google-deepmind/bsuite 0.3.6,
+    `utils/wrappers.py`.
+    """
+
+    STREAM: ClassVar[int] = 2  # folded into the key of a step; the driver folds in 1 for a reset
+
+    scale: float = parameter(1.0, "standard deviation of the noise", low=0, high=1e6)
+
+    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+        uniform = sampling.uniforms(jax.random.fold_in(key, self.STREAM))[0]
+        return reward + self.scale * sampling.standard_normal(uniform)
+
+
+@record
+class RewardScale(_Wrapper):
+    """Wrapper that multiplies each reward by `scale`.
+
+    Metrics are those of the environment, not scaled. Source: google-deepmind/bsuite 0.3.6,
+    `utils/wrappers.py`.
+    """
+
+    scale: float = parameter(1.0, "factor", low=-1e6, high=1e6)
+
+    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+        del key
+        return reward * self.scale
+
+
+def unwrapped(environment: Environment) -> Environment:
+    """Return the environment inside all wrappers."""
+    while isinstance(environment, _Wrapper):
+        environment = environment.environment
+    return environment

@@ -1,0 +1,119 @@
+"""The algorithm to take when computation time is bounded, in words."""
+
+import math
+
+import pandas as pd
+
+from jbrl.analysis.time_bounds import Contest, winners_by_bound
+from jbrl.errors import JbrlError
+from jbrl.report.content import Span, Words
+from jbrl.report.tables import Section
+from jbrl.report.text import listing, seconds_text
+
+Chain = list[tuple[float, str]]  # online bounds from which on an algorithm is taken, seconds
+MOST = 3  # sentences
+CLOSING = "Within its bounds an algorithm named here is the best, or tied with the best."
+
+
+def advice(section: Section) -> Words:
+    """Return which algorithm to take for which time per decision and before the first decision.
+
+    Each named algorithm is the best or tied with the best within its bounds (`CLOSING`). An
+    algorithm is kept as long as this is so: a tie is no reason for another one. Bounds on offline
+    time are those from which on another algorithm can be used. Empty where agents cannot be
+    compared.
+    """
+    if section.timed["algorithm"].nunique() < 2:
+        return ()
+    try:
+        chains = _chains(section.contest)
+    except JbrlError:  # the chapter says why
+        return ()
+    words: list[Span | str] = []
+    for number, (offline, chain) in enumerate(chains[: MOST - 1] + chains[MOST - 1 :][-1:]):
+        words += _condition(number, offline, several=len(chains) > 1)
+        words += _taken(chain)
+    return (*words, " The map shows what lies between.") if len(chains) > MOST else tuple(words)
+
+
+def _chains(contest: Contest) -> list[tuple[float, Chain]]:
+    """Return the chain for each bound on offline time from which on another one has to be taken."""
+    offline = pd.Series(contest.times("offline"))
+    least = offline.groupby(contest.scores["algorithm"].to_numpy()).min()
+    found: list[tuple[float, Chain]] = []
+    for bound in sorted(set(least)):
+        steps = winners_by_bound(contest, bounds={"offline": bound})
+        if not (found and _holds(found[-1][1], steps)):
+            found.append((bound, _chain(steps)))
+    return found
+
+
+def _chain(steps: pd.DataFrame) -> Chain:
+    """Few algorithms that are among the winners from the first bound on: at each change the one
+    that stays longest, the best first.
+    """
+    bounds, winners = list(steps["bound"]), list(steps["algorithms"])
+    found: Chain = []
+    k = 0
+    while k < len(winners):
+        ends = {
+            name: next((j for j in range(k, len(winners)) if name not in winners[j]), len(winners))
+            for name in winners[k]
+        }
+        name = max(ends, key=lambda name: ends[name])  # among equals the first, which is the best
+        found.append((bounds[k], name))
+        k = ends[name]
+    return found
+
+
+def _holds(chain: Chain, steps: pd.DataFrame) -> bool:
+    """Return whether a chain is still one of winners."""
+    bounds, winners = list(steps["bound"]), list(steps["algorithms"])
+    if chain[0][0] != bounds[0]:
+        return False
+    for bound in {*bounds, *(begin for begin, _ in chain)}:
+        taken = [name for begin, name in chain if begin <= bound][-1]
+        allowed = [names for begin, names in zip(bounds, winners, strict=True) if begin <= bound]
+        if taken not in allowed[-1]:
+            return False
+    return True
+
+
+def _condition(number: int, offline: float, *, several: bool) -> list[Span | str]:
+    space = " " if number else ""
+    if not several:
+        return [f"{space}Take "]
+    if number:
+        return [f"{space}With {seconds_text(offline)} or more of it: "]
+    if math.isclose(offline, 0):
+        return ["Without computation before the first decision: take "]
+    return [
+        f"With at least {seconds_text(offline)} of computation before the first decision: take "
+    ]
+
+
+def _taken(chain: Chain) -> list[Span | str]:
+    """`BEB if a decision may take 40 ns, PSRL from 1 µs on.`"""
+    (bound, name), *others = chain
+    words: list[Span | str] = [Span(name, "strong", name)]
+    if not others:
+        return [*words, f" if a decision may take {seconds_text(bound)} or more."]
+    words.append(f" if a decision may take {seconds_text(bound)}")
+    for place, (later, other) in enumerate(others):
+        words.append(" and " if place == len(others) - 1 else ", ")
+        words += [Span(other, "strong", other), f" from {seconds_text(later)} on"]
+    return [*words, "."]
+
+
+def standing(sections: list[Section]) -> str:
+    """Return how often each algorithm is the best of an experiment or tied with it, most often
+    first: `BEB in 2 of 3 experiments and PSRL in 1`; empty without two algorithms to compare.
+    """
+    tested = [s for s in sections if not s.note and len(s.champions) > 1]
+    if not tested:
+        return ""
+    wins = pd.concat([s.champions[s.champions["best"] | s.champions["tied"]] for s in tested])
+    counts = wins["algorithm"].value_counts(sort=True)
+    first, *others = [f"{name} in {number}" for name, number in counts.items()]
+    experiments = f"{len(tested)} experiment{'s' * (len(tested) > 1)}"
+    return listing([f"{first} of {experiments}", *others])

@@ -1,0 +1,55 @@
+"""Scripted policies: the returns that are known of them."""
+
+import numpy as np
+import pytest
+
+from jbrl.agents.scripted import LARGEST, Scripted
+from jbrl.environments.chain import Chain
+from jbrl.environments.images import ImageBandit
+from jbrl.errors import JbrlError
+from jbrl.runner.play.play import play
+
+# Problem, episodes, least mean return of every lifetime.
+KNOWN = [
+    ("bsuite/bandit/5", 30, 1.0),
+    ("bsuite/mnist/0", 30, 1.0),
+    ("bsuite/catch/0", 30, 1.0),
+    ("bsuite/deep_sea/0", 30, 0.99),
+    ("bsuite/discounting_chain/3", 3, 1.1),
+    ("bsuite/memory_len/4", 30, 1.0),
+    ("bsuite/memory_size/6", 30, 1.0),
+    ("bsuite/mountain_car/0", 3, -130.0),
+    ("bsuite/cartpole/0", 2, 1001.0),
+    ("bsuite/cartpole_swingup/10", 2, 820.0),
+]
+
+
+@pytest.mark.parametrize(("name", "episodes", "least"), KNOWN)
+def test_returns_are_those_that_are_known(name, episodes, least):
+    found = play(Scripted(), test=name, n_environments=4, episodes=episodes)
+    assert (found.returns >= least - 1e-5).all()
+    if least in (1.0, 1.1, 0.99, 1001.0):  # the best possible
+        np.testing.assert_allclose(found.returns, least, rtol=1e-5)
+
+
+def test_the_umbrella_is_always_right():
+    """Rewards before the last are noise, so regret says more than the return."""
+    found = play(Scripted(), test="bsuite/umbrella_length/4", n_environments=4, episodes=30)
+    assert np.nanmax(found.metrics["log_total_regret"]) == 0
+
+
+def test_noise_and_scale_do_not_disturb_it():
+    found = play(Scripted(), test="bsuite/catch_noise/19", n_environments=2, episodes=30)
+    assert np.nanmax(found.metrics["log_total_regret"]) == 0
+
+
+def test_other_environments_are_refused():
+    with pytest.raises(JbrlError, match="Scripted has no policy for Chain: expected Bandit, "):
+        Scripted().reveal(None, Chain())
+    many = ImageBandit(
+        pixels=np.zeros((LARGEST, 1, 2), np.uint8), labels=np.zeros(LARGEST, np.uint8)
+    )
+    with pytest.raises(JbrlError, match="for example by a smaller fraction"):
+        Scripted().reveal(None, many)
+    with pytest.raises(JbrlError, match="needs an environment with episodes"):
+        play(Scripted(), test="GC")

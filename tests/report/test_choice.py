@@ -1,0 +1,83 @@
+"""The sentence that says which algorithm to take agrees with the winners."""
+
+import numpy as np
+import pytest
+
+from jbrl.report import tables
+from jbrl.report.choice import _chains, advice, standing
+from tests.report.synthetic import study
+
+ONE = [("GC", "GC", "GC")]
+ONLINE = [1e-8, 2e-7, 3e-7, 4e-7, 1e-8]  # of Random, e-Greedy(0), e-Greedy(0.1), BEB, Optimal
+
+
+def section_of(offline, online=ONLINE, oracles=("Optimal",), **columns):
+    scores, returns = study(experiments=ONE)
+    scores = scores.assign(offline_seconds=offline, online_seconds=online, **columns)
+    return tables.sections(scores, returns, oracles)[0]
+
+
+def told(section):
+    return "".join(w if isinstance(w, str) else w.text for w in advice(section))
+
+
+def test_a_tie_is_no_reason_for_another_algorithm():
+    # BEB is the best from 400 ns on; e-Greedy(0.1) is tied with it
+    assert told(section_of(0.0)) == (
+        "Take Random if a decision may take 10 ns and e-Greedy from 200 ns on."
+    )
+
+
+def test_offline_time_is_a_condition():
+    # e-Greedy computes 2 s offline with ε = 0.1: without it BEB is alone at the top
+    section = section_of([0.0, 0.0, 2.0, 0.0, 0.0])
+    assert told(section) == (
+        "Take Random if a decision may take 10 ns, e-Greedy from 200 ns on and BEB from 400 ns on."
+    )
+    later = section_of([0.0, 3.0, 3.0, 2.0, 0.0])
+    assert told(later) == (
+        "Without computation before the first decision: take Random if a decision may take 10 ns "
+        "or more. With 2 s or more of it: Random if a decision may take 10 ns and BEB from 400 ns "
+        "on. With 3 s or more of it: Random if a decision may take 10 ns and e-Greedy from 200 ns "
+        "on."
+    )
+
+
+def test_times_that_are_not_told_apart_do_not_change_the_choice():
+    # the order of 109 and 110 ns is chance
+    one, other = [1e-8, 2e-7, 3e-7, 3.01e-7, 1e-8], [1e-8, 2e-7, 3.01e-7, 3e-7, 1e-8]
+    assert told(section_of(0.0, one)) == told(section_of(0.0, other))
+    lists = [sorted(section_of(0.0, times).contest.times("online")) for times in (one, other)]
+    assert lists[0] == lists[1] == [1e-8, 2e-7, 3e-7, 3e-7]
+    spread = section_of(0.0, online_seconds_spread=[0.0, 1.5e-7, 0.0, 0.0, 0.0])
+    assert sorted(spread.contest.times("online")) == [1e-8, 2e-7, 2e-7, 4e-7]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [section_of(np.nan), section_of(0.0, oracles=("Optimal", "Random", "e-Greedy"))],
+    ids=["no times", "one algorithm"],
+)
+def test_nothing_is_said_where_there_is_no_choice(section):
+    assert advice(section) == ()
+
+
+def test_each_algorithm_named_is_a_winner_within_its_bounds():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        online = 10 ** rng.uniform(-8, -6, 5)
+        offline = np.where(rng.random(5) < 0.5, 0, 10 ** rng.uniform(-2, 2, 5))
+        section = section_of(offline, online)
+        contest = section.contest
+        for level, chain in _chains(contest):
+            for bound in np.unique(contest.times("online")):
+                taken = [name for begin, name in chain if begin <= bound]
+                winners = contest.winners({"offline": level, "online": bound}).algorithms
+                assert (taken[-1] in winners) if taken else not winners
+
+
+def test_how_often_each_algorithm_is_among_the_best():
+    scores, returns = study()
+    parts = tables.sections(scores, returns, ("Optimal",))
+    assert standing(parts) == "BEB in 2 of 2 experiments and e-Greedy in 2"
+    assert standing([]) == ""

@@ -1,0 +1,62 @@
+"""Faults found in the states of a lifetime after its end."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.rollout import faults
+
+NAN, INF = float("nan"), float("inf")
+
+
+def states(a: list[float], b: float) -> dict:
+    """Floating leaves `.a` and `.b` beside others that cannot be NaN."""
+    others = {"key": jax.random.key(0), "numbers": jnp.arange(3), "said": jnp.bool_(True)}
+    return {"agent": {"a": jnp.array(a), "c": others}, "environment": (jnp.float32(b),)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected", "sentence"),
+    [
+        ([1.0, NAN], 0.0, 0, "NaN in ['agent']['a'] of its state: expected numbers or infinities"),
+        (
+            [1.0, 2.0],
+            NAN,
+            1,
+            "NaN in ['environment'][0] of its state: expected numbers or infinities",
+        ),
+        ([NAN, NAN], NAN, 0, "NaN in ['agent']['a'] of its state: expected numbers or infinities"),
+    ],
+)
+def test_the_first_leaf_with_nan_is_named(
+    a: list[float], b: float, expected: int, sentence: str
+) -> None:
+    given = states(a, b)
+    fault = int(jax.jit(faults.nan_fault)(given))
+    assert fault == faults.NAN + expected
+    assert faults.said_of_nan(faults.nan_path(given, fault)) == sentence
+    shapes = jax.eval_shape(lambda: given)
+    assert faults.nan_path(shapes, fault) == faults.nan_path(given, fault)
+
+
+def test_infinities_and_states_without_floats_are_no_fault() -> None:
+    assert int(faults.nan_fault(states([INF, -INF], INF))) == 0
+    assert int(faults.nan_fault({"n": jnp.arange(3), "key": jax.random.key(1)})) == 0
+    assert int(faults.nan_fault(None)) == 0
+
+
+def test_a_state_that_is_one_array_has_no_field() -> None:
+    assert (
+        faults.said_of_nan(faults.nan_path(jnp.array([NAN]), faults.NAN))
+        == "its state is NaN: expected numbers or infinities"
+    )
+
+
+def test_lanes_are_told_apart() -> None:
+    given = {"x": jnp.array([[1.0, 2.0], [NAN, 0.0], [3.0, 4.0]]), "y": jnp.array([0.0, 0.0, NAN])}
+    for lanes_last in (False, True):
+        found = jax.vmap(functools.partial(faults.nan_fault, lanes_last=lanes_last))(given)
+        np.testing.assert_array_equal(found, [0, faults.NAN, faults.NAN + 1])

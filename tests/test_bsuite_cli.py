@@ -1,0 +1,133 @@
+"""`jbrl bsuite` from the outside: what it prints and writes, and what it refuses."""
+
+import io
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from jbrl.analysis.bsuite.files import write_folder
+from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP
+from jbrl.cli.app import app
+from tests.analysis.bsuite_cases import expected, golden, whole
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["bsuite", *map(str, arguments)])
+
+
+def table(done: Result) -> pd.DataFrame:
+    assert done.exit_code == 0, done.output
+    return pd.read_csv(io.StringIO(done.stdout), keep_default_na=False, na_values=[""])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("bsuite")
+    write_folder(golden("scores_a").runs, place / "A")
+    write_folder(golden("scores_partial").runs, place / "P")
+    write_folder(whole("c", "catch", [[0.4] * 20]).runs, place / "C")
+    return place
+
+
+def test_score_prints_the_scores_of_the_original(folder):
+    found = table(call("score", folder / "A", "--format", "csv"))
+    assert list(found.columns) == ["agent", "bsuite_env", "score", "type", "tags", "finished"]
+    assert found["agent"].unique().tolist() == ["A"]
+    wanted = expected("scores_a").loc[found["bsuite_env"]]
+    np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
+    assert found["finished"].all()
+
+
+def test_unfinished_runs_are_scored_and_flagged(folder):
+    done = call("score", f"Mine={folder / 'P'}", "--format", "csv")
+    found = table(done)
+    wanted = expected("scores_partial").loc[found["bsuite_env"]]
+    np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
+    assert not found["finished"].any()
+    assert "note: agent Mine: 309 of 468 runs are not finished" in done.stderr
+
+
+def test_tags_settings_tests_and_releases(folder):
+    both = (folder / "A", folder / "P", "--format", "csv")
+    assert len(table(call("score", *both, "--table", "tags"))) == 14
+    assert len(table(call("score", *both, "--table", "settings"))) == 936
+    assert len(table(call("score", *both, "--table", "tests"))) == 23
+    old = table(call("score", folder / "A", "--version", "0.3.5", "--format", "csv"))
+    new = table(call("score", folder / "A", "--format", "csv"))
+    assert old["bsuite_env"][old["score"] != new["score"]].tolist() == ["deep_sea"]
+    refused = call("score", folder / "A", "--version", "1")
+    assert refused.exit_code == 2 and "release '1'" in refused.stderr
+
+
+def test_several_runs_get_intervals(folder, tmp_path):
+    write_folder(whole("c", "catch", [[0.8] * 20]).runs, tmp_path)
+    found = table(call("score", f"C={folder / 'C'}", f"C={tmp_path}", "--format", "csv"))
+    assert found["runs"].tolist() == [2]
+    assert found["lower"].item() < found["score"].item() < found["upper"].item()
+    one = table(call("score", folder / "C", "--intervals", "--format", "csv"))
+    assert one["runs"].tolist() == [1] and one["lower"].item() == one["upper"].item()
+
+
+def test_bad_files_are_named_and_the_others_are_scored(folder, tmp_path):
+    shutil.copytree(folder / "C", tmp_path / "C")
+    bad = tmp_path / "C" / "bsuite_id_-_catch-3.csv"
+    bad.write_text("steps,episode\n9,1\n")
+    done = call("score", tmp_path / "C", "--format", "csv")
+    assert done.exit_code == 2
+    assert f"error: {bad}: no column total_return" in done.stderr
+    assert "note: agent C: settings are missing: catch has 19 of 20" in done.stderr
+    assert done.stdout.splitlines()[1].startswith("C,catch,0.7499999")
+    assert "Traceback" not in done.output
+
+
+def test_an_agent_without_an_experiment(folder):
+    done = call("score", folder / "A", folder / "C", "--format", "csv")
+    assert done.exit_code == 2
+    found = pd.read_csv(io.StringIO(done.stdout))
+    assert found[found["agent"] == "C"]["score"].notna().sum() == 1
+    sentences = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(sentences) == 1
+    assert sentences[0].startswith("error: agent C: no logs of bandit, bandit_noise")
+
+
+def test_folders_without_anything_usable(tmp_path):
+    done = call("score", tmp_path)
+    assert done.exit_code == 2 and f"{tmp_path}: no logs" in done.stderr
+    (tmp_path / "bsuite_id_-_catch-0.csv").write_text("nothing\n")
+    done = call("score", tmp_path)
+    assert done.exit_code == 2 and "no column steps" in done.stderr
+    assert not done.stdout
+
+
+def test_table_goes_into_evaluate(folder, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(call("table", folder / "A", f"B={folder / 'A'}/../C").stdout)
+    assert call("table", folder / "A", "--of", "settings").stdout.count("\n") == 469
+    shown = pd.read_csv(path)
+    assert list(shown.columns) == ["algorithm", "environment", "score"]
+    arguments = ["evaluate", str(path), "--environments", "catch", "--format", "csv"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[1].startswith("pbp,B")
+
+
+def test_import_says_what_is_there_and_makes_one_file(folder, tmp_path):
+    path = tmp_path / "all.parquet"
+    found = table(call("import", folder / "A", "--to", path, "--format", "csv"))
+    assert found["settings"].sum() == len(SWEEP) and len(found) == len(EXPERIMENTS)
+    assert found["settings"].equals(found["of"])
+    again = table(call("score", path, "--format", "csv"))
+    assert again.equals(table(call("score", folder / "A", "--format", "csv")))
+
+
+def test_export_writes_files_that_are_read_again(folder, tmp_path):
+    done = call("export", folder / "C", "--to", tmp_path / "out")
+    assert done.exit_code == 0 and done.stdout == f"{tmp_path / 'out'}: 20 files\n"
+    for path in (folder / "C").iterdir():
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    again = call("export", folder / "C", "--to", tmp_path / "out")
+    assert again.exit_code == 2 and "exists already" in again.stderr

@@ -1,0 +1,84 @@
+"""The mutants fit the source as it is, and what has come of them is told."""
+
+import dataclasses
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import mutants
+from benchmarks.mutants import MUTANTS, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_is_a_change_of_the_source_and_has_tests(mutant: Mutant) -> None:
+    source = (mutants.ROOT / mutant.path).read_text()
+    changed = mutants.mutated(mutant, source)
+    assert changed != source
+    compile(changed, mutant.path, "exec")
+    files = [test for test in mutant.tests if test.endswith(".py")]
+    assert files and all((mutants.ROOT / file).is_file() for file in files)
+
+
+def test_names_differ() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) > 20
+
+
+def test_text_that_is_not_there_once_is_refused() -> None:
+    mutant = dataclasses.replace(MUTANTS[0], old="abc", new="d")
+    for source, count in (("nothing", 0), ("abc abc", 2)):
+        with pytest.raises(ValueError, match=f"'abc' {count} times: expected once"):
+            mutants.mutated(mutant, source)
+
+
+def test_outcomes_are_of_these_mutants_and_the_table_tells_them() -> None:
+    found = mutants.read()
+    assert list(found) == [mutant.name for mutant in MUTANTS]
+    assert all(found[mutant.name]["breaks"] == mutant.breaks for mutant in MUTANTS)
+    table = mutants.RESULTS.with_suffix(".md").read_text()
+    assert table == mutants.markdown(list(found.values()))
+
+
+Played = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
+    """Plays a mutant of a package of one line, with pytest that ends as is said."""
+    (tmp_path / "jbrl").mkdir()
+    (tmp_path / "jbrl" / "one.py").write_text("x = 1\n")
+    mutant = Mutant("off-by-one", "x is wrong", "one.py", "x = 1", "x = 2", ("-k", "x"))
+
+    def play(mutated: int, plain: int = 0) -> dict[str, Any]:
+        def run(command: list[str], **options: Any) -> Any:
+            wrong = "2" in (tmp_path / "jbrl" / "one.py").read_text()
+            if wrong and mutated < 0:
+                raise subprocess.TimeoutExpired(command, options["timeout"])
+            code = mutated if wrong else plain
+            said = "FAILED t.py::x - no\n" if code else ""
+            return subprocess.CompletedProcess(command, code, said)
+
+        monkeypatch.setattr(subprocess, "run", run)
+        found = mutants.outcome(mutant, tmp_path, 1.0)
+        assert (tmp_path / "jbrl" / "one.py").read_text() == "x = 1\n"
+        return found
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(0, ("survived", "")), (1, ("killed", "t.py::x")), (-1, ("timed out", ""))],
+)
+def test_what_becomes_of_a_mutant(played: Played, code: int, expected: tuple[str, str]) -> None:
+    found = played(code)
+    assert (found["outcome"], found["by"]) == expected
+
+
+def test_a_mutant_is_not_killed_by_tests_that_fail_without_it_or_do_not_run(played: Played) -> None:
+    with pytest.raises(RuntimeError, match=r"off-by-one: t\.py::x fails without it, too"):
+        played(1, plain=1)
+    with pytest.raises(RuntimeError, match="pytest ended with 4"):
+        played(4)

@@ -1,0 +1,111 @@
+"""Build of the checkout: it can be installed and used away from it."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STUDY = """
+[study]
+name = "installed"
+n_environments = 4
+horizon = 8
+[[experiments]]
+name = "GC"
+problem = "GC"
+[[agents]]
+algorithm = "Random"
+"""
+
+
+def run(*command: object, folder: Path) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def build(source: Path, out: Path, kind: str) -> Path:
+    run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", out, folder=source)
+    (built,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(build(ROOT, folder, "sdist")) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution, not from the checkout."""
+    return build(sdist, tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel; its dependencies are those of this process."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=ROOT)
+    python = folder / "bin" / "python"
+    install = ("install", "--quiet", "--no-index", "--no-deps", wheel)
+    run(sys.executable, "-m", "pip", "--python", python, *install, folder=ROOT)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A path in a .pth file is not searched for .pth files: an editable jbrl there is not found.
+    (packages / "dependencies.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
+    return folder / "bin"
+
+
+def test_the_source_distribution_holds_what_is_needed_to_work_on_it(sdist: Path) -> None:
+    for name in ("Makefile", "constraints.txt", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"):
+        assert (sdist / name).is_file()
+    for name in ("tests/test_wheel.py", "docs/conf.py", "experiments/quick.toml"):
+        assert (sdist / name).is_file()
+    assert (sdist / "benchmarks/results/table.md").is_file()
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith("METADATA"))
+        about = archive.read(metadata).decode()
+    wanted = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "jbrl").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= names
+    assert {name.split("/")[0] for name in names} - {"jbrl"} == {metadata.split("/")[0]}
+    assert "Project-URL: Paper, https://doi.org/10.1371/journal.pone.0157088" in about
+
+
+def test_the_installed_command_works_away_from_the_checkout(
+    installed: Path, tmp_path: Path
+) -> None:
+    where = "import jbrl; print(jbrl.__file__)"
+    found = run(installed / "python", "-c", where, folder=tmp_path)
+    assert Path(found.strip()).is_relative_to(installed.parent)
+    jbrl = installed / "jbrl"
+    assert run(jbrl, "--version", folder=tmp_path).startswith("jbrl ")
+    assert "doi" in run(jbrl, "cite", "GC", folder=tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    run(jbrl, "run", "study.toml", "--out", "out", "--quiet", folder=tmp_path)
+    assert "Random" in run(jbrl, "scores", "out", "--parameter-columns", folder=tmp_path)
+    run(jbrl, "report", "out", folder=tmp_path)
+    assert (tmp_path / "out/report/index.html").is_file()
