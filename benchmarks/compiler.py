@@ -20,7 +20,7 @@ import numpy as np
 
 from jbrl.agents.agent import AGENTS
 from jbrl.problems.problem import problem
-from jbrl.runner.play import batching
+from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources, choose
@@ -32,7 +32,7 @@ ROWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("BAMCP", {"simulations": 10}),
     ("SBOSS", {"epsilon": 0.1}),
 )
-JBRL = dict(batching._ON_CPU)
+JBRL = dict(compilation.ON_CPU)
 OPTIONS = {
     "plain": {},
     "whole": {"xla_disable_hlo_passes": JBRL["xla_disable_hlo_passes"]},
@@ -42,9 +42,9 @@ OPTIONS = {
 
 def ready(name: str, parameters: dict, devices: list[jax.Device], options: dict[str, str]) -> Run:
     """Return an agent compiled with these options, independent of earlier compilations."""
-    batching._ON_CPU = options
-    batching._options.cache_clear()
-    batching._compiled.clear()
+    compilation.ON_CPU = options
+    compilation.options.cache_clear()
+    compilation.KEPT.clear()
     run = Run(
         AGENTS[name].agent(**parameters),
         Protocol(problem("GC"), problem("GC")),

@@ -11,6 +11,8 @@ import hypothesis
 import jax
 import pytest
 
+from jbrl.runner.play.compilation import forget_when_crowded
+
 # for programs that tests start, and so that jbrl asks for no other number
 os.environ["JAX_NUM_CPU_DEVICES"] = "2"
 jax.config.update("jax_num_cpu_devices", 2)
@@ -38,6 +40,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jbrl.runner.cost.calibration.cache_folder", lambda: folder)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_crowd() -> Iterator[None]:
+    """Thousands of tests in one process compile more programs than it has memory mappings for."""
+    yield
+    forget_when_crowded()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,11 +7,8 @@ are given once for each *group* of lanes, so that one program serves a unit of w
 several at once. On CPUs a device plays one group, on accelerators as many as fit.
 """
 
-import functools
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -21,33 +18,11 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jbrl.agents.agent import Agent
-from jbrl.runner.play.timing import since
+from jbrl.runner.play.compilation import Program, compile_for
 from jbrl.runner.storage.machine import available_cores
 
 AXIS = "lanes"
 WIDEST_ON_ACCELERATOR = 16_384
-
-# On CPUs each device is one core, and all of them are busy. XLA would split large operations of
-# each device over all cores nevertheless, and then runs whole loops by asynchronous steps. Small
-# sums and products it would hand to a library that prepares each call for longer than ours take.
-# Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
-# are the same.
-_ON_CPU = {
-    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
-    "xla_cpu_experimental_ynn_fusion_type": "",
-}
-
-
-class Program(NamedTuple):
-    """A compiled function."""
-
-    call: Callable[..., Any]
-    capacity: int  # MDPs per call
-    fresh: bool  # compiled just now, not before
-    bytes: int = 0  # of memory that a call takes on each device
-
-
-_compiled: dict[tuple, Program] = {}
 
 
 def use_all_cores(cores: int | None = None) -> bool:
@@ -109,7 +84,7 @@ def compile_mapped(
             lambda v: v.reshape(groups * width, *v.shape[2:]), jax.vmap(each)(shared, grouped)
         )
 
-    return _compile(
+    return compile_for(
         fn, _over_devices(body, devices), (every, lanes), devices, (width * count, width)
     )
 
@@ -177,7 +152,7 @@ def compile_blocks(
         )
         return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), results)
 
-    return _compile(
+    return compile_for(
         fn,
         _over_devices(body, devices),
         (every, wanted, lanes),
@@ -229,7 +204,7 @@ def compile_groups(
         return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), groups)
 
     jitted = _over_devices(body, devices, donated=(3,))
-    return _compile(
+    return compile_for(
         fn, jitted, (every, number, number, lanes), devices, (count * max_blocks * width, width)
     )
 
@@ -314,71 +289,6 @@ def _dressed(stacked: jax.Array, leaf: Any) -> jax.Array:
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
-    """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all
-    arguments lie on: nothing is mapped.
-    """
-    return _compile(
-        fn, jax.jit(fn, keep_unused=True), args, list(jax.tree.leaves(args)[0].devices()), (1, 1)
-    )
-
-
-def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
-    """Compile several programs side by side, None for none.
-
-    Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
-    """
-    started = time.perf_counter()
-    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        futures = [pool.submit(task) if task else None for task in tasks]
-        programs = [future.result() if future else None for future in futures]
-    fresh = any(program.fresh for program in programs if program)
-    return programs, since(started) if fresh else 0.0
-
-
-def _compile(
-    fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
-) -> Program:
-    """Compile `jitted`, made of `fn`, or find what has been compiled before; `sizes` are lanes per
-    call and lanes of a group or block.
-    """
-    leaves, structure = jax.tree.flatten(args)
-    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
-    if identity in _compiled:
-        return _compiled[identity]._replace(fresh=False)
-    compiled = jitted.lower(*args).compile(compiler_options=_options(devices[0].platform))
-    _compiled[identity] = Program(compiled, sizes[0], True, _bytes(compiled))
-    return _compiled[identity]
-
-
-@functools.cache
-def _options(platform: str) -> dict[str, str]:
-    """Return the options for the compiler: those of `_ON_CPU` that this version of XLA has."""
-    return (
-        {name: value for name, value in _ON_CPU.items() if _known(name, value)}
-        if platform == "cpu"
-        else {}
-    )
-
-
-def _known(name: str, value: str) -> bool:
-    try:
-        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
-
-
-def _bytes(compiled: Any) -> int:
-    """Return the memory that a call takes on each device, 0 where the compiler does not say."""
-    found = compiled.memory_analysis()
-    return (
-        found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
-        if found
-        else 0
-    )
 
 
 def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:

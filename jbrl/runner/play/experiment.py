@@ -22,7 +22,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.rollout import RolloutInputs, Trajectory, begin, discounted, draw_inputs, simulate
-from jbrl.runner.play import batching
+from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -94,17 +94,17 @@ class Run:
             (self.agent, self._own, self.protocol.agent_prior()), self.devices[0]
         )
 
-    def training(self) -> Callable[[], batching.Program] | None:
+    def training(self) -> Callable[[], compilation.Program] | None:
         """Return the task that compiles the training of the agent; None where there is nothing to
         learn, and no time to measure.
         """
         return (
             None
             if type(self.agent).train is Agent.train
-            else lambda: batching.compile_once(train, *self._learner)
+            else lambda: compilation.compile_once(train, *self._learner)
         )
 
-    def train(self, program: batching.Program | None) -> None:
+    def train(self, program: compilation.Program | None) -> None:
         """Train the agent: sets `knowledge` and adds to `offline_seconds`.
 
         Raises:
@@ -132,7 +132,7 @@ class Run:
 
     def programs(
         self, width: int, devices: Sequence[jax.Device], groups: int = 1
-    ) -> tuple[Callable[[], batching.Program], ...]:
+    ) -> tuple[Callable[[], compilation.Program], ...]:
         """Return the tasks that compile the drawing of MDPs and the playing."""
         number = jax.ShapeDtypeStruct((), jnp.int32)
         draw = _draw_unit if has_unit_concentrations(self.test[0].mdps) else _draw
@@ -147,7 +147,9 @@ class Run:
             lambda: batching.compile_mapped(play, shared, drawn, width, devices, groups),
         )
 
-    def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
+    def _compile(
+        self, training: Callable[[], compilation.Program] | None
+    ) -> compilation.Program | None:
         """Compile all that is needed at the greatest width that the memory allows; return the
         program that trains.
         """
@@ -155,7 +157,7 @@ class Run:
             self.agent, self.protocol.n_environments, self.devices
         )
         while True:
-            (trained, self._drawing, self._playing), seconds = batching.compile_together(
+            (trained, self._drawing, self._playing), seconds = compilation.compile_together(
                 training, *self.programs(width, self.devices)
             )
             self.compile_seconds += seconds
@@ -231,7 +233,9 @@ class Run:
         few trajectories.
         """
         device = self.devices[:1]
-        (drawing, playing), compile_seconds = batching.compile_together(*self.programs(1, device))
+        (drawing, playing), compile_seconds = compilation.compile_together(
+            *self.programs(1, device)
+        )
         shared, test = (
             batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test)
         )

@@ -25,7 +25,7 @@ from jbrl.environments.lifetime import Lifetime
 from jbrl.errors import JbrlError
 from jbrl.rollout import episodes, faults
 from jbrl.rollout.episodes import Lane, Rules
-from jbrl.runner.play import batching
+from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
@@ -110,7 +110,9 @@ class LifetimeRun(Run):
     def bytes_per_device(self) -> int:
         return self._advancing.bytes
 
-    def _compile(self, training: Callable[[], batching.Program] | None) -> batching.Program | None:
+    def _compile(
+        self, training: Callable[[], compilation.Program] | None
+    ) -> compilation.Program | None:
         knowledge = jax.eval_shape(train, *self._learner)
         lane = self._shapes(knowledge)
         self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
@@ -147,7 +149,7 @@ class LifetimeRun(Run):
     ) -> tuple[list[Any], float]:
         shared, number = (self.rules, knowledge), jax.ShapeDtypeStruct((), jnp.int32)
         begin, advance = self._traced
-        return batching.compile_together(
+        return compilation.compile_together(
             training,
             lambda: batching.compile_mapped(begin, shared, number, width, devices, max_groups),
             lambda: batching.compile_groups(advance, self.shared, lane, width, devices, max_groups),

@@ -17,7 +17,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.faults import ILLEGAL_ACTION
 from jbrl.rollout.rollout import discounted, draw_inputs, simulate
-from jbrl.runner.play import batching
+from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.timing import since
 
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
@@ -53,7 +53,7 @@ class Trials:
         self._on_cpu = devices[0].platform == "cpu"
         self._lanes, self._max_lanes = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
         self._blocks = BLOCKS if self._on_cpu else 1
-        self._programs: dict[Any, batching.Program] = {}
+        self._programs: dict[Any, compilation.Program] = {}
         self._learn: Any = None
         self._shared: Any = None
 
@@ -80,8 +80,8 @@ class Trials:
             for agents in examples
         ]
         size = (self._lanes, self._devices, self._blocks)
-        (learning, *programs), _ = batching.compile_together(
-            lambda: batching.compile_once(train, *learner),
+        (learning, *programs), _ = compilation.compile_together(
+            lambda: compilation.compile_once(train, *learner),
             *(
                 functools.partial(batching.compile_blocks, self._trial, shared, lane, *size)
                 for lane in lanes

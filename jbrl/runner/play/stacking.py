@@ -20,7 +20,7 @@ import numpy as np
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.mdp.dirichlet import has_unit_concentrations
-from jbrl.runner.play import batching, together
+from jbrl.runner.play import batching, compilation, together
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Resources
@@ -110,7 +110,7 @@ class Stack:
         groups = self._groups or self._wanted(-(-n_environments // self.width))
         while True:
             programs = first.programs(self.width, self.devices, groups)
-            (self._training, self._drawing, self._playing), seconds = batching.compile_together(
+            (self._training, self._drawing, self._playing), seconds = compilation.compile_together(
                 first.training(), *programs
             )
             first.compile_seconds += seconds

@@ -21,7 +21,7 @@ from jbrl.problems.problem import problem
 from jbrl.pytree import record
 from jbrl.rollout.contract import Stepwise
 from jbrl.rollout.rollout import discounted
-from jbrl.runner.play import batching
+from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Protocol
@@ -265,9 +265,9 @@ def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
 
 
 def test_options_that_the_compiler_does_not_have_are_left_out():
-    assert batching._options("cpu") == batching._ON_CPU, "this version of XLA has them all"
-    assert batching._options("gpu") == {}
-    assert not batching._known("xla_cpu_of_another_time", "")
+    assert compilation.options("cpu") == compilation.ON_CPU, "this version of XLA has them all"
+    assert compilation.options("gpu") == {}
+    assert not compilation.known("xla_cpu_of_another_time", "")
 
 
 def test_play_refuses_parameters_out_of_range():
@@ -280,10 +280,10 @@ def test_play_refuses_parameters_out_of_range():
 def test_one_program_serves_a_whole_grid(monkeypatch):
     from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 
-    monkeypatch.setattr(batching, "_compiled", {})  # another test may have compiled them
+    monkeypatch.setattr(compilation, "KEPT", {})  # another test may have compiled them
     for epsilon in (0.0, 0.25, 1.0):
         all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
-    assert len(batching._compiled) == 3, "one to train, one to draw, one to play"
+    assert len(compilation.KEPT) == 3, "one to train, one to draw, one to play"
     assert experiment.LATENCY_TRAJECTORIES % 2, "a median of an odd number"
 
 

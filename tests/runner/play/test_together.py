@@ -16,7 +16,7 @@ from jbrl.environments.lifetime import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
-from jbrl.runner.play import batching
+from jbrl.runner.play import compilation
 from jbrl.runner.play.play import make_run, play
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -96,10 +96,10 @@ def test_playing_from_python_is_the_same(expected: dict[str, Chunk]) -> None:
 
 
 def test_one_program_plays_all(expected: dict[str, Chunk]) -> None:
-    before = set(batching._compiled)
+    before = set(compilation.KEPT)
     again = played(("memory_len/7", "memory_len/8", "memory_len/9", "memory_len/10"))
     assert len(again) == 4
-    assert set(batching._compiled) == before
+    assert set(compilation.KEPT) == before
 
 
 def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:

@@ -1,0 +1,132 @@
+"""Compiled programs: how they are compiled, and which of them are kept.
+
+On Linux a process has a limited number of memory mappings, 65,530 by default, and a program for
+CPUs takes a dozen of them or more. Beyond the limit the compiler crashes (jaxlib 0.10.2), so the
+programs that are not in use are forgotten long before.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from jbrl.runner.play.timing import since
+
+# On CPUs each device is one core, and all of them are busy. XLA would split large operations of
+# each device over all cores nevertheless, and then runs whole loops by asynchronous steps. Small
+# sums and products it would hand to a library that prepares each call for longer than ours take.
+# Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
+# are the same.
+ON_CPU = {
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+    "xla_cpu_experimental_ynn_fusion_type": "",
+}
+
+MAPPINGS_SHARE = 0.5  # of the limit, beyond which programs are forgotten
+_MAPPINGS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+
+
+class Program(NamedTuple):
+    """A compiled function."""
+
+    call: Callable[..., Any]
+    capacity: int  # MDPs per call
+    fresh: bool  # compiled just now, not before
+    bytes: int = 0  # of memory that a call takes on each device
+
+
+KEPT: dict[tuple, Program] = {}
+
+
+def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
+    """Compile several programs side by side, None for none.
+
+    Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
+    """
+    forget_when_crowded()
+    started = time.perf_counter()
+    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
+        futures = [pool.submit(task) if task else None for task in tasks]
+        programs = [future.result() if future else None for future in futures]
+    fresh = any(program.fresh for program in programs if program)
+    return programs, since(started) if fresh else 0.0
+
+
+def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
+    """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all
+    arguments lie on: nothing is mapped.
+    """
+    return compile_for(
+        fn, jax.jit(fn, keep_unused=True), args, list(jax.tree.leaves(args)[0].devices()), (1, 1)
+    )
+
+
+def compile_for(
+    fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+) -> Program:
+    """Compile `jitted`, made of `fn`, or find what has been compiled before.
+
+    Args:
+      fn: a function of the module level, which identifies the program together with the rest.
+      args: arrays, or shapes in their place.
+      sizes: lanes of a call, and lanes of a group or block.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
+    if identity in KEPT:
+        return KEPT[identity]._replace(fresh=False)
+    compiled = jitted.lower(*args).compile(compiler_options=options(devices[0].platform))
+    program = Program(compiled, sizes[0], True, _bytes(compiled))
+    KEPT[identity] = program
+    return program
+
+
+def forget_when_crowded() -> bool:
+    """Forget all programs that are not in use when the process has too many memory mappings.
+
+    Returns: True if they are forgotten. False also where the system does not count mappings.
+    """
+    try:
+        limit = int(_LIMIT.read_text())
+        with _MAPPINGS.open("rb") as lines:
+            count = sum(1 for _ in lines)
+    except (OSError, ValueError):
+        return False
+    if count < MAPPINGS_SHARE * limit:
+        return False
+    KEPT.clear()
+    jax.clear_caches()
+    return True
+
+
+@functools.cache
+def options(platform: str) -> dict[str, str]:
+    """Return the options for the compiler: those of `ON_CPU` that this version of XLA has."""
+    return (
+        {name: value for name, value in ON_CPU.items() if known(name, value)}
+        if platform == "cpu"
+        else {}
+    )
+
+
+def known(name: str, value: str) -> bool:
+    """Return whether this version of XLA has an option of the compiler."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def _bytes(compiled: Any) -> int:
+    """Return the memory that a call takes on each device, 0 where the compiler does not say."""
+    found = compiled.memory_analysis()
+    return (
+        found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+        if found
+        else 0
+    )
