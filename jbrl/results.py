@@ -14,7 +14,7 @@ from jbrl.analysis.intervals import factor95, summarise
 from jbrl.analysis.table import AGENT, check_returns
 from jbrl.errors import JbrlError
 from jbrl.runner.storage.archive import Archive, write_archive
-from jbrl.runner.storage.outcomes import Outcomes
+from jbrl.runner.storage.outcomes import SPREADS, Outcomes
 from jbrl.runner.storage.store import Store
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SCORES = (
         "online_seconds",
         "latency_seconds",
         "compile_seconds",
+        *SPREADS,
         "device",
         "seed",
         "status",
@@ -278,7 +279,8 @@ def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
     """
     if scores["seed"].nunique() == 1:
         return scores
-    seconds = dict.fromkeys((name for name in SCORES if name.endswith("_seconds")), "mean")
+    times = (name for name in SCORES if name.endswith("_seconds") or name in SPREADS)
+    seconds = dict.fromkeys(times, "mean")
     first = dict.fromkeys(("prior", "test", "device", "seed"), "first")
     rows = (
         scores.groupby(list(AGENT), sort=False)

@@ -52,7 +52,8 @@ experiments = ["GC"]
 """
 COLUMNS = (
     "experiment,prior,test,algorithm,parameters,n,mean,std,ci95,"
-    "offline_seconds,online_seconds,latency_seconds,compile_seconds,device,seed,status"
+    "offline_seconds,online_seconds,latency_seconds,compile_seconds,"
+    "offline_seconds_spread,online_seconds_spread,device,seed,status"
 )
 
 

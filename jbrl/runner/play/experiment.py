@@ -5,6 +5,7 @@ Castronovo et al. 2016, section 3.
 """
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,7 +27,7 @@ from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
-from jbrl.runner.play.timing import device_name, timed
+from jbrl.runner.play.timing import Duration, device_name, timed, timed_repeatedly
 from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES
 
 
@@ -56,6 +57,7 @@ class Run:
         self.device = device_name(self.devices)
         self.batch = 0
         self.offline_seconds = 0.0
+        self.offline_spread = 0.0  # seconds, as `Duration.spread`
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
@@ -88,7 +90,7 @@ class Run:
             self.learned, self.compile_seconds = learn(
                 self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint()
             )
-            self.offline_seconds = self.learned.seconds
+            self.offline_seconds, self.offline_spread = self.learned.seconds, math.nan
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
         self._learner = jax.device_put(
             (self.agent, self._own, self.protocol.agent_prior()), self.devices[0]
@@ -105,7 +107,8 @@ class Run:
         )
 
     def train(self, program: compilation.Program | None) -> None:
-        """Train the agent: sets `knowledge` and adds to `offline_seconds`.
+        """Train the agent: sets `knowledge` and adds to `offline_seconds` and
+        `offline_spread`.
 
         Raises:
           FloatingPointError: what it has learned is not a number: it would choose by it without
@@ -114,8 +117,9 @@ class Run:
         self.knowledge = self._learner[-1]
         if program is None:
             return
-        self.knowledge, seconds = timed(program.call, *self._learner)
-        self.offline_seconds += seconds
+        self.knowledge, took = timed_repeatedly(program.call, *self._learner)
+        self.offline_seconds += took.seconds
+        self.offline_spread += took.spread
         for path, values in jax.tree.leaves_with_path(self.knowledge):
             if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
                 raise FloatingPointError(
@@ -179,14 +183,16 @@ class Run:
             for one in ((self.agent, self.knowledge), self.test)
         )
         for first in range(start, self.protocol.n_environments, size):
-            stop, seconds, parts = min(first + size, self.protocol.n_environments), 0.0, []
+            stop, parts = min(first + size, self.protocol.n_environments), []
+            seconds, spread = 0.0, 0.0
             for numbers, count in batching.groups(first, stop, self.batch):
-                played, elapsed = timed(
+                played, took = timed_repeatedly(
                     self._playing.call, shared, self._drawing.call(test, numbers)
                 )
-                seconds += elapsed
+                seconds += took.seconds
+                spread += took.spread
                 parts.append(self.sound(played, numbers, count))
-            yield self.chunk(first, parts, seconds)
+            yield self.chunk(first, parts, Duration(seconds, spread))
 
     def sound(
         self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int
@@ -217,15 +223,16 @@ class Run:
         )
         return said_of_nan(nan_path(state, fault))
 
-    def chunk(self, start: int, parts: Sequence[Trajectory], seconds: float) -> Chunk:
+    def chunk(self, start: int, parts: Sequence[Trajectory], took: Duration) -> Chunk:
         """Return results of consecutive trajectories."""
         played: Trajectory = jax.tree.map(lambda *v: np.concatenate(v), *parts)
         return Chunk(
             start,
             discounted(played.rewards, self.protocol.discount),
             _trajectories(played),
-            seconds,
+            took.seconds,
             played.rewards.size,
+            online_spread=took.spread,
         )
 
     def latency(self) -> float:

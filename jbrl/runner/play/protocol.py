@@ -1,5 +1,6 @@
 """The rules of one experiment, and its measurements."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -119,6 +120,8 @@ class Chunk:
     decisions: int  # that they took
     # what the recorder keeps beside the score, [n] float64 each
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    # [] seconds: interquartile range of repetitions of `online_seconds`; NaN: not repeated
+    online_spread: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from jbrl.runner.play import batching, compilation, together
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Resources
-from jbrl.runner.play.timing import device_name, timed
+from jbrl.runner.play.timing import Duration, device_name, known, timed
 from jbrl.runner.storage.unit import Unit
 
 # (number of a unit, its next MDPs or why it has failed)
@@ -182,7 +182,9 @@ class Stack:
     ) -> Chunk | BaseException:
         run = self.runs[number]
         try:
-            return run.chunk(int(mdps[0]), [run.sound(played, mdps, count)], seconds * count)
+            return run.chunk(
+                int(mdps[0]), [run.sound(played, mdps, count)], Duration(seconds * count)
+            )
         except (Exception, SystemExit) as error:
             return error
 
@@ -204,6 +206,7 @@ def times(run: Run, latency: bool) -> dict[str, Any]:
     n = len(chunk.returns)
     found = {
         "online_seconds": chunk.online_seconds / (n * horizon),
+        "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
         "latency_seconds": short.latency() if latency else None,
         "timed": {"mdps": n, "decisions": horizon},
     }

@@ -1,13 +1,18 @@
 """Clocks: without compilation, with finished work, without callbacks inside."""
 
 import contextlib
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+
+REPETITIONS = 5  # of a brief call, to distinguish it from other work of the machine
+BRIEF = 0.05  # seconds that all repetitions of a call may take
 
 
 def since(started: float) -> float:
@@ -23,6 +28,36 @@ def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
     started = time.perf_counter()
     result = jax.block_until_ready(call(*args))
     return result, since(started)
+
+
+class Duration(NamedTuple):
+    """Wall seconds of a call: the median of its repetitions, and their interquartile range, NaN
+    where the call was made once.
+    """
+
+    seconds: float
+    spread: float = math.nan
+
+
+def known(spread: float) -> float | None:
+    """Return a spread as a result keeps it: None where it is unknown."""
+    return None if math.isnan(spread) else spread
+
+
+def timed_repeatedly(call: Callable[..., Any], *args: Any) -> tuple[Any, Duration]:
+    """Return the result of `call(*args)`, ready, and its duration.
+
+    Up to `REPETITIONS` times while these take less than `BRIEF` seconds in all; a call that takes
+    longer is made once. `call` must leave its arguments as they are.
+    """
+    result, first = timed(call, *args)
+    seconds = [first]
+    while len(seconds) < REPETITIONS and sum(seconds) + seconds[-1] < BRIEF:
+        seconds.append(timed(call, *args)[1])
+    if len(seconds) == 1:
+        return result, Duration(first)
+    low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+    return result, Duration(float(median), float(high - low))
 
 
 def device_name(devices: list[jax.Device]) -> str:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from jbrl.errors import JbrlError
 from jbrl.runner.storage.index import StoreError
-from jbrl.runner.storage.outcomes import UNIT_COLUMNS
+from jbrl.runner.storage.outcomes import SPREADS, UNIT_COLUMNS
 from jbrl.runner.storage.store import STRATEGIES, Result, Store
 
 DIGESTS = ("prior_digest", "test_digest")
@@ -71,7 +71,8 @@ class Archive:
     def units(self) -> pd.DataFrame:
         """As `Store.units`."""
         found = self._table("units")
-        lost = {c: None for c in DIGESTS if c not in found.columns}  # of archives made before them
+        # of archives made before them
+        lost = {c: None for c in (*DIGESTS, *SPREADS) if c not in found.columns}
         return found.assign(**lost)[list(UNIT_COLUMNS)]
 
     def returns(self) -> pd.DataFrame:

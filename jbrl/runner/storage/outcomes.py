@@ -11,9 +11,12 @@ from jbrl.runner.storage.index import Outcome
 
 AGENT = ("experiment", "algorithm", "parameters")
 SAMPLES = (*AGENT, "unit", "seed", "score")  # columns of the score table
+# interquartile ranges of repetitions; None: not repeated
+SPREADS = ("offline_seconds_spread", "online_seconds_spread")
 UNIT_COLUMNS = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n"),
     *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"),
+    *SPREADS,
     *("device", "seed", "status", "reason", "prior_digest", "test_digest"),
 )
 _MISSING = Outcome({"status": "missing", "n": 0}, np.zeros(0))
@@ -31,7 +34,8 @@ class Outcomes:
 
         Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per
         decision, amortised over the lifetimes played at once, `latency_seconds` per decision with a
-        single one. `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
+        single one; the columns `SPREADS` are interquartile ranges over repetitions.
+        `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
         digests are those of the distributions themselves, None where a unit has no result: problems
         of one name with different digests are different problems.
         """

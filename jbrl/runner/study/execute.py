@@ -13,6 +13,7 @@ from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Capacity, Resources, out_of_memory
 from jbrl.runner.play.stacking import stacks
+from jbrl.runner.play.timing import known
 from jbrl.runner.storage.store import Result, Store
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.played import (
@@ -142,6 +143,7 @@ def _run_within(
         "platform": platform,
         "batch": run.batch,
         "offline_seconds": run.offline_seconds,
+        "offline_seconds_spread": known(run.offline_spread),
     }
     if run.learned:
         facts |= {"learned": run.learned.describe()}

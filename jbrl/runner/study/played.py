@@ -1,5 +1,6 @@
 """Record of what has been played of a unit: checkpoints, resumption, conclusion."""
 
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.offline import Learned, SearchCheckpoint
 from jbrl.runner.play.protocol import Chunk, joined
 from jbrl.runner.play.stacking import times
+from jbrl.runner.play.timing import known
 from jbrl.runner.storage.machine import versions
 from jbrl.runner.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store, StoreError
 from jbrl.runner.storage.unit import Unit
@@ -139,6 +141,8 @@ class Played:
             "decisions": self.decisions,
             **header,
         }
+        spread = sum(chunk.online_spread for chunk in self.chunks)
+        header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
         header |= {"stacked": self.stacked} if self.stacked else {}
         returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
         arrays = joined(
@@ -184,7 +188,13 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
             for name, values in found.arrays.items()
             if name.startswith(METRIC)
         }
-        chunks = [Chunk(0, found.returns, arrays, seconds, decisions, metrics)] if found.n else []
+        spread = found.header.get("online_seconds_spread")
+        spread = math.nan if spread is None else spread * decisions
+        chunks = (
+            [Chunk(0, found.returns, arrays, seconds, decisions, metrics, spread)]
+            if found.n
+            else []
+        )
         return Played(
             chunks,
             found.header.get("stacked", 0),

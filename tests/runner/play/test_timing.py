@@ -1,12 +1,14 @@
 """Clocks measure the work of a call, all of it and nothing else."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+import jbrl
 from jbrl.runner.play import timing
 from jbrl.runner.play.protocol import Chunk, played
 
@@ -71,3 +73,52 @@ def test_online_seconds_are_per_decision_over_all_chunks() -> None:
         "batch": 3,
     }
     assert played(parts, **facts).online_seconds == pytest.approx(0.2)
+
+
+class Repeated:
+    """A call that takes the next of some times."""
+
+    def __init__(self, clock: Clock, seconds: list[float]) -> None:
+        self.clock, self.seconds, self.calls = clock, seconds, 0
+
+    def __call__(self) -> Later:
+        self.calls += 1
+        return Later(self.clock, self.seconds[self.calls - 1])
+
+
+def test_a_brief_call_is_repeated(clock: Clock) -> None:
+    """One repetition of five is disturbed: the median is that of the others."""
+    call = Repeated(clock, [0.002, 0.004, 0.003, 0.012, 0.005])
+    _, took = timing.timed_repeatedly(call)
+    assert call.calls == 5
+    assert took == pytest.approx((0.004, 0.002))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [([1.0], 1), ([0.03], 1), ([0.02, 0.02], 2), ([0.01, 0.035], 2)]
+)
+def test_a_long_call_is_made_once_and_repetitions_end_in_time(
+    clock: Clock, seconds: list[float], calls: int
+) -> None:
+    call = Repeated(clock, [*seconds, 9.0])
+    _, took = timing.timed_repeatedly(call)
+    assert call.calls == calls
+    assert took.seconds == pytest.approx(np.median(seconds))
+    assert np.isnan(took.spread) == (calls == 1)
+    assert (timing.known(took.spread) is None) == (calls == 1)
+
+
+def test_times_and_spreads_of_a_study(tmp_path: Path) -> None:
+    """Random learns nothing before it acts; e-Greedy plans, which is repeated, as is playing."""
+    study = {
+        "study": {"name": "times", "n_mdps": 30, "horizon": 20},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy"}],
+    }
+    scores = jbrl.run(study, tmp_path).scores.set_index("algorithm")
+    assert scores.loc["Random", "offline_seconds"] == 0
+    assert scores.loc["Random", "offline_seconds_spread"] == 0
+    assert scores.loc["e-Greedy", "offline_seconds"] > 0
+    spreads = scores[["offline_seconds_spread", "online_seconds_spread"]]
+    assert (spreads >= 0).all(axis=None), "unknown ones would be NaN"
+    assert (spreads["online_seconds_spread"] < scores["online_seconds"] * 10).all()
