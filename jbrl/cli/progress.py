@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from jbrl.cli.estimates import aligned, compared, size_text
+from jbrl.cli.silence import Silence
 from jbrl.cli.text import duration
 from jbrl.report.text import seconds_text
 from jbrl.runner.storage.machine import peak_resident_bytes
@@ -76,11 +77,13 @@ class Display(Progress):
             transient=True,
             refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
+        self._silence = Silence(self._still)
         self._expected = plan.estimate
         self._ran = self._failed = 0
 
     def __enter__(self) -> "Display":
         self._bars.start()
+        self._silence.__enter__()
         return self
 
     def __exit__(
@@ -89,6 +92,7 @@ class Display(Progress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._silence.__exit__(kind, error, trace)
         self._bars.stop()
         if error is None:
             self._conclude()
@@ -111,6 +115,8 @@ class Display(Progress):
     def started(self, unit: Unit) -> None:
         """Show the current unit."""
         before = self._todo.index(unit.id)
+        self._running = unit
+        self._silence.news(unit.label)
         self._bars.update(
             self._whole,
             completed=self._number(unit) - 1,
@@ -126,11 +132,13 @@ class Display(Progress):
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
+        self._silence.news(unit.label)
         note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         """Show the rate of a unit, which may be one of several played at once."""
+        self._silence.news(unit.label)
         kind = "lifetimes" if unit.protocol.in_blocks else "MDPs"
         note = f"{n}/{unit.protocol.n_environments} {kind}, {_rate(decisions, seconds)} decisions/s"
         self._bars.update(
@@ -143,6 +151,7 @@ class Display(Progress):
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Print one line about the unit."""
+        self._silence.news(None)
         self._ran += 1
         self._failed += header["status"] == "failed"
         number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
@@ -164,6 +173,14 @@ class Display(Progress):
         left = f" ({self._left(after)})" if after < len(self._todo) else ""
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
         self.console.quiet = self._quiet
+
+    def _still(self, label: str, seconds: float) -> None:
+        """Say that a unit is at work: a compiled call gives no news before it ends."""
+        expected = duration(self._expected[self._running.id])
+        self.console.print(
+            f"{escape(label)}: still at work, {duration(seconds)} without news; expected to take "
+            f"{expected} in all"
+        )
 
     def _number(self, unit: Unit) -> int:
         """Return the number of a unit, counting those that were done before."""
