@@ -52,7 +52,8 @@ class SBOSS(SampledSet):
         return jnp.ceil(variances(counts).max(-1) / self.epsilon)
 
     def renewing(self, counts: chex.Array) -> float:
-        return 1 / (1 + 4 * self.delta**2)
+        # the more the prior counts, the more often what is seen moves the belief
+        return 1 / (1 + 4 * self.delta**2 / float(counts.sum(-1).mean()))
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
         moved, _ = movements(vectorize.get_row(state.reference, pair), now)
