@@ -2,7 +2,7 @@
 5.3).
 
 The offline bound lies just under the least offline time of OPPS-DS, which is therefore not
-among them.
+among them. Times that are not distinguished are ties (`time_ties`).
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from jbrl.analysis import published
 from jbrl.analysis.table import AGENT, check_columns
 from jbrl.analysis.time_bounds import Contest, winners_by_bound
+from jbrl.analysis.time_ties import resolved
 
 SEARCH = "OPPS-DS"
 PAPER, DESCRIBED, PROGRAM = "paper", "as described", "as published"
@@ -86,13 +87,15 @@ def _winners(scores: pd.DataFrame, returns: pd.DataFrame, cast: dict[str, str]) 
     ]
     if known["algorithm"].nunique() < 2:
         return pd.DataFrame(columns=["bound", "algorithms"])
-    least = scores.loc[searches, "offline_seconds"].min()
+    least = resolved(scores[searches & np.isfinite(scores["online_seconds"])])[
+        "offline_seconds"
+    ].min()
     bounds = {"offline": float(np.nextafter(least, 0))} if np.isfinite(least) else {}
     mine = returns[
         returns["experiment"].isin(known["experiment"])
         & returns["algorithm"].isin(known["algorithm"])
     ]
-    found = winners_by_bound(Contest(known, mine), bounds=bounds)
+    found = winners_by_bound(Contest(resolved(known), mine), bounds=bounds)
     return found.assign(
         algorithms=[tuple(cast[name] for name in names) for names in found["algorithms"]]
     )
