@@ -186,7 +186,7 @@ class Run:
             stop, parts = min(first + size, self.protocol.n_environments), []
             seconds, spread = 0.0, 0.0
             for numbers, count in batching.groups(first, stop, self.batch):
-                played, took = timed_repeatedly(
+                played, took = self.resources.turns.timed(
                     self._playing.call, shared, self._drawing.call(test, numbers)
                 )
                 seconds += took.seconds

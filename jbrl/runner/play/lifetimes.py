@@ -117,6 +117,9 @@ class LifetimeRun(Run):
         lane = self._shapes(knowledge)
         self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
         self._width = self._group_width()
+        name = type(self.given).__name__
+        # before compiling, which takes longer than saying so, and may take more memory than playing
+        self.resources.smaller(self._lane_bytes * self._width, self._width, self.devices[:1], name)
         self._max_groups = self._groups_per_device()
         while True:
             programs, seconds = self._compiled(
@@ -129,9 +132,7 @@ class LifetimeRun(Run):
             ):
                 break
             self._max_groups //= 2
-        self.resources.smaller(
-            self._advancing.bytes, self._width, self.devices[:1], type(self.given).__name__
-        )
+        self.resources.smaller(self._advancing.bytes, self._width, self.devices[:1], name)
         self.batch, self.device = (
             self._width * self._max_groups * len(self.devices),
             device_name(self.devices),

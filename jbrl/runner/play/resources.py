@@ -11,6 +11,7 @@ import jax
 from jbrl.agents.agent import Agent
 from jbrl.errors import JbrlError, shown
 from jbrl.runner.play import batching
+from jbrl.runner.play.timing import Turns
 from jbrl.runner.storage.machine import memory_bytes
 
 LEAST_BARE = 2**20  # bytes; a smaller number in a text lacks its unit
@@ -40,11 +41,13 @@ class Resources:
         unknown, no bound.
       stack: play units several at once; None: on accelerators, and on CPUs where most cores would
         have nothing to do.
+      turns: times the brief calls of all units.
     """
 
     devices: list[jax.Device] = field(default_factory=jax.devices)
     memory: int = -1
     stack: bool | None = None
+    turns: Turns = field(default_factory=Turns, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.memory < 0:

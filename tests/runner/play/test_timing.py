@@ -122,3 +122,44 @@ def test_times_and_spreads_of_a_study(tmp_path: Path) -> None:
     spreads = scores[["offline_seconds_spread", "online_seconds_spread"]]
     assert (spreads >= 0).all(axis=None), "unknown ones would be NaN"
     assert (spreads["online_seconds_spread"] < scores["online_seconds"] * 10).all()
+
+
+class Drifting:
+    """A program on a machine that becomes slower with every call."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.calls = clock, 0
+
+    def __call__(self, work: Later) -> Later:
+        self.calls += 1
+        return Later(self.clock, work.seconds * 1.1**self.calls)
+
+
+class Given(Later):
+    """An argument: it is there."""
+
+    def wait(self) -> None:
+        pass
+
+
+def test_calls_of_one_program_are_timed_in_turns(clock: Clock) -> None:
+    """The second call takes twice as long as the first, whatever the machine does meanwhile."""
+    turns, program = timing.Turns(), Drifting(clock)
+    first, second = Given(clock, 0.0005), Given(clock, 0.001)
+    _, one = turns.timed(program, first)
+    _, two = turns.timed(program, second)
+    assert two.seconds == pytest.approx(2 * 1.1 * one.seconds)
+    assert program.calls == 5 + 1 + 2 * 5
+    _, same = turns.timed(program, first)
+    assert same.seconds == pytest.approx(1.1 * one.seconds)
+    other = Drifting(clock)
+    _, fresh = turns.timed(other, first)
+    assert other.calls == 5 and fresh.seconds < one.seconds * 1.01
+
+
+def test_long_calls_are_not_timed_in_turns(clock: Clock) -> None:
+    turns, program = timing.Turns(), Drifting(clock)
+    turns.timed(program, Given(clock, 0.0005))
+    before = program.calls
+    _, took = turns.timed(program, Given(clock, 1.0))
+    assert program.calls == before + 1 and np.isnan(took.spread)
