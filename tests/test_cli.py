@@ -389,6 +389,7 @@ def test_the_bibliography_is_sound() -> None:
     assert len(keys) == len(set(keys)) == len(re.findall(r"^@", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_doctor_says_what_there_is_and_passes_its_own_test() -> None:
     result = call("doctor")
     assert result.exit_code == 0, result.output

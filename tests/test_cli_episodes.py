@@ -120,7 +120,7 @@ def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
         "experiments": [{"name": "GC", "problem": "GC"}, {"name": "Chain", "problem": "Chain-10d"}],
         "agents": [
             {"algorithm": "Random"},
-            {"algorithm": "e-Greedy", "experiments": ["GC"]},
+            {"algorithm": "Sarsa", "experiments": ["GC"]},
             {"algorithm": "Q-learning", "experiments": ["Chain"]},
         ],
     }

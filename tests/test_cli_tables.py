@@ -70,7 +70,7 @@ def test_parameters_become_columns() -> None:
     assert list(table.columns) == ["algorithm", "parameters", "seed"]
 
 
-@pytest.mark.parametrize("command", ["scores", "returns"])
+@pytest.mark.parametrize("command", ["scores", pytest.param("returns", marks=pytest.mark.slow)])
 def test_parameter_columns_on_request(command: str) -> None:
     plain = csv.DictReader(io.StringIO(call(command, KEPT, "--format", "csv").stdout))
     wide = csv.DictReader(

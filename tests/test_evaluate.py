@@ -193,15 +193,15 @@ def test_a_directory_of_results(tmp_path):
         "agents": [
             {"algorithm": "Random"},
             {"algorithm": "Optimal"},
-            {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]},
+            {"algorithm": "Q-learning", "alpha": [0.1, 0.3]},
         ],
     }
     jbrl.run(study, tmp_path / "out")
     rows = Results(tmp_path / "out").score_table()
     assert rows["algorithm"].drop_duplicates().tolist() == [
         "Random",
-        "e-Greedy(ε = 0)",
-        "e-Greedy(ε = 0.5)",
+        "Q-learning(α = 0.1)",
+        "Q-learning(α = 0.3)",
     ]
     assert rows.groupby(["algorithm", "environment"]).size().tolist() == [5] * 6
     done = call(tmp_path / "out", "--format", "json")

@@ -24,6 +24,7 @@ import jbrl.gymnasium  # noqa: E402
 UNBOUNDED = r"A Box observation space (minimum|maximum) value is -?infinity"
 # one of each family: the others differ in values
 FAMILIES = sorted({*ENVIRONMENTS, *PROBLEMS} - {"Chain-50s", "Gridworld-10s"})
+ALIKE = set(PROBLEMS) - {"GC"} - set(ENVIRONMENTS)  # as another one, in a program of another size
 SETTINGS = {"DeepSea": "DeepSea(size=4)", "UmbrellaChain": "UmbrellaChain(n_distractor=2)"}
 
 
@@ -34,7 +35,9 @@ def checked(env):
         check_env(env, skip_render_check=True)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ALIKE else n for n in FAMILIES]
+)
 def test_every_family_passes_the_check_of_gymnasium(name):
     checked(jbrl.gymnasium.make(SETTINGS.get(name, name), max_steps=30))
 
@@ -138,6 +141,7 @@ def test_a_missing_package_is_named():
     assert "JbrlError: jbrl.gymnasium: the package gymnasium is not installed" in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_learner_of_another_package_learns():
     """DQN of skrl, 2,400 steps of DeepSea(size=4), whose best return is 0.99; a policy that chance

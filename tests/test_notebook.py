@@ -62,7 +62,7 @@ def test_results_are_a_table_and_a_figure_for_a_notebook(tmp_path, shell):
     study = {
         "study": {"name": "Two & two", "n_environments": 4, "horizon": 5},
         "experiments": [{"name": "<GC>", "prior": "GC", "test": "GC"}],
-        "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy"}],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning"}],
     }
     results = jbrl.run(study, tmp_path)
     assert "<code>2/2 units</code>" in shell[-1]

@@ -28,6 +28,7 @@ def test_all_cells_are_there(script):
     assert set(cells.experiment) == {"GC", "GDL", "Grid"}
 
 
+@pytest.mark.slow
 def test_means_agree_with_the_published_ones(script):
     table = pd.DataFrame(script.compare())
     assert len(table) == 52

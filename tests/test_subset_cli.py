@@ -216,6 +216,7 @@ def test_folds_of_groups_need_as_many_groups() -> None:
         Folds(3, groups=("a", "b", "a"))
 
 
+@pytest.mark.slow
 def test_noise_is_not_sold(tmp_path: Path) -> None:
     """12 algorithms, 20 environments of noise, 15,504 subsets: the first figure
     predicts nothing.

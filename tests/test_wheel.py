@@ -95,6 +95,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     assert "Project-URL: Paper, https://doi.org/10.1371/journal.pone.0157088" in about
 
 
+@pytest.mark.slow
 def test_the_installed_command_works_away_from_the_checkout(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_one_program_for_all_ranges():
     assert seconds == 0
 
 
+@pytest.mark.slow
 def test_a_degenerate_choice_is_the_value_itself():
     agent, _ = build(GREEDY, {"epsilon": {"choice": [0.4]}}, "here")
     assert played(agent) == pytest.approx(played(GREEDY(epsilon=0.4)), rel=1e-6)

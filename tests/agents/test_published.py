@@ -83,7 +83,7 @@ def follow(agent, twin, told, test):
     ("told", "test", "epsilon", "delta", "solutions"),
     [
         ("GC", "GC", 0.0513, 0.1, (3, 3)),
-        ("GDL", "GDL", 0.0513, 0.1, (3, 3)),
+        pytest.param("GDL", "GDL", 0.0513, 0.1, (3, 3), marks=pytest.mark.slow),
         ("UGC", "GC", 0.0213, 0.513, (20, 90)),
         ("UGC", "GC", 0.0213, 2.13, (4, 40)),
     ],
@@ -115,6 +115,7 @@ def test_sboss_dreads_states_without_uncertainty():
     )
 
 
+@pytest.mark.slow
 def test_soft_max_plays_action_0_at_every_temperature():
     for tau in (0.05, 25.0):
         for _, steps in decisions(UnnormalisedSoftMax(tau), "GC", n_environments=8, horizon=30):

@@ -25,7 +25,7 @@ from jbrl.parameters import check_parameters
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution, problem
 from jbrl.rollout import faults, rollout
-from jbrl.rollout.contract import Oracle, Transition
+from jbrl.rollout.contract import Oracle, Stepwise, Transition
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
 from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn
 
@@ -37,12 +37,61 @@ KEY = jax.random.key(0)
 # Q1 and Q2 believe in impossible transitions; Q0 does not.
 PARAMETERS = {
     "VDBE-e-Greedy": {"epsilon0": 0.2},
-    "BFS3": {"max_samples": 8},
+    "BFS3": {"trajectories": 5, "depth": 10, "max_samples": 8},
     "SBOSS": {"epsilon": 0.001},
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
+    "DQN": {
+        "hidden_width": 16,
+        "batch_size": 8,
+        "replay_capacity": 128,
+        "min_replay": 8,
+        "learning_rate": 0.01,
+        "discount": 0.9,
+    },
+    "BootDQN": {
+        "ensemble": 2,
+        "hidden_width": 16,
+        "batch_size": 8,
+        "replay_capacity": 128,
+        "min_replay": 8,
+        "learning_rate": 0.01,
+        "discount": 0.9,
+        "epsilon": 0.1,
+    },
+    # few decisions to learn from: short sequences, large steps
+    "ActorCritic": {
+        "hidden_width": 16,
+        "sequence_length": 4,
+        "learning_rate": 0.03,
+        "discount": 0.9,
+    },
+    "RecurrentActorCritic": {
+        "hidden_width": 16,
+        "sequence_length": 4,
+        "learning_rate": 0.02,
+        "discount": 0.9,
+    },
+    "PPO": {
+        "hidden_width": 16,
+        "rollout_length": 10,
+        "minibatches": 2,
+        "learning_rate": 0.02,
+        "discount": 0.9,
+    },
+}
+# One agent of each kind, the cheapest to compile, and how it is unlike others: `make test` plays
+# these, `make test-slow` all others, a newly registered one too.
+QUICK = {
+    "Random": "knows nothing, learns nothing",
+    "Optimal": "is shown the MDP",
+    "e-Greedy": "plans at its own pace",
+    "PSRL": "draws from its belief",
+    "BFS3": "searches at each decision, few lanes at once",
+    "e-Greedy-published": "does what the published program does",
+    "Q-learning": "knows a table, no prior",
 }
 # Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.
 NO_BETTER = {"Random", "Soft-max-published", "SBOSS-published"}
@@ -65,8 +114,22 @@ def plays_finite_mdps(name):
     return True
 
 
+def kind(name):
+    """What an agent is told, and by which loop it is played."""
+    agent = AGENTS[name].agent()
+    return agent.requires, isinstance(agent, Oracle), isinstance(agent, Stepwise)
+
+
+def quick_first(names):
+    """The names as parameters of a test: those that are not in `QUICK` are slow."""
+    return [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(names)
+    ]
+
+
 PLAYERS = sorted(name for name in AGENTS if plays_finite_mdps(name))
-every_player = pytest.mark.parametrize("name", PLAYERS)
+every_player = pytest.mark.parametrize("name", quick_first(PLAYERS))
 
 
 def play_one(agent, prior, mdp, index, noise, decided_by="agent"):
@@ -139,6 +202,11 @@ def earned(name, judged):
     if AGENTS[judged].agent.requires == BAYESIAN:
         return (rewards * 0.95 ** np.arange(T)).sum(1)
     return rewards[:, T // 2 :].sum(1)
+
+
+def test_every_kind_of_agent_is_among_the_quick_ones():
+    assert QUICK.keys() <= set(PLAYERS)
+    assert {kind(name) for name in QUICK} == {kind(name) for name in PLAYERS}
 
 
 @every_agent
@@ -248,7 +316,7 @@ def test_decisions_do_not_depend_on_what_moves_the_environment(name):
 
 # One that decides with the keys alone, one that seldom does, one that learns with them, one at its
 # own pace.
-@pytest.mark.parametrize("name", ["Random", "e-Greedy", "PSRL", "BAMCP"])
+@pytest.mark.parametrize("name", quick_first(["Random", "e-Greedy", "PSRL", "BAMCP"]))
 def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name):
     agent = make(name, epsilon=0.1) if name == "e-Greedy" else make(name)
     first, second = (
@@ -348,7 +416,7 @@ def test_one_state_and_one_action_are_enough(name):
     np.testing.assert_array_equal(rewards, [2, 2, 2])
 
 
-@pytest.mark.parametrize("name", sorted(set(PLAYERS) - NO_BETTER))
+@pytest.mark.parametrize("name", quick_first(set(PLAYERS) - NO_BETTER))
 def test_it_is_better_than_random(name):
     # Paired on the same MDPs. An agent that is no better passes with a probability of 0.0014.
     difference = earned(name, name) - earned("Random", name)

@@ -55,8 +55,23 @@ PAGES = {  # where they are not called as the environment is, in lower case
     "UmbrellaChain": "umbrella-chain",
 }
 
+# One of each kind of observation: a state, a state among many, numbers, an image. `make test` plays
+# these and their settings, `make test-slow` all others, a newly registered one too.
+QUICK = {"Chain", "DeepSea", "MountainCar", "ImageBandit"}
+
+
+def quick_first(names):
+    """The names as parameters of a test: those that are not in `QUICK` are slow."""
+    return [
+        name if name.split("-")[0] in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(names)
+    ]
+
+
 every_problem = pytest.mark.parametrize("name", sorted({*ENVIRONMENTS, *SETTINGS}))
 every_environment = pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+every_played_problem = pytest.mark.parametrize("name", quick_first({*ENVIRONMENTS, *SETTINGS}))
+every_played_environment = pytest.mark.parametrize("name", quick_first(ENVIRONMENTS))
 
 
 @functools.cache
@@ -89,7 +104,7 @@ def test_has_a_page_that_names_each_setting(name):
         assert f"`{field.name}`" in page or field.default is None
 
 
-@every_problem
+@every_played_problem
 def test_same_key_is_the_same_life_and_another_key_another(name):
     lanes, actions, _, log = played(name)
     again = on_host(together(lanes, lifetimes(problem(name).environment)[1], actions))[1]
@@ -101,7 +116,7 @@ def test_same_key_is_the_same_life_and_another_key_another(name):
     assert differ == (name in RANDOM)
 
 
-@every_problem
+@every_played_problem
 def test_a_lane_is_the_same_alone(name):
     lanes, actions, _, log = played(name)
     keys = lifetimes(problem(name).environment)[1]
@@ -109,7 +124,7 @@ def test_a_lane_is_the_same_alone(name):
         assert_equal(on_host(alone(lane(lanes, i), keys[i], actions[i]))[1], lane(log, i))
 
 
-@every_problem
+@every_played_problem
 def test_compiled_and_not_compiled_agree(name):
     """To the last bit for integers; floats may be rounded once more or less."""
     lanes, actions, _, log = played(name)
@@ -131,7 +146,7 @@ def test_compiled_and_not_compiled_agree(name):
             state, observation = environment.reset(reset_key)
 
 
-@every_problem
+@every_played_problem
 def test_spec_is_honoured(name):
     spec = problem(name).spec
     _, _, _, log = played(name)
@@ -155,7 +170,7 @@ def test_spec_is_honoured(name):
     assert (log.before >= (0 if spec.observation.dtype == jnp.int32 else -np.inf)).all()
 
 
-@every_problem
+@every_played_problem
 def test_episodes_end_once_and_in_time(name):
     lifetime = problem(name).lifetime
     assert isinstance(lifetime, Episodes)
@@ -168,7 +183,7 @@ def test_episodes_end_once_and_in_time(name):
     assert ended.any(axis=1).all()
 
 
-@every_problem
+@every_played_problem
 def test_metrics_are_numbers_that_start_anew_with_each_episode(name):
     _, _, _, log = played(name)
     for values in log.metrics.values():
@@ -213,7 +228,7 @@ def other_value(field):
     return value * 0.5 + min(0.07, high / 4)
 
 
-@every_environment
+@every_played_environment
 def test_settings_of_one_size_share_a_compiled_program(name):
     cls = ENVIRONMENTS[name].environment
     swept = [

@@ -32,6 +32,7 @@ def test_there_are_two():
     assert NAMES == ["quickstart", "your-agent"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the client, about ports and event loops
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs_and_shows(name, tmp_path):

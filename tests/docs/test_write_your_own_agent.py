@@ -115,6 +115,7 @@ def scores(tmp_path_factory):
     return {(row["algorithm"], json.loads(row["parameters"]).get("bonus")): row for row in rows}
 
 
+@pytest.mark.slow
 def test_its_study_runs_and_learns(scores):
     assert {row["status"] for row in scores.values()} == {"done"}
     assert len(scores) == 4
@@ -124,6 +125,7 @@ def test_its_study_runs_and_learns(scores):
     assert float(own["mean"]) - float(random["mean"]) > 4 * error
 
 
+@pytest.mark.slow
 def test_play_gives_what_the_study_gives(scores):
     program = (
         "import jbrl; from curious_q import CuriousQ; print(jbrl.play(CuriousQ(bonus=5.0), "

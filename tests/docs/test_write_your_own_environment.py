@@ -176,6 +176,7 @@ def scores(folder: Path) -> dict[tuple[str, float], dict[str, str]]:
     return {(row["experiment"], json.loads(row["parameters"])["alpha"]): row for row in rows}
 
 
+@pytest.mark.slow
 def test_study_is_played_and_learning_helps(
     scores: dict[tuple[str, float], dict[str, str]],
 ) -> None:
@@ -190,6 +191,7 @@ def test_study_is_played_and_learning_helps(
     assert scores["short", 0.5]["mean"] == scores["wind told wrong", 0.5]["mean"]
 
 
+@pytest.mark.slow
 def test_play_gives_what_the_study_gives(
     folder: Path, scores: dict[tuple[str, float], dict[str, str]]
 ) -> None:
@@ -203,6 +205,7 @@ def test_play_gives_what_the_study_gives(
     )
 
 
+@pytest.mark.slow
 def test_changed_file_is_played_anew(
     folder: Path, scores: dict[tuple[str, float], dict[str, str]]
 ) -> None:

@@ -64,6 +64,7 @@ def test_example_imports_jbrl_and_nothing_inside_it(name: str) -> None:
     assert set(imported) <= {"dataclasses", "jax", "jax.numpy", "jbrl"}
 
 
+@pytest.mark.slow
 @every_page
 def test_commands_of_the_page_run(name: str, folder: Path) -> None:
     commands = re.findall(r"^\$ jbrl (.*)$", "".join(blocks(name, "console")), re.MULTILINE)
@@ -72,7 +73,13 @@ def test_commands_of_the_page_run(name: str, folder: Path) -> None:
         run("-m", "jbrl", *shlex.split(command), folder=folder)
 
 
-@every_page
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("write-your-own-environment.md", marks=pytest.mark.slow),
+        "write-your-own-agent.md",
+    ],
+)
 def test_programs_of_the_page_run(name: str, folder: Path) -> None:
     programs = [text for text in blocks(name, "python") if text.startswith("import")]
     assert programs

@@ -43,6 +43,7 @@ def test_times_are_never_below_zero(
     assert all(sealed(path) for path in files(out))
 
 
+@pytest.mark.slow
 def test_searches_never_take_less_than_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,8 @@ def test_four_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
     assert figures.tries == 4
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [5, 20])
 def test_kills_of_a_study_of_episodes(tmp_path: Path, warm: Warm, kills: int) -> None:
     figures = Ordeal(warm, tmp_path, 2, "episodes").run(kills)
     assert figures.losses == []

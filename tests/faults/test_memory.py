@@ -135,6 +135,7 @@ class Greedy(jbrl.Agent):
 '''  # noqa: E501
 
 
+@pytest.mark.slow
 def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dict) -> None:
     """4 GiB of tables for each device, in a process that may have 4 in all."""
     (study.parent / "memory_hungry.py").write_text(GREEDY)

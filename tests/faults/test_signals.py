@@ -105,6 +105,7 @@ algorithm = "Sarsa"
 """
 
 
+@pytest.mark.slow
 def test_an_interrupted_lifetime_of_episodes_goes_on(tmp_path: Path, warm: Warm) -> None:
     """Ctrl-C in the middle of a compiled call, which takes over the memory of the lanes that
     it plays.

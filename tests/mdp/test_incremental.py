@@ -20,6 +20,11 @@ DISCOUNT = np.float32(0.95)
 CHANGES = 500
 
 
+def larger(*quick, slow):
+    """Problems of one program, and larger ones, of which each has its own."""
+    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
+
+
 @functools.cache
 def start(name):
     mdps = problem(name).mdps
@@ -83,7 +88,7 @@ def check(plan, *, from_all=False):
     return error / tolerance.max()
 
 
-@pytest.mark.parametrize("name", ["GC", "GDL", "Grid", "UGC", "UGrid"])
+@pytest.mark.parametrize("name", larger("GC", "UGC", slow=("GDL", "Grid", "UGrid")))
 def test_500_changed_rows(name):
     plan = jax.jit(incremental.solve)(*start(name), DISCOUNT)
     check(plan, from_all=True)
@@ -100,6 +105,7 @@ def test_500_changed_rows(name):
     )
 
 
+@pytest.mark.slow
 def test_lanes_do_not_feel_each_other():
     """Mapped over different changes: what each lane does alone; twice mapped as well."""
     plan = jax.jit(incremental.solve)(*start("GDL"), DISCOUNT)
@@ -186,7 +192,7 @@ def test_a_spoilt_inverse_only_delays():
         check(jax.jit(incremental.change_row)(spoilt, x, u, row, reward))
 
 
-@pytest.mark.parametrize("name", ["GC", "Grid"])
+@pytest.mark.parametrize("name", larger("GC", slow=("Grid",)))
 def test_ties_in_exact_arithmetic_are_ties(name):
     """After each of many transitions the actions that tie are those that tie in float64 to
     12 digits.

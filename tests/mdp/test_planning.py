@@ -38,7 +38,9 @@ solvers = {"value": iterate, "policy": planning.policy_iteration}
 
 
 @pytest.mark.parametrize("solver", solvers)
-@pytest.mark.parametrize(("n_states", "n_actions"), [(1, 1), (5, 3), (40, 1)])
+@pytest.mark.parametrize(
+    ("n_states", "n_actions"), [(1, 1), (5, 3), pytest.param(40, 1, marks=pytest.mark.slow)]
+)
 def test_random_mdps_alone_and_mapped(solver, n_states, n_actions):
     transitions, rewards = random_mdps(n_states, n_actions)
     expected = exact(transitions, rewards)

@@ -113,7 +113,10 @@ def played_by_hand(rules: episodes.Rules, index: int) -> tuple[list[float], int,
         block += 1
 
 
-@pytest.mark.parametrize(("name", "n_episodes"), [("Chain-10s", 3), ("Gridworld-5s", 2)])
+@pytest.mark.parametrize(
+    ("name", "n_episodes"),
+    [("Chain-10s", 3), pytest.param("Gridworld-5s", 2, marks=pytest.mark.slow)],
+)
 def test_a_lifetime_is_that_of_the_loop(name: str, n_episodes: int) -> None:
     rules = rules_of(name, Episodes(n_episodes, 10_000), seed=5)
     lane = jax.jit(episodes.play_lifetime)(rules, None, jnp.int32(3))

@@ -108,7 +108,14 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
 # Many means of GDL are sums of the same numbers in another order, ties or not as they are rounded:
 # noise keeps them apart.
 @pytest.mark.parametrize(
-    ("name", "noise"), [("GC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGC", 0.0), ("UGrid", 0.0)]
+    ("name", "noise"),
+    [
+        ("GC", 0.0),
+        ("UGC", 0.0),
+        pytest.param("GDL", 0.1, marks=pytest.mark.slow),
+        pytest.param("Grid", 0.0, marks=pytest.mark.slow),
+        pytest.param("UGrid", 0.0, marks=pytest.mark.slow),
+    ],
 )
 def test_agrees_with_its_twin_decision_by_decision(name, noise):
     for seed in range(3):
@@ -119,8 +126,14 @@ def test_agrees_with_its_twin_decision_by_decision(name, noise):
     "parameters",
     [
         {"simulations": 1, "depth": 1},
-        {"simulations": 40, "depth": 12, "rollout": "uniform", "exploration": 0.5},
-        {"simulations": 40, "depth": 12, "final": "visits", "exploration": 20.0},
+        pytest.param(
+            {"simulations": 40, "depth": 12, "rollout": "uniform", "exploration": 0.5},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"simulations": 40, "depth": 12, "final": "visits", "exploration": 20.0},
+            marks=pytest.mark.slow,
+        ),
         {"simulations": 40, "depth": 12, "reuse": True},
     ],
     ids=["one simulation", "uniform rollouts", "most visited", "reused tree"],
@@ -140,6 +153,7 @@ def explicit(twin: Twin, k: int):
     return lambda x, u, uniform: min(int((cdf[x, u] <= rng.random()).sum()), twin.n_states - 1)
 
 
+@pytest.mark.slow
 def test_the_urn_gives_the_law_of_explicit_sampling():
     # Five two-sample tests at 1 in 1,000 each: false alarm rate 0.5 %.
     n, simulations, depth = 3000, 12, 6
@@ -238,6 +252,7 @@ def returns(simulations: int, n: int = 1600, **parameters) -> np.ndarray:
     return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
 
 
+@pytest.mark.slow
 def test_improves_with_simulations_up_to_the_bayes_optimal_return():
     optimum = max(bayes_optimal(tuple(np.ravel(CONCENTRATIONS).tolist()), 0, TINY_HORIZON))
     few, more, many = returns(1), returns(20), returns(500)

@@ -17,7 +17,7 @@ from tests.reference.trajectories import KEY, decisions, disagreements, transiti
     ("prior", "test", "beta", "bonus"),
     [
         ("GC", "GC", 2.5, "pair"),
-        ("UGDL", "GDL", 0.5, "pair"),
+        pytest.param("UGDL", "GDL", 0.5, "pair", marks=pytest.mark.slow),
         ("GC", "GC", 1.0, "transition"),
         ("UGC", "GC", 4.0, "transition"),
     ],
@@ -27,6 +27,7 @@ def test_its_twin_decides_alike(prior, test, beta, bonus):
         assert disagreements(steps, planner.BEB(problem(prior).mdps, beta, bonus)) == []
 
 
+@pytest.mark.slow
 def test_its_twin_decides_alike_on_the_grid():
     for _, steps in decisions(BEB(0.5), "Grid", n_environments=3, horizon=60):
         assert disagreements(steps, planner.BEB(problem("Grid").mdps, 0.5)) == []

@@ -146,6 +146,7 @@ def test_impossible_transitions_are_never_simulated(discount):
         np.testing.assert_array_equal(ours, expected)
 
 
+@pytest.mark.slow
 def test_maps_of_maps_give_the_same_values():
     counts, rewards = (
         np.stack(v) for v in zip(*(random_problem(seed) for seed in range(6)), strict=True)
@@ -184,6 +185,7 @@ def prior(seed=0) -> DirichletPrior:
     )
 
 
+@pytest.mark.slow
 def test_a_grid_of_budgets_gives_the_actions_of_each_budget():
     knowledge, key = prior(), jax.random.key(5)
     budgets = [

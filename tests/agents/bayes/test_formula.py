@@ -20,8 +20,8 @@ from tests.reference.trajectories import decisions, disagreements
     ("formula", "prior", "test", "n_environments", "horizon"),
     [
         ("Q0/Q2", "GC", "GC", 4, 250),
-        ("max(Q0,Q1)", "UGDL", "GDL", 3, 250),
-        ("max(Q0,Q1)*Q2", "GC", "GC", 8, 60),
+        pytest.param("max(Q0,Q1)", "UGDL", "GDL", 3, 250, marks=pytest.mark.slow),
+        pytest.param("max(Q0,Q1)*Q2", "GC", "GC", 8, 60, marks=pytest.mark.slow),
     ],
 )
 def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):
@@ -31,6 +31,7 @@ def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):
         assert disagreements(steps, Twin(problem(prior).mdps, parse(formula).tokens)) == []
 
 
+@pytest.mark.slow
 def test_a_weighted_sum_is_a_formula():
     agents = (Formula("Q0+Q2"), Linear(3.0, 7.0, 3.0, "Q0,Q2"))
     of_formula, of_weights = (
@@ -46,11 +47,12 @@ PROGRAM = [
     ("Q2/Q0", "GC", "GC", 27.8),
     ("max(Q0,|Q2|)", "GDL", "GDL", 3.00),
     ("max(Q0,Q1)", "UGDL", "GDL", 2.91),
-    pytest.param("Q0", "UGC", "GC", 37.9, marks=pytest.mark.slow),
-    pytest.param("Q0+Q2", "Grid", "Grid", 6.85, marks=pytest.mark.slow),
+    ("Q0", "UGC", "GC", 37.9),
+    ("Q0+Q2", "Grid", "Grid", 6.85),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("formula", "prior", "test", "published"), PROGRAM)
 def test_its_mean_return_is_that_of_the_published_program(formula, prior, test, published):
     # the program that the twin's trajectories come from
@@ -59,6 +61,7 @@ def test_its_mean_return_is_that_of_the_published_program(formula, prior, test, 
     assert abs(played.returns.mean() - published) < 3 * np.sqrt(2) * error
 
 
+@pytest.mark.slow
 def test_the_operands_of_the_published_formula_are_reversed():
     """The paper prints Q2/Q0 with 42.47: it is Q0/Q2 that scores like that; Q2/Q0 is worse than
     Random (31.6).

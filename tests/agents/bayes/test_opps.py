@@ -186,6 +186,7 @@ def test_a_pull_is_the_same_in_any_company(trials):
     np.testing.assert_array_equal(again, returns[repeated])
 
 
+@pytest.mark.slow
 def test_it_finds_what_is_good_on_the_prior():
     """Among Q0/Q2 (41 on GC), Q2/Q0 (28) and Q0*Q1/Q1 (undefined at once) in 300 pulls."""
     played = play(OPPSDS("Q2/Q0; Q0/Q1*Q1; Q0/Q2", 300, c=60.0), prior="GC", n_environments=20)

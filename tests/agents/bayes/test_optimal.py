@@ -20,7 +20,7 @@ from jbrl.problems.problem import DirichletProblem, distribution, problem
 from tests.reference.trajectories import KEY, decisions, disagreements, true_mdp
 
 
-@pytest.mark.parametrize("test", ["GC", "Grid"])
+@pytest.mark.parametrize("test", ["GC", pytest.param("Grid", marks=pytest.mark.slow)])
 def test_its_twin_decides_alike(test):
     for index, steps in decisions(Optimal(), test):
         assert disagreements(steps, twins.Optimal(*true_mdp(test, index))) == []
@@ -54,6 +54,7 @@ def test_it_is_an_oracle_as_scripted_policies_are():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("test", "reference"), [("GC", 72.7), ("GDL", 3.50), ("Grid", 10.6)])
 def test_scores_as_the_published_program(test, reference):
     # Both are means over 500 MDPs: 3.5 combined standard errors, false-alarm rate 5e-4 each.
@@ -74,6 +75,7 @@ def gc_with_an_absorbing_state(reward, p=0.0):
     return DirichletProblem("GC", f"GC with {reward:g}, {p:g}", mdps=mdps)
 
 
+@pytest.mark.slow
 def test_a_state_that_is_never_reached_changes_nothing():
     """The same MDPs and decisions, whatever it pays; with a tolerance common to all states Optimal
     plays at random.
@@ -86,6 +88,7 @@ def test_a_state_that_is_never_reached_changes_nothing():
         np.testing.assert_array_equal(found, plain)
 
 
+@pytest.mark.slow
 def test_an_agent_that_learns_does_not_beat_it_where_there_is_a_trap():
     # The trap can be avoided: no trajectory of Optimal ends there.
     trap = gc_with_an_absorbing_state(-1e6, 1.0)

@@ -33,6 +33,7 @@ def test_its_twin_decides_alike(period):
             counts[x, u, y] += 1
 
 
+@pytest.mark.slow
 def test_an_action_is_as_frequent_as_it_is_likely_to_be_optimal():
     """Two arms, paying 1 with probabilities of Beta(1, 2) and Beta(3, 1): the first is better with
     probability 1/10.

@@ -37,7 +37,10 @@ def disagreements(agent, twin, told, test):
     return found, solved
 
 
-@pytest.mark.parametrize(("told", "test"), [("GC", "GC"), ("UGC", "GC"), ("GDL", "GDL")])
+@pytest.mark.parametrize(
+    ("told", "test"),
+    [("GC", "GC"), ("UGC", "GC"), pytest.param("GDL", "GDL", marks=pytest.mark.slow)],
+)
 def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
     # Odd numbers: no variance is a multiple of epsilon and no movement equal to delta but
     # for rounding.

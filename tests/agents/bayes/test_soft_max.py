@@ -42,6 +42,7 @@ def test_probabilities(values, tau, expected):
     np.testing.assert_allclose(boltzmann(plan_of(*values), jnp.int32(0), tau), expected, atol=7e-5)
 
 
+@pytest.mark.slow
 def test_cold_it_is_greedy():
     cold, greedy = (
         play(agent, prior="GC", n_environments=500).returns

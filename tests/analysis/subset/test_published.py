@@ -51,6 +51,7 @@ def test_folds_are_those_of_the_program():
         np.testing.assert_array_equal(shuffled(int(n), 10, 1982)[rows["row_index"]], rows["fold"])
 
 
+@pytest.mark.slow
 def test_all_ten_searches_have_the_published_result(subsets):
     assert len(subsets) == 10
     assert subsets["same_subset"].all()
@@ -59,12 +60,14 @@ def test_all_ten_searches_have_the_published_result(subsets):
     assert subsets.loc["Atari-10", "total"] == 1_370_754
 
 
+@pytest.mark.slow
 def test_text_and_program_differ_in_atari_10(subsets):
     text, program = subsets.loc["Atari-10-min-cv"], subsets.loc["Atari-10"]
     assert text["subset"] != program["subset"]
     assert text["cv_mse"] < program["cv_mse"] and text["mse"] > program["mse"]
 
 
+@pytest.mark.slow
 def test_the_twenty_best_of_both_kinds(prepared):
     table = reproduce.expected("expected_top20_atari5")
     for kind, options in (
@@ -85,6 +88,7 @@ def test_the_twenty_best_of_both_kinds(prepared):
         )
 
 
+@pytest.mark.slow
 def test_analyses_beside_the_search(prepared, subsets):
     ten = tuple(subsets.loc["Atari-10", "subset"].split())
     tables = reproduce.beside(prepared, ten)
@@ -129,6 +133,7 @@ def test_place_of_atari_5_among_all_for_67_algorithms():
     assert found.better[reproduce.FIFTH] + 1 == 18_353
 
 
+@pytest.mark.slow
 def test_other_folds_choose_amidar(prepared):
     found = search(prepared, Search(shortlist=20))
     choice = over_seeds(found, seeds=5, shortlist=3003)

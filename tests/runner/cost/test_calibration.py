@@ -406,8 +406,11 @@ def check_measured(names: list[str], folder: Path) -> None:
         assert run.busy >= 1 and run.decision > 0 and run.memory > 0
 
 
-def test_short_runs_give_numbers(tmp_path: Path) -> None:
-    check_measured(["Random", "BAMCP", "OPPS-DS"], tmp_path)
+@pytest.mark.parametrize(
+    "names", [["Random"], pytest.param(["BAMCP", "OPPS-DS"], marks=pytest.mark.slow)], ids=", ".join
+)
+def test_short_runs_give_numbers(names: list[str], tmp_path: Path) -> None:
+    check_measured(names, tmp_path)
 
 
 @pytest.mark.slow
@@ -421,11 +424,11 @@ def test_short_runs_give_numbers_for_every_agent(tmp_path: Path) -> None:
 def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Path) -> None:
     data = tables(
         {"algorithm": "Random"},
-        {"algorithm": "e-Greedy", "epsilon": [0.0, 0.5]},
+        {"algorithm": "Q-learning", "alpha": [0.0, 0.5]},
         n_environments=5,
         horizon=4,
     )
-    jbrl.run(data, tmp_path, only="GC/(Random|e-Greedy.*0.0)")
+    jbrl.run(data, tmp_path, only=r"GC/(Random|Q-learning.*alpha=0\.0)")
     first = saved_estimates(tmp_path)
     assert len(first) == 2 and all(0 < seconds < 100 for seconds in first.values())
     table = report.cost_report(Store(tmp_path)).set_index("algorithm")
@@ -437,11 +440,11 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
     result = next(
         r
         for unit in planned.study.units
-        if (r := Store(tmp_path).result(unit.id)) and unit.algorithm == "e-Greedy"
+        if (r := Store(tmp_path).result(unit.id)) and unit.algorithm == "Q-learning"
     )
     taken = result.header["online_seconds"] * 5 * 4
-    for unit in planned.todo:  # the rule lets e-Greedy cost the same in all of them
-        if unit.algorithm == "e-Greedy" and unit.experiment == "GC":
+    for unit in planned.todo:  # the rule lets Q-learning cost the same in all of them
+        if unit.algorithm == "Q-learning" and unit.experiment == "GC":
             assert planned.outlooks[unit.id].cost.deciding == pytest.approx(taken)
             assert planned.outlooks[unit.id].cost.compiling == expected[unit.id].cost.compiling
 
@@ -455,6 +458,7 @@ def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Pa
     assert after.estimated_seconds.sum() == pytest.approx(sum(saved_estimates(tmp_path).values()))
 
 
+@pytest.mark.slow
 def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) -> None:
     data = tables(
         {"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4

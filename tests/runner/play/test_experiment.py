@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 import jbrl.runner.play.experiment as experiment
 from jbrl.agents.agent import Agent, register_agent
 from jbrl.agents.bayes.opps import OPPSDS
-from jbrl.agents.bayes.soft_max import SoftMax
+from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.random import Random
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
@@ -93,7 +93,7 @@ def test_an_agent_learns_on_the_device_that_it_plays_on():
     second = jax.devices()[1]
     gc = problem("GC")
     run = Run(
-        SoftMax(tau=0.3),
+        PSRL(),
         Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
         resources=Resources([second]),
     )
@@ -101,10 +101,15 @@ def test_an_agent_learns_on_the_device_that_it_plays_on():
     assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {
         second
     }
+
+
+@pytest.mark.slow
+def test_an_agent_searches_on_the_device_that_it_plays_on():
+    gc = problem("GC")
     searching = Run(
         OPPSDS("F1", 20),
         Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
-        resources=Resources([second]),
+        resources=Resources([jax.devices()[1]]),
     )
     searching.prepare()
     assert len(next(searching.chunks()).returns) == 4
@@ -277,6 +282,7 @@ def test_play_refuses_parameters_out_of_range():
         play(EpsilonGreedy(epsilon=2.0), prior="GC", n_environments=2, horizon=2)
 
 
+@pytest.mark.slow
 def test_one_program_serves_a_whole_grid(monkeypatch):
     from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 

@@ -115,15 +115,12 @@ def test_memory_does_not_grow_with_the_lifetime() -> None:
 
 def test_complete_agents_draw_for_each_lifetime() -> None:
     agent, _ = build(AGENTS["Sarsa"].agent, {"alpha": {"log_uniform": [0.001, 0.1]}}, "here")
-    chain = problem("Chain-10d")
-    protocol = Protocol(chain, chain, 20, 0, Episodes(3))
-    run = make_run(agent, protocol)
+    fixed = run_of(20, alpha=0.1)
+    run = make_run(agent, fixed.protocol)
     run.prepare()
-    found = np.concatenate([chunk.returns for chunk in run.chunks()])
+    found = scores(run)
     assert np.unique(found).size > 10
-    fixed = make_run(AGENTS["Sarsa"].agent(alpha=0.1), protocol)
-    fixed.prepare()
-    assert not np.array_equal(np.concatenate([chunk.returns for chunk in fixed.chunks()]), found)
+    assert not np.array_equal(scores(fixed), found)
 
 
 def test_decisions_and_times_are_counted() -> None:

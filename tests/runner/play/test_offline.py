@@ -112,7 +112,7 @@ class Killed(Progress):
             raise self.how
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt, Gone])
+@pytest.mark.parametrize("how", [KeyboardInterrupt, pytest.param(Gone, marks=pytest.mark.slow)])
 def test_a_search_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:

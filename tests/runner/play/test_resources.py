@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.linear.q_learning import QLearning
+from jbrl.agents.random import Random
 from jbrl.cli.app import app
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
@@ -142,20 +143,20 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
 def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
     gc = problem("GC")
     protocol = Protocol(gc, gc, n_environments=20, lifetime=Steps(12))
-    whole = Run(EpsilonGreedy(), protocol)
+    whole = Run(Random(), protocol)
     whole.prepare()
     needed = whole._playing.bytes
     assert needed > 256 * 12 * 4, "at least the rewards of all lanes"
-    tight = Run(EpsilonGreedy(), protocol, resources=Resources(memory=2 * needed - 1))
+    tight = Run(Random(), protocol, resources=Resources(memory=2 * needed - 1))
     tight.prepare()
     assert (whole.device, tight.device) == ("cpu x 2", "cpu")
     np.testing.assert_array_equal(
         *([chunk.returns for chunk in run.chunks()] for run in (whole, tight))
     )
-    starved = Run(EpsilonGreedy(), protocol, resources=Resources(memory=needed - 1))
+    starved = Run(Random(), protocol, resources=Resources(memory=needed - 1))
     with pytest.raises(
         JbrlError,
-        match=r"EpsilonGreedy takes .* GiB for 256 MDPs at once on one device: expected at most",
+        match=r"Random takes .* GiB for 256 MDPs at once on one device: expected at most",
     ):
         starved.prepare()
 
@@ -164,10 +165,10 @@ def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_p
     study = {
         "study": {"name": "s", "n_environments": 5, "horizon": 6},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
-        "agents": [{"algorithm": "e-Greedy"}, {"algorithm": "Random"}],
+        "agents": [{"algorithm": "Q-learning"}, {"algorithm": "Random"}],
     }
     gc = problem("GC")
-    run = Run(EpsilonGreedy(), Protocol(gc, gc, n_environments=5, lifetime=Steps(6)))
+    run = Run(QLearning(), Protocol(gc, gc, n_environments=5, lifetime=Steps(6)))
     run.prepare()
     results = jbrl.run(study, tmp_path, memory=run._playing.bytes - 1)
     assert list(results.units["status"]) == ["failed", "done"]
@@ -210,6 +211,7 @@ def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: P
     assert len({text.partition(" ")[2] for text in said}) == 1
 
 
+@pytest.mark.slow
 def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -> None:
     """Three fake devices to each real one: by default a stack, since a unit would keep one of
     them busy.

@@ -118,10 +118,7 @@ GRIDS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in ("e-Greedy", "BAMCP") else pytest.param(name, marks=pytest.mark.slow)
-        for name in GRIDS
-    ],
+    [name if name == "PSRL" else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS],
 )
 def test_several_groups_on_a_device(name: str) -> None:
     """As on accelerators: a map over groups around the map over lanes.

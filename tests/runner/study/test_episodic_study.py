@@ -52,6 +52,7 @@ def test_chunks_and_fewer_environments(tmp_path: Path, whole: jbrl.Results) -> N
     same(few, whole.returns[whole.returns["unit"] < 9].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_three_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl.Results) -> None:
     folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
     program = (

@@ -61,6 +61,7 @@ def test_fewer_mdps_are_the_first_ones(tmp_path: Path, returns: pd.DataFrame) ->
     same(found, returns[returns["unit"] < 9].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_one_device(tmp_path: Path, returns: pd.DataFrame) -> None:
     program = f"""
 import jax, jbrl
