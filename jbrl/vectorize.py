@@ -40,6 +40,11 @@ def get_row(table: chex.Array, i: chex.Array) -> chex.Array:
     return _get_rows(table, i[None])[0]
 
 
+def get_rows(table: chex.Array, rows: chex.Array) -> chex.Array:
+    """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
+    return _get_rows(table, rows)
+
+
 def set_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
     return _set_rows(table, i[None], row[None])
@@ -121,6 +126,31 @@ def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
         return result, _all_true(result)
 
     return apply(wanted, operand)
+
+
+def computed_if_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
+    """Return `fn(operand)` if `wanted` ([] bool), else zeros of its shapes.
+
+    Mapped, `fn` runs for all lanes when any lane wants it, and a lane that does not may have its
+    result too: nothing is selected, nor kept, so nothing is copied. `fn` must not close over traced
+    arrays.
+    """
+
+    @custom_vmap
+    def apply(wanted: chex.Array, operand: Any) -> Any:
+        shapes = jax.eval_shape(fn, operand)
+        zeros = jax.tree.map(lambda v: jnp.zeros(v.shape, v.dtype), shapes)
+        return lax.cond(wanted, fn, lambda _: zeros, operand)
+
+    @apply.def_vmap
+    def _(size: int, batched: list, wanted: chex.Array, operand: Any) -> tuple:
+        operand = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
+        )
+        result = computed_if_any(jnp.any(wanted), jax.vmap(fn), operand)
+        return result, _all_true(result)
+
+    return apply(wanted, jax.tree.map(jnp.asarray, operand))
 
 
 def _masked(fn: Callable[[Any], Any]) -> Callable[[tuple], tuple]:
