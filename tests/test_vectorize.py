@@ -309,3 +309,33 @@ def test_separate_changes_nothing():
     same(result[normal], odd[normal])
     i = np.array([0, 5, -3, 2**24 - 1], np.int32)
     same(vectorize.prevent_fusion_index(i), i)
+
+
+def test_what_any_lane_wants_is_computed_for_all_and_else_zeros():
+    @jax.jit
+    def found(wanted, x):
+        return jax.vmap(
+            lambda w, v: vectorize.computed_if_any(
+                w, lambda t: {"twice": 2 * t[0], "sum": t[0].sum() + t[1]}, (v, 1.0)
+            )
+        )(wanted, x)
+
+    x = jnp.arange(6.0).reshape(3, 2)
+    one = found(jnp.array([False, True, False]), x)
+    np.testing.assert_array_equal(one["twice"], 2 * x)
+    np.testing.assert_array_equal(one["sum"], [2, 6, 10])
+    none = found(jnp.zeros(3, bool), x)
+    assert not np.asarray(none["twice"]).any() and not np.asarray(none["sum"]).any()
+    alone = vectorize.computed_if_any(jnp.bool_(False), lambda v: v + 1, x)
+    np.testing.assert_array_equal(alone, np.zeros((3, 2)))
+    # one branch or the other runs, not both
+    assert " conditional(" in found.lower(jnp.zeros(3, bool), x).compile().as_text()
+
+
+def test_several_rows_are_read_at_once():
+    table = jnp.arange(12.0).reshape(4, 3)
+    rows = jnp.array([3, 0, 3], jnp.int32)
+    np.testing.assert_array_equal(vectorize.get_rows(table, rows), np.asarray(table)[[3, 0, 3]])
+    tables = jnp.stack([table, -table])
+    both = jax.vmap(vectorize.get_rows)(tables, jnp.stack([rows, rows[::-1]]))
+    np.testing.assert_array_equal(both[1], -np.asarray(table)[[3, 0, 3]])

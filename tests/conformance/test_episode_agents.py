@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, Agent, as_arrays, check_requirements
+from jbrl.agents.agent import AGENTS, Agent, check_requirements
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.pytree import record
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition
-from tests.conformance.test_agents import decided_otherwise, quick_first, swapped
+from tests.conformance.test_agents import decided_otherwise, make, quick_first, swapped
 
 N, T = 48, 2 * episodes.BLOCK
 KEY = jax.random.key(0)
@@ -79,13 +79,11 @@ def program(name: str, decided_by: str) -> Callable[[jax.Array, jax.Array], epis
     them.
     """
     found: Any = problem(accepting(name) or "")
-    agent = AGENTS[name].agent()
+    agent = make(name)
     assert not isinstance(agent, DrawsParameters | Oracle), (
         "the driver would not find them inside `Logged`"
     )
-    rules = episodes.Rules(
-        Logged(as_arrays(agent)), found.environment, found.recorder, KEY, Steps(T)
-    )
+    rules = episodes.Rules(Logged(agent), found.environment, found.recorder, KEY, Steps(T))
     knowledge = rules.agent.train(KEY, found.prior(Steps(T), 0.95))
 
     def lifetime(index: jax.Array, moved_by: jax.Array) -> episodes.Lane:

@@ -1,0 +1,180 @@
+"""Actor-critic: a policy and a value function learned from short sequences of one episode."""
+
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.deep import policy, sequence
+from jbrl.agents.deep.policy import Learner, PolicyValue
+from jbrl.agents.deep.returns import sequence_returns
+from jbrl.agents.deep.sequence import Sequence
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.problems.prior import Prior
+from jbrl.pytree import record, static
+from jbrl.rollout.contract import Transition
+
+
+class Costs(NamedTuple):
+    """Numbers that the loss of a sequence depends on, [] each."""
+
+    discount: Any
+    trace_decay: Any
+    value_cost: Any
+    entropy_cost: Any
+    sum_losses: Any  # bool
+
+
+def sequence_loss(
+    logits: chex.Array,
+    values: chex.Array,
+    played: Sequence,
+    terminated: chex.Array,
+    costs: Costs,
+) -> chex.Array:
+    """Return the loss of a sequence: [].
+
+    With returns G_t that end with the value of the last observation, advantages A_t = G_t - v_t and
+    no gradient through G_t, it is the mean over the steps of
+
+        value_cost A_t^2 - log pi(u_t | o_t) A_t - entropy_cost H(pi(. | o_t)),
+
+    without gradient through A_t in the second term; the sum with `sum_losses`.
+
+    Args:
+      logits: [S + 1, A] for the first S + 1 observations, S no less than the sequence's length.
+      values: [S + 1], as well.
+      terminated: [] bool, the episode has terminated with the last step.
+    """
+    size = values.shape[0] - 1
+    length = played.length
+    returns = sequence_returns(
+        played.rewards[:size, 0].astype(values.dtype),
+        values[1:],
+        length,
+        terminated,
+        discount=costs.discount,
+        trace_decay=costs.trace_decay,
+    )
+    advantages = lax.stop_gradient(returns) - values[:-1]
+    logs, entropies = policy.log_probabilities(logits[:-1], played.actions[:size, 0])
+    terms = (
+        costs.value_cost * advantages**2
+        - logs * lax.stop_gradient(advantages)
+        - costs.entropy_cost * entropies
+    )
+    within = jnp.arange(size, dtype=jnp.int32) < length
+    total = jnp.where(within, terms, jnp.zeros_like(terms)).sum()
+    return total / jnp.where(costs.sum_losses, 1, length).astype(total.dtype)
+
+
+@record
+class ActorCriticState:
+    learner: Learner
+    played: Sequence  # transitions since the last update
+    network: PolicyValue = static()
+
+
+@register_agent("ActorCritic", cite="williams1992,osband2020bsuite")
+class ActorCritic(Agent[Prior, ActorCriticState]):
+    """Actor-critic with a feed-forward network and lambda-returns, by Adam.
+
+    Actions are drawn from the policy. Sequences of one episode are learned from as soon as they are
+    `sequence_length` steps long or the episode ends, and then forgotten. Williams 1992; the agent
+    of bsuite (Osband et al. 2020). A decision is one forward pass of P multiplications, and
+    learning three more for each step: O(P).
+    """
+
+    lanes = 1
+
+    learning_rate: float = parameter(3e-3, "step size of Adam", low=0, high=1e9)
+    discount: float = parameter(
+        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
+    )
+    trace_decay: float = parameter(
+        0.9, "lambda of the returns; 1: rewards up to the end of the sequence", low=0, high=1
+    )
+    value_cost: float = parameter(
+        1.0, "weight of the squared error of the value; 0.5 in the TF variant", low=0, high=1e6
+    )
+    entropy_cost: float = parameter(0.0, "weight of the policy's entropy", low=0, high=1e6)
+    sum_losses: bool = parameter(
+        False, "sum losses over the steps of a sequence, as the TF variant; else: average"
+    )
+    hidden_width: int = parameter(64, "units of each hidden layer", low=1, high=65_536, static=True)
+    hidden_layers: int = parameter(2, "hidden layers", low=1, high=16, static=True)
+    final_activation: bool = parameter(
+        False, "ReLU after the last hidden layer as well, as the TF variant", static=True
+    )
+    sequence_length: int = parameter(
+        32, "T, steps of a sequence, at most", low=1, high=10_000, static=True
+    )
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActorCriticState:
+        spec = knowledge.spec
+        network = PolicyValue.of(
+            spec, (self.hidden_width,) * self.hidden_layers, final_activation=self.final_activation
+        )
+        played = sequence.empty(spec.observation, self.sequence_length)
+        policy.check_size("ActorCritic", network, played)
+        return ActorCriticState(policy.learner(network.init(key)), played, network)
+
+    def act(
+        self, key: chex.PRNGKey, state: ActorCriticState, observation: chex.Array
+    ) -> tuple[chex.Array, ActorCriticState]:
+        uniform = sampling.uniforms(key)[0]
+        return state.network.act(state.learner.parameters, observation, uniform), state
+
+    def refusal(self, n_actions: int) -> str:
+        return policy.DIVERGED
+
+    def observe(
+        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+    ) -> ActorCriticState:
+        played = sequence.append(state.played, transition)
+        ended = transition.terminated | transition.truncated
+        due = ended | (played.length == played.capacity)
+        costs = Costs(
+            self.discount, self.trace_decay, self.value_cost, self.entropy_cost, self.sum_losses
+        )
+
+        def update(learner: Learner, context: tuple, sizes: tuple[int, ...]) -> Learner:
+            played, terminated, costs, rate = context
+            return learn(state.network, learner, played, terminated, costs, rate, sizes)
+
+        context = (played, transition.terminated, costs, self.learning_rate)
+        learner = sequence.update_where(
+            due, update, state.learner, jax.tree.map(jnp.asarray, context), self.sequence_length
+        )
+        return ActorCriticState(learner, sequence.emptied(played, due), state.network)
+
+
+def learn(
+    network: PolicyValue,
+    learner: Learner,
+    played: Sequence,
+    terminated: chex.Array,
+    costs: Costs,
+    learning_rate: chex.Array,
+    sizes: tuple[int, ...],
+) -> Learner:
+    """Return the learner after one update from a sequence.
+
+    Args:
+      sizes: lengths that a program is compiled for; the shortest that suffices computes
+        the gradient.
+    """
+
+    def loss(parameters: Any, size: int) -> chex.Array:
+        logits, values = network.apply(parameters, played.inputs(size))
+        return sequence_loss(logits, values, played, terminated, costs)
+
+    def gradient(size: int) -> Any:
+        return jax.grad(loss)(learner.parameters, size)
+
+    slope = sequence.by_length(gradient, played.length, sizes)
+    return policy.descend(learner, slope, learning_rate)

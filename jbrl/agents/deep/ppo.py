@@ -1,0 +1,262 @@
+"""Proximal policy optimisation: several passes over a rollout, with steps of the policy clipped."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.deep import policy, sequence
+from jbrl.agents.deep.networks import Linear
+from jbrl.agents.deep.policy import Learner, PolicyValue
+from jbrl.agents.deep.returns import generalised_advantages
+from jbrl.agents.deep.sequence import put_row
+from jbrl.environments.environment import Observation
+from jbrl.errors import JbrlError
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.problems.prior import Prior
+from jbrl.pytree import record, static
+from jbrl.rollout.contract import Transition
+
+INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy is nearly uniform
+
+
+@record
+class Rollout:
+    """The last T transitions, of one episode or several; entries from `length` on are not set."""
+
+    observations: chex.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
+    next_observations: chex.Array  # as well
+    actions: chex.Array  # [T, 1] int32
+    rewards: chex.Array  # [T, 1] float32
+    ends: chex.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
+    length: chex.Array  # [] int32
+
+    @property
+    def capacity(self) -> int:
+        """T."""
+        return self.actions.shape[0]
+
+
+TERMINATED, TRUNCATED = 1, 2
+
+
+class Batch(NamedTuple):
+    """Steps that are learned from, B of them."""
+
+    inputs: chex.Array  # [B, D] float32, or [B] int32
+    actions: chex.Array  # [B] int32
+    logs: chex.Array  # [B], log-probabilities of the actions by the policy that chose them
+    advantages: chex.Array  # [B]
+    returns: chex.Array  # [B], that values are fitted to
+
+
+class Costs(NamedTuple):
+    """Numbers that an update depends on, [] each."""
+
+    learning_rate: Any
+    discount: Any
+    trace_decay: Any
+    clip: Any
+    value_cost: Any
+    entropy_cost: Any
+    max_gradient_norm: Any
+
+
+@record
+class PPOState:
+    learner: Learner
+    rollout: Rollout
+    network: PolicyValue = static()
+
+
+@register_agent("PPO", cite="schulman2017,schulman2016")
+class PPO(Agent[Prior, PPOState]):
+    """Proximal policy optimisation with a clipped objective and generalised advantages, by Adam.
+
+    One environment: every T decisions, some epochs over the last T steps, in minibatches drawn
+    without replacement. Schulman et al. 2017. A decision is one forward pass of P multiplications,
+    and learning three for each epoch: O(P) and a pass over the parameters for each minibatch.
+    """
+
+    lanes = 1
+
+    learning_rate: float = parameter(1e-3, "step size of Adam", low=0, high=1e9)
+    discount: float = parameter(
+        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
+    )
+    trace_decay: float = parameter(0.95, "lambda of the advantages", low=0, high=1)
+    clip: float = parameter(
+        0.2, "epsilon: the ratio of probabilities counts from 1 - clip to 1 + clip", low=0, high=1e6
+    )
+    value_cost: float = parameter(0.5, "weight of the squared error of the value", low=0, high=1e6)
+    entropy_cost: float = parameter(0.01, "weight of the policy's entropy", low=0, high=1e6)
+    max_gradient_norm: float = parameter(
+        0.5, "length that longer gradients are scaled down to", low=0, high=1e9, open_low=True
+    )
+    hidden_width: int = parameter(64, "units of each hidden layer", low=1, high=65_536, static=True)
+    hidden_layers: int = parameter(2, "hidden layers", low=1, high=16, static=True)
+    rollout_length: int = parameter(
+        128, "T, decisions between updates", low=2, high=1_000_000, static=True
+    )
+    epochs: int = parameter(4, "passes over a rollout", low=1, high=1000, static=True)
+    minibatches: int = parameter(
+        4,
+        "parts of a rollout, of equal size, one step of Adam each",
+        low=1,
+        high=100_000,
+        static=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.rollout_length % self.minibatches:
+            raise JbrlError(
+                f"minibatches = {self.minibatches}: expected a divisor of "
+                f"rollout_length = {self.rollout_length}"
+            )
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> PPOState:
+        spec = knowledge.spec
+        widths = (self.hidden_width,) * self.hidden_layers
+        network = PolicyValue.of(spec, widths, final_activation=True)
+        rollout = empty(spec.observation, self.rollout_length)
+        policy.check_size("PPO", network, rollout)
+        torso, heads = network.init(key)
+        scales = jnp.full(network.n_actions + 1, INITIAL_SCALE).at[-1].set(1)
+        heads = Linear(heads.weights * scales[None], heads.bias)
+        return PPOState(policy.learner((torso, heads)), rollout, network)
+
+    def act(
+        self, key: chex.PRNGKey, state: PPOState, observation: chex.Array
+    ) -> tuple[chex.Array, PPOState]:
+        uniform = sampling.uniforms(key)[0]
+        return state.network.act(state.learner.parameters, observation, uniform), state
+
+    def refusal(self, n_actions: int) -> str:
+        return policy.DIVERGED
+
+    def observe(self, key: chex.PRNGKey, state: PPOState, transition: Transition) -> PPOState:
+        rollout = append(state.rollout, transition)
+        full = rollout.length == rollout.capacity
+        network, parts = state.network, (self.epochs, self.minibatches)
+
+        def update(learner: Learner, context: tuple, sizes: tuple[int, ...]) -> Learner:
+            del sizes  # rollouts are all of one length
+            rollout, words, costs = context
+            return learn(network, learner, rollout, words, costs, parts)
+
+        costs = Costs(
+            self.learning_rate,
+            self.discount,
+            self.trace_decay,
+            self.clip,
+            self.value_cost,
+            self.entropy_cost,
+            self.max_gradient_norm,
+        )
+        words = jax.random.key_data(key)
+        context = jax.tree.map(jnp.asarray, (rollout, words, costs))
+        learner = sequence.update_where(full, update, state.learner, context, rollout.capacity)
+        length = jnp.where(full, 0, rollout.length)
+        return PPOState(learner, dataclasses.replace(rollout, length=length), network)
+
+
+def empty(observation: Observation, capacity: int) -> Rollout:
+    """Return a rollout without transitions."""
+    one = sequence.empty(observation, capacity)
+    seen = one.observations[:-1]
+    return Rollout(seen, seen, one.actions, one.rewards, one.actions, one.length)
+
+
+def append(rollout: Rollout, transition: Transition) -> Rollout:
+    """Return the rollout with one more transition; it must not be full."""
+    at = rollout.length
+    end = jnp.where(transition.truncated, TRUNCATED, 0)
+    end = jnp.where(transition.terminated, TERMINATED, end)
+    return Rollout(
+        put_row(rollout.observations, at, transition.observation.reshape(-1)),
+        put_row(rollout.next_observations, at, transition.next_observation.reshape(-1)),
+        put_row(rollout.actions, at, transition.action[None]),
+        put_row(rollout.rewards, at, transition.reward[None]),
+        put_row(rollout.ends, at, end[None]),
+        at + 1,
+    )
+
+
+def learn(
+    network: PolicyValue,
+    learner: Learner,
+    rollout: Rollout,
+    words: chex.Array,
+    costs: Costs,
+    parts: tuple[int, int],
+) -> Learner:
+    """Return the learner after the epochs over a full rollout.
+
+    Args:
+      words: of a random key, [2] uint32.
+      parts: epochs, and minibatches of each.
+    """
+    steps = batch(network, learner.parameters, rollout, costs)
+    epochs, minibatches = parts
+    size = rollout.capacity // minibatches
+    # or XLA draws and sorts at every step, before it is known whether the rollout is full
+    words, _ = lax.optimization_barrier((words, learner.optimiser.count))
+    drawn = jax.random.bits(jax.random.wrap_key_data(words), (epochs, rollout.capacity))
+    order = jnp.argsort(drawn, axis=1).astype(jnp.int32).reshape(epochs * minibatches, size)
+
+    def one(learner: Learner, chosen: chex.Array) -> tuple[Learner, None]:
+        part = Batch(*(v.at[chosen].get(mode="promise_in_bounds") for v in steps))
+        gradient = jax.grad(lambda p: loss(network, p, part, costs))(learner.parameters)
+        return policy.descend(
+            learner, gradient, costs.learning_rate, max_norm=costs.max_gradient_norm
+        ), None
+
+    return lax.scan(one, learner, order)[0]
+
+
+def batch(network: PolicyValue, parameters: Any, rollout: Rollout, costs: Costs) -> Batch:
+    """Return the steps of a full rollout with advantages and returns, by the parameters that it was
+    played with.
+    """
+    inputs, following = (
+        v if jnp.issubdtype(v.dtype, jnp.floating) else v[:, 0]
+        for v in (rollout.observations, rollout.next_observations)
+    )
+    ends, actions = rollout.ends[:, 0], rollout.actions[:, 0]
+    logits, values = network.apply(parameters, inputs)
+    next_values = network.apply(parameters, following)[1]
+    none = jnp.zeros_like(values)
+    last = jnp.arange(rollout.capacity, dtype=jnp.int32) == rollout.capacity - 1
+    advantages = generalised_advantages(
+        rollout.rewards[:, 0].astype(values.dtype),
+        jnp.where(ends == TERMINATED, none, costs.discount),
+        values,
+        next_values,
+        jnp.where((ends > 0) | last, none, costs.trace_decay),
+    )
+    logs = policy.log_probabilities(logits, actions)[0]
+    return Batch(inputs, actions, logs, advantages, advantages + values)
+
+
+def loss(network: PolicyValue, parameters: Any, part: Batch, costs: Costs) -> chex.Array:
+    """Return the loss of a minibatch: [].
+
+    The mean of -min(r A, clip(r, 1 - clip, 1 + clip) A) + value_cost (v - R)^2 - entropy_cost H,
+    where r is the probability of the action divided by that of the policy that chose it, and A the
+    advantage with the mean and the standard deviation of the minibatch taken out. Schulman et al.
+    2017, equations 7 and 9.
+    """
+    logits, values = network.apply(parameters, part.inputs)
+    logs, entropies = policy.log_probabilities(logits, part.actions)
+    advantages = part.advantages - part.advantages.mean()
+    advantages = advantages / (jnp.sqrt((advantages * advantages).mean()) + 1e-8)
+    ratios = jnp.exp(logs - part.logs)
+    limited = jnp.clip(ratios, 1 - costs.clip, 1 + costs.clip)
+    gains = jnp.minimum(ratios * advantages, limited * advantages)
+    errors = values - part.returns
+    return (costs.value_cost * errors * errors - gains - costs.entropy_cost * entropies).mean()

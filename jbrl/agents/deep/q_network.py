@@ -1,0 +1,150 @@
+"""A network of action values, in the form in which its learning is fastest on CPUs.
+
+A layer is one matrix [outputs, inputs + 1], whose last column is the bias: every input ends with a
+1, so that neither adding a bias nor the sum in its gradient is an operation of its own. Hidden
+units are [units, B], the batch on the last axis, which for batches of 32 is a whole number of
+vector registers. Against weights and biases apart and the batch in front, an update of a 50-50
+network with 50 inputs takes 10 to 17% less time, for 1 to 16 lanes at once; with all parameters in
+one vector, whose slices are copied for each product, it takes 5% more than with one array for each
+layer.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from jbrl import vectorize
+from jbrl.agents.deep import networks
+from jbrl.environments.environment import Spec
+
+Layers = tuple[chex.Array, ...]  # the first [inputs + 1, outputs] with lookup, else as above
+
+
+@dataclasses.dataclass(frozen=True)
+class QNetwork:
+    """A multi-layer perceptron with ReLU between its layers: values of all actions.
+
+    Part of the compiled program.
+    """
+
+    inputs: int  # numbers of an observation, or observations that there are with `lookup`
+    widths: tuple[int, ...]  # outputs of each layer; the last are the actions
+    # an input is the index of the only 1 among `inputs` numbers, -1 for none: the product with the
+    # first matrix is a row of its transpose
+    lookup: bool = False
+
+    @classmethod
+    def of(cls, spec: Spec, hidden_layers: int, hidden_width: int) -> "QNetwork":
+        """Return the network for the observations and actions of an environment."""
+        inputs, lookup = networks.input_size(spec.observation)
+        return cls(inputs, (hidden_width,) * hidden_layers + (spec.actions.n,), lookup)
+
+    @property
+    def parameters(self) -> int:
+        """Number of its parameters."""
+        sizes = (self.inputs, *self.widths)
+        return sum((i + 1) * o for i, o in zip(sizes, self.widths, strict=False))
+
+    @property
+    def products(self) -> int:
+        """Multiplications of matrix products with one input: a lookup takes none."""
+        sizes = (self.inputs, *self.widths)
+        terms = [i * o for i, o in zip(sizes, self.widths, strict=False)]
+        return sum(terms[1:] if self.lookup else terms)
+
+    def init(self, key: chex.PRNGKey, fan_in: int | chex.Array | None = None) -> Layers:
+        """Draw the layers: weights as `networks.linear` does, biases 0.
+
+        Args:
+          fan_in: inputs that count, where some only pad others to a common size. Default: all.
+        """
+        drawn = networks.Mlp(self.inputs, self.widths).init(key, fan_in)
+        return self.pack([(layer.weights, layer.bias) for layer in drawn])
+
+    def pack(self, layers: list[tuple[chex.Array, chex.Array]]) -> Layers:
+        """Return layers from weights [inputs, outputs] and bias [outputs] of each."""
+        stacked = [jnp.concatenate([w, b[None]]) for w, b in layers]
+        return tuple(v if self.lookup and i == 0 else v.T for i, v in enumerate(stacked))
+
+    def values(self, layers: Layers, inputs: chex.Array) -> chex.Array:
+        """Return the action values [A, B].
+
+        Args:
+          layers: as `init` draws them.
+          inputs: [B, inputs + 1], each with a 1 at its end; or [B] int32 with `lookup`.
+        """
+        chex.assert_rank(inputs, 1 if self.lookup else 2)
+        first, *others = layers
+        if not self.lookup:
+            return _above(others, jnp.einsum("nk,bk->nb", first, inputs))
+        hidden = _looked_up(first, inputs)
+        if not others:
+            return hidden.T
+        # the batch in front, as rows are found: a gather that transposes is many times as slow
+        active = jnp.pad(jax.nn.relu(hidden), ((0, 0), (0, 1)), constant_values=1)
+        return _above(others[1:], jnp.einsum("nk,bk->nb", others[0], active))
+
+    def values_of(self, layers: Layers, observation: chex.Array) -> chex.Array:
+        """Return the values [A] of all actions at one observation, as the spec has it."""
+        if self.lookup:
+            return self.values(layers, observation[None])[:, 0]
+        flat = observation.reshape(-1)
+        return self.values(layers, jnp.append(flat, jnp.ones((1,), flat.dtype))[None])[:, 0]
+
+
+def _above(layers: Sequence[chex.Array], hidden: chex.Array) -> chex.Array:
+    """Return the outputs [A, B] of the layers that come after `hidden`, [units, B] before ReLU."""
+    for layer in layers:
+        hidden = layer @ jnp.pad(jax.nn.relu(hidden), ((0, 1), (0, 0)), constant_values=1)
+    return hidden
+
+
+def taken(values: chex.Array, action: chex.Array) -> chex.Array:
+    """Return the values [B] of one action each, [B] int32, among `values` [A, B]."""
+    chosen = jnp.arange(values.shape[0], dtype=jnp.int32)[:, None] == action[None]
+    return jnp.where(chosen, values, jnp.zeros_like(values)).sum(0)
+
+
+def adam_step(
+    learning_rate: float | chex.Array, slopes: Layers, state: Any, layers: Layers
+) -> tuple[Layers, Any]:
+    """Return the layers and the state of `optax.adam` after one step.
+
+    Args:
+      slopes: the gradient, of the structure of `layers`.
+    """
+    # optax mixes integers and floats in its bias correction
+    with jax.numpy_dtype_promotion("standard"):
+        change, state = optax.adam(learning_rate).update(slopes, state)
+    return optax.apply_updates(layers, change), state
+
+
+@jax.custom_vjp
+def _looked_up(table: chex.Array, index: chex.Array) -> chex.Array:
+    """Return rows `index` [B] of `table` [inputs + 1, outputs], plus its last row: [B, outputs]; -1
+    is a row of zeros.
+    """
+    found = vectorize.get_rows(table, jnp.maximum(index, 0))
+    found = jnp.where((index >= 0)[:, None], found, jnp.zeros_like(found))
+    return found + table[-1][None]
+
+
+def _looked_up_forward(table: chex.Array, index: chex.Array) -> tuple[chex.Array, tuple]:
+    return _looked_up(table, index), (table, index)
+
+
+def _looked_up_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, None]:
+    table, index = saved
+    bias = table.shape[0] - 1
+    # -1 would count as the last row; beyond the table it is dropped
+    at = jnp.append(jnp.where(index < 0, bias + 1, index), jnp.full((1,), bias, index.dtype))
+    rows = jnp.concatenate([slope, slope.sum(0, keepdims=True)])
+    return jnp.zeros_like(table).at[at].add(rows, mode="drop"), None
+
+
+_looked_up.defvjp(_looked_up_forward, _looked_up_backward)

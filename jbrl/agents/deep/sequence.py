@@ -1,0 +1,213 @@
+"""Transitions of the current sequence, and updates that happen at some steps only."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from jbrl import vectorize
+from jbrl.environments.environment import Box, Observation
+from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
+
+UNROLLED_WRITES = 16  # lanes up to which each writes its row by an operation of its own
+_SHORTEST = 4  # steps of a sequence: no program is compiled for shorter ones
+
+
+@record
+class Sequence:
+    """Consecutive transitions of one episode, at most T of them."""
+
+    # [T + 1, D] float32, or [T + 1, 1] int32 where observations are indices; row t is the
+    # observation before step t
+    observations: chex.Array
+    actions: chex.Array  # [T, 1] int32
+    rewards: chex.Array  # [T, 1] float32
+    length: chex.Array  # [] int32, transitions that it holds
+
+    @property
+    def capacity(self) -> int:
+        """Number of transitions that fit, T."""
+        return self.actions.shape[0]
+
+    def inputs(self, size: int) -> chex.Array:
+        """Return the first size + 1 observations as inputs of a network: [size + 1, D], or
+        [size + 1] int32.
+        """
+        rows = self.observations[: size + 1]
+        return rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows[:, 0]
+
+
+def empty(observation: Observation, capacity: int) -> Sequence:
+    """Return a sequence without transitions."""
+    size = 1
+    if isinstance(observation, Box):
+        for length in observation.shape:
+            size *= length
+    return Sequence(
+        jnp.zeros((capacity + 1, size), observation.dtype),
+        jnp.zeros((capacity, 1), jnp.int32),
+        jnp.zeros((capacity, 1), jnp.float32),
+        jnp.int32(0),
+    )
+
+
+def append(sequence: Sequence, transition: Transition) -> Sequence:
+    """Return the sequence with one more transition; it must not be full."""
+    at = sequence.length
+    observations = put_row(sequence.observations, at, transition.observation.reshape(-1))
+    return Sequence(
+        put_row(observations, at + 1, transition.next_observation.reshape(-1)),
+        put_row(sequence.actions, at, transition.action[None]),
+        put_row(sequence.rewards, at, transition.reward[None]),
+        at + 1,
+    )
+
+
+def emptied(sequence: Sequence, wanted: chex.Array) -> Sequence:
+    """Return the sequence without its transitions where `wanted`, [] bool."""
+    return dataclasses.replace(sequence, length=jnp.where(wanted, 0, sequence.length))
+
+
+@custom_vmap
+def put_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
+    """Return `table` [R, C] with row `i` replaced by `row` [C]; `i` must lie in range.
+
+    As `vectorize.set_row`, but for few lanes each row is copied whole, without a loop over entries.
+    """
+    return lax.dynamic_update_index_in_dim(table, row, i, 0)
+
+
+@put_row.def_vmap
+def _(size: int, batched: list[bool], *given: chex.Array) -> tuple:
+    table, i, row = (
+        v if b else jnp.broadcast_to(v, (size, *v.shape))
+        for v, b in zip(given, batched, strict=True)
+    )
+    if size > UNROLLED_WRITES:
+        return jax.vmap(vectorize.set_row)(table, i, row), True
+    for lane in range(size):
+        table = lax.dynamic_update_slice(
+            table, row[lane][None, None], (jnp.int32(lane), i[lane], jnp.int32(0))
+        )
+    return table, True
+
+
+def sizes(capacity: int) -> tuple[int, ...]:
+    """Return the lengths that programs are compiled for: powers of two, and the capacity."""
+    powers = []
+    size = _SHORTEST
+    while size < capacity:
+        powers.append(size)
+        size *= 2
+    return (*powers, capacity)
+
+
+def by_length(compute: Callable[[int], Any], length: chex.Array, choices: tuple[int, ...]) -> Any:
+    """Return `compute(size)` for the first of `choices`, ascending, that is not below `length`, []
+    int32.
+    """
+    place = sum(((length > size).astype(jnp.int32) for size in choices[:-1]), start=jnp.int32(0))
+    return lax.switch(place, [functools.partial(compute, size) for size in choices])
+
+
+def update_where(
+    wanted: chex.Array,
+    update: Callable[..., Any],
+    state: Any,
+    context: Any,
+    capacity: int,
+) -> Any:
+    """Return `update(state, context, sizes)` where `wanted` ([] bool), else `state`.
+
+    Mapped, on CPUs, the lanes that want it take turns, so that a lane computes a sequence of its
+    own length, none waits for another, and no bit depends on company. On other devices all lanes
+    compute the longest where any wants it.
+
+    Args:
+      update: of (state, context, sizes), returns a pytree like `state`; must not close over traced
+        arrays. It may compute a sequence by a program for any of `sizes` that is long enough.
+      context: pytree that `update` reads. What depends on it alone XLA may compute at every step.
+      capacity: the greatest length.
+    """
+
+    @custom_vmap
+    def apply(wanted: chex.Array, state: Any, context: Any) -> Any:
+        return _alone(update, sizes(capacity), wanted, state, context)
+
+    @apply.def_vmap
+    def _(size: int, batched: list, *given: Any) -> tuple:
+        wanted, state, context = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
+        )
+        result = lax.platform_dependent(
+            wanted,
+            state,
+            context,
+            cpu=functools.partial(_in_turns, update, sizes(capacity)),
+            default=functools.partial(_at_once, update, capacity),
+        )
+        return result, jax.tree.map(lambda _: True, result)
+
+    return apply(wanted, state, context)
+
+
+def _alone(
+    update: Callable, choices: tuple[int, ...], wanted: chex.Array, state: Any, context: Any
+) -> Any:
+    """Update one lane; a loop of no or one iteration, which XLA runs in place."""
+    return lax.fori_loop(
+        0, wanted.astype(jnp.int32), lambda _, now: update(now, context, choices), state
+    )
+
+
+def _in_turns(
+    update: Callable, choices: tuple[int, ...], wanted: chex.Array, states: Any, contexts: Any
+) -> Any:
+    """Update the lanes that want it, one after the other: `wanted` [N] bool."""
+    if wanted.shape[0] == 1:
+        # The state is taken out of its lane before the loop, the context within it: the other way
+        # about, either is copied.
+        def only(_: chex.Array, state: Any) -> Any:
+            return update(state, jax.tree.map(lambda v: v[0], contexts), choices)
+
+        first = jax.tree.map(lambda v: v[0], states)
+        result = lax.fori_loop(0, wanted[0].astype(jnp.int32), only, first)
+        return jax.tree.map(lambda v: v[None], result)
+    lanes = jnp.arange(wanted.shape[0], dtype=jnp.int32)
+
+    def one(carry: tuple) -> tuple:
+        left, states = carry
+        lane = jnp.argmax(left).astype(jnp.int32)
+        state, context = jax.tree.map(
+            lambda v: lax.dynamic_index_in_dim(v, lane, keepdims=False), (states, contexts)
+        )
+        states = jax.tree.map(
+            lambda table, new: lax.dynamic_update_index_in_dim(table, new, lane, 0),
+            states,
+            update(state, context, choices),
+        )
+        return left & (lanes != lane), states
+
+    return lax.while_loop(lambda carry: carry[0].any(), one, (wanted, states))[1]
+
+
+def _at_once(
+    update: Callable, capacity: int, wanted: chex.Array, states: Any, contexts: Any
+) -> Any:
+    """Update all lanes where any wants it, and keep those that do: `wanted` [N] bool."""
+
+    def both(lane: tuple) -> tuple:
+        state, context = lane
+        return update(state, context, (capacity,)), context
+
+    def one(wanted: chex.Array, state: Any, context: Any) -> Any:
+        return vectorize.when_any(wanted, both, (state, context))[0]
+
+    return jax.vmap(one)(wanted, states, contexts)

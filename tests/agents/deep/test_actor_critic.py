@@ -1,0 +1,165 @@
+"""The actor-critics among transitions: when they update, from what, alone and in company."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import NO_ACTION, as_arrays
+from jbrl.agents.deep import actor_critic, policy, sequence
+from jbrl.agents.deep.actor_critic import ActorCritic, Costs
+from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.rollout.faults import nan_fault
+from tests.agents.deep import scripted
+from tests.agents.deep.reference import assert_close
+
+LENGTH = 4  # of sequences: one size, one program
+SMALL = {"hidden_width": 6, "sequence_length": LENGTH}
+AGENTS = {
+    "feed-forward": ActorCritic(**SMALL),
+    "acting": RecurrentActorCritic(**SMALL),
+    "tf": RecurrentActorCritic(**SMALL, unroll_from="tf", skip=True, max_gradient_norm=5.0),
+    "jax": RecurrentActorCritic(**SMALL, unroll_from="jax"),
+}
+KEY = jax.random.key(1)
+
+
+@functools.cache
+def followed(name):
+    return jax.tree.map(
+        np.asarray,
+        scripted.follow_one(as_arrays(AGENTS[name]), scripted.ONE_HOT, KEY, scripted.transitions()),
+    )
+
+
+def due():
+    """Numbers of the transitions that complete a sequence: every fourth of an episode, the
+    last.
+    """
+    found, start = [], 0
+    for length, _ in scripted.EPISODES:
+        found += [start + t for t in range(length) if t + 1 == length or (t + 1) % LENGTH == 0]
+        start += length
+    return found
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_it_learns_when_a_sequence_is_full_or_its_episode_ends(name):
+    states = followed(name)
+    np.testing.assert_array_equal(scripted.changed(states), due())
+    lengths = states.played.length
+    assert (lengths[np.add(due(), 1)] == 0).all()
+    assert lengths.max() == LENGTH - 1
+
+
+def test_sequences_are_those_of_one_episode_in_order():
+    """The same updates from sequences cut by hand."""
+    states, given = followed("feed-forward"), scripted.transitions()
+    network, start = states.network, 0
+    learner = jax.tree.map(lambda v: v[0], states.learner)
+    costs = Costs(0.99, 0.9, 1.0, 0.0, False)
+    learn = jax.jit(actor_critic.learn, static_argnames=("network", "sizes"))
+    for last in due():
+        played = sequence.empty(scripted.ONE_HOT.observation, LENGTH)
+        for t in range(start, last + 1):
+            one = jax.tree.map(lambda v, t=t: jnp.asarray(v[t]), given)
+            played = sequence.append(played, one)
+        terminated = jnp.bool_(given.terminated[last])
+        learner = learn(network, learner, played, terminated, costs, 3e-3, sizes=(4,))
+        assert_close(
+            jax.tree.map(lambda v, last=last: v[last + 1], states.learner.parameters),
+            learner.parameters,
+            1e-6,
+        )
+        start = last + 1
+
+
+def test_a_cut_off_episode_goes_on_from_its_last_observation():
+    given = scripted.transitions()
+    cut = next(t for t in due() if given.truncated[t])
+    others = given.next_observation.copy()
+    others[cut] = (others[cut] + 1) % scripted.N_STATES
+    agent = as_arrays(AGENTS["feed-forward"])
+    moved = scripted.follow_one(
+        agent, scripted.ONE_HOT, KEY, given.__class__(**{**vars(given), "next_observation": others})
+    )
+    assert scripted.changed(moved).tolist() == due()
+    before, after = (followed("feed-forward").learner.parameters[1].bias[cut + k] for k in (0, 1))
+    np.testing.assert_array_equal(moved.learner.parameters[1].bias[cut], before)
+    assert abs(moved.learner.parameters[1].bias[cut + 1] - after).max() > 1e-5
+
+
+@pytest.mark.parametrize("name", ["feed-forward", pytest.param("acting", marks=pytest.mark.slow)])
+def test_indices_are_the_vectors_that_they_stand_for(name):
+    """A row of the first weights, forward and backward, in place of a product; -1 for zeros."""
+    dense = scripted.follow_one(
+        as_arrays(AGENTS[name]), scripted.BOX, KEY, scripted.transitions(dense=True)
+    )
+    assert_close(dense.learner.parameters, followed(name).learner.parameters, 1e-5)
+
+
+def test_the_memory_is_reset_where_an_episode_ends_and_learning_starts_as_asked():
+    ends = np.cumsum([length for length, _ in scripted.EPISODES])
+    for name in ("acting", "tf", "jax"):
+        states = followed(name)
+        quiet = (states.memory.hidden == 0).all(axis=1)
+        np.testing.assert_array_equal(np.flatnonzero(quiet), [0, *ends])
+        zeros = (states.start.hidden == 0).all(axis=1)
+        assert zeros[ends].all() == (name != "jax")
+    # after four steps of the second episode learning goes on where acting is
+    acting, tf, go_on = followed("acting"), followed("tf"), 3 + LENGTH
+    np.testing.assert_array_equal(acting.start.hidden[go_on], acting.memory.hidden[go_on])
+    assert (tf.start.hidden[go_on] != tf.memory.hidden[go_on]).any()
+
+
+@pytest.mark.parametrize("name", ["feed-forward", pytest.param("acting", marks=pytest.mark.slow)])
+def test_lanes_do_not_matter_to_each_other(name):
+    """The same bits beside other lanes; other keys begin, and remain, elsewhere."""
+    agent = as_arrays(AGENTS[name])
+    given = [scripted.transitions(seed) for seed in (0, 0, 5)]
+    keys = [jax.random.wrap_key_data(jax.random.key_data(jax.random.key(k))) for k in (1, 2, 3)]
+
+    def play(*order):
+        agents, lanes = scripted.stacked(*[agent] * 3), [given[i] for i in order]
+        return scripted.follow_many(
+            agents, scripted.ONE_HOT, jnp.stack([keys[i] for i in order]), scripted.stacked(*lanes)
+        )
+
+    first, second = play(0, 1, 2), play(2, 0, 0)
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(a[0], b[1])
+        np.testing.assert_array_equal(a[2], b[0])
+    alone = followed(name)
+    assert_close(
+        jax.tree.map(lambda v: v[0], first.learner.parameters), alone.learner.parameters, 1e-6
+    )
+    weights = first.learner.parameters[1].weights
+    assert (weights[0] != weights[1]).any(axis=(1, 2)).all()
+
+
+def test_a_lane_that_diverges_is_found_and_the_others_go_on():
+    rates = jnp.array([3e-3, 1e30, 3e-3], jnp.float32)
+    agents = scripted.stacked(*[as_arrays(AGENTS["feed-forward"])] * 3)
+    agents = agents.__class__(**{**vars(agents), "learning_rate": rates})
+    lanes = scripted.stacked(*[scripted.transitions()] * 3)
+    states = scripted.follow_many(agents, scripted.ONE_HOT, jnp.stack([KEY] * 3), lanes)
+    last = jax.tree.map(lambda v: v[:, -1], states)
+    assert [int(v) > 0 for v in jax.vmap(nan_fault)(last)] == [False, True, False]
+    assert_close(
+        jax.tree.map(lambda v: v[0], states.learner.parameters),
+        followed("feed-forward").learner.parameters,
+        1e-6,
+    )
+
+
+def test_actions_are_drawn_from_the_softmax():
+    """Frequencies of 2000 equally spaced numbers are exact to one of them for each action."""
+    logits = jnp.array([0.3, -1.2, 2.0, 0.0])
+    uniforms = (jnp.arange(2000, dtype=jnp.float32) + 0.5) / 2000
+    actions = jax.vmap(policy.sample, in_axes=(None, 0))(logits, uniforms)
+    shares = np.bincount(actions, minlength=4) / 2000
+    np.testing.assert_allclose(shares, jax.nn.softmax(logits), rtol=0, atol=1 / 2000)
+    assert int(policy.sample(jnp.array([jnp.nan, 1.0]), jnp.float32(0.9))) == NO_ACTION
+    assert int(policy.sample(jnp.array([-1e38, 0.0]), jnp.float32(0.0))) == 1

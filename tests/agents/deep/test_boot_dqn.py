@@ -1,0 +1,235 @@
+"""Bootstrapped DQN: updates of the original program, a NumPy twin of several heads, and which head
+decides.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import as_arrays
+from jbrl.agents.deep import boot_dqn, replay
+from jbrl.agents.deep.boot_dqn import BootDQN
+from jbrl.agents.deep.q_network import QNetwork
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import problem
+from jbrl.rollout.contract import Transition
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Protocol
+from tests.agents.deep import dqn_twin
+from tests.agents.deep.test_dqn import ORIGINAL, as_batch, batch_of, layers_of
+
+KEY = jax.random.key(0)
+SMALL = {
+    "ensemble": 3,
+    "hidden_width": 8,
+    "batch_size": 4,
+    "replay_capacity": 64,
+    "min_replay": 8,
+}
+
+
+def packed(network, heads, dtype):
+    """Layers of several heads, each a list of (weights, bias)."""
+    each = [
+        network.pack([(jnp.asarray(w, dtype), jnp.asarray(b, dtype)) for w, b in h]) for h in heads
+    ]
+    return jax.tree.map(lambda *v: jnp.stack(v), *each)
+
+
+def after_updates(agent, network, parts, batches, masks, noises):
+    """The ensemble after updates; `parts` are online, target, prior and target prior of all heads.
+
+    masks, noises: [K, B] for each update.
+    """
+    online, target, prior, target_prior = parts
+    ensemble = boot_dqn.begun(online, target, target_prior)
+    heads = jax.vmap(network.values, (0, None))
+
+    @jax.jit
+    def step(ensemble, batch, mask, noise, count):
+        priors = (heads(prior, v) for v in (batch.observation, batch.next_observation))
+        given = boot_dqn.Bootstrapped(batch, mask, noise, *priors)
+        return boot_dqn.update(agent, network, ensemble, prior, given, count, jnp.bool_(True))
+
+    for i, (batch, mask, noise) in enumerate(zip(batches, masks, noises, strict=True)):
+        dtype = batch.reward.dtype
+        mask, noise = jnp.asarray(mask, dtype), jnp.asarray(noise, dtype)
+        ensemble = step(ensemble, batch, mask, noise, jnp.int32(i + 1))
+    return ensemble
+
+
+def assert_heads(network, found, heads, tolerance):
+    for one, other in zip(found, packed(network, heads, jnp.float32), strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=0)
+
+
+def test_updates_are_those_of_the_original():
+    """One head, six updates; the copy after the fourth takes the prior function along."""
+    network = QNetwork(6, (50, 50, 3))
+    parts = [
+        packed(network, [layers_of(name, part=part)], jnp.float32)
+        for name, part in (
+            ("bdqn_p0", "net"),
+            ("bdqn_tp0", "net"),
+            ("bdqn_p0", "prior"),
+            ("bdqn_tp0", "prior"),
+        )
+    ]
+    names = [f"bdqn_b{i}" for i in range(6)]
+    ensemble = after_updates(
+        BootDQN(noise_scale=0.3, target_start="independent"),
+        network,
+        parts,
+        [as_batch(batch_of(name), jnp.float32) for name in names],
+        [ORIGINAL[f"{name}_m_t"][None] for name in names],
+        [ORIGINAL[f"{name}_z_t"][None] for name in names],
+    )
+    assert_heads(network, ensemble.online, [layers_of("bdqn_p1")], 1e-6)
+    assert_heads(network, ensemble.target, [layers_of("bdqn_tp1")], 1e-6)
+    assert_heads(network, ensemble.target_prior, [layers_of("bdqn_tp1", part="prior")], 0)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_its_twin_learns_alike_in_double_precision(joint):
+    """Three heads with masks and noise of their own; `joint`: targets that start as copies."""
+    network, rng, count = QNetwork(6, (8, 3)), np.random.default_rng(1), 3
+    heads, targets, priors, target_priors = (
+        [
+            [
+                (rng.normal(size=(6, 8)), rng.normal(size=8)),
+                (rng.normal(size=(8, 3)), rng.normal(size=3)),
+            ]
+            for _ in range(count)
+        ]
+        for _ in range(4)
+    )
+    if joint:
+        targets, target_priors = list(heads), list(priors)
+    names = [f"bdqn_b{i}" for i in range(6)]
+    masks = [rng.integers(0, 2, (count, 16)) for _ in names]
+    noises = [rng.normal(size=(count, 16)) for _ in names]
+    agent = BootDQN(
+        ensemble=count,
+        learning_rate=0.01,
+        prior_scale=2.0,
+        noise_scale=0.5,
+        mean_over_heads=joint,
+        target_start="copy" if joint else "independent",
+    )
+    with jax.enable_x64(True):
+        parts = [packed(network, v, jnp.float64) for v in (heads, targets, priors, target_priors)]
+        if joint:
+            parts[3] = None
+        batches = [as_batch(batch_of(name), jnp.float64) for name in names]
+        ensemble = after_updates(agent, network, parts, batches, masks, noises)
+        found = [np.asarray(v) for v in ensemble.online]
+    for k in range(count):
+        online, target, target_prior = heads[k], targets[k], target_priors[k]
+        adam = dqn_twin.Adam(online, 0.01)
+        for i, name in enumerate(names):
+            batch = [v.astype(np.float64) if v.dtype == np.float32 else v for v in batch_of(name)]
+            online = dqn_twin.one_step_of_a_head(
+                online,
+                target,
+                priors[k],
+                target_prior,
+                adam,
+                batch,
+                masks[i][k],
+                noises[i][k],
+                scale=2.0,
+                noise_scale=0.5,
+                divisor=count if joint else 1,
+            )
+            if (i + 1) % 4 == 0:
+                target, target_prior = online, priors[k]
+        for layer, (weights, bias) in zip(found, online, strict=True):
+            np.testing.assert_allclose(layer[k, :, :-1].T, weights, atol=1e-12, rtol=0)
+            np.testing.assert_allclose(layer[k, :, -1], bias, atol=1e-12, rtol=0)
+
+
+def lived(values, n=40, seed=0):
+    """States after n transitions in Chain-10s, an episode of 7 at a time."""
+    agent = as_arrays(BootDQN(**{**SMALL, **values}))
+    state = agent.reset(jax.random.key(seed), problem("Chain-10s").prior(Steps(10), 0.95))
+
+    @jax.jit
+    def step(state, key, i):
+        action, state = agent.act(key, state, i % 10)
+        ends = i % 7 == 6
+        t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
+        return agent.observe(jax.random.fold_in(key, 1), state, t)
+
+    states = [state]
+    for i in range(n):
+        states.append(step(states[-1], jax.random.fold_in(KEY, i), jnp.int32(i)))
+    return agent, states
+
+
+def test_another_head_decides_in_each_episode():
+    _, states = lived({}, n=210)
+    heads = np.array([int(state.head) for state in states[1:]])
+    assert (heads[:6] == 0).all()
+    within = heads[:-1][np.arange(1, 210) % 7 != 6] == heads[1:][np.arange(1, 210) % 7 != 6]
+    assert within.all()
+    # thirty draws of three heads: one is missing with a probability of 1.6e-5
+    assert set(heads) == {0, 1, 2}
+
+
+def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
+    agent, states = lived({"frozen_head": True}, n=30)
+    first = jax.tree.map(lambda v: v[0], (states[0].ensemble.online, states[0].prior))
+    jax.tree.map(np.testing.assert_array_equal, states[6].acting, first)
+    for end in (14, 21, 28):
+        # the copy is that of the last decision of the episode before, not yet updated by it
+        before, after = states[end - 1], states[end]
+        k = int(after.head)
+        expected = jax.tree.map(lambda v, k=k: v[k], (before.ensemble.online, before.prior))
+        jax.tree.map(np.testing.assert_array_equal, after.acting, expected)
+    jax.tree.map(np.testing.assert_array_equal, states[25].acting, states[22].acting)
+    assert not np.array_equal(states[25].ensemble.online[0], states[22].ensemble.online[0])
+    assert agent.act(KEY, states[25], jnp.int32(0))[0].dtype == jnp.int32
+
+
+def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
+    agent, states = lived({"mask_probability": 0.5}, n=64)
+    state, network = states[-1], states[-1].network
+    found = boot_dqn.bootstrapped(
+        replay.read(state.replay, jnp.arange(64)), agent.ensemble, network.widths[-1]
+    )
+    heads = jax.vmap(network.values, (0, None))
+    for prior, seen in (
+        (found.prior, found.batch.observation),
+        (found.next_prior, found.batch.next_observation),
+    ):
+        np.testing.assert_allclose(prior, heads(state.prior, seen), atol=1e-6)
+    # 192 draws: a share this far from half has a probability of 5e-5, a mean this large 6e-5
+    assert abs(np.asarray(found.mask).mean() - 0.5) < 0.15
+    assert abs(np.asarray(found.noise).mean()) < 0.29
+    assert 0.7 < np.asarray(found.noise).std() < 1.3
+
+
+def test_exploration_decays_where_it_is_asked_for():
+    agent = BootDQN(epsilon=0.1, epsilon_decay=10.0)
+    for step, expected in ((0, 1.0), (10, 0.5), (30, 0.25), (1000, 0.1)):
+        assert float(agent._epsilon(jnp.int32(step))) == pytest.approx(expected)
+    assert float(BootDQN()._epsilon(jnp.int32(0))) == 0
+
+
+def test_it_is_refused_where_it_does_not_fit():
+    with pytest.raises(JbrlError, match=r"min_replay = 128: expected at most replay_capacity = 50"):
+        BootDQN(replay_capacity=50)
+    test = problem("bsuite/catch/0")
+    protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
+    with pytest.raises(JbrlError, match=r"BootDQN takes .* GiB for one lifetime: expected at most"):
+        make_run(BootDQN(hidden_width=4096), protocol).prepare()
+
+
+def test_heads_and_seeds_differ():
+    prior = problem("Catch").prior(Episodes(10), 0.95)
+    states = [BootDQN(**SMALL).reset(jax.random.key(seed), prior) for seed in (0, 1)]
+    layers = [np.asarray(v) for s in states for v in (s.ensemble.online[0], s.prior[0])]
+    every = np.concatenate(layers)
+    assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12

@@ -1,0 +1,304 @@
+"""DQN: updates of the original program, a NumPy twin, and what lifetimes have in common."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import NO_ACTION, as_arrays
+from jbrl.agents.deep import dqn
+from jbrl.agents.deep.dqn import DQN, epsilon_greedy
+from jbrl.agents.deep.q_network import QNetwork
+from jbrl.agents.deep.replay import Batch
+from jbrl.environments.environment import Box, Discrete, Spec
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import problem
+from jbrl.problems.recorder import EpisodeMean
+from jbrl.rollout import episodes
+from jbrl.rollout.contract import Transition
+from jbrl.rollout.faults import ILLEGAL_ACTION
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.play.resources import Resources
+from tests.agents.deep import dqn_twin
+
+KEY = jax.random.key(0)
+ORIGINAL = np.load(Path(__file__).parent / "data" / "dqn_updates.npz")
+# small enough that a lifetime is cheap, large enough that it learns
+SMALL = {"hidden_width": 8, "batch_size": 4, "replay_capacity": 64, "min_replay": 8}
+
+
+def layers_of(name, count=3, part="net"):
+    return [
+        tuple(ORIGINAL[f"{name}|{part}{i}|{kind}"].astype(np.float64) for kind in "wb")
+        for i in range(count)
+    ]
+
+
+def batch_of(name):
+    """(o, a, r, d, o') of a batch."""
+    o, a, r, d, following = (
+        ORIGINAL[f"{name}_{key}"] for key in ("o_tm1", "a_tm1", "r_t", "d_t", "o_t")
+    )
+    n = len(a)
+    return o.reshape(n, -1), a, r, d, following.reshape(n, -1)
+
+
+def as_batch(arrays, dtype):
+    o, a, r, d, following = arrays
+    one = np.ones((len(a), 1))
+    o, following = (jnp.asarray(np.append(v, one, 1), dtype) for v in (o, following))
+    numbers = (jnp.asarray(v, dtype) for v in (r, d))
+    return Batch(o, jnp.asarray(a, jnp.int32), *numbers, following, jnp.zeros((len(a), 0), dtype))
+
+
+def begun(network, online, target, dtype):
+    packed = [
+        network.pack([(jnp.asarray(w, dtype), jnp.asarray(b, dtype)) for w, b in layers])
+        for layers in (online, target)
+    ]
+    return dqn.begun(*packed)
+
+
+def after_updates(agent, network, learner, batches):
+    step = jax.jit(lambda v, b, t: dqn.update(agent, network, v, b, t, jnp.bool_(True)))
+    for i, batch in enumerate(batches):
+        learner = step(learner, batch, jnp.int32(i + 1))
+    return learner
+
+
+def assert_layers(network, found, expected, tolerance):
+    packed = network.pack([(jnp.asarray(w), jnp.asarray(b)) for w, b in expected])
+    for one, other in zip(found, packed, strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=0)
+
+
+def test_updates_are_those_of_the_original():
+    """Six updates with a copy to the target after the fourth."""
+    network = QNetwork(6, (64, 64, 3))
+    learner = begun(network, layers_of("dqn_p0"), layers_of("dqn_tp0"), jnp.float32)
+    batches = [as_batch(batch_of(f"dqn_b{i}"), jnp.float32) for i in range(6)]
+    learner = after_updates(DQN(), network, learner, batches)
+    assert_layers(network, learner.online, layers_of("dqn_p1"), 1e-6)
+    assert_layers(network, learner.target, layers_of("dqn_tp1"), 1e-6)
+    assert int(learner.updates) == 6
+
+
+VARIANTS = [
+    {},
+    {"loss": "half squared", "target_clock": "steps", "target_period": 3},
+    {"loss": "huber", "double_q": True, "discount": 0.9},
+]
+
+
+@pytest.mark.parametrize("values", VARIANTS, ids=str)
+def test_its_twin_learns_alike_in_double_precision(values):
+    agent, network = DQN(learning_rate=0.01, **values), QNetwork(6, (8, 5, 3))
+    rng = np.random.default_rng(1)
+    online, target = (
+        [(rng.normal(size=(i, o)), rng.normal(size=o)) for i, o in ((6, 8), (8, 5), (5, 3))]
+        for _ in range(2)
+    )
+    batches = [batch_of(f"dqn_b{i}") for i in range(6)]
+    with jax.enable_x64(True):
+        learner = begun(network, online, target, jnp.float64)
+        learner = after_updates(
+            agent, network, learner, [as_batch(b, jnp.float64) for b in batches]
+        )
+        adam = dqn_twin.Adam(online, 0.01)
+        for i, batch in enumerate(batches):
+            online = dqn_twin.one_step(
+                online,
+                target,
+                adam,
+                [v.astype(np.float64) if v.dtype == np.float32 else v for v in batch],
+                discount=agent.discount,
+                loss=agent.loss,
+                double_q=agent.double_q,
+            )
+            if (i + 1) % agent.target_period == 0:
+                target = online
+        assert_layers(network, learner.online, online, 1e-12)
+        assert_layers(network, learner.target, target, 1e-12)
+
+
+def test_a_lane_that_is_not_due_keeps_its_parameters():
+    network = QNetwork(6, (8, 5, 3))
+    learner = begun(
+        network,
+        *[
+            [
+                (np.ones((6, 8)), np.ones(8)),
+                (np.ones((8, 5)), np.ones(5)),
+                (np.ones((5, 3)), np.ones(3)),
+            ]
+        ]
+        * 2,
+        jnp.float32,
+    )
+    batch = as_batch(batch_of("dqn_b0"), jnp.float32)
+    lanes = jax.tree.map(lambda v: jnp.stack([v, v]), learner)
+
+    @jax.jit
+    def step(lanes, due):
+        return jax.vmap(lambda v, due: dqn.update(DQN(), network, v, batch, jnp.int32(1), due))(
+            lanes, due
+        )
+
+    after = step(lanes, jnp.array([False, True]))
+    for new, old in zip(jax.tree.leaves(after), jax.tree.leaves(lanes), strict=True):
+        np.testing.assert_array_equal(new[0], old[0])
+    assert np.abs(np.asarray(after.online[0][1] - lanes.online[0][1])).max() > 0
+    neither = step(lanes, jnp.array([False, False]))
+    jax.tree.map(np.testing.assert_array_equal, neither, lanes)
+
+
+def test_exploration_falls_linearly_where_it_is_asked_for():
+    agent = DQN(epsilon=0.1, epsilon_start=0.9, epsilon_steps=100)
+    for step, expected in ((0, 0.9), (50, 0.5), (100, 0.1), (1000, 0.1)):
+        assert float(agent._epsilon(jnp.int32(step))) == pytest.approx(expected)
+    assert float(DQN(epsilon=0.1)._epsilon(jnp.int32(0))) == pytest.approx(0.1)
+
+
+def test_actions_are_greedy_or_uniform():
+    values = jnp.float32([1, 3, 3])
+    choose = jax.jit(jax.vmap(epsilon_greedy, (None, None, 0)))
+    grid = np.stack(np.meshgrid([0.1, 0.3], (np.arange(12) + 0.5) / 12), -1).reshape(-1, 2)
+    actions = np.asarray(choose(values, jnp.float32(0.2), jnp.asarray(grid, jnp.float32)))
+    explored = actions[np.isclose(grid[:, 0], 0.1)]
+    np.testing.assert_array_equal(np.bincount(explored), [4, 4, 4])
+    greedy = actions[np.isclose(grid[:, 0], 0.3)]
+    np.testing.assert_array_equal(np.bincount(greedy, minlength=3), [0, 6, 6])
+    lost = choose(values.at[0].set(jnp.nan), jnp.float32(0.2), jnp.asarray(grid, jnp.float32))
+    assert (np.asarray(lost) == NO_ACTION).all()
+
+
+def test_learning_starts_and_repeats_as_said():
+    """With a buffer for 8, a first update at 6 and then each second step: updates at 6, 8, 10."""
+    agent = as_arrays(DQN(**{**SMALL, "min_replay": 6, "replay_capacity": 8}, sgd_period=2))
+    prior = problem("Chain-10s").prior(Steps(10), 0.95)
+    state = agent.reset(KEY, prior)
+    observe = jax.jit(lambda key, state, t: agent.observe(key, state, t))
+    found = []
+    for step in range(10):
+        x, true = jnp.int32(step % 3), jnp.bool_(False)
+        t = Transition(x, jnp.int32(0), jnp.float32(1), x, true, true)
+        state = observe(jax.random.fold_in(KEY, step), state, t)
+        found.append(int(state.learner.updates))
+    assert found == [0, 0, 0, 0, 0, 1, 1, 2, 2, 3]
+
+
+def test_the_target_starts_as_a_copy_or_apart():
+    prior = problem("Chain-10s").prior(Steps(10), 0.95)
+    for start, alike in (("copy", True), ("independent", False)):
+        learner = DQN(**SMALL, target_start=start).reset(KEY, prior).learner
+        assert np.array_equal(learner.online[0], learner.target[0]) is alike
+
+
+def test_it_is_refused_where_it_does_not_fit():
+    with pytest.raises(JbrlError, match=r"min_replay = 100: expected at most replay_capacity = 50"):
+        DQN(replay_capacity=50)
+    test = problem("bsuite/catch/0")
+    protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
+    with pytest.raises(JbrlError, match=r"DQN takes 4.02 GiB for one lifetime: expected at most"):
+        make_run(DQN(hidden_width=16_384), protocol).prepare()
+
+
+def test_it_is_refused_before_compiling_where_memory_is_short(monkeypatch):
+    """The buffers of two lanes alone take 8.01 MiB, of which 8 may be used."""
+    test = problem("bsuite/catch/0")
+    protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
+    run = make_run(DQN(), protocol, resources=Resources(memory=2**23))
+    monkeypatch.setattr(type(run), "_compiled", lambda *_: pytest.fail("compiled"))
+    with pytest.raises(JbrlError, match=r"DQN takes 0.00\d+ GiB for 2 MDPs at once on one device"):
+        run.prepare()
+
+
+@jax.jit
+def lanes_of(agent, rates):
+    """Lanes of Catch after a block, one for each step size."""
+    found, lifetime = problem("Catch"), Episodes(10_000)
+
+    def block(rate, index):
+        mine = dataclasses.replace(agent, learning_rate=rate)
+        rules = episodes.Rules(mine, found.environment, EpisodeMean(), KEY, lifetime)
+        return episodes.advance(rules, episodes.begin(rules, found.prior(lifetime, 0.95), index))
+
+    return jax.vmap(block)(rates, jnp.arange(3, dtype=jnp.int32))
+
+
+def test_a_lane_that_diverges_fails_alone():
+    agent = as_arrays(DQN(**SMALL))
+    good = lanes_of(agent, jnp.float32([1e-3, 1e-3, 1e-3]))
+    mixed = lanes_of(agent, jnp.float32([1e-3, jnp.inf, 1e-3]))
+    assert not np.asarray(good.fault).any()
+    np.testing.assert_array_equal(mixed.fault, [0, ILLEGAL_ACTION, 0])
+    assert "diverged" in agent.refusal(3)
+    kept = np.array([0, 2])
+    for one, other in zip(*map(jax.tree.leaves, (good.agent, mixed.agent)), strict=True):
+        np.testing.assert_array_equal(np.asarray(one)[kept], np.asarray(other)[kept])
+    # each lifetime has its own network
+    weights = np.asarray(good.agent.learner.online[0]).reshape(3, -1)
+    assert len(np.unique(weights, axis=0)) == 3
+
+
+def run_of(n, seed=0):
+    test = problem("bsuite/catch/0")
+    return make_run(DQN(**SMALL), Protocol(test, test, n, seed, Episodes(40), 0.95))
+
+
+class LeftError(Exception):
+    """An interruption."""
+
+
+def test_groups_and_interruptions_keep_the_bits():
+    """Scores of the first lifetimes are those of many, and of a run that was left and taken up."""
+    alone, many = run_of(3), run_of(2 * DQN.lanes + 1)
+    for run in (alone, many):
+        run.prepare()
+    expected = np.concatenate([chunk.returns for chunk in many.chunks()])
+    np.testing.assert_array_equal(next(alone.chunks()).returns, expected[:3])
+    kept = {}
+
+    def leave(flight):
+        kept.update(many.saved(flight))
+        raise LeftError
+
+    with pytest.raises(LeftError):
+        list(many.chunks(between=leave))
+    taken_up = many.chunks(flight=many.restored(kept, 0.0))
+    np.testing.assert_array_equal(next(taken_up).returns, expected)
+    assert len(np.unique(expected)) > 1
+
+
+def test_two_seeds_are_two_curves():
+    agent = as_arrays(DQN(**SMALL))
+    prior = problem("Catch").prior(Episodes(10), 0.95)
+    first, second = (agent.reset(jax.random.key(seed), prior).learner.online for seed in (0, 1))
+    for one, other in zip(first, second, strict=True):
+        assert not np.array_equal(one[:, :-1], other[:, :-1])
+
+
+def test_it_learns_to_catch():
+    """A random paddle catches a fifth of the balls, a mean return of -0.6; after 600 episodes of
+    learning the mean of all is above -0.2 in each of three lifetimes.
+    """
+    test = problem("Catch")
+    agent = DQN(hidden_width=32, batch_size=16, replay_capacity=2000, epsilon=0.05)
+    run = make_run(agent, Protocol(test, test, 3, 0, Episodes(600), 0.95))
+    run.prepare()
+    assert (next(run.chunks()).returns > -0.2).all()
+
+
+def test_it_takes_each_kind_of_observation():
+    for observation in (Box((2, 3)), Discrete(4)):
+        spec = Spec(observation, Discrete(2))
+        network = QNetwork.of(spec, 1, 3)
+        assert network.widths == (3, 2)
+        assert (network.inputs, network.lookup) == (
+            (6, False) if spec.observation.shape else (4, True)
+        )

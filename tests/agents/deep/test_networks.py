@@ -1,0 +1,174 @@
+"""Networks: hand-computed numbers, a NumPy twin, gradients by finite differences, and that a lookup
+is the product with one-hot vectors.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.deep import networks
+from jbrl.agents.deep.networks import Flat, Linear, Mlp
+from jbrl.agents.deep.q_network import QNetwork, taken
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+INDICES = np.array([2, 0, -1, 2, 4, -1, 2])  # of five rows, some of them several times
+
+
+def one_hot(index, n):
+    return (index[:, None] == np.arange(n)).astype(np.float64)
+
+
+def dense(layers, x):
+    """Outputs [B, O] of layers of (weights, bias), in NumPy."""
+    for i, (weights, bias) in enumerate(layers):
+        x = x @ weights + bias
+        x = np.maximum(x, 0) if i + 1 < len(layers) else x
+    return x
+
+
+def random_layers(sizes):
+    return [(RNG.normal(size=(i, o)), RNG.normal(size=o)) for i, o in itertools.pairwise(sizes)]
+
+
+def test_a_vector_holds_the_arrays_of_a_pytree():
+    tree = {"b": jnp.arange(6.0).reshape(2, 3), "a": (jnp.float32([7]), jnp.float32(8))}
+    flat = Flat.of(tree)
+    vector = flat.join(tree)
+    np.testing.assert_array_equal(vector, [7, 8, 0, 1, 2, 3, 4, 5])
+    assert flat.size == 8
+    views = flat.views(vector)
+    assert jax.tree.structure(views) == jax.tree.structure(tree)
+    jax.tree.map(np.testing.assert_array_equal, views, tree)
+    with pytest.raises(AssertionError):
+        flat.views(jnp.zeros(9))
+
+
+def test_a_gradient_is_joined_in_the_order_of_the_vector():
+    flat = Flat.of({"a": jnp.zeros(2), "b": jnp.zeros(())})
+
+    def loss(views, factor):
+        return (views["a"] ** 2).sum() * factor + views["b"], "kept"
+
+    (value, kept), slope = networks.gradient(flat, loss, has_aux=True)(
+        jnp.float32([1, 2, 3]), jnp.float32(10)
+    )
+    assert (float(value), kept) == (53, "kept")
+    np.testing.assert_array_equal(slope, [20, 40, 1])
+
+
+def test_weights_are_drawn_by_fan_in_and_cut_at_two_deviations():
+    """The sample deviation of 40,000 weights is within 2% of that of the law; it is further off
+    with a probability below 1e-6.
+    """
+    for fan_in, scale in ((None, 400**-0.5), (25, 0.2)):
+        layer = jax.jit(lambda key, n=fan_in: networks.linear(key, 400, 100, n))(KEY)
+        weights = np.asarray(layer.weights)
+        assert np.abs(weights).max() <= 2 * scale * (1 + 1e-6)
+        assert np.abs(weights).max() > 1.99 * scale
+        assert weights.std() == pytest.approx(0.8796257 * scale, rel=0.02)
+        assert abs(weights.mean()) < 0.02 * scale
+        assert not np.asarray(layer.bias).any()
+
+
+def test_the_first_layer_alone_counts_its_inputs_otherwise():
+    usual, padded = (Mlp(8, (4, 4)).init(KEY, fan_in) for fan_in in (None, 2))
+    np.testing.assert_allclose(padded[0].weights, 2 * usual[0].weights, rtol=1e-6)
+    np.testing.assert_array_equal(padded[1].weights, usual[1].weights)
+
+
+def test_outputs_are_those_of_layers_in_numpy():
+    layers, x = random_layers((3, 5, 4, 2)), RNG.normal(size=(7, 3))
+    expected = dense(layers, x)
+    with jax.enable_x64(True):
+        found = Mlp(3, (5, 4, 2)).apply(tuple(Linear(*map(jnp.asarray, v)) for v in layers), x)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        rectified = Mlp(3, (5, 4, 2), final_activation=True).apply(
+            tuple(Linear(*map(jnp.asarray, v)) for v in layers), x
+        )
+        np.testing.assert_allclose(rectified, np.maximum(expected, 0), rtol=1e-12)
+
+
+def test_a_lookup_is_the_product_with_one_hot_vectors_forward_and_backward():
+    layers, seen = random_layers((5, 6, 3)), jnp.asarray(INDICES, jnp.int32)
+    weighed = RNG.normal(size=(7, 3))
+    with jax.enable_x64(True):
+        records = tuple(Linear(*map(jnp.asarray, v)) for v in layers)
+
+        def loss(records, inputs, lookup):
+            return (Mlp(5, (6, 3), lookup).apply(records, inputs) * weighed).sum()
+
+        looked_up = jax.value_and_grad(loss)(records, seen, True)
+        multiplied = jax.value_and_grad(loss)(records, one_hot(INDICES, 5), False)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), *[looked_up, multiplied]
+        )
+
+
+@pytest.mark.parametrize("lookup", [False, True])
+def test_action_values_are_those_of_layers_in_numpy(lookup):
+    layers = random_layers((5, 6, 4, 3))
+    x = one_hot(INDICES, 5) if lookup else RNG.normal(size=(7, 5))
+    network = QNetwork(5, (6, 4, 3), lookup)
+    assert network.parameters == 5 * 6 + 6 + 6 * 4 + 4 + 4 * 3 + 3
+    assert network.products == 6 * 4 + 4 * 3 + (0 if lookup else 5 * 6)
+    with jax.enable_x64(True):
+        packed = network.pack([(jnp.asarray(w), jnp.asarray(b)) for w, b in layers])
+        inputs = jnp.asarray(INDICES, jnp.int32) if lookup else with_one(x)
+        np.testing.assert_allclose(network.values(packed, inputs).T, dense(layers, x), rtol=1e-12)
+        seen = jnp.int32(INDICES[0]) if lookup else jnp.asarray(x[0].reshape(5, 1))
+        np.testing.assert_allclose(network.values_of(packed, seen), dense(layers, x)[0], rtol=1e-12)
+
+
+def with_one(x):
+    return jnp.asarray(np.append(x, np.ones((len(x), 1)), 1))
+
+
+@pytest.mark.parametrize("lookup", [False, True])
+def test_gradients_of_action_values_are_finite_differences(lookup):
+    network = QNetwork(5, (6, 4, 3), lookup)
+    with jax.enable_x64(True):
+        packed = network.pack(
+            [(jnp.asarray(w), jnp.asarray(b)) for w, b in random_layers((5, 6, 4, 3))]
+        )
+        inputs = jnp.asarray(INDICES, jnp.int32) if lookup else with_one(RNG.normal(size=(7, 5)))
+        action = jnp.asarray(RNG.integers(0, 3, 7), jnp.int32)
+
+        @jax.jit
+        def loss(layers):
+            return (taken(network.values(layers, inputs), action) ** 2).sum()
+
+        slopes = jax.jit(jax.grad(loss))(packed)
+        for _ in range(20):
+            way = [RNG.normal(size=layer.shape) for layer in packed]
+            up, down = (
+                loss(tuple(v + step * w for v, w in zip(packed, way, strict=True)))
+                for step in (1e-6, -1e-6)
+            )
+            along = sum((np.asarray(s) * w).sum() for s, w in zip(slopes, way, strict=True))
+            assert float(up - down) / 2e-6 == pytest.approx(along, rel=1e-6)
+
+
+def test_the_value_of_the_action_taken_is_read_by_its_number():
+    values = jnp.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(taken(values, jnp.int32([1, 0, 1])), [4, 2, 6])
+
+
+def test_a_lookup_in_lanes_is_that_of_each_lane():
+    """Mapped, a table is another one in each lane, and so is its gradient."""
+    network = QNetwork(5, (3, 2), True)
+    layers = jax.vmap(network.init)(jax.random.split(KEY, 4))
+    index = jnp.asarray(RNG.integers(-1, 5, (4, 6)), jnp.int32)
+
+    def loss(layers, index):
+        return (network.values(layers, index) ** 2).sum()
+
+    slope = jax.jit(jax.grad(loss))
+    together = jax.jit(jax.vmap(jax.grad(loss)))(layers, index)
+    for lane in range(4):
+        alone = slope(tuple(v[lane] for v in layers), index[lane])
+        for many, one in zip(together, alone, strict=True):
+            np.testing.assert_allclose(many[lane], one, atol=1e-6)

@@ -1,0 +1,74 @@
+"""Runs of the on-policy deep agents: they learn, they are resumed to the bit, they diverge."""
+
+import jax
+import numpy as np
+import pytest
+
+from jbrl.agents.complete import build
+from jbrl.agents.deep.actor_critic import ActorCritic
+from jbrl.agents.deep.ppo import PPO
+from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import problem
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Protocol
+
+# What a policy that learns nothing is paid on average: 1/2 by 11 arms with rewards 0, 0.1, ... 1;
+# 0 by a chain that asks for one of two bits, whatever does not remember it.
+CASES = [
+    ("bsuite/bandit/0", ActorCritic(hidden_width=8, sequence_length=4), 400, 0.6),
+    ("bsuite/bandit/0", PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
+    ("bsuite/memory_len/2", RecurrentActorCritic(hidden_width=16, sequence_length=4), 400, 0.3),
+]
+
+
+def run_of(name, agent, lifetime):
+    found = problem(name)
+    protocol = Protocol(found, found, n_environments=3, seed=0, lifetime=lifetime)
+    run = make_run(agent, protocol)
+    run.prepare()
+    return run
+
+
+def scores(run, **options):
+    return np.concatenate([chunk.returns for chunk in run.chunks(**options)])
+
+
+@pytest.mark.parametrize(("name", "agent", "episodes", "level"), CASES)
+def test_it_learns_and_is_taken_up_again_to_the_bit(name, agent, episodes, level):
+    """Interrupted after the second call. An agent that learns nothing passes by chance with a
+    probability below 1e-9: standard errors are 0.01 on the bandit and 0.03 on the chain.
+    """
+    run = run_of(name, agent, Episodes(episodes))
+    saved = []
+    expected = scores(run, between=lambda flight: saved.append(run.saved(flight)))
+    assert expected.mean() > level
+    again = scores(run, flight=run.restored(saved[1], 1.0))
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_a_lifetime_that_diverges_fails_with_a_sentence():
+    agent = ActorCritic(hidden_width=8, sequence_length=4, learning_rate=1e9)
+    with pytest.raises(JbrlError, match=r"ActorCritic, lifetime 0, .*: its policy is NaN"):
+        scores(run_of("bsuite/bandit/0", agent, Episodes(400)))
+
+
+def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
+    """20,000 squared weights, their gradient and two moments, 4 bytes each, and little else."""
+    prior = problem("bsuite/bandit/0").prior(Episodes(1), 1.0)
+    for agent in (ActorCritic(hidden_width=20_000), PPO(hidden_width=20_000)):
+        with pytest.raises(JbrlError, match=r"takes 5.96 GiB for one lifetime, 400,.* parameters"):
+            jax.eval_shape(agent.reset, jax.random.key(0), prior)
+
+
+def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_episodes():
+    """Draws that are too low to learn play otherwise than the default."""
+    sizes = {"hidden_width": 8, "sequence_length": 4}
+    low = {"learning_rate": {"log_uniform": [1e-30, 1e-29]}, **sizes}
+    found, usual = (
+        scores(run_of("GC", agent, Steps(60)))
+        for agent in (build(ActorCritic, low, "")[0], ActorCritic(**sizes))
+    )
+    assert np.isfinite([found, usual]).all()
+    assert (found != usual).any()
