@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import jbrl
 from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.complete import Complete, Distribution, build, is_oracle
 from jbrl.environments.lifetime import Steps
@@ -196,3 +197,14 @@ def test_bad_distributions_of_other_parameters():
 def test_what_is_made_before_the_first_lifetime_has_no_distributions(name, values):
     with pytest.raises(JbrlError, match="expected one value, or a list"):
         build(AGENTS[name].agent, values, "here")
+
+
+def test_play_takes_distributions_and_checks_the_other_parameters():
+    table = {"alpha": {"uniform": [0.1, 0.5]}}
+    agent, _ = build(AGENTS["Q-learning"].agent, table, "agent")
+    assert np.isfinite(
+        jbrl.play(agent, test="Chain-10s", n_environments=3, episodes=2).returns
+    ).all()
+    wrong = dataclasses.replace(agent, base=dataclasses.replace(agent.base, epsilon=2.0))
+    with pytest.raises(JbrlError, match="epsilon = 2"):
+        jbrl.play(wrong, test="Chain-10s", n_environments=3, episodes=2)

@@ -145,7 +145,7 @@ def _agent(given: Any) -> tuple[Agent, str]:
         raise JbrlError(
             f'agent = {shown(given)}: expected an agent, or the name of one, for example "e-Greedy"'
         )
-    check_agent(agent)
+    check_agent(agent.base if isinstance(agent, Complete) else agent)
     return agent, name
 
 
