@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import policy, sequence
+from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import sequence_returns
 from jbrl.agents.deep.sequence import Sequence
+from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
@@ -80,7 +82,7 @@ class ActorCriticState:
 
 
 @register_agent("ActorCritic", cite="williams1992,osband2020bsuite")
-class ActorCritic(Agent[Prior, ActorCriticState]):
+class ActorCritic(HasCost, Agent[Prior, ActorCriticState]):
     """Actor-critic with a feed-forward network and lambda-returns, by Adam.
 
     Actions are drawn from the policy. Sequences of one episode are learned from as soon as they are
@@ -114,11 +116,20 @@ class ActorCritic(Agent[Prior, ActorCriticState]):
         32, "T, steps of a sequence, at most", low=1, high=10_000, static=True
     )
 
+    def cost(self, prior: Prior) -> Cost:
+        """Count three passes of the network, and a step of Adam every eight steps."""
+        network = self._network(prior.spec)
+        parameters, products = weights(network, network.looked_up)
+        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
+        return cost_of(self, prior, seconds)
+
+    def _network(self, spec: Spec) -> PolicyValue:
+        widths = (self.hidden_width,) * self.hidden_layers
+        return PolicyValue.of(spec, widths, final_activation=self.final_activation)
+
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActorCriticState:
         spec = knowledge.spec
-        network = PolicyValue.of(
-            spec, (self.hidden_width,) * self.hidden_layers, final_activation=self.final_activation
-        )
+        network = self._network(spec)
         played = sequence.empty(spec.observation, self.sequence_length)
         policy.check_size("ActorCritic", network, played)
         return ActorCriticState(policy.learner(network.init(key)), played, network)

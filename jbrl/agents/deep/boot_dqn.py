@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import optax
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import replay
+from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.dqn import DIVERGED, epsilon_greedy, refuse_too_large
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
@@ -59,7 +60,7 @@ class Bootstrapped:
 
 
 @register_agent("BootDQN", cite="osband2016bootstrapped,osband2018prior,osband2020bsuite")
-class BootDQN(Agent[Prior, BootDQNState]):
+class BootDQN(HasCost, Agent[Prior, BootDQNState]):
     """Bootstrapped DQN with randomised prior functions: an ensemble of K heads, one per episode.
 
     The value of head k is Q_k(x, u) + s P_k(x, u), where P_k is a network of fixed random weights.
@@ -132,6 +133,13 @@ class BootDQN(Agent[Prior, BootDQNState]):
                 f"min_replay = {self.min_replay}: expected at most "
                 f"replay_capacity = {self.replay_capacity}"
             )
+
+    def cost(self, prior: Prior) -> Cost:
+        """Count four passes of each head with a batch, and a step of Adam."""
+        network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
+        seconds = 4 * self.batch_size * network.products * PRODUCT
+        seconds = self.ensemble * (seconds + network.parameters * ADAM)
+        return cost_of(self, prior, seconds / self.sgd_period)
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> BootDQNState:
         spec = knowledge.spec

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import optax
 
 from jbrl import vectorize
-from jbrl.agents.agent import NO_ACTION, Agent, register_agent
+from jbrl.agents.agent import NO_ACTION, Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import replay
+from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
 from jbrl.errors import JbrlError
@@ -41,7 +42,7 @@ class DQNState:
 
 
 @register_agent("DQN", cite="mnih2015,osband2020bsuite")
-class DQN(Agent[Prior, DQNState]):
+class DQN(HasCost, Agent[Prior, DQNState]):
     """A deep Q-network with a replay buffer and a target network, epsilon-greedy.
 
     After each transition a batch is drawn from the last ones, and Adam takes one step down the
@@ -108,6 +109,13 @@ class DQN(Agent[Prior, DQNState]):
                 f"min_replay = {self.min_replay}: expected at most "
                 f"replay_capacity = {self.replay_capacity}"
             )
+
+    def cost(self, prior: Prior) -> Cost:
+        """Count four passes of the network with a batch, and a step of Adam."""
+        network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
+        seconds = 4 * self.batch_size * network.products * PRODUCT
+        seconds += network.parameters * ADAM
+        return cost_of(self, prior, seconds / self.sgd_period)
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> DQNState:
         spec = knowledge.spec

@@ -42,6 +42,11 @@ class PolicyValue:
         inputs, lookup = networks.input_size(spec.observation)
         return cls(Mlp(inputs, widths, lookup, final_activation), spec.actions.n)
 
+    @property
+    def looked_up(self) -> int:
+        """Weights of the first layer of which an input is one row."""
+        return self.torso.inputs * self.torso.widths[0] if self.torso.lookup else 0
+
     def init(self, key: chex.PRNGKey) -> tuple[Any, Linear]:
         """Draw the parameters, as `networks.linear` does."""
         torso, heads = jax.random.split(key)

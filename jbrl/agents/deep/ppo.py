@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import policy, sequence
+from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of, weights
 from jbrl.agents.deep.networks import Linear
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import generalised_advantages
 from jbrl.agents.deep.sequence import put_row
-from jbrl.environments.environment import Observation
+from jbrl.environments.environment import Observation, Spec
 from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -75,7 +76,7 @@ class PPOState:
 
 
 @register_agent("PPO", cite="schulman2017,schulman2016")
-class PPO(Agent[Prior, PPOState]):
+class PPO(HasCost, Agent[Prior, PPOState]):
     """Proximal policy optimisation with a clipped objective and generalised advantages, by Adam.
 
     One environment: every T decisions, some epochs over the last T steps, in minibatches drawn
@@ -119,10 +120,23 @@ class PPO(Agent[Prior, PPOState]):
                 f"rollout_length = {self.rollout_length}"
             )
 
+    def cost(self, prior: Prior) -> Cost:
+        """Count three passes of the network in each epoch, and a step of Adam for each
+        minibatch.
+        """
+        network = self._network(prior.spec)
+        parameters, products = weights(network, network.looked_up)
+        steps = self.epochs * self.minibatches / self.rollout_length
+        seconds = 3 * self.epochs * products * PRODUCT + steps * parameters * ADAM
+        return cost_of(self, prior, seconds)
+
+    def _network(self, spec: Spec) -> PolicyValue:
+        widths = (self.hidden_width,) * self.hidden_layers
+        return PolicyValue.of(spec, widths, final_activation=True)
+
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> PPOState:
         spec = knowledge.spec
-        widths = (self.hidden_width,) * self.hidden_layers
-        network = PolicyValue.of(spec, widths, final_activation=True)
+        network = self._network(spec)
         rollout = empty(spec.observation, self.rollout_length)
         policy.check_size("PPO", network, rollout)
         torso, heads = network.init(key)

@@ -7,9 +7,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import lstm, networks, policy, sequence
 from jbrl.agents.deep.actor_critic import Costs, sequence_loss
+from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.lstm import Lstm, LstmState
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.sequence import Sequence
@@ -98,7 +99,7 @@ class RecurrentState:
 
 
 @register_agent("RecurrentActorCritic", cite="williams1992,hochreiter1997,osband2020bsuite")
-class RecurrentActorCritic(Agent[Prior, RecurrentState]):
+class RecurrentActorCritic(HasCost, Agent[Prior, RecurrentState]):
     """Actor-critic with a long short-term memory and lambda-returns, by Adam.
 
     As `ActorCritic`, but the policy remembers the episode so far, and learns by backpropagation
@@ -155,15 +156,25 @@ class RecurrentActorCritic(Agent[Prior, RecurrentState]):
         choices=UNROLLS,
     )
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> RecurrentState:
-        spec = knowledge.spec
-        network = RecurrentPolicyValue.of(
+    def cost(self, prior: Prior) -> Cost:
+        """Count three passes of the network, and a step of Adam every eight steps."""
+        network = self._network(prior.spec)
+        parameters, products = weights(network, network.feedforward.looked_up)
+        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
+        return cost_of(self, prior, seconds)
+
+    def _network(self, spec: Spec) -> RecurrentPolicyValue:
+        return RecurrentPolicyValue.of(
             spec,
             self.hidden_width,
             self.hidden_layers,
             final_activation=self.final_activation,
             skip=self.skip,
         )
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> RecurrentState:
+        spec = knowledge.spec
+        network = self._network(spec)
         played = sequence.empty(spec.observation, self.sequence_length)
         policy.check_size("RecurrentActorCritic", network, played)
         learner = policy.learner(network.init(key))
