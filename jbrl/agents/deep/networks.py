@@ -1,25 +1,17 @@
-"""Neural networks, and their parameters as one flat vector.
-
-A compiled operation on a CPU costs 0.2 to 1 µs before it computes anything, so an optimiser should
-meet one array, not two for each layer. A `Flat` says where in the vector each array lies; a
-network is a function of those arrays, its *views*. Gradients are taken with respect to the views
-and joined (`gradient`): differentiating the slices of the vector instead would pad the gradient of
-each view to the whole length.
+"""Multi-layer perceptrons: layers, their initialisation, and lookups in place of one-hot products.
 
 Layers are `Linear` records, weights [inputs, outputs] and bias [outputs]; an `Mlp` has a tuple of
-them. Any pytree of arrays may be made flat: a network of several parts is a dictionary of theirs.
-Action values have a form of their own, whose matrix products are faster: `q_network`.
+them. Each array stands for itself: slices of one vector of all parameters would be copied before
+every product. Action values have a form of their own, whose matrix products are faster:
+`q_network`.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jbrl.agents.deep.products import product
@@ -33,59 +25,6 @@ class Linear:
 
     weights: chex.Array  # [inputs, outputs]
     bias: chex.Array  # [outputs]
-
-
-@dataclasses.dataclass(frozen=True)
-class Flat:
-    """Places of the arrays of a pytree in one vector. Part of the compiled program."""
-
-    structure: Any  # of the pytree
-    shapes: tuple[tuple[int, ...], ...]  # of its leaves, in order
-
-    @classmethod
-    def of(cls, tree: Any) -> "Flat":
-        """Return the places of arrays, or shapes of arrays, like those of `tree`."""
-        leaves, structure = jax.tree.flatten(tree)
-        return cls(structure, tuple(tuple(leaf.shape) for leaf in leaves))
-
-    @property
-    def size(self) -> int:
-        """Length of the vector."""
-        return sum(math.prod(shape) for shape in self.shapes)
-
-    def views(self, vector: chex.Array) -> Any:
-        """Return the pytree whose arrays `vector` [size] holds."""
-        chex.assert_shape(vector, (self.size,))
-        ends = np.cumsum([0, *(math.prod(shape) for shape in self.shapes)])
-        return jax.tree.unflatten(
-            self.structure,
-            [
-                vector[start:stop].reshape(shape)
-                for start, stop, shape in zip(ends[:-1], ends[1:], self.shapes, strict=True)
-            ],
-        )
-
-    def join(self, views: Any) -> chex.Array:
-        """Return the vector [size] that holds the arrays of a pytree."""
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(views)])
-
-
-def gradient(flat: Flat, loss: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]:
-    """Return the function of (vector, *arguments) that computes a loss and its gradient.
-
-    Args:
-      loss: of (views, *arguments): [], or ([], auxiliary values) with `has_aux`.
-
-    Returns: a function with the results (loss, gradient [flat.size]); with `has_aux` the first of
-      them is what `loss` returns.
-    """
-    differentiated = jax.value_and_grad(loss, has_aux=has_aux)
-
-    def value_and_gradient(vector: chex.Array, *arguments: Any) -> tuple[Any, chex.Array]:
-        value, slopes = differentiated(flat.views(vector), *arguments)
-        return value, flat.join(slopes)
-
-    return value_and_gradient
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.deep import networks
-from jbrl.agents.deep.networks import Flat, Linear, Mlp
+from jbrl.agents.deep.networks import Linear, Mlp
 from jbrl.agents.deep.q_network import QNetwork, taken
 
 KEY = jax.random.key(0)
@@ -32,32 +32,6 @@ def dense(layers, x):
 
 def random_layers(sizes):
     return [(RNG.normal(size=(i, o)), RNG.normal(size=o)) for i, o in itertools.pairwise(sizes)]
-
-
-def test_a_vector_holds_the_arrays_of_a_pytree():
-    tree = {"b": jnp.arange(6.0).reshape(2, 3), "a": (jnp.float32([7]), jnp.float32(8))}
-    flat = Flat.of(tree)
-    vector = flat.join(tree)
-    np.testing.assert_array_equal(vector, [7, 8, 0, 1, 2, 3, 4, 5])
-    assert flat.size == 8
-    views = flat.views(vector)
-    assert jax.tree.structure(views) == jax.tree.structure(tree)
-    jax.tree.map(np.testing.assert_array_equal, views, tree)
-    with pytest.raises(AssertionError):
-        flat.views(jnp.zeros(9))
-
-
-def test_a_gradient_is_joined_in_the_order_of_the_vector():
-    flat = Flat.of({"a": jnp.zeros(2), "b": jnp.zeros(())})
-
-    def loss(views, factor):
-        return (views["a"] ** 2).sum() * factor + views["b"], "kept"
-
-    (value, kept), slope = networks.gradient(flat, loss, has_aux=True)(
-        jnp.float32([1, 2, 3]), jnp.float32(10)
-    )
-    assert (float(value), kept) == (53, "kept")
-    np.testing.assert_array_equal(slope, [20, 40, 1])
 
 
 def test_weights_are_drawn_by_fan_in_and_cut_at_two_deviations():
