@@ -80,7 +80,9 @@ class Turns:
         result, seconds = timed(call, *args)
         ratios: list[float] = []
         spent = seconds
-        while len(ratios) < REPETITIONS and spent + reference.seconds + seconds < BRIEF:
+        for _ in range(REPETITIONS):
+            if spent + reference.seconds + seconds >= BRIEF:
+                break
             before, after = timed(call, *others)[1], timed(call, *args)[1]
             spent += before + after
             if before > 0:  # a clock may have been set back

@@ -163,3 +163,10 @@ def test_long_calls_are_not_timed_in_turns(clock: Clock) -> None:
     before = program.calls
     _, took = turns.timed(program, Given(clock, 1.0))
     assert program.calls == before + 1 and np.isnan(took.spread)
+
+
+def test_turns_end_where_the_clock_stands_still(clock: Clock) -> None:
+    turns, program = timing.Turns(), Drifting(clock)
+    turns.timed(program, Given(clock, 0.0))
+    _, took = turns.timed(program, Given(clock, 0.0))
+    assert took.seconds == 0 and program.calls == 5 + 1 + 2 * 5
