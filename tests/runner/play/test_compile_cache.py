@@ -63,7 +63,7 @@ def test_the_next_process_finds_all_programs_and_gets_the_same_bits(
     kept = compile_cache.state(tmp_path)
     # two that are the same program may be compiled side by side
     assert first["misses"] >= kept.programs > 2
-    assert (second["hits"], second["misses"]) == (first["hits"] + first["misses"], 0)
+    assert second["misses"] == 0 and second["hits"] >= kept.programs
     without = play(AGENTS[name].agent(**parameters), **PLAYED).returns.tobytes().hex()
     assert without == first["returns"] == second["returns"]
     assert second["seconds"] < 0.8 * first["seconds"]  # a quarter, where it was measured
