@@ -183,6 +183,7 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
     assert len(labels) == 3 and len(set(labels)) == 3
 
 
+@pytest.mark.slow
 def test_a_directory_of_results(tmp_path):
     study = {
         "study": {"name": "tiny", "n_environments": 5, "horizon": 8},

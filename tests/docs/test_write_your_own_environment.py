@@ -222,6 +222,7 @@ def test_changed_file_is_played_anew(
     assert "done already" not in left
 
 
+@pytest.mark.slow
 def test_mistakes_are_said_as_the_page_says(folder: Path) -> None:
     source = (
         (folder / "corridor.py")

@@ -14,6 +14,7 @@ from tests.faults.kills import Ordeal, wrongs
 from tests.faults.warm import Warm
 
 
+@pytest.mark.slow
 def test_four_kills(tmp_path: Path, warm: Warm, whole: dict) -> None:
     ordeal = Ordeal(warm, tmp_path, seed=0)
     assert {name: list(arrays) for name, arrays in ordeal.expected.items()} == {

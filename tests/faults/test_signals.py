@@ -61,6 +61,7 @@ def test_a_unit_that_is_played_to_its_end_is_done(study: Path, whole: dict) -> N
         assert plan(study, out, only="Random").execute(Signal(after=0)) == 0
 
 
+@pytest.mark.slow
 def test_a_round_of_a_search_is_kept(tmp_path: Path) -> None:
     study, out = tmp_path / "study.toml", tmp_path / "out"
     study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)

@@ -45,7 +45,10 @@ def due():
     return found
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in ("jax", "tf") else n for n in AGENTS],
+)
 def test_it_learns_when_a_sequence_is_full_or_its_episode_ends(name):
     states = followed(name)
     np.testing.assert_array_equal(scripted.changed(states), due())

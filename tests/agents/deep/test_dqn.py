@@ -255,6 +255,7 @@ class LeftError(Exception):
     """An interruption."""
 
 
+@pytest.mark.slow
 def test_groups_and_interruptions_keep_the_bits():
     """Scores of the first lifetimes are those of many, and of a run that was left and taken up."""
     alone, many = run_of(3), run_of(2 * DQN.lanes + 1)

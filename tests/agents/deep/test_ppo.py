@@ -151,6 +151,7 @@ def test_indices_are_the_vectors_that_they_stand_for():
     assert_close(dense.learner.parameters, followed().learner.parameters, 1e-5)
 
 
+@pytest.mark.slow
 def test_lanes_do_not_matter_to_each_other():
     """The same bits beside other lanes; other keys begin, and remain, elsewhere."""
     agents = scripted.stacked(*[as_arrays(SMALL)] * 3)

@@ -18,8 +18,15 @@ from jbrl.runner.play.protocol import Protocol
 # 0 by a chain that asks for one of two bits, whatever does not remember it.
 CASES = [
     ("bsuite/bandit/0", ActorCritic(hidden_width=8, sequence_length=4), 400, 0.6),
-    ("bsuite/bandit/0", PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
-    ("bsuite/memory_len/2", RecurrentActorCritic(hidden_width=16, sequence_length=4), 400, 0.3),
+    pytest.param(
+        *("bsuite/bandit/0", PPO(hidden_width=8, rollout_length=32, learning_rate=0.01), 400, 0.6),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        *("bsuite/memory_len/2", RecurrentActorCritic(hidden_width=16, sequence_length=4)),
+        *(400, 0.3),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -62,6 +69,7 @@ def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
             jax.eval_shape(agent.reset, jax.random.key(0), prior)
 
 
+@pytest.mark.slow
 def test_learning_rates_that_are_drawn_for_each_lifetime_play_problems_without_episodes():
     """Draws that are too low to learn play otherwise than the default."""
     sizes = {"hidden_width": 8, "sequence_length": 4}

@@ -116,10 +116,8 @@ GRIDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == "PSRL" else pytest.param(name, marks=pytest.mark.slow) for name in GRIDS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRIDS)
 def test_several_groups_on_a_device(name: str) -> None:
     """As on accelerators: a map over groups around the map over lanes.
 
