@@ -14,7 +14,7 @@ Each case plays blocks of episodes as studies do, compiled as studies compile. T
 time after compilation, in which waiting for other programs does not count; the least of several
 rounds counts. Agent, environment and recorder are included; blocks before the first update are not.
 `gflop` is 10^9 multiplications and additions in matrix products a second, `share` what part that is
-of a product of two 512 x 512 matrices.
+of a product of two 512 x 512 matrices; they are left out where operations are not counted.
 """
 
 import argparse
@@ -154,14 +154,11 @@ def widths(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]
     for name in chosen.problems:
         for width in chosen.widths:
             cost = microseconds(agent, name, width, chosen.rounds)
-            speed = operations(agent, name) / cost * 1e6
-            yield {
-                "problem": name,
-                "lanes": width,
-                "microseconds": round(cost, 2),
-                "gflop": round(speed / 1e9, 1),
-                "share": round(speed / greatest_speed(chosen.rounds), 2),
-            }
+            row = {"problem": name, "lanes": width, "microseconds": round(cost, 2)}
+            if speed := operations(agent, name) / cost * 1e6:
+                row["gflop"] = round(speed / 1e9, 1)
+                row["share"] = round(speed / greatest_speed(chosen.rounds), 2)
+            yield row
 
 
 def settings(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
