@@ -124,6 +124,20 @@ class Results:
         extra = {name: returns[name].to_numpy() for name in ("unit", "seed") if trials}
         return pd.DataFrame(columns | extra)
 
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """Scores of algorithms that draw their parameters, one row per lifetime, with a column for
+        each parameter that is drawn (`jbrl.runner.study.draws.trials`).
+
+        `jbrl.analysis.sensitivity` reads it.
+
+        Raises:
+          JbrlError: no algorithm of the study draws a parameter, or one is not known here.
+        """
+        from jbrl.runner.study.draws import trials
+
+        return trials(self.manifest, self.returns, str(self.store.folder))
+
     def trajectories(
         self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any
     ) -> dict[str, np.ndarray]:

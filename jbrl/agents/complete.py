@@ -86,8 +86,11 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
 
     def draw(self, key: chex.PRNGKey) -> Agent:
         """Draw the agent of one lifetime."""
-        values = {name: distribution.draw(key) for name, distribution in self.distributions.items()}
-        return dataclasses.replace(self.base, **values)  # type: ignore[type-var]
+        return dataclasses.replace(self.base, **self.values(key))  # type: ignore[type-var]
+
+    def values(self, key: chex.PRNGKey) -> dict[str, chex.Array]:
+        """See `DrawsParameters`."""
+        return {name: distribution.draw(key) for name, distribution in self.distributions.items()}
 
     def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""

@@ -18,6 +18,7 @@ from jbrl.cli import (
     formulas,
     rank,
     run,
+    sensitivity,
     status,
     subset,
     tables,
@@ -71,6 +72,7 @@ app.command("status")(status.status)
 app.command("scores")(tables.scores)
 app.command("returns")(tables.returns)
 app.command("rank")(rank.rank)
+app.command("sensitivity")(sensitivity.sensitivity)
 app.command("strategies")(tables.strategies)
 app.command("report")(tables.report)
 app.command("compare")(compare.compare)

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 import chex
+import numpy as np
 
 from jbrl.environments.environment import Environment
 from jbrl.problems.prior import Prior
@@ -72,6 +73,43 @@ class Stepwise:
         raise NotImplementedError(f"{type(self).__name__} has no method ready")
 
 
+class Sized:
+    """Mixin of agents whose work at each step differs from lane to lane, since they draw how many
+    weights they have.
+
+    Lifetimes of similar size are played in one group. Results do not depend on it.
+    """
+
+    def sizes(self, state: Any) -> np.ndarray:
+        """Return the work of a step of each lane, [n] int64 in any unit, from the states of n lanes
+        stacked along a leading axis. On the host.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method sizes")
+
+
+class Measured:
+    """Mixin of agents that keep numbers of a lifetime, which stand beside those of the recorder."""
+
+    def metrics(self, state: Any) -> dict[str, Any]:
+        """Return entries of the state by name, [] float32 or int32 each: those at the end of the
+        block in which the lifetime ended.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method metrics")
+
+
+class StaysWithNaN:
+    """Mixin of agents that go on with NaN in their state: it is no fault, and they keep count of
+    it.
+    """
+
+
+def watched(agent: Any, state: Any) -> Any:
+    """Return the part of an agent's state in which NaN is a fault: all, unless it
+    `StaysWithNaN`.
+    """
+    return () if isinstance(agent, StaysWithNaN) else state
+
+
 class DrawsParameters:
     """Mixin of agents that stand for a distribution over agents, one drawn for each lifetime."""
 
@@ -82,3 +120,7 @@ class DrawsParameters:
     def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Any, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         raise NotImplementedError(f"{type(self).__name__} has no method draw_and_train")
+
+    def values(self, key: chex.PRNGKey) -> dict[str, chex.Array]:
+        """Return the values that `draw` draws with this key, numbers [] by parameter."""
+        raise NotImplementedError(f"{type(self).__name__} has no method values")
