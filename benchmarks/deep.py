@@ -49,6 +49,7 @@ from jbrl.runner.play import batching
 from jbrl.runner.play.lifetimes import LifetimeRun
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.storage.machine import versions
 
 AGENT_NAMES = ("DQN", "BootDQN", "ActorCritic", "RecurrentActorCritic", "PPO")
 PROBLEMS = ("catch/0", "deep_sea/0", "deep_sea/10", "memory_len/0")
@@ -77,8 +78,20 @@ def play(shared: Any, index: jax.Array) -> tuple[jax.Array, jax.Array]:
     return lane.steps, lane.fault
 
 
-def microseconds(agent: Agent, name: str, width: int, rounds: int) -> float:
-    """Measure processor microseconds of a step and lane, `width` lanes at once."""
+def microseconds(
+    agent: Agent,
+    name: str,
+    width: int,
+    rounds: int,
+    device: jax.Device | None = None,
+    clock: Callable[[], float] = time.process_time,
+) -> float:
+    """Measure microseconds of a step and lane, `width` lanes at once.
+
+    Args:
+      device: default: the first.
+      clock: what measures them: processor time, or wall time where a device computes.
+    """
     found: Any = problem(f"bsuite/{name}")
     lifetime = Episodes(MAX_COUNT)
     world = environments.as_arrays(found.environment)
@@ -88,9 +101,10 @@ def microseconds(agent: Agent, name: str, width: int, rounds: int) -> float:
     indices = jnp.arange(width, dtype=jnp.int32)
     before, after = (batched((rules, prior, jnp.int32(n))) for n in (3, 3 + blocks))
     one = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[1:], v.dtype), (before, indices))
-    call = batching.compile_mapped(play, one[0], one[1], width, jax.devices()[:1]).call
-    short = least(lambda: call(before, indices), rounds)
-    whole = least(lambda: call(after, indices), rounds)
+    devices = [device or jax.devices()[0]]
+    call = batching.compile_mapped(play, one[0], one[1], width, devices).call
+    short = least(lambda: call(before, indices), rounds, clock)
+    whole = least(lambda: call(after, indices), rounds, clock)
     return 1e6 * (whole - short) / (blocks * episodes.BLOCK * width)
 
 
@@ -99,14 +113,16 @@ def batched(tree: Any) -> Any:
     return jax.tree.map(lambda v: jnp.asarray(v)[None], tree)
 
 
-def least(call: Callable[[], Any], rounds: int) -> float:
-    """Return the least processor seconds of a call after the first."""
+def least(
+    call: Callable[[], Any], rounds: int, clock: Callable[[], float] = time.process_time
+) -> float:
+    """Return the least seconds of a call after the first, processor time by default."""
     jax.block_until_ready(call())
     seconds = []
     for _ in range(rounds):
-        started = time.process_time()
+        started = clock()
         jax.block_until_ready(call())
-        seconds.append(time.process_time() - started)
+        seconds.append(clock() - started)
     return min(seconds)
 
 
@@ -220,9 +236,10 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     cases = {"widths": widths, "settings": settings, "estimate": estimate}[chosen.what]
+    known = {name: versions()[name] for name in ("jbrl", "jax", "jaxlib")}
     for name in chosen.agents:
         for case in cases(AGENTS[name].agent(), chosen):
-            print(json.dumps({"agent": name, **case}), flush=True)
+            print(json.dumps({"agent": name, **case, "versions": known}), flush=True)
 
 
 if __name__ == "__main__":

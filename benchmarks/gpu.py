@@ -8,7 +8,8 @@ that does next to nothing); sweeps of value iteration as a share of that bandwid
 against NumPy in float64; then for each agent, on 512 MDPs, decisions per second, compilation,
 whether three runs agree to the last bit, and its returns beside those of the CPU of the same
 machine on the same MDPs with the same random draws; pulls per second of a search on the prior
-against batch width; and the agents again on more MDPs. What the budget leaves no time for is named
+against batch width; steps per second of the deep agents on settings of bsuite, against the number
+of lifetimes at once; and the agents again on more MDPs. What the budget leaves no time for is named
 as skipped, and what is still being measured a little after it is given up. The file (default:
 benchmarks/results/gpu-DEVICE.json) is written anew after each measurement, so that a run that is
 stopped has lost nothing. `--tiny` is for trying the program out: its sizes mean nothing.
@@ -36,6 +37,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
+from benchmarks import deep  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
 from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
@@ -70,12 +72,15 @@ class Sizes:
     pulls: int = 10_000
     batches: tuple[int, ...] = (256, 2048, 16_384)
     widths: tuple[int, ...] = (512, 4096, 16_384)
+    lanes: tuple[int, ...] = (64, 512, 4096)  # lifetimes of deep agents at once
     shorten: int = 1  # horizons are divided by this
     agents: int | None = None  # so many of the table; None: all
 
 
-ON_CPU = Sizes(copied=2**24, mdps=2048, batches=(64, 256, 1024), widths=(512, 4096))
-TINY = Sizes(2**12, 8, 50, 30, (4,), (4,), 50, 2)
+ON_CPU = Sizes(
+    copied=2**24, mdps=2048, batches=(64, 256, 1024), widths=(512, 4096), lanes=(2, 16, 64)
+)
+TINY = Sizes(2**12, 8, 50, 30, (4,), (4,), (2,), 50, 2)
 
 # Agent, parameters, problem, decisions.
 TABLE = (
@@ -92,6 +97,16 @@ TABLE = (
     ("SBOSS", {"epsilon": 0.1}, "GC", 50),
     ("e-Greedy", {"epsilon": 0.1}, "Grid", 250),
     ("BAMCP", {"simulations": 50, "depth": 15}, "Grid", 20),
+)
+
+# Deep agent, setting of bsuite.
+DEEP = (
+    ("DQN", "catch/0"),
+    ("PPO", "catch/0"),
+    ("ActorCritic", "catch/0"),
+    ("DQN", "deep_sea/10"),
+    ("BootDQN", "deep_sea/0"),
+    ("RecurrentActorCritic", "memory_len/0"),
 )
 
 
@@ -377,6 +392,13 @@ def agent(
     )
 
 
+def deep_steps(name: str, on: str, lanes: int, device: jax.Device) -> Row:
+    """Time steps of a deep agent that learns, agent, environment and recorder together."""
+    agent = AGENTS[name].agent()
+    cost = deep.microseconds(agent, on, lanes, 3, device, time.perf_counter)
+    return figures(steps_per_second=1e6 / cost, microseconds_per_step=cost * lanes)
+
+
 # ---- all of it ----
 
 
@@ -418,6 +440,9 @@ def run(report: Report, sizes: Sizes, devices: list[jax.Device]) -> None:
                 {"section": "search", "problem": "GC"},
                 lambda h=horizon: search("GC", sizes.pulls, devices, h),
             )
+            for (name, on), lanes in itertools.product(DEEP[: sizes.agents], sizes.lanes):
+                what = {"section": "deep", "agent": name, "problem": on, "lanes": lanes}
+                report.measure(what, lambda n=name, o=on, w=lanes: deep_steps(n, o, w, devices[0]))
 
 
 def measurements(

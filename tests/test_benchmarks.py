@@ -142,6 +142,7 @@ def test_the_gpu_benchmark_runs_from_end_to_end(tmp_path: Path) -> None:
         "decisions",
         "pulls",
         "search",
+        "deep",
     ]
     played = [row for row in rows if row["section"] == "decisions"]
     assert all(row["same_bits"] and row["decisions_per_second"] > 0 for row in played)
