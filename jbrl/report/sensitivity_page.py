@@ -77,13 +77,18 @@ def document(curves: pd.DataFrame, shares: pd.DataFrame) -> Document:
         facts=(
             count(len(chapters), "experiment"),
             count(shares["algorithm"].nunique(), "algorithm"),
-            f"{int(shares['n'].min()):,} to {int(shares['n'].max()):,} trials each",
+            _trials(shares["n"]),
         ),
         notices=(),
         chapters=tuple(chapters),
         styles=looks,
         version=__version__,
     )
+
+
+def _trials(numbers: pd.Series) -> str:
+    least, most = int(numbers.min()), int(numbers.max())
+    return f"{least:,} trials each" if least == most else f"{least:,} to {most:,} trials each"
 
 
 def sensitivity(curves: pd.DataFrame, shares: pd.DataFrame, style: Style) -> Drawing:
@@ -157,7 +162,7 @@ def _blocks(
         inside = (curves[list(WHO)] == pd.Series(who, index=list(WHO))).all(axis=1)
         title = _name(rows.iloc[0], shares)
         yield Plot(
-            id=slug(f"{number}-{place}-{rows['algorithm'].iloc[0]}"),
+            id=slug(f"parameters-{number}-{place}-{rows['algorithm'].iloc[0]}"),
             title=title,
             caption=CAPTION,
             note="",
