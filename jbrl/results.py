@@ -136,7 +136,10 @@ class Results:
         """
         from jbrl.runner.study.draws import trials
 
-        return trials(self.manifest, self.returns, str(self.store.folder))
+        def metrics(id: str) -> dict[str, np.ndarray]:
+            return {} if isinstance(self.store, Archive) else self.store.metrics(id)
+
+        return trials(self.manifest, self.returns, metrics, str(self.store.folder))
 
     def trajectories(
         self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any

@@ -1,6 +1,7 @@
 """Values of parameters that each lifetime of a unit has drawn, found again from the seed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,23 @@ from jbrl.problems.problem import problem
 from jbrl.rollout.contract import DrawsParameters
 
 UNIT = ("experiment", "algorithm", "parameters", "seed")  # columns that name a unit
+DRAWN = "drawn_"  # before the name of a parameter, in the metrics of a unit
 
 
-def trials(manifest: dict[str, Any], returns: pd.DataFrame, place: str) -> pd.DataFrame:
+def trials(
+    manifest: dict[str, Any],
+    returns: pd.DataFrame,
+    metrics: Callable[[str], dict[str, np.ndarray]],
+    place: str,
+) -> pd.DataFrame:
     """Return the scores of algorithms that draw their parameters, with what each lifetime has
     drawn.
 
     Args:
       manifest: of the study (`Store.manifest`).
       returns: its score table, columns `UNIT`, unit and score.
+      metrics: the metrics of a unit by its id, [n] by name. Where some are called `drawn_NAME`,
+        they are what was drawn; elsewhere it is found again from the seed.
       place: to name in messages.
 
     Returns:
@@ -41,8 +50,7 @@ def trials(manifest: dict[str, Any], returns: pd.DataFrame, place: str) -> pd.Da
     for unit in manifest["units"]:
         same = [unit[name] == returns[name] for name in UNIT]
         rows = returns[np.logical_and.reduce(same)]
-        decoded = unit | {"parameters": json.loads(unit["parameters"])}
-        drawn = draws(decoded, rows["unit"].to_numpy(), place) if len(rows) else {}
+        drawn = _drawn(unit, rows["unit"].to_numpy(), metrics, place) if len(rows) else {}
         if drawn:
             named = {f"parameter_{k}" if k in returns else k: v for k, v in drawn.items()}
             parts.append(rows.assign(**named))
@@ -52,6 +60,21 @@ def trials(manifest: dict[str, Any], returns: pd.DataFrame, place: str) -> pd.Da
             "epsilon = { uniform = [0, 1] }"
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def _drawn(
+    unit: dict[str, Any],
+    numbers: np.ndarray,
+    metrics: Callable[[str], dict[str, np.ndarray]],
+    place: str,
+) -> dict[str, np.ndarray]:
+    kept = {
+        name.removeprefix(DRAWN): values[numbers]
+        for name, values in metrics(unit["id"]).items()
+        if name.startswith(DRAWN)
+    }
+    decoded = unit | {"parameters": json.loads(unit["parameters"])}
+    return kept or draws(decoded, numbers, place)
 
 
 def draws(unit: dict[str, Any], numbers: np.ndarray, place: str) -> dict[str, np.ndarray]:
