@@ -154,7 +154,7 @@ def bars(scores: pd.DataFrame) -> Drawing:
     height = 1.75 + 1.35 * len(agents)
     figure = Figure(figsize=(WIDE, height))
     panels = figure.subplots(len(agents), 1, sharex=True, squeeze=False)[:, 0]
-    drawing = Drawing(figure, scores)
+    drawing = Drawing(figure, scores, wide=True)
     places = _spaced(names)
     for k, (agent, axes) in enumerate(zip(agents, panels, strict=True)):
         rows = scores[scores["agent"] == agent].set_index("bsuite_env")

@@ -62,6 +62,7 @@ class Drawing:
     titles: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
     svg: str = ""  # of the page, where it is drawn already; the figure is an empty one then
+    wide: bool = False  # needs the width of a page
 
 
 Draw = Callable[[Section, Styles], Drawing | str]
