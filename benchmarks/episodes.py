@@ -38,6 +38,11 @@ RATES = (
     ("Random", "DeepSea(size=10)", jbrl.Episodes(4000), 15e6),
     ("Random", "Chain-10s", jbrl.Episodes(400), 15e6),
     ("Random", "MountainCar", jbrl.Episodes(4), 10e6),
+    ("Random", "CartPole", jbrl.Episodes(400), None),
+    ("Random", "Acrobot", jbrl.Episodes(2), None),
+    ("Random", "Pinball-empty", jbrl.Episodes(4), None),
+    ("Random", "Pinball-medium", jbrl.Episodes(4), None),
+    ("Random", "Pinball-single", jbrl.Episodes(4), None),
     ("Sarsa", "Gridworld-10s", jbrl.Episodes(100), 2e6),
     ("Q-learning", "Gridworld-10s", jbrl.Episodes(100), None),
 )

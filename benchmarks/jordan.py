@@ -36,8 +36,15 @@ from jbrl.runner.play import batching
 from jbrl.runner.play.lifetimes import GROUP_BYTES, NARROWEST
 
 AGENT_NAMES = (
-    "Sarsa-lambda", "Sarsa-Parl2", "Q-lambda", "Q-Parl2", "AC", "AC-Parl2", "NAC-TD", "PPO-linear",
-)  # fmt: skip
+    "Sarsa-lambda",
+    "Sarsa-Parl2",
+    "Q-lambda",
+    "Q-Parl2",
+    "AC",
+    "AC-Parl2",
+    "NAC-TD",
+    "PPO-linear",
+)
 PROBLEMS = ("Chain-50d", "Gridworld-10d", "MountainCar")
 LANE_STEPS = 2**17  # of all lanes in a call, about
 COPIES = 64  # of the arrays in a call that measures memory

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
     from jbrl.agents.offline_search import OfflineSearch
     from jbrl.analysis.intervals import summarise
     from jbrl.analysis.paired_test import paired_z
+    from jbrl.bounds.bracket import bound
     from jbrl.comparison import compare
     from jbrl.environments.environment import (
         ENVIRONMENTS,
@@ -74,6 +75,7 @@ __version__ = "0.1.0"
 _HOME = {
     "run": "jbrl.results",
     "compare": "jbrl.comparison",
+    "bound": "jbrl.bounds.bracket",
     "play": "jbrl.runner.play.play",
     "Results": "jbrl.results",
     "Played": "jbrl.runner.play.protocol",
@@ -140,6 +142,7 @@ __all__ = [  # noqa: RUF022, the order of `_HOME`
     "__version__",
     "run",
     "compare",
+    "bound",
     "play",
     "Results",
     "Played",

@@ -9,15 +9,19 @@ from typing import Any
 import pandas as pd
 
 from jbrl.analysis import agreement as cells
-from jbrl.analysis import deviations, published, two_studies
+from jbrl.analysis import deviations, published, reproduction, two_studies
 from jbrl.analysis import winners as winners_lists
 from jbrl.analysis.agreement import Comparison
+from jbrl.analysis.published import jordan2020
+from jbrl.analysis.score_table import read_score_table
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
 from jbrl.report.terms import rules_of
 from jbrl.results import Results
 
 PUBLISHED = "published"
+JORDAN2020 = "jordan2020"
+WITH_END = "with_end("  # of a problem whose lifetimes have further episodes that do not count
 _DIGITS = 8  # of a digest in a message
 _SHOWN = 5  # agents that only one study has, named in a message
 
@@ -95,6 +99,59 @@ def read(source: str | Path) -> Side:
         known,
         0.0 if decimals is None else 0.5 * 10.0**-decimals,
         lifetimes,
+    )
+
+
+def jordan2020_scores(source: str | Path) -> pd.DataFrame:
+    """Return the scores of the algorithms and environments of Jordan et al. 2020, under jbrl's
+    names.
+
+    Args:
+      source: results of a study, an archive of them, or a score table with the columns algorithm,
+        environment, score.
+
+    Returns:
+      Columns algorithm, environment, score, one row per trial.
+
+    Raises:
+      JbrlError: there is nothing to read, no row belongs to the comparison, a lifetime has another
+        number of episodes than the published one, or an algorithm was played with several settings.
+    """
+    path = Path(source)
+    table = read_score_table(path) if path.is_file() else _trials(Results(path))
+    try:
+        return reproduction.known(table)
+    except JbrlError as error:
+        raise JbrlError(f"{path}: {error}") from None
+
+
+def _trials(results: Results) -> pd.DataFrame:
+    """Return the scores of a study with the problems of its experiments as environments."""
+    folder, returns = results.store.folder, results.returns
+    rules, problems = rules_of(results.manifest), {}
+    for name, test in zip(results.units["experiment"], results.units["test"], strict=True):
+        inner = test.removeprefix(WITH_END)
+        problem = problems[name] = inner if inner == test else inner.removesuffix(")")
+        further = 0 if inner == test else jordan2020.END
+        wanted = f"{jordan2020.episodes(problem) + further:,} episodes"
+        if problem in jordan2020.PROBLEMS.values() and rules[name].lifetime != wanted:
+            raise JbrlError(
+                f"{folder}: a lifetime of experiment {name} is {rules[name].lifetime}, and "
+                f"{wanted} in the published comparison: scores of different ones cannot be compared"
+            )
+    settings = returns.groupby(["experiment", "algorithm"], sort=False)["parameters"].nunique()
+    for (experiment, algorithm), count in settings[settings > 1].items():
+        if algorithm in jordan2020.ALGORITHMS.values():
+            raise JbrlError(
+                f"{folder}: {count} settings of {algorithm} in experiment {experiment}: expected "
+                "one, since the published comparison has one"
+            )
+    return pd.DataFrame(
+        {
+            "algorithm": returns["algorithm"],
+            "environment": returns["experiment"].map(problems),
+            "score": returns["score"],
+        }
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from jbrl.analysis.brackets import of_experiments
 from jbrl.analysis.intervals import factor95, summarise
 from jbrl.analysis.table import AGENT, check_returns
 from jbrl.errors import JbrlError
@@ -237,7 +238,13 @@ class Results:
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         manifest = self.manifest
-        return sections(scores, self.returns, oracles_of(manifest), rules_of(manifest))
+        return sections(
+            scores,
+            self.returns,
+            oracles_of(manifest),
+            rules_of(manifest),
+            of_experiments(manifest),
+        )
 
     def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
         """Write the scores as three small files to `folder`, which `Results` reads like this

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from jbrl.cli import (
+    bound,
     bsuite,
     catalogue,
     compare,
@@ -78,6 +79,7 @@ app.command("report")(tables.report)
 app.command("compare")(compare.compare)
 app.command("archive")(compare.archive)
 app.command("evaluate")(evaluate.evaluate)
+app.command("bound")(bound.bound)
 app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)
 app.command("formulas")(formulas.formulas)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.cli.jordan import Table, compare_with_jordan2020
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import show_warnings
+from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +52,17 @@ def compare(
     ],
     to: Annotated[
         str,
-        typer.Option(metavar="published|DIR2", help="The published comparison, or another study."),
+        typer.Option(
+            metavar="published|jordan2020|DIR2", help="A published comparison, or another study."
+        ),
     ] = "published",
+    table: Annotated[
+        Table | None,
+        typer.Option(help="To jordan2020: which table to print (default: cells and aggregate)."),
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(help="To jordan2020: resamples of the bootstrap; 0: without it.", min=0)
+    ] = 10_000,
     format: Annotated[
         Format, typer.Option(help="Output format; CSV and JSON have all columns.")
     ] = Format.table,
@@ -77,6 +88,11 @@ def compare(
     both half-widths together; how many are within 1.96 combined standard errors, and
     how many would be by chance, is printed too.
 
+    Against jordan2020 (Jordan et al. 2020): the means of 11 algorithms on 15
+    environments with z-scores, and the aggregate scores; --table moves has the
+    ranking with other deltas, fewer trials, and without each environment. DIR may
+    be a score table.
+
     Against another study: agents with the same parameters in the same experiment, by a paired test
     where the MDPs or environments are the same (by the digest of their distribution, its seed and
     number), else by that of Welch. Experiments of episodes can only be compared with another study.
@@ -87,11 +103,18 @@ def compare(
     jbrl compare out/paper --to published --html
     jbrl compare out/new --to out/old --format csv > compare.csv
     jbrl compare returns.parquet
+    jbrl compare out/jordan --to jordan2020
     """
+    from jbrl.comparison import JORDAN2020
     from jbrl.comparison import compare as lay_beside
     from jbrl.report.comparison_page import write_page
 
     show_warnings()
+    if to == JORDAN2020:
+        compare_with_jordan2020(source, table, format, resamples, out, html=html)
+        return
+    if table is not None:
+        raise JbrlError(f"--table {table.value}: expected --to jordan2020 beside it")
     found = lay_beside(source, to)
     print_table(_short(found) if format in (Format.table, Format.md) else found.table, format)
     for text in (found.note, *_winners(found)):

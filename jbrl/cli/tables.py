@@ -55,6 +55,9 @@ def scores(
     latency per decision with a single one; compile for the unit that had to
     compile. Status is done, failed or missing.
 
+    share_low and share_high, where a bracket of the Bayes-optimal value is kept:
+    the least and the greatest part of it that the mean can be.
+
     [bold]Examples[/bold]
 
     \b
@@ -62,11 +65,13 @@ def scores(
     jbrl scores out/quick --format csv > scores.csv
     jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
+    from jbrl.analysis.brackets import of_experiments, with_shares
     from jbrl.results import Results
 
     show_warnings()
     results = Results(folder)
     table = _with_rules(results) if format in (Format.table, Format.md) else results.scores
+    table = with_shares(table, of_experiments(results.manifest))
     print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(

@@ -1,20 +1,23 @@
-"""The discrete environments of Jordan et al. 2020 under the names and with the lifetimes of
-their comparison.
+"""The chains, gridworlds and pinball maps of Jordan et al. 2020 under the names and with the
+lifetimes of their comparison.
 
-Mountain car needs no entry: the environment has the settings of the comparison by default, so
-`MountainCar` names the problem.
+`MountainCar`, `CartPole` and `Acrobot` need no entry: these environments have the settings of the
+comparison by default, so they name the problems.
 """
 
 from jbrl.environments.chain import Chain
 from jbrl.environments.environment import Environment
 from jbrl.environments.gridworld import Gridworld
 from jbrl.environments.lifetime import Episodes
+from jbrl.environments.pinball import Pinball
 from jbrl.problems.problem import Setting, register_problem
 
 
-def _register(name: str, title: str, summary: str, environment: Environment) -> None:
+def _register(
+    name: str, title: str, summary: str, environment: Environment, episodes: int = 100
+) -> None:
     def make() -> Setting:
-        return Setting(environment, Episodes(100))
+        return Setting(environment, Episodes(episodes))
 
     make.__doc__ = f"{summary} Jordan et al. 2020."
     register_problem(name, title=title, cite="jordan2020")(make)
@@ -42,3 +45,17 @@ for _stochastic, _letter, _word, _slips in (
             _summary,
             Gridworld(_n, stochastic=_stochastic),
         )
+
+for _map, _episodes, _what in (
+    ("empty", 100, "no obstacles but the walls"),
+    ("box", 100, "a box in the middle"),
+    ("medium", 100, "five obstacles, one of which sends the ball back where it came from"),
+    ("single", 200, "six obstacles"),
+):
+    _register(
+        f"Pinball-{_map}",
+        f"Pinball, map {_map}",
+        f"Pinball with {_what}, {_episodes} episodes of at most 1001 steps.",
+        Pinball(map=_map),
+        _episodes,
+    )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from jbrl.analysis import two_studies
+from jbrl.analysis import brackets, two_studies
 from jbrl.analysis.agreement import ABSENT as NOT_PLAYED
 from jbrl.analysis.agreement import BEST, DEFECT, DIFFERS, OTHER, SAME, VERDICTS, Comparison
 from jbrl.analysis.published import CELL, cells
@@ -26,6 +26,7 @@ CHIPS = {  # how a verdict looks
     two_studies.IDENTICAL: "best",
     two_studies.UNTESTED: "",
 }
+PUBLISHED = (0.95, 250)  # discount and horizon
 DIGITS = 2  # as the paper prints its scores
 
 
@@ -108,6 +109,7 @@ def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
     return {
         **row,
         "score": score_text(row["published"], row["published_ci95"], DIGITS),
+        "share": _share(row),
         "described": played.get(SAME) or played.get(OTHER),
         "as_published": played.get(DEFECT),
         "best_way": played.get(BEST),
@@ -115,6 +117,14 @@ def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
         "combined_text": _signed(row["combined"]).lstrip("+"),
         "apart_text": _signed(row["apart"], 1),
     }
+
+
+def _share(row: dict[str, Any]) -> str:
+    """Return the share of the Bayes-optimal value that the published score is."""
+    bracket = brackets.find(row["experiment"], *PUBLISHED)
+    if bracket is None:
+        return ""
+    return brackets.share_text(brackets.share(row["published"], row["published_ci95"], bracket))
 
 
 def _way(way: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from jbrl.analysis.brackets import of_experiments
 from jbrl.errors import JbrlError, nearest
 from jbrl.report import html, tables
 from jbrl.report.chapters import document, oracles_of
@@ -42,6 +43,6 @@ def write(
     if form not in _OTHERS:
         raise JbrlError(f"unknown form of a report '{form}'{nearest(form, ['html', *_OTHERS])}")
     oracles = oracles_of(manifest)
-    parts = tables.sections(scores, returns, oracles, rules_of(manifest))
+    parts = tables.sections(scores, returns, oracles, rules_of(manifest), of_experiments(manifest))
     report = document(parts, styles(scores["algorithm"], oracles), manifest)
     return _OTHERS[form](report, out / form)

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from jbrl.analysis.brackets import of_experiments
 from jbrl.report import strategies as searches
 from jbrl.report import tables
 from jbrl.report.chapters import document, experiment, name_of, oracles_of
@@ -72,7 +73,7 @@ def write_report(
         or `out` cannot be written.
     """
     oracles = oracles_of(manifest)
-    parts = tables.sections(scores, returns, oracles, rules_of(manifest))
+    parts = tables.sections(scores, returns, oracles, rules_of(manifest), of_experiments(manifest))
     searched = strategies is not None and len(strategies) > 0
     looks = styles(scores["algorithm"], oracles)
     experiments = None

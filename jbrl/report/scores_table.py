@@ -6,9 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from jbrl.analysis.brackets import Bracket, share, share_text
 from jbrl.report.content import Cell, Column, Row, Table
 from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, seconds_text
+
+SHARE = "of the Bayes-optimal value: the least and the greatest that its bracket allows"
 
 
 def best_agents(section: Section) -> Table:
@@ -19,6 +22,7 @@ def best_agents(section: Section) -> Table:
         Column("Algorithm"),
         Column("Parameters"),
         Column("Score", "number", f"{section.terms.mean} ± 95% interval"),
+        *([Column("Share", "number", SHARE)] if section.bracket else []),
         Column("Standing", "chip", "against the best agent of the experiment"),
         Column("Offline", "number", "computation before the first decision"),
         Column(
@@ -34,6 +38,7 @@ def best_agents(section: Section) -> Table:
             Cell(row["algorithm"], strong=best, algorithm=row["algorithm"]),
             Cell(row["setting"], strong=best),
             Cell(section.score(row), row["mean"], strong=best),
+            *([_share(row, section.bracket)] if section.bracket else []),
             _standing(row),
             _duration(row["offline_seconds"]),
             _duration(row["online_seconds"]),
@@ -42,6 +47,14 @@ def best_agents(section: Section) -> Table:
     return Table(
         f"{section.id}--best", "Best agent of each algorithm", columns, tuple(rows), sortable=True
     )
+
+
+def _share(row: pd.Series, bracket: Bracket) -> Cell:
+    """Return the share of the Bayes-optimal value; an oracle is beyond it."""
+    if row["oracle"]:
+        return Cell(ABSENT)
+    pair = share(row["mean"], row["ci95"], bracket)
+    return Cell(share_text(pair) or ABSENT, pair[0])
 
 
 def all_agents(section: Section) -> Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from jbrl.analysis.brackets import Bracket
 from jbrl.analysis.paired_test import best_and_tied, rank
 from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns, rows_of
 from jbrl.analysis.time_bounds import Contest
@@ -67,6 +68,7 @@ class Section:
     decimals: int  # digits after the point of its scores
     note: str  # why no test was made; "" when it was
     rules: Rules = dataclasses.field(default_factory=Rules)
+    bracket: Bracket | None = None  # of the Bayes-optimal value, where one is kept
 
     @property
     def terms(self) -> Terms:
@@ -143,6 +145,7 @@ def sections(
     returns: pd.DataFrame,
     oracles: Collection[str] = (),
     rules: Mapping[str, Rules] | None = None,
+    brackets: Mapping[str, Bracket] | None = None,
 ) -> list[Section]:
     """Return the experiments of a study, in order of first appearance.
 
@@ -152,6 +155,7 @@ def sections(
       returns: one row per environment, columns `jbrl.analysis.table.RETURNS`.
       oracles: algorithms that are reference lines, not competitors.
       rules: of experiments, by name; those of the others are `Rules()`.
+      brackets: of the Bayes-optimal values of experiments, by name, where they are known.
 
     Raises:
       JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no
@@ -167,7 +171,18 @@ def sections(
         id, decimals = slug(text, [s.id for s in found]), decimals_for(table["ci95"])
         prior, test = str(rows["prior"].iloc[0]), str(rows["test"].iloc[0])
         found.append(
-            Section(text, id, prior, test, table, mine, decimals, played.terms.adapt(note), played)
+            Section(
+                text,
+                id,
+                prior,
+                test,
+                table,
+                mine,
+                decimals,
+                played.terms.adapt(note),
+                played,
+                (brackets or {}).get(text),
+            )
         )
     return found
 

@@ -20,7 +20,7 @@ from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import DrawsParameters, Oracle, Transition
+from jbrl.rollout.contract import DrawsParameters, Oracle, Transition, watched
 from jbrl.rollout.faults import (
     BAD_OBSERVATION,
     BAD_REWARD,
@@ -126,7 +126,7 @@ def advance(rules: Rules, lane: Lane) -> Lane:
     end, _ = lax.scan(step, lane, keys)
     fault = jnp.where(
         live(lane, rules.lifetime) & (end.fault == 0),
-        nan_fault((end.agent, end.environment)),
+        nan_fault((watched(agent, end.agent), end.environment)),
         end.fault,
     )
     return dataclasses.replace(end, block=lane.block + 1, fault=fault)

@@ -17,7 +17,14 @@ from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
 from jbrl.pytree import record
-from jbrl.rollout.contract import DrawsParameters, Oracle, Player, Stepwise, Transition
+from jbrl.rollout.contract import (
+    DrawsParameters,
+    Oracle,
+    Player,
+    Stepwise,
+    Transition,
+    watched,
+)
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
 
 # trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache
@@ -90,7 +97,7 @@ def simulate(
     agent, state = begin(agent, knowledge, inputs)
     play = _play_stepwise if isinstance(agent, Stepwise) else _play
     trajectory, legal, state = play(agent, state, inputs, keep)
-    fault = nan_fault(state, lanes_last=isinstance(agent, Stepwise))
+    fault = nan_fault(watched(agent, state), lanes_last=isinstance(agent, Stepwise))
     return trajectory, jnp.where(legal, fault, ILLEGAL_ACTION)
 
 

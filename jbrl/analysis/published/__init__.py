@@ -1,4 +1,5 @@
-"""Published numbers of Castronovo et al. 2016, as tables, with notes on them.
+"""Published numbers of Castronovo et al. 2016, as tables, with notes on them; those of Jordan et
+al. 2020 are in `jordan2020`.
 
 README.md says where each comes from.
 """
@@ -55,12 +56,12 @@ def paper() -> pd.DataFrame:
     """Return the same 48 cells as they are printed, all text: case, experiment, agent, parameters,
     score, half_width.
     """
-    return _table("castronovo2016.csv")
+    return read_table("castronovo2016.csv")
 
 
 def program() -> pd.DataFrame:
     """Return means obtained with the authors' program: the columns of `paper`, half_width empty."""
-    return _table("bbrl-cpp.csv")
+    return read_table("bbrl-cpp.csv")
 
 
 def notes() -> pd.DataFrame:
@@ -71,7 +72,7 @@ def notes() -> pd.DataFrame:
       empty: those of the cell), the agent that the note is about; `explanation`; `reference`, a
       page of the documentation.
     """
-    return _table("notes.csv")
+    return read_table("notes.csv")
 
 
 def winners_by_bound() -> pd.DataFrame:
@@ -81,7 +82,7 @@ def winners_by_bound() -> pd.DataFrame:
     Returns:
       Columns case, experiment, algorithms (tuple), one row per step.
     """
-    found = _table("winners_by_bound.csv")
+    found = read_table("winners_by_bound.csv")
     return found.assign(algorithms=[tuple(names.split(";")) for names in found["algorithms"]])
 
 
@@ -91,5 +92,6 @@ def _read(name: str) -> pd.DataFrame:
         return pd.read_csv(file, keep_default_na=False, dtype=str)
 
 
-def _table(name: str) -> pd.DataFrame:
+def read_table(name: str) -> pd.DataFrame:
+    """Return one of the files in this folder, all text."""
     return _read(name).copy()

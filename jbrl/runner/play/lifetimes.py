@@ -24,6 +24,7 @@ from jbrl.agents.agent import Agent
 from jbrl.environments.lifetime import Lifetime
 from jbrl.errors import JbrlError
 from jbrl.rollout import episodes, faults
+from jbrl.rollout.contract import Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
@@ -59,7 +60,7 @@ class Flight:
     lanes: Lane  # of all positions of a call, on the devices
     numbers: np.ndarray  # [positions] int64, which lifetime is where; -1: none that counts
     groups: np.ndarray  # [devices] int32, groups that each device plays
-    recorder: list[np.ndarray]  # leaves of the recorder's states, [stop - first, ...] each
+    recorder: list[np.ndarray]  # leaves of what is kept of a lane, [stop - first, ...] each
     steps: np.ndarray  # [stop - first] int64, of those that are over
     decisions: int  # taken so far
     over: np.ndarray  # [stop - first] bool
@@ -241,8 +242,14 @@ class LifetimeRun(Run):
             [(self.rules, self.knowledge)] * (len(self.devices) * self._max_groups), self.devices
         )
         lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
+        sizes = self._sizes(lanes.agent)
+        if sizes is not None:  # begun again, each with others of its size
+            live = numbers >= 0
+            numbers, groups = self._dealt(numbers[live], sizes[live])
+            lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
         recorder = [
-            np.zeros((stop - first, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(lanes.recorder)
+            np.zeros((stop - first, *v.shape[1:]), v.dtype)
+            for v in jax.tree.leaves(self._kept(lanes))
         ]
         flight = Flight(
             first,
@@ -260,15 +267,42 @@ class LifetimeRun(Run):
         )
         return flight
 
-    def _dealt(self, live: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _kept(self, lanes: Lane) -> Any:
+        """Return what is kept of lanes that are over: the recorder's state, and numbers of
+        the agent.
+        """
+        agent = self.agent
+        return lanes.recorder, agent.metrics(lanes.agent) if isinstance(agent, Measured) else {}
+
+    def _sizes(self, states: Any) -> np.ndarray | None:
+        """Return the work of a step of each lane, [n] int64, from the agent's states; None where
+        lanes do not differ.
+        """
+        return self.agent.sizes(states) if isinstance(self.agent, Sized) else None
+
+    def _dealt(
+        self, live: np.ndarray, sizes: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of each lifetime and the number of groups of each device, as even and
         compact as possible.
+
+        Args:
+          sizes: of each, in any unit: those of similar size share a group, the largest first.
         """
         devices, width = len(self.devices), self._width
-        share = -(-len(live) // (width * devices))
+        if sizes is not None:
+            live = live[np.lexsort((live, -sizes))]
+        parts = [live[k : k + width] for k in range(0, len(live), width)]
+        share = -(-len(parts) // devices)
         numbers = np.full((devices, self._max_groups * width), -1, np.int64)
         for device in range(devices):
-            mine = live[device * share * width : (device + 1) * share * width]
+            # of groups that differ, each device has its share of the large ones
+            theirs = (
+                slice(device * share, (device + 1) * share)
+                if sizes is None
+                else slice(device, None, devices)
+            )
+            mine = np.concatenate([live[:0], *parts[theirs]])
             numbers[device, : len(mine)] = mine
         groups = np.array([-(-(row >= 0).sum() // width) for row in numbers], np.int32)
         return numbers.reshape(-1), groups
@@ -292,17 +326,21 @@ class LifetimeRun(Run):
         places = flight.numbers[over] - flight.first
         if len(places):
             flight.over[places], flight.steps[places] = True, steps[over]
-            for kept, values in zip(flight.recorder, jax.tree.leaves(lanes.recorder), strict=True):
+            kept_here = jax.tree.leaves(self._kept(lanes))
+            for kept, values in zip(flight.recorder, kept_here, strict=True):
                 kept[places] = np.asarray(values)[over]
             flight.numbers[over] = -1
             self._compact(flight)
         return seconds
 
     def _compact(self, flight: Flight) -> None:
-        live = flight.numbers[flight.numbers >= 0]
+        here = flight.numbers >= 0
+        live = flight.numbers[here]
         if not len(live):
             return
-        numbers, groups = self._dealt(np.sort(live))
+        order = np.argsort(live)
+        sizes = self._sizes(flight.lanes.agent)
+        numbers, groups = self._dealt(live[order], None if sizes is None else sizes[here][order])
         if groups.max() > flight.groups.max() / 2:
             return
         where = {number: place for place, number in enumerate(flight.numbers) if number >= 0}
@@ -325,7 +363,9 @@ class LifetimeRun(Run):
         code, problem, protocol = int(fault[place]), self.protocol.test.short_name, self.protocol
         when = f"lifetime {flight.numbers[place]}, step {steps[place]} (episode {ended[place] + 1})"
         if code >= faults.NAN:
-            whose, *path = faults.nan_path((flight.lanes.agent, flight.lanes.environment), code)
+            whose, *path = faults.nan_path(
+                (watched(self.agent, flight.lanes.agent), flight.lanes.environment), code
+            )
             who = (
                 f"environment '{problem}', {when}"
                 if whose.idx
@@ -346,13 +386,12 @@ class LifetimeRun(Run):
         raise JbrlError(f"environment '{problem}', {when}: {_FAULTS[code]}")
 
     def _finished(self, flight: Flight) -> Chunk:
-        structure = jax.tree.structure(flight.lanes.recorder)
+        structure = jax.tree.structure(self._kept(flight.lanes))
         problem: Any = self.protocol.test
-        state = jax.tree.unflatten(structure, flight.recorder)
-        scores, metrics = (
-            np.asarray(problem.recorder.scores(state), np.float64),
-            problem.recorder.metrics(state),
-        )
+        state, numbers = jax.tree.unflatten(structure, flight.recorder)
+        scores = np.asarray(problem.recorder.scores(state), np.float64)
+        metrics = problem.recorder.metrics(state)
+        metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         return Chunk(flight.first, scores, None, flight.seconds, int(flight.steps.sum()), metrics)
 
     def saved(self, flight: Flight) -> dict[str, np.ndarray]:
@@ -376,14 +415,15 @@ class LifetimeRun(Run):
         first, stop = (int(v) for v in arrays["span"])
         order = np.argsort(arrays["numbers"])
         live = arrays["numbers"][order]
-        numbers, groups = self._dealt(live)
-        source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
         shapes = self._shapes(self.knowledge)
-        leaves = [arrays[f"lane_{i}"][source] for i in range(len(jax.tree.leaves(shapes)))]
+        stored = [arrays[f"lane_{i}"][order] for i in range(len(jax.tree.leaves(shapes)))]
+        lane = jax.tree.unflatten(jax.tree.structure(shapes), stored)
+        numbers, groups = self._dealt(live, self._sizes(lane.agent))
+        source = np.searchsorted(live, np.where(numbers < 0, live[0], numbers))
+        leaves = [leaf[source] for leaf in stored]
         lanes = batching.laid_out(leaves, shapes, self.devices)
-        recorder = [
-            np.array(arrays[f"recorder_{i}"]) for i in range(len(jax.tree.leaves(shapes.recorder)))
-        ]
+        kept = len(jax.tree.leaves(self._kept(shapes)))
+        recorder = [np.array(arrays[f"recorder_{i}"]) for i in range(kept)]
         steps = np.array(arrays["steps"])
         decisions = int(steps.sum() + np.asarray(lanes.steps)[numbers >= 0].sum())
         return Flight(

@@ -235,16 +235,19 @@ class Company:
             arrays = before[0] if before else self._first(run)
             numbers.append(arrays["numbers"] + start)
             leaves.append([arrays[f"lane_{i}"] for i in range(len(jax.tree.leaves(shapes)))])
-            kept = [arrays[f"recorder_{i}"] for i in range(len(jax.tree.leaves(shapes.recorder)))]
+            count = len(jax.tree.leaves(crew._kept(shapes)))
+            kept = [arrays[f"recorder_{i}"] for i in range(count)]
             recorder = recorder or [np.zeros((n, *v.shape[1:]), v.dtype) for v in kept]
             for whole, part in zip(recorder, kept, strict=True):
                 whole[start:stop] = part
             steps[start:stop], over[start:stop] = arrays["steps"], arrays["over"]
-        live = np.concatenate(numbers)
-        if not len(live):
+        stored = np.concatenate(numbers)
+        if not len(stored):
             raise JbrlError("nothing is left to play of units that are not complete")
+        order = np.argsort(stored)
+        live = stored[order]
         dealt, groups = crew._dealt(live)
-        where = np.searchsorted(live, np.where(dealt < 0, live[0], dealt))
+        where = order[np.searchsorted(live, np.where(dealt < 0, live[0], dealt))]
         lanes = [np.concatenate(parts)[where] for parts in zip(*leaves, strict=True)]
         laid = batching.laid_out(lanes, shapes, crew.devices)
         return Flight(0, n, laid, dealt, groups, recorder or [], steps, 0, over)

@@ -109,7 +109,7 @@ class Observer:
         answer = jobs.states(task.task for task in tasks)
         states = answer or {}
         expected = saved_estimates(self.folder)
-        workers = self._workers(labels, manifest["study"]["n_mdps"], expected, states)
+        workers = self._workers(labels, _counts(manifest), expected, states)
         open_ = [id for id in labels if id not in self._done]
         held = {id for worker in workers if worker.alive for id in worker.left}
         at_work = {worker.task for worker in workers if worker.alive}
@@ -159,20 +159,18 @@ class Observer:
     def _workers(
         self,
         labels: dict[str, str],
-        n_environments: int,
+        counts: dict[str, int],
         expected: dict[str, float],
         states: dict[str, jobs.JobState],
     ) -> list[Worker]:
         notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
-        return [
-            self._worker(note, labels, n_environments, expected, states) for note in notes if note
-        ]
+        return [self._worker(note, labels, counts, expected, states) for note in notes if note]
 
     def _worker(
         self,
         note: dict[str, Any],
         labels: dict[str, str],
-        n_environments: int,
+        counts: dict[str, int],
         expected: dict[str, float],
         states: dict[str, jobs.JobState],
     ) -> Worker:
@@ -190,23 +188,40 @@ class Observer:
             alive=_alive(note, now, states),
             unit=labels.get(note["unit"]),
             n=n,
-            of=n_environments,
+            of=counts.get(note["unit"], 0),
             search=tuple(note["search"]) if note["search"] else None,
             left=left,
-            seconds_left=_seconds_left(note, left, n_environments, expected)
+            seconds_left=_seconds_left(note, left, counts, expected)
             if all(id in expected for id in left)
             else None,
         )
 
 
+def _counts(manifest: dict[str, Any]) -> dict[str, int]:
+    """Return the number of environments of each unit, by its id: that of its experiment, else of
+    the study.
+    """
+    own = {
+        table["name"]: table["n_environments"]
+        for table in manifest.get("experiments", ())
+        if "n_environments" in table
+    }
+    rest = manifest["study"]["n_mdps"]
+    # experiments of a group are called NAME/…
+    return {
+        unit["id"]: own.get(unit["experiment"], own.get(unit["experiment"].split("/")[0], rest))
+        for unit in manifest["units"]
+    }
+
+
 def _seconds_left(
-    note: dict[str, Any], left: Sequence[str], n_environments: int, expected: dict[str, float]
+    note: dict[str, Any], left: Sequence[str], counts: dict[str, int], expected: dict[str, float]
 ) -> float:
     """Estimate the seconds left of units. Running units continue at their present speed; the others
     take as much longer or shorter than expected as those before them.
     """
     played = {
-        id: (n, seconds * n_environments / n)
+        id: (n, seconds * counts[id] / n)
         for id, (n, seconds) in note["played"].items()
         if n and id in expected
     }
@@ -217,7 +232,7 @@ def _seconds_left(
             sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
         )
     share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
-    rest = {id: whole * (1 - n / n_environments) for id, (n, whole) in played.items()}
+    rest = {id: whole * (1 - n / counts[id]) for id, (n, whole) in played.items()}
     return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 

@@ -91,6 +91,7 @@ class ExperimentTable(BaseModel):
     prior: _Name | None = Field(default=None, description=_PROBLEM)
     horizon: _Count | None = Field(default=None, description=_COUNT)
     episodes: _Count | None = Field(default=None, description=_COUNT)
+    n_environments: _Count | None = Field(default=None, description=_COUNT)
 
 
 def _members(table: ExperimentTable) -> list[ExperimentTable]:
@@ -209,8 +210,9 @@ class Study:
         prior = test if table.prior is None else self._problem(table.prior, f"{where}: prior")
         try:
             lifetime = self._lifetime(table, test)
+            count = table.n_environments or settings.n_environments
             return [
-                Protocol(prior, test, settings.n_environments, seed, lifetime, settings.discount)
+                Protocol(prior, test, count, seed, lifetime, settings.discount)
                 for seed in settings.seed
             ]
         except JbrlError as error:

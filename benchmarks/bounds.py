@@ -1,0 +1,72 @@
+"""Backward induction over (state, counts): how many are backed up in a second, and how fast the
+values at the end of the look-ahead are estimated.
+
+python benchmarks/bounds.py
+
+One JSON line for each problem: (state, counts) of the whole look-ahead over the seconds of one
+backward induction, and floating-point operations of the matrix products over the seconds of one
+estimate of all leaves (1,024 MDPs). Seconds are of the processor, with one thread: the machine may
+be busy with other work. Merging takes no time of its own: it is how the arrays are laid out.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from kept import keep, parser
+
+import jbrl
+from jbrl.bounds import clairvoyant
+from jbrl.bounds.blas import one_thread
+from jbrl.bounds.induction import solve
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.leaves import estimate
+from jbrl.bounds.model import make_model
+from jbrl.bounds.upper import LookAhead
+
+CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
+N_MDPS = 1024
+
+
+def processor_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the processor time of a call, and its result."""
+    started = time.process_time()
+    found = call()
+    return time.process_time() - started, found
+
+
+def measure(name: str, decisions: int) -> dict[str, Any]:
+    """Measure one problem; totals and splits of counts are made before."""
+    layers = Layers(make_model(jbrl.problem(name).mdps))
+    ahead = LookAhead(layers, 0.95, 250, decisions, threads=1)
+    ahead.floor()
+    everything = sum(layers.count(d) for d in range(decisions + 1))
+    cells, n_leaves = layers.layer(decisions), layers.count(decisions)
+    control = ahead.control(np.random.SeedSequence(0))
+    mdps = clairvoyant.draw(layers.model, N_MDPS, 1)
+    values = clairvoyant.values(layers.model, mdps, 0.95, (ahead.left,))[ahead.left]
+    estimating, leaves = processor_seconds(
+        lambda: estimate(layers, cells, mdps, values, control, 1)
+    )
+    solving, root = processor_seconds(lambda: solve(layers, decisions, leaves, 0.95, 1))
+    return {
+        "problem": name,
+        "decisions": decisions,
+        "state_counts": everything,
+        "leaves": n_leaves,
+        "backed_up_per_second": round(everything / solving),
+        "products_gflops": round(2e-9 * n_leaves * N_MDPS / estimating, 2),
+        "value": root,
+    }
+
+
+def main() -> None:
+    out = parser(__doc__, "bounds").parse_args().out
+    with one_thread():
+        for case in CASES:
+            keep(measure(*case), out)
+
+
+if __name__ == "__main__":
+    main()

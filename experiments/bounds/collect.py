@@ -1,0 +1,154 @@
+"""Brackets of the Bayes-optimal values of the field's problems: compute them, tabulate them,
+draw them.
+
+python experiments/bounds/collect.py run OUT [NAME…]  computes those that are missing, pieces in
+                                        OUT, and writes a JSON file each beside this script
+python experiments/bounds/collect.py table            writes jbrl/analysis/brackets.csv and
+                                        the table of docs/bounds.md
+python experiments/bounds/collect.py draw             draws docs/_static/bounds.png
+"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/bounds.md"
+MARKS = ("<!-- brackets -->\n", "<!-- end brackets -->")
+TABLE = HERE.parents[1] / "jbrl/analysis/brackets.csv"
+COLUMNS = (
+    "problem",
+    "digest",
+    "discount",
+    "horizon",
+    "decisions",
+    "lower",
+    "upper",
+    "clairvoyant",
+)
+# Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
+DECISIONS = {
+    "GC": 22,
+    "GDL": 40,
+    "Grid": 4,
+    "GC-appendix": 12,
+    "GC(n_states=3)": 14,
+    "GC(n_states=4)": 14,
+    "GC(n_states=6)": 14,
+    "GC(n_states=7)": 14,
+    "GC(n_states=8)": 14,
+    "UGC": 4,
+    "UGDL": 2,
+    "UGrid": 1,
+}
+CURVES = {
+    "GC": (0, 4, 8, 12, 15, 22),
+    "GDL": (0, 8, 16, 24, 40),
+    "Grid": (0, 2, 4),
+}
+# Agents of the published comparison played again (docs/published-comparison.md), best ones.
+SCORES = HERE.parent / "published/paper-cpu"
+
+
+def file(name: str, decisions: int) -> Path:
+    """Return the file of a bracket."""
+    slug = "".join(c if c.isalnum() or c == "-" else "_" for c in name).strip("_")
+    return HERE / f"{slug}-{decisions}.json"
+
+
+def run(out: Path, names: list[str]) -> None:
+    """Compute brackets that are missing."""
+    import jbrl
+
+    tasks = [(name, d) for name, curve in CURVES.items() for d in curve]
+    for name, decisions in dict.fromkeys([*tasks, *DECISIONS.items()]):
+        if (names and name not in names) or file(name, decisions).exists():
+            continue
+        found = jbrl.bound(name, decisions=decisions, out=out).as_dict()
+        file(name, decisions).write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{name}, {decisions} decisions: {found['lower']:.4g} to {found['upper']:.4g}")
+
+
+def load(name: str, decisions: int) -> dict | None:
+    """Return a bracket that is kept."""
+    path = file(name, decisions)
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def deepest() -> list[dict]:
+    """Return the deepest bracket of each problem."""
+    found = []
+    for name in DECISIONS:
+        kept = [one for d in range(200) if (one := load(name, d))]
+        found += [max(kept, key=lambda one: one["decisions"])] if kept else []
+    return found
+
+
+def rows() -> str:
+    """Return the table of the page."""
+    lines = [
+        "| problem | D | lower end | upper end | width | shown the MDP |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for one in deepest():
+        width = (one["upper"] - one["lower"]) / one["lower"]
+        lines.append(
+            f"| {one['problem']} | {one['decisions']} | {one['lower']:.4g} | {one['upper']:.4g} "
+            f"| {width:.1%} | {one['clairvoyant']:.4g} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def table() -> None:
+    """Write the deepest bracket of each problem as a row, and the table of the page."""
+    with TABLE.open("w", newline="") as target:
+        writer = csv.DictWriter(target, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(deepest())
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    PAGE.write_text(f"{before}{MARKS[0]}\n{rows()}\n{MARKS[1]}{after}")
+
+
+def draw() -> None:
+    """Draw brackets against decisions, with the best agents as lines."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    from jbrl.results import Results
+
+    scores = Results(SCORES).scores
+    kept = {name: [one for d in curve if (one := load(name, d))] for name, curve in CURVES.items()}
+    kept = {name: found for name, found in kept.items() if found}
+    width = 3.5 * len(kept)
+    figure, axes = plt.subplots(1, len(kept), figsize=(width, 3.8), layout="constrained")
+    for axis, (name, found) in zip(axes, kept.items(), strict=True):
+        decisions = [one["decisions"] for one in found]
+        ends = [[one[end] for one in found] for end in ("lower", "upper")]
+        axis.fill_between(decisions, *ends, color="C0", alpha=0.25, label="bracket")
+        axis.plot(decisions, ends[0], "C0", lw=1)
+        axis.plot(decisions, ends[1], "C0", marker="o", ms=3, lw=1)
+        axis.axhline(found[-1]["clairvoyant"], color="0.5", ls=":", label="shown the MDP")
+        rows = scores[(scores["experiment"] == name) & (scores["algorithm"] != "Optimal")]
+        best = rows.sort_values("mean").groupby("algorithm").tail(1).sort_values("mean").tail(3)
+        for number, row in enumerate(best.iloc[::-1].itertuples()):
+            axis.axhline(row.mean, color=f"C{number + 1}", lw=1, label=row.algorithm)
+        axis.set(title=name, xlabel="D, decisions looked ahead")
+        axis.legend(fontsize=7, frameon=False, loc="upper right", bbox_to_anchor=(1, 0.92))
+    axes[0].set_ylabel("discounted return")
+    figure.savefig(HERE.parents[1] / "docs/_static/bounds.png", dpi=120)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["run", out, *names]:
+            run(Path(out), names)
+        case ["table"]:
+            table()
+        case ["draw"]:
+            draw()
+        case _:
+            sys.exit(__doc__)

@@ -1,0 +1,360 @@
+"""Actor-critics with linear functions as complete algorithms: AC, plain, with scaled step sizes and
+with the step size of Parl2; and NAC-TD, which follows the natural gradient.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import chex
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.agents.agent import register_agent
+from jbrl.agents.linear import parl2, softmax
+from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay
+from jbrl.agents.linear.traces import TraceStep
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.problems.prior import Prior
+from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
+
+
+@record
+class ActorCriticState:
+    """A value function and a policy, and how they are being learned."""
+
+    value: chex.Array  # [1, F] float32, weights of the value function
+    value_trace: chex.Array  # [1, F] float32
+    policy: chex.Array  # [A, F] float32, weights of the preferences
+    trace: chex.Array  # [A, F] float32, of grad log pi
+    alpha_v: chex.Array  # [] float32, step size of the value function
+    policy_now: softmax.Policy  # in the state of the last decision
+    progress: Progress
+
+
+@record
+class Critique:
+    """Judgement of a transition by the value function, and the value function after it."""
+
+    error: chex.Array  # [] float32
+    value: chex.Array  # [1, F] float32
+    trace: chex.Array  # [1, F] float32
+    alpha: chex.Array  # [] float32
+    learns: chex.Array  # [] bool, whether the agent still learns
+
+
+@record
+class LinearActorCritic(CompleteLinear):
+    """Base of the actor-critics: a softmax policy over linear preferences, and a critic.
+
+    Class attributes:
+      adapts: the step size of the critic is Parl2's, not drawn.
+    """
+
+    adapts: ClassVar[bool] = False
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActorCriticState:
+        """Draw the hyperparameters; all weights are 0."""
+        n_actions = knowledge.spec.actions.n
+        drawing = self.drawing(key, knowledge)
+        self.draw_alphas(drawing, n_actions)
+        progress = drawing.progress()
+        critic, actor = (
+            jnp.zeros((rows, progress.features.capacity), jnp.float32) for rows in (1, n_actions)
+        )
+        alpha = progress.drawn.get("alpha_v", jnp.float32(parl2.START))
+        now = softmax.policy(jnp.zeros(n_actions, jnp.float32))
+        return ActorCriticState(critic, critic, actor, actor, alpha, now, progress)
+
+    def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:
+        """Draw the step sizes."""
+        if not self.adapts:
+            self.draw_alpha(drawing, "alpha_v", prefix="critic_")
+        self.draw_alpha(drawing, "alpha_p", parts=n_actions, prefix="actor_")
+
+    def act(
+        self, key: chex.PRNGKey, state: ActorCriticState, observation: chex.Array
+    ) -> tuple[chex.Array, ActorCriticState]:
+        """Draw an action from the policy."""
+        progress = state.progress
+        preferences = progress.features.values(state.policy, observation, progress.orders)
+        now = softmax.policy(preferences)
+        after = dataclasses.replace(state, policy_now=now)
+        return softmax.draw(now, sampling.uniforms(key)[0]), after
+
+    def observe(
+        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+    ) -> ActorCriticState:
+        """Learn the value function, then the policy."""
+        progress = state.progress
+        found = self.criticised(state, transition)
+        gradient = softmax.gradient(state.policy_now, transition.action)
+        step = progress.drawn["alpha_p"] * found.error
+        keeps = found.learns & ~jnp.isnan(found.error)
+        policy, trace = progress.features.learned(
+            state.policy,
+            state.trace,
+            transition.observation,
+            progress.orders,
+            TraceStep(decay(progress), gradient, step, keeps),
+        )
+        values = (state.policy_now.probabilities,)
+        after = progress.after(transition, found.learns, found.error, *values)
+        return ActorCriticState(
+            found.value, found.trace, policy, trace, found.alpha, state.policy_now, after
+        )
+
+    def criticised(self, state: ActorCriticState, transition: Transition) -> Critique:
+        """Return the error of a transition, and the value function that has learned from it."""
+        progress = state.progress
+        features, orders = progress.features, progress.orders
+        here, there = transition.observation, transition.next_observation
+        before, after = features.products(state.value, (here, there), orders)
+        goes_on = jnp.where(transition.terminated, 0.0, progress.drawn["gamma"])
+        future = jnp.where(transition.terminated, 0.0, goes_on * after[0])
+        bonus = self.bonus(state, transition)
+        error = vectorize.prevent_fusion(transition.reward + bonus + future - before[0])
+        learns, one = self.learns(progress), jnp.ones(1, jnp.float32)
+        if self.adapts:
+            learner = parl2.Learner(state.value, state.value_trace, state.alpha_v)
+            step = parl2.Step(decay(progress), one, goes_on * one, error, learns)
+            learned = parl2.learned(features, learner, (here, there), orders, step)
+            return Critique(error, *learned, learns)
+        keeps = learns & ~jnp.isnan(error)
+        rule = TraceStep(decay(progress), one, state.alpha_v * error, keeps)
+        value, trace = features.learned(state.value, state.value_trace, here, orders, rule)
+        return Critique(error, value, trace, state.alpha_v, learns)
+
+    def bonus(self, state: ActorCriticState, transition: Transition) -> chex.Array:
+        """Return what is added to the reward: [] float32."""
+        del state, transition
+        return jnp.float32(0)
+
+
+@record
+class PlainCritic(LinearActorCritic):
+    """Base of those that draw all step sizes from ranges that do not depend on the features."""
+
+    critic_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the critic for tables, drawn log-uniformly",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    critic_alpha_high: float = parameter(
+        0.1, "greatest step size of the critic for tables", low=0, high=1e9, open_low=True
+    )
+    critic_fourier_alpha_low: float = parameter(
+        1e-6, "least step size of the critic for Fourier bases", low=0, high=1e9, open_low=True
+    )
+    critic_fourier_alpha_high: float = parameter(
+        1e-3, "greatest step size of the critic for Fourier bases", low=0, high=1e9, open_low=True
+    )
+    actor_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the actor for tables, drawn log-uniformly",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    actor_alpha_high: float = parameter(
+        0.1, "greatest step size of the actor for tables", low=0, high=1e9, open_low=True
+    )
+    actor_fourier_alpha_low: float = parameter(
+        1e-6, "least step size of the actor for Fourier bases", low=0, high=1e9, open_low=True
+    )
+    actor_fourier_alpha_high: float = parameter(
+        1e-3, "greatest step size of the actor for Fourier bases", low=0, high=1e9, open_low=True
+    )
+
+
+@record
+class ScaledActor(LinearActorCritic):
+    """Base of those that divide the step size of the actor for a Fourier basis by its features
+    times the actions.
+    """
+
+    per_feature = True
+
+    actor_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the actor for tables, drawn log-uniformly",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    actor_alpha_high: float = parameter(
+        0.1, "greatest step size of the actor for tables", low=0, high=1e9, open_low=True
+    )
+    actor_fourier_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the actor for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    actor_fourier_alpha_high: float = parameter(
+        1.0,
+        "greatest step size of the actor for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+
+
+@register_agent("AC", cite="jordan2020,sutton2018")
+class LinearAC(PlainCritic):
+    """Actor-critic with linear functions, its hyperparameters drawn for each lifetime.
+
+    The critic is TD(lambda); the actor takes steps along the trace of grad log pi(u | x), times the
+    error of the critic. Jordan et al. 2020, table 4. A decision is two passes over the weights of
+    the actor and one over its trace, O(F A).
+    """
+
+
+@register_agent("AC-s", cite="jordan2020,sutton2018")
+class LinearACScaled(ScaledActor):
+    """AC with step sizes divided by the number of weights; on tables the same.
+
+    Jordan et al. 2020, table 4. A decision costs what it costs AC.
+    """
+
+    critic_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the critic for tables, drawn log-uniformly",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    critic_alpha_high: float = parameter(
+        0.1, "greatest step size of the critic for tables", low=0, high=1e9, open_low=True
+    )
+    critic_fourier_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the critic for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    critic_fourier_alpha_high: float = parameter(
+        1.0,
+        "greatest step size of the critic for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+
+
+@register_agent("AC-Parl2", cite="jordan2020,dabney2012")
+class LinearACParl2(ScaledActor):
+    """AC-s with the step size of Parl2 for the critic, and a bonus for improbable actions.
+
+    Dabney and Barto 2012; Jordan et al. 2020, table 4, and their program. A decision costs what it
+    costs AC, and one more pass over the trace of the critic.
+    """
+
+    adapts = True
+
+    surprise: float = parameter(
+        0.01,
+        "times -log pi(u | x) is added to each reward; the paper's text has 0",
+        low=0,
+        high=1e9,
+    )
+
+    def bonus(self, state: ActorCriticState, transition: Transition) -> chex.Array:
+        """See `LinearActorCritic`."""
+        return -self.surprise * softmax.log_probability(state.policy_now, transition.action)
+
+
+@record
+class NaturalState(ActorCriticState):
+    """State of an actor-critic, and the weights of its advantages."""
+
+    advantage: Any = None  # [A, F] float32
+
+
+@register_agent("NAC-TD", cite="jordan2020,degris2012")
+class NacTD(PlainCritic):
+    """Natural actor-critic with linear functions, its hyperparameters drawn for each lifetime.
+
+    A linear function w of grad log pi(u | x) learns the advantages, by the errors of a TD(lambda)
+    critic; at each step the weights of the policy move along w / |w|. Degris, Pilarski and Sutton
+    2012; Jordan et al. 2020, table 4. A decision is two passes over the weights of the actor, four
+    over the advantages and one over their trace, O(F A).
+    """
+
+    advantage_alpha_low: float = parameter(
+        1e-3,
+        "least step size of the advantages for tables, drawn log-uniformly",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    advantage_alpha_high: float = parameter(
+        0.1, "greatest step size of the advantages for tables", low=0, high=1e9, open_low=True
+    )
+    advantage_fourier_alpha_low: float = parameter(
+        1e-6, "least step size of the advantages for Fourier bases", low=0, high=1e9, open_low=True
+    )
+    advantage_fourier_alpha_high: float = parameter(
+        1e-3,
+        "greatest step size of the advantages for Fourier bases",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+
+    def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:
+        """See `LinearActorCritic`."""
+        super().draw_alphas(drawing, n_actions)
+        self.draw_alpha(drawing, "alpha_w", prefix="advantage_")
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> NaturalState:
+        """Draw the hyperparameters; all weights are 0."""
+        state = super().reset(key, knowledge)
+        return NaturalState(**vars(state), advantage=state.policy)
+
+    def observe(
+        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+    ) -> ActorCriticState:
+        """Learn the value function, then the advantages, then move the policy."""
+        assert isinstance(state, NaturalState)
+        progress = state.progress
+        features, orders = progress.features, progress.orders
+        here = transition.observation
+        found = self.criticised(state, transition)
+        gradient = softmax.gradient(state.policy_now, transition.action)
+        advantages = features.values(state.advantage, here, orders)
+        expected = (gradient * advantages).sum()
+        error = vectorize.prevent_fusion(found.error - expected)
+        keeps = found.learns & ~jnp.isnan(error)
+        step = progress.drawn["alpha_w"] * error
+        advantage, trace = features.learned(
+            state.advantage,
+            state.trace,
+            here,
+            orders,
+            TraceStep(decay(progress), gradient, step, keeps),
+        )
+        length = lax.sqrt(features.squares(advantage, orders))
+        move = vectorize.prevent_fusion(progress.drawn["alpha_p"] / length)
+        # neither where all advantages are 0 nor where their length is not a number
+        moves = found.learns & (length > 0)
+        policy = features.stepped(state.policy, advantage, orders, move, moves)
+        after = progress.after(
+            transition, found.learns, error, state.policy_now.probabilities, advantages
+        )
+        return NaturalState(
+            found.value,
+            found.trace,
+            policy,
+            trace,
+            found.alpha,
+            state.policy_now,
+            after,
+            advantage,
+        )

@@ -1,0 +1,63 @@
+"""The step size of Parl2: the greatest with which an update does not overshoot.
+
+One number for each array of weights. It starts at 1, is never raised, and is not reset between
+episodes. Dabney and Barto 2012, alpha-bound, in the form of the program of Jordan et al. 2020.
+"""
+
+import chex
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.linear.features import Features
+from jbrl.agents.linear.traces import Orders
+from jbrl.pytree import record
+
+START = 1.0
+
+
+@record
+class Learner:
+    """A linear function that learns with its own step size."""
+
+    weights: chex.Array  # [A, F] float32
+    trace: chex.Array  # [A, F] float32
+    alpha: chex.Array  # [] float32
+
+
+@record
+class Step:
+    """One transition, as a linear function learns from it."""
+
+    decay: chex.Array  # [] float32, of the trace
+    here: chex.Array  # [A] float32, rows of the gradient before the transition
+    there: chex.Array  # [A] float32, rows of gamma times the gradient after it; 0 at the end
+    error: chex.Array  # [] float32
+    learns: chex.Array  # [] bool
+
+
+def bounded(alpha: chex.Array, change: chex.Array) -> chex.Array:
+    """Return the step size after a transition: min(alpha, -1 / change) where `change`, the product
+    of the trace with gamma phi' - phi, is negative.
+    """
+    return jnp.where(change < 0, jnp.minimum(alpha, -1 / change), alpha)
+
+
+def learned(
+    features: Features,
+    learner: Learner,
+    xs: tuple[chex.Array, chex.Array],
+    orders: Orders,
+    step: Step,
+) -> tuple[chex.Array, chex.Array, chex.Array]:
+    """Return weights and trace [A, F], and the step size [], after a transition from xs[0] to
+    xs[1].
+    """
+    trace = features.traced(learner.trace, xs[0], orders, step.decay, step.here)
+    before, after = features.products(trace, xs, orders)
+    gained = jnp.where(step.there > 0, step.there * after, 0.0)
+    lost = jnp.where(step.here != 0, step.here * before, 0.0)
+    change = gained.sum() - lost.sum()
+    alpha = jnp.where(step.learns, bounded(learner.alpha, change), learner.alpha)
+    keeps = step.learns & ~jnp.isnan(step.error)
+    moved = vectorize.prevent_fusion(alpha * step.error)
+    return features.stepped(learner.weights, trace, orders, moved, keeps), trace, alpha

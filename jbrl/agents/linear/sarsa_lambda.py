@@ -1,0 +1,248 @@
+"""Sarsa(lambda) and Q(lambda) as complete algorithms: plain, with scaled step sizes, and with the
+step size of Parl2.
+"""
+
+from typing import Any, ClassVar
+
+import chex
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.agent import register_agent
+from jbrl.agents.linear import action_values, parl2
+from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, uniform
+from jbrl.agents.linear.traces import TraceStep
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.problems.prior import Prior
+from jbrl.pytree import record
+from jbrl.rollout.contract import Transition
+
+
+@record
+class ActionValueState:
+    """Action values, and how they are being learned."""
+
+    weights: chex.Array  # [A, F] float32
+    trace: chex.Array  # [A, F] float32
+    alpha: chex.Array  # [] float32, step size
+    next_action: chex.Array  # [] int32, chosen when the last transition was learned
+    progress: Progress
+
+
+@record
+class ActionValueLearner(CompleteLinear):
+    """Base of Sarsa(lambda) and Q(lambda), which differ in the value of the next state.
+
+    Class attributes:
+      greedy_target: the value is that of the greedy action, not of the action to be taken.
+      adapts: the step size is Parl2's, not drawn.
+    """
+
+    greedy_target: ClassVar[bool] = False
+    adapts: ClassVar[bool] = False
+
+    epsilon_low: float = parameter(
+        0.0, "least probability of a random action, drawn uniformly", low=0, high=1
+    )
+    epsilon_high: float = parameter(
+        0.1, "greatest probability of a random action; the paper's text has 1", low=0, high=1
+    )
+
+    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActionValueState:
+        """Draw the hyperparameters; all weights are 0."""
+        drawing = self.drawing(key, knowledge)
+        ends = self.epsilon_low, self.epsilon_high
+        drawing.keep("epsilon", uniform(drawing.number("epsilon"), *ends))
+        if not self.adapts:
+            self.draw_alpha(drawing, "alpha")
+        progress = drawing.progress()
+        zeros = jnp.zeros((knowledge.spec.actions.n, progress.features.capacity), jnp.float32)
+        alpha = progress.drawn.get("alpha", jnp.float32(parl2.START))
+        return ActionValueState(zeros, zeros, alpha, jnp.int32(0), progress)
+
+    def act(
+        self, key: chex.PRNGKey, state: ActionValueState, observation: chex.Array
+    ) -> tuple[chex.Array, ActionValueState]:
+        """Return the action that was chosen with the last update, or one for a first step."""
+        progress = state.progress
+        features = progress.features
+
+        def values(operand: Any) -> chex.Array:
+            return features.values(*operand)
+
+        operand = (state.weights, observation, progress.orders)
+        first = vectorize.computed_if_any(progress.fresh, values, operand)
+        chosen = self._choice(first, progress, key)
+        return jnp.where(progress.fresh, chosen, state.next_action), state
+
+    def observe(
+        self, key: chex.PRNGKey, state: ActionValueState, transition: Transition
+    ) -> ActionValueState:
+        """Choose the next action, then learn."""
+        progress = state.progress
+        features, orders = progress.features, progress.orders
+        here, there = transition.observation, transition.next_observation
+        values, following = features.products(state.weights, (here, there), orders)
+        chosen = self._choice(following, progress, key)
+        taken, then = (_one_hot(action, values) for action in (transition.action, chosen))
+        future = following.max() if self.greedy_target else _entry(following, then)
+        goes_on = jnp.where(transition.terminated, 0.0, progress.drawn["gamma"])
+        # not 0 times NaN where the episode has ended
+        target = jnp.where(transition.terminated, 0.0, goes_on * future)
+        error = vectorize.prevent_fusion(transition.reward + target - _entry(values, taken))
+        learns = self.learns(progress)
+        keeps = learns & ~jnp.isnan(error)
+        if self.adapts:
+            bounded = self._bounding(following, then)
+            weights, trace, alpha = parl2.learned(
+                features,
+                parl2.Learner(state.weights, state.trace, state.alpha),
+                (here, there),
+                orders,
+                parl2.Step(decay(progress), taken, goes_on * bounded, error, learns),
+            )
+        else:
+            alpha = state.alpha
+            rule = TraceStep(decay(progress), taken, alpha * error, keeps)
+            weights, trace = features.learned(state.weights, state.trace, here, orders, rule)
+        after = progress.after(transition, learns, error, values)
+        return ActionValueState(weights, trace, alpha, chosen, after)
+
+    def _bounding(self, following: chex.Array, then: chex.Array) -> chex.Array:
+        """Return the row whose features bound the step size, one-hot [A]."""
+        del following
+        return then
+
+    def _choice(self, values: chex.Array, progress: Progress, key: chex.PRNGKey) -> chex.Array:
+        epsilon = progress.drawn["epsilon"]
+        return action_values.epsilon_greedy(values, epsilon, sampling.uniforms(key))
+
+
+def _one_hot(action: chex.Array, values: chex.Array) -> chex.Array:
+    here = jnp.arange(values.shape[0], dtype=jnp.int32) == action
+    return here.astype(jnp.float32)
+
+
+def _entry(values: chex.Array, one_hot: chex.Array) -> chex.Array:
+    """Return the value of one action, whatever the others are."""
+    return jnp.where(one_hot > 0, values, 0.0).sum()
+
+
+@record
+class PlainStep(ActionValueLearner):
+    """Base of those that draw their step size."""
+
+    alpha_low: float = parameter(
+        1e-3, "least step size for tables, drawn log-uniformly", low=0, high=1e9, open_low=True
+    )
+    alpha_high: float = parameter(
+        0.1, "greatest step size for tables", low=0, high=1e9, open_low=True
+    )
+    fourier_alpha_low: float = parameter(
+        1e-6, "least step size for Fourier bases", low=0, high=1e9, open_low=True
+    )
+    fourier_alpha_high: float = parameter(
+        1e-3, "greatest step size for Fourier bases", low=0, high=1e9, open_low=True
+    )
+
+
+@record
+class ScaledStep(ActionValueLearner):
+    """Base of those that draw their step size and divide it by the number of features of a Fourier
+    basis.
+    """
+
+    per_feature = True
+
+    alpha_low: float = parameter(
+        1e-3, "least step size for tables, drawn log-uniformly", low=0, high=1e9, open_low=True
+    )
+    alpha_high: float = parameter(
+        0.1, "greatest step size for tables", low=0, high=1e9, open_low=True
+    )
+    fourier_alpha_low: float = parameter(
+        1e-3,
+        "least step size for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+    fourier_alpha_high: float = parameter(
+        1.0,
+        "greatest step size for Fourier bases, before the division",
+        low=0,
+        high=1e9,
+        open_low=True,
+    )
+
+
+@register_agent("Sarsa-lambda", cite="jordan2020,rummery1994,konidaris2011")
+class SarsaLambda(PlainStep):
+    """Sarsa(lambda) with linear action values, its hyperparameters drawn for each lifetime.
+
+    e <- gamma lambda e + phi(x, u), then w <- w + alpha (r + gamma Q(y, v) - Q(x, u)) e, where v is
+    the action to be taken in y. Jordan et al. 2020, table 4. A decision is two passes over the
+    weights and one over the trace, O(F A).
+    """
+
+
+@register_agent("Sarsa-lambda-s", cite="jordan2020,rummery1994,konidaris2011")
+class SarsaLambdaScaled(ScaledStep):
+    """Sarsa-lambda with a step size divided by the number of features; on tables the same.
+
+    Jordan et al. 2020, table 4, Sarsa(lambda)-s. A decision costs what it costs Sarsa-lambda.
+    """
+
+
+@register_agent("Sarsa-Parl2", cite="jordan2020,dabney2012")
+class SarsaParl2(ActionValueLearner):
+    """Sarsa-lambda with the step size of Parl2, which starts at 1 and only falls.
+
+    Dabney and Barto 2012; Jordan et al. 2020, table 4. A decision is two passes over the weights
+    and two over the trace, O(F A).
+    """
+
+    adapts = True
+
+
+@register_agent("Q-lambda", cite="jordan2020,watkins1992")
+class QLambda(PlainStep):
+    """Q(lambda) with linear action values, its hyperparameters drawn for each lifetime.
+
+    As Sarsa-lambda, but r + gamma max_v Q(y, v) is learned from. Traces go on after exploratory
+    actions (naive Q(lambda)). Jordan et al. 2020, table 4. A decision costs what it costs
+    Sarsa-lambda.
+    """
+
+    greedy_target = True
+
+
+@register_agent("Q-lambda-s", cite="jordan2020,watkins1992")
+class QLambdaScaled(ScaledStep):
+    """Q-lambda with a step size divided by the number of features; on tables the same.
+
+    Jordan et al. 2020, table 4, Q(lambda)-s. A decision costs what it costs Sarsa-lambda.
+    """
+
+    greedy_target = True
+
+
+@register_agent("Q-Parl2", cite="jordan2020,dabney2012")
+class QParl2(ActionValueLearner):
+    """Q-lambda with the step size of Parl2, which starts at 1 and only falls.
+
+    Dabney and Barto 2012; Jordan et al. 2020, table 4. A decision costs what it costs Sarsa-Parl2.
+    """
+
+    greedy_target = True
+    adapts = True
+
+    bound_by_greedy: bool = parameter(
+        False, "the greedy action bounds the step size, not the action to be taken"
+    )
+
+    def _bounding(self, following: chex.Array, then: chex.Array) -> chex.Array:
+        return jnp.where(
+            self.bound_by_greedy, _one_hot(action_values.greedy(following), following), then
+        )

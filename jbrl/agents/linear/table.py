@@ -1,0 +1,111 @@
+"""One-hot features: weights are looked up."""
+
+import dataclasses
+from collections.abc import Callable
+
+import chex
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.linear.traces import Orders, TraceStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One-hot features of n observations; below 0, as the observation of zeros is, all of them
+    are 0.
+    """
+
+    n: int
+
+    @property
+    def capacity(self) -> int:
+        """Number of features, F."""
+        return self.n
+
+    def sizes(self, orders: Orders) -> chex.Array:
+        """Return the number of features that a lane uses: [] int32."""
+        del orders
+        return jnp.int32(self.n)
+
+    def values(self, weights: chex.Array, x: chex.Array, orders: Orders) -> chex.Array:
+        """Return the products of `weights` [A, F] with the features of `x`: [A] float32."""
+        del orders
+        rows, n = weights.shape
+        at = jnp.maximum(x, 0) + n * jnp.arange(rows, dtype=jnp.int32)
+        found = vectorize.get_rows(weights.reshape(-1, 1), at)[:, 0]
+        return jnp.where(x < 0, 0.0, found)
+
+    def products(
+        self, weights: chex.Array, xs: tuple[chex.Array, ...], orders: Orders
+    ) -> tuple[chex.Array, ...]:
+        """Return `values` of several observations."""
+        return tuple(self.values(weights, x, orders) for x in xs)
+
+    def learned(
+        self,
+        weights: chex.Array,
+        trace: chex.Array,
+        x: chex.Array,
+        orders: Orders,
+        rule: TraceStep,
+    ) -> tuple[chex.Array, chex.Array]:
+        """Return weights and trace [A, F] after `rule`."""
+        trace = self.traced(trace, x, orders, rule.decay, rule.gradient)
+        return self.stepped(weights, trace, orders, rule.step, rule.learns), trace
+
+    def traced(
+        self,
+        trace: chex.Array,
+        x: chex.Array,
+        orders: Orders,
+        decay: chex.Array,
+        gradient: chex.Array,
+    ) -> chex.Array:
+        """Return the trace [A, F] after decaying and adding the gradient, [A], at the features of
+        `x`.
+        """
+        del orders
+        here = jnp.arange(self.n, dtype=jnp.int32) == x
+        return decay * trace + jnp.where(here[None], gradient[:, None], 0.0)
+
+    def stepped(
+        self,
+        weights: chex.Array,
+        direction: chex.Array,
+        orders: Orders,
+        step: chex.Array,
+        learns: chex.Array,
+    ) -> chex.Array:
+        """Return `weights` + `step` * `direction` where `learns` ([] bool), else `weights`."""
+        del orders
+        return jnp.where(learns, weights + step * direction, weights)
+
+    def squares(self, weights: chex.Array, orders: Orders) -> chex.Array:
+        """Return the sum of the squares of all weights: [] float32."""
+        del orders
+        return jnp.square(weights).sum()
+
+    def rows(self, weights: chex.Array, xs: chex.Array, orders: Orders) -> chex.Array:
+        """Return `values` of B observations `xs`: [B, A] float32. Of one lane, not mapped."""
+        del orders
+        found = weights.at[:, jnp.maximum(xs, 0)].get(mode="promise_in_bounds")
+        return jnp.where(xs < 0, 0.0, found).T
+
+    def ascended(
+        self,
+        learner: tuple[chex.Array, ...],
+        xs: chex.Array,
+        gradients: chex.Array,
+        orders: Orders,
+        update: Callable[..., tuple[chex.Array, ...]],
+        numbers: tuple[chex.Array, ...],
+    ) -> tuple[chex.Array, ...]:
+        """Return arrays [A, F] after `update(arrays, gradient, *numbers)`, the gradient [A, F]
+        being the sum of `gradients` [B, A] times the features of `xs`. Of one lane, not mapped.
+        """
+        del orders
+        kept = jnp.where(xs[:, None] < 0, 0.0, gradients)
+        zeros = jnp.zeros_like(learner[0])
+        summed = zeros.at[:, jnp.maximum(xs, 0)].add(kept.T, mode="promise_in_bounds")
+        return update(learner, summed, *numbers)

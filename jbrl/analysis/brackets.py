@@ -1,0 +1,114 @@
+"""Known brackets of Bayes-optimal values, and the share of them that a score is.
+
+`brackets.csv` is written by `experiments/bounds/collect.py` from what `jbrl bound` printed.
+"""
+
+import csv
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+FILE = "brackets.csv"
+SHARES = ("share_low", "share_high")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bracket:
+    """Limits of the greatest mean return of any agent whose prior is the distribution of its
+    MDP.
+    """
+
+    problem: str
+    digest: str
+    discount: float
+    horizon: int
+    decisions: int
+    lower: float
+    upper: float
+    clairvoyant: float
+
+
+@cache
+def known() -> tuple[Bracket, ...]:
+    """Return all brackets that are kept."""
+    text = (resources.files("jbrl.analysis") / FILE).read_text(encoding="utf-8")
+    return tuple(
+        Bracket(
+            row["problem"],
+            row["digest"],
+            float(row["discount"]),
+            int(row["horizon"]),
+            int(row["decisions"]),
+            float(row["lower"]),
+            float(row["upper"]),
+            float(row["clairvoyant"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def find(problem: str, discount: float, horizon: int) -> Bracket | None:
+    """Return the bracket of a test distribution, by its name; None where none is kept.
+
+    An agent with another prior than the test distribution cannot earn more on average than one
+    with the right one: the bracket holds for it too.
+    """
+    wanted = (problem, discount, horizon)
+    return next((b for b in known() if (b.problem, b.discount, b.horizon) == wanted), None)
+
+
+def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
+    """Return the brackets of the experiments of a study, by name, where they are known."""
+    study = manifest.get("study") or {}
+    found = {}
+    for table in manifest.get("experiments") or []:
+        settings = {**study, **{key: value for key, value in table.items() if value is not None}}
+        discount, horizon = settings.get("discount"), settings.get("horizon")
+        test = str(settings.get("test") or settings.get("prior") or "").replace(" ", "")
+        if isinstance(discount, int | float) and isinstance(horizon, int):
+            bracket = find(test, float(discount), horizon)
+            if bracket is not None:
+                found[table["name"]] = bracket
+    return found
+
+
+def share(mean: float, ci95: float, bracket: Bracket) -> tuple[float, float]:
+    """Return the least and the greatest share of the Bayes-optimal value that a mean return can
+    be, its own 95% interval taken into account; NaN where the lower end is not positive.
+    """
+    if bracket.lower <= 0 or not np.isfinite(mean):
+        return np.nan, np.nan
+    error = ci95 if np.isfinite(ci95) else 0.0
+    least, most = mean - error, mean + error
+    return (
+        least / (bracket.upper if least > 0 else bracket.lower),
+        most / (bracket.lower if most > 0 else bracket.upper),
+    )
+
+
+def with_shares(scores: pd.DataFrame, brackets: Mapping[str, Bracket]) -> pd.DataFrame:
+    """Return scores with the columns `SHARES` behind their interval, if any bracket is known."""
+    if not any(name in brackets for name in scores["experiment"]):
+        return scores
+    shares = [
+        share(row.mean, row.ci95, brackets[row.experiment])
+        if row.experiment in brackets
+        else (np.nan, np.nan)
+        for row in scores[["experiment", "mean", "ci95"]].itertuples(index=False)
+    ]
+    scores = scores.copy()
+    for number, column in enumerate(SHARES):
+        place = scores.columns.get_loc("ci95") + 1 + number
+        scores.insert(place, column, np.array([pair[number] for pair in shares]))
+    return scores
+
+
+def share_text(pair: tuple[float, float]) -> str:
+    """Return a share in per cent, as an interval: `89-99 %`; empty where it is not known."""
+    low, high = pair
+    return "" if np.isnan(low) else f"{100 * low:.0f}\N{EN DASH}{100 * high:.0f} %"

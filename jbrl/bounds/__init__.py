@@ -1,0 +1,1 @@
+"""Certified bounds of the Bayes-optimal value of a distribution over finite MDPs."""

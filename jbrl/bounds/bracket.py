@@ -1,0 +1,287 @@
+"""A bracket of the Bayes-optimal value: a certified lower and a certified upper end."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.bounds.blas import one_thread
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.limits import margin, standard_error
+from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
+from jbrl.bounds.model import Model, make_model
+from jbrl.bounds.pieces import Pieces
+from jbrl.bounds.size import Plan, check_model, make_plan
+from jbrl.bounds.upper import LookAhead
+from jbrl.environments.lifetime import Steps
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.problems.problem import problem as find_problem
+from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.storage.machine import available_cores, memory_bytes
+
+CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
+ONE_SIDED = (1 + CONFIDENCE) / 2
+VERSION = 1  # of what pieces mean
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """One end of a bracket.
+
+    An exact end has no error: `mean` is the value, and the confidence is 1.
+    """
+
+    value: float  # the confidence limit
+    confidence: float  # one-sided
+    mean: float
+    standard_error: float
+    rests_on: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bracket:
+    """The Bayes-optimal value lies between `lower` and `upper`, with probability `confidence` of
+    the samples drawn.
+    """
+
+    problem: str
+    digest: str
+    discount: float
+    horizon: int
+    decisions: int
+    lower: float
+    upper: float
+    confidence: float
+    clairvoyant: float | None  # estimate of the value that an agent earns which is shown the MDP
+    state_counts: int  # (state, counts) backed up in one replication
+    lower_end: End
+    upper_end: End
+    seed: int
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as the command prints it."""
+        return dataclasses.asdict(self)
+
+
+def bound(
+    problem: str | Path | Problem,
+    *,
+    discount: float = 0.95,
+    horizon: int | None = None,
+    decisions: int | None = None,
+    budget: float | None = None,
+    memory: int | None = None,
+    seed: int = 0,
+    agents: Sequence[str] = (),
+    out: str | Path | None = None,
+    tell: Tell | None = None,
+) -> Bracket:
+    """Bracket the Bayes-optimal value of a Dirichlet distribution over MDPs.
+
+    The greatest expected discounted return that any agent can earn whose prior is the distribution
+    that its MDP is drawn from. docs/bounds.md has the proofs.
+
+    Args:
+      problem: a name of the catalogue, the path of a JSON file, or a `Problem`.
+      horizon: decisions of a lifetime; default: that of the problem.
+      decisions: D, how far to look ahead; default: as far as `budget` allows.
+      budget: seconds, about, on this machine's cores; default: 60, or what `decisions` takes.
+      memory: bytes that arrays may take; default: half of this machine's.
+      seed: of all samples.
+      agents: names of agents of the register that may earn the lower end, besides policies that
+        the look-ahead suggests.
+      out: folder for pieces of the work; the same call again goes on from them.
+      tell: called with the name of a step, and how many of how many parts are done.
+
+    Raises:
+      JbrlError: a problem without such a distribution, or with one that is too large; a number out
+        of range; decisions that do not fit into the horizon, the memory or the budget.
+    """
+    found = problem if isinstance(problem, Problem) else find_problem(problem)
+    work = _Work(_checked(found), discount, horizon, seed)
+    allowed = find_agents(agents, work.protocol)
+    plan = make_plan(
+        work.layers,
+        found.short_name,
+        work.horizon,
+        decisions,
+        budget,
+        _half() if memory is None else memory,
+        work.cores,
+    )
+    return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
+
+
+def _half() -> int:
+    return (memory_bytes() or 2**33) // 2
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    del name, done, total
+
+
+def _checked(problem: Problem) -> DirichletProblem:
+    if not isinstance(problem, DirichletProblem):
+        raise JbrlError(
+            f"problem '{problem.short_name}': expected a Dirichlet distribution over finite MDPs, "
+            "for example GC"
+        )
+    return problem
+
+
+class _Work:
+    """The samples of a bracket."""
+
+    def __init__(
+        self, problem: DirichletProblem, discount: float, horizon: int | None, seed: int
+    ) -> None:
+        self.problem, self.seed = problem, seed
+        self.horizon = problem.lifetime.steps if horizon is None else horizon
+        self.protocol = Protocol(
+            problem, problem, TRIAL, seed, Steps(self.horizon), discount
+        )  # refuses numbers out of range
+        self.discount = float(discount)
+        self.cores = available_cores()
+        self.model: Model = make_model(problem.mdps)
+        check_model(self.model, problem.short_name)
+        self.layers = Layers(self.model)
+
+    def seeds(self, name: str, n: int) -> list[np.random.SeedSequence]:
+        """Return seeds for independent samples."""
+        return np.random.SeedSequence([self.seed, *name.encode()]).spawn(n)
+
+    def bracket(
+        self, plan: Plan, agents: Mapping[str, Agent], folder: Path | None, tell: Tell
+    ) -> Bracket:
+        ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
+        pieces = Pieces(
+            folder,
+            {
+                "version": VERSION,
+                "problem": self.problem.digest,
+                "discount": self.discount,
+                "horizon": self.horizon,
+                "seed": self.seed,
+            },
+        )
+        with one_thread():
+            floor = self._floor(ahead, pieces, tell)
+            upper, shown_value = (
+                (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
+            )
+        lower = floor if ahead.exact else self._lower(plan, agents, pieces, floor, tell)
+        return Bracket(
+            self.problem.short_name,
+            self.problem.digest,
+            self.discount,
+            self.horizon,
+            plan.size.decisions,
+            lower.value,
+            upper.value,
+            1.0 if ahead.exact else CONFIDENCE,
+            shown_value,
+            plan.size.all,
+            lower,
+            upper,
+            self.seed,
+        )
+
+    def _floor(self, ahead: LookAhead, pieces: Pieces, tell: Tell) -> End:
+        """Return the value of the best policy for D decisions if all rewards after them are the
+        smallest: no sample, no error.
+        """
+        name = f"floor-{ahead.decisions}"
+        tell("looking ahead exactly", 0, 1)
+        value = pieces.get(name, lambda: {"value": ahead.floor()})["value"]
+        tell("looking ahead exactly", 1, 1)
+        how = "exact" if ahead.exact else "the look-ahead, then the smallest reward"
+        return End(value, 1.0, value, 0.0, {"method": how, "decisions": ahead.decisions})
+
+    def _upper(self, ahead: LookAhead, plan: Plan, pieces: Pieces, tell: Tell) -> tuple[End, float]:
+        step = "upper end, replications"
+        tell(step, 0, plan.replications)
+        control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
+        found = []
+        for number, seed in enumerate(self.seeds("upper", plan.replications)):
+
+            def make(seed: np.random.SeedSequence = seed) -> dict[str, float]:
+                value, shown_value = ahead.replication(control(), plan.n_mdps, seed)
+                return {"value": value, "clairvoyant": shown_value}
+
+            name = f"upper-{ahead.decisions}-{plan.n_mdps}-{number}"
+            found.append(pieces.get(name, make))
+            tell(step, number + 1, plan.replications)
+        samples = np.array([piece["value"] for piece in found])
+        end = End(
+            float(samples.mean() + margin(samples, ONE_SIDED)),
+            ONE_SIDED,
+            float(samples.mean()),
+            standard_error(samples),
+            {
+                "method": "the look-ahead, then the MDP is revealed",
+                "decisions": ahead.decisions,
+                "replications": plan.replications,
+                "n_mdps": plan.n_mdps,
+            },
+        )
+        return end, float(np.mean([piece["clairvoyant"] for piece in found]))
+
+    def _lower(
+        self, plan: Plan, agents: Mapping[str, Agent], pieces: Pieces, floor: End, tell: Tell
+    ) -> End:
+        """Return what the policy earns that is best on a sample, on another sample; or the floor
+        if it is greater.
+        """
+        step = "lower end, policies"
+        tell(step, 0, 1)
+        layers = Layers(self.model, merge_states=False)  # a table names states as they are
+        tried = candidates(self.problem, layers, self.discount, self.horizon, self.cores, agents)
+        choosing, certifying = self.seeds("lower", 2)
+        means = []
+        for number, candidate in enumerate(tried):
+            means.append(self._play(pieces, candidate, TRIAL, "trial", choosing)["mean"])
+            tell(step, number + 1, len(tried) + 1)
+        best = tried[int(np.argmax(means))]
+        played = self._play(pieces, best, plan.n_played, "certificate", certifying)
+        tell(step, len(tried) + 1, len(tried) + 1)
+        end = End(
+            played["mean"] - played["margin"],
+            ONE_SIDED,
+            played["mean"],
+            played["standard_error"],
+            {"method": "a policy, played", "policy": best.name, "n_mdps": plan.n_played},
+        )
+        return max(end, floor, key=lambda one: one.value)
+
+    def _play(
+        self,
+        pieces: Pieces,
+        candidate: Candidate,
+        n_mdps: int,
+        purpose: str,
+        seed: np.random.SeedSequence,
+    ) -> dict[str, Any]:
+        def make() -> dict[str, float]:
+            found = candidate.play(n_mdps, seed)
+            return {
+                "mean": float(found.mean()),
+                "standard_error": standard_error(found),
+                "margin": margin(found, ONE_SIDED),
+            }
+
+        return pieces.get(f"{purpose}-{n_mdps}-{_slug(candidate.name)}", make)
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)

@@ -1,0 +1,112 @@
+"""Lower bounds: what policies earn that are played."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.agents.lookup import find_agent
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.lifetimes import LANES, Lifetimes
+from jbrl.bounds.policy import Table, make_table, mean_values
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import DirichletProblem
+from jbrl.rollout.contract import Oracle
+from jbrl.runner.play.play import play
+from jbrl.runner.play.protocol import Protocol
+
+TRIAL = 2 * LANES  # MDPs in which candidates are compared
+DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
+BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
+
+Player = Callable[[int, np.random.SeedSequence], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A policy that may earn the lower bound."""
+
+    name: str
+    play: Player  # returns [N] float64 in N new MDPs, with that seed
+
+
+def find_agents(names: Sequence[str], protocol: Protocol) -> dict[str, Agent]:
+    """Return agents of the register, with their default parameters.
+
+    Raises:
+      JbrlError: no such agent, one that cannot use the prior, or one that is shown the MDP.
+    """
+    found = {}
+    for name in names:
+        agent = find_agent(name, Path.cwd()).agent()
+        protocol.check_agent(agent, name)
+        if isinstance(agent, Oracle):
+            raise JbrlError(f"agent = {name!r}: expected an agent that is not shown the MDP")
+        found[name] = agent
+    return found
+
+
+def candidates(
+    problem: DirichletProblem,
+    layers: Layers,
+    discount: float,
+    horizon: int,
+    threads: int,
+    agents: Mapping[str, Agent],
+) -> list[Candidate]:
+    """Return policies that the look-ahead suggests, and agents by their names."""
+    decisions = _decisions(layers, horizon)
+
+    @functools.cache
+    def lifetimes() -> Lifetimes:
+        table = _table(layers, decisions, discount, horizon, threads)
+        return Lifetimes(table, discount, horizon)
+
+    found = []
+    for bonus in sorted({round(share * layers.model.reward_range, 6) for share in BONUSES}):
+
+        def lookahead(n: int, seed: np.random.SeedSequence, bonus: float = bonus) -> np.ndarray:
+            return lifetimes().play(bonus, n, seed)
+
+        name = (
+            f"look-ahead of {decisions} decisions, then the posterior mean with bonus "
+            f"{bonus:g} / (1 + n)"
+        )
+        found.append(Candidate(name, lookahead))
+    for name, agent in agents.items():
+
+        def registered(n: int, seed: np.random.SeedSequence, agent: Agent = agent) -> np.ndarray:
+            played = play(
+                agent,
+                prior=problem,
+                n_environments=n,
+                seed=int(seed.generate_state(1)[0]),
+                horizon=horizon,
+                discount=discount,
+            )
+            return np.asarray(played.returns, np.float64)
+
+        found.append(Candidate(name, registered))
+    return found
+
+
+def _decisions(layers: Layers, horizon: int) -> int:
+    """Return the depth of the deepest look-ahead that is small."""
+    decisions = 0
+    while decisions < min(DEEPEST, horizon):
+        if layers.divisions(decisions + 1) > MOST_LEAVES:
+            break
+        if layers.count(decisions + 1) > MOST_LEAVES:
+            break
+        decisions += 1
+    return decisions
+
+
+def _table(layers: Layers, decisions: int, discount: float, horizon: int, threads: int) -> Table:
+    """Return the choices of a look-ahead with the values of mean MDPs after it."""
+    cells = layers.layer(decisions)
+    leaves = mean_values(layers, cells, discount, horizon - decisions, threads)
+    return make_table(layers, decisions, leaves, discount, threads)

@@ -1,0 +1,314 @@
+"""Pinball: a ball that bounces off polygons on its way to a target."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.environments.environment import (
+    Box,
+    Discrete,
+    Environment,
+    Perturbed,
+    Spec,
+    Step,
+    register_environment,
+)
+from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.pinball_map import Map, read_map
+from jbrl.mdp import sampling
+from jbrl.parameters import parameter
+from jbrl.pytree import record
+
+SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each
+EXTRA = 19  # number, from 1, of the substep in which a ball that hits one polygon moves twice
+FASTEST = 2.0  # of either velocity, when an action changes it
+INSIDE = 0.05  # distance from the border at which a ball that has left the map continues
+GOAL, TIME, PUSH, NOTHING = 10_000.0, -1.0, -5.0, -1.0  # rewards
+IDLE = 4  # action that changes no velocity
+JITTER = 0.02  # standard deviation of each coordinate of a random start
+# An edge is hit by a ball that moves towards it: the angle between the way to its nearest point and
+# the velocity is at most π/1.99, so a ball that moves along it, or away by 0.45 degrees, hits too.
+TOWARDS = float(np.cos(np.pi / 1.99) ** 2)
+# half the width of each range, relative to its middle; friction: in powers of ten
+SPREADS = {"ball": 0.1, "target_radius": 0.1, "noise": 1.0, "force": 0.5}
+DECADES = 1.0
+
+
+@record
+class Ball:
+    """Position and velocity of the ball."""
+
+    x: chex.Array  # [] float32
+    y: chex.Array  # [] float32
+    x_dot: chex.Array  # [] float32
+    y_dot: chex.Array  # [] float32
+
+
+@record
+class PinballState:
+    """The ball, and steps of the episode."""
+
+    ball: Ball
+    steps: chex.Array  # [] int32, of this episode
+
+
+@record
+class Contact:
+    """Sums over the edges that the ball hits, of `Map.effects`."""
+
+    edges: chex.Array  # [] float32, their number
+    cos: chex.Array  # [] float32, cosine of twice the angle of an edge
+    sin: chex.Array  # [] float32
+    polygons: chex.Array  # [] float32, numbers of their polygons
+    squares: chex.Array  # [] float32, squares of these
+
+
+@register_environment("Pinball", cite="jordan2020")
+class Pinball(Environment[PinballState], Perturbed):
+    """Pinball of Jordan et al. 2020: roll a ball past polygons into a target, with a ball, a target
+    and forces drawn for each lifetime, for 10,000 at the target.
+
+    Observation, [4]: position x, y in [0, 1], velocity x', y', nominally in [-2, 2]: a slanted edge
+    makes up to 2 √2 of it. Actions 0 to 4: x' + f, y' - f, x' - f, y' + f, nothing; with a
+    probability drawn for each lifetime one of the five, drawn uniformly, takes the action's place.
+    Velocities are then clipped to [-2, 2]. An action lasts 20 substeps. In each the ball moves by
+    0.05 x its velocity x its radius; if it hits one edge of one polygon, the velocity is mirrored
+    at the edge; if it hits more than one edge, the velocity is reversed; a ball that hits one
+    polygon in the 19th substep moves once more. After 20 substeps friction takes its part of the
+    velocity, and a coordinate that lies outside [0, 1] becomes 0.05 or 0.95. An episode starts at
+    rest at the map's start, or, with `random_start`, at a normal distance of 0.02 in each
+    coordinate.
+
+    Drawn for each lifetime: the radii of ball and target, uniformly within 10 % of the map's; the
+    probability that an action is replaced, from 0 to 0.25; the force f from 0.1 to 0.3; the part
+    of the velocity that friction takes, its logarithm uniform, from 0.001 to 0.1. The fields are
+    the middles of these ranges; `spread` narrows all of them.
+
+    Reward: 10,000 when the ball's centre is within the target's radius, which ends the episode at
+    that substep; else -1 for action 4 and -5 for the others, by the action that is executed. After
+    `max_steps` steps the episode terminates, with -1 for the last one, which has one substep: the
+    time of the published program, a sum of 0.05 in float64, exceeds its limit of 1000 in substep
+    20,001.
+
+    `start`, `target`, `target_radius`, `ball`, `edges` and `effects` follow from `map` where they
+    are None. The content of the map is part of what identifies a result; its name is not.
+
+    Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs), which
+    follows that of RLPy; Konidaris and Barto 2009.
+
+    Raises:
+      JbrlError: `map` is neither the name of a map nor a file of one, or the file is not sound.
+    """
+
+    lifetime: ClassVar[Lifetime] = Episodes(100)
+    aside: ClassVar[tuple[str, ...]] = ("map",)  # the other fields are its content
+
+    map: str = parameter(
+        "empty", "empty, box, medium or single, or the path of a map's file, which ends in .json"
+    )
+    force: float = parameter(
+        0.2, "middle of the range of f, the change of a velocity by an action", low=0, high=2
+    )
+    noise: float = parameter(
+        0.125, "middle of the range of the probability that an action is replaced", low=0, high=1
+    )
+    friction: float = parameter(
+        0.01,
+        "geometric middle of the range of the part of the velocity that a step takes",
+        low=0,
+        high=1,
+    )
+    spread: float = parameter(
+        1.0,
+        "width of the five ranges, relative to the published ones; 0: physics are the middles",
+        low=0,
+        high=1,
+    )
+    random_start: bool = parameter(
+        False, "start each episode at a normal distance of 0.02 in each coordinate"
+    )
+    max_steps: int = parameter(1001, "steps after which an episode terminates", low=1, high=100_000)
+    start: Any = None  # [2] float32
+    target: Any = None  # [2] float32
+    target_radius: Any = None  # [] float32
+    ball: Any = None  # [] float32, radius
+    edges: Any = None  # [5, E] float32, `Map.edges`
+    effects: Any = None  # [5, E] float32, `Map.effects`
+
+    def __post_init__(self) -> None:
+        if self.edges is None and isinstance(self.force, int | float):  # not traced
+            for name, value in _content(read_map(self.map)).items():
+                object.__setattr__(self, name, value)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Box((4,), (0.0, 0.0, -FASTEST, -FASTEST), (1.0, 1.0, FASTEST, FASTEST)), FIVE)
+
+    @property
+    def typical_steps(self) -> float:
+        return float(self.max_steps)
+
+    def perturb(self, key: chex.PRNGKey) -> "Pinball":
+        *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
+        values = {
+            name: getattr(self, name) * (1 + self.spread * jnp.float32(width) * offset)
+            for (name, width), offset in zip(SPREADS.items(), offsets, strict=True)
+        }
+        power = jnp.float32(DECADES * np.log(10)) * self.spread * last
+        values["friction"] = self.friction * jnp.exp(power)
+        return dataclasses.replace(self, **values)
+
+    def reset(self, key: chex.PRNGKey) -> tuple[PinballState, chex.Array]:
+        distance = jnp.float32(JITTER) * sampling.standard_normal(sampling.uniforms(key))
+        place = self.start + jnp.where(self.random_start, distance, jnp.float32(0))
+        ball = Ball(place[0], place[1], jnp.float32(0), jnp.float32(0))
+        return PinballState(ball, jnp.int32(0)), _observation(ball)
+
+    def step(
+        self, key: chex.PRNGKey, state: PinballState, action: chex.Array
+    ) -> tuple[PinballState, Step]:
+        chance, other = sampling.uniforms(key)
+        executed = vectorize.prevent_fusion_index(
+            jnp.where(chance < self.noise, sampling.uniform_index(other, FIVE.n), action)
+        )
+        steps = state.steps + 1
+        out_of_time = steps >= self.max_steps
+        pushed = _pushed(state.ball, executed, self.force)
+        zero = jnp.bool_(False)
+        rolled, arrived, stopped = lax.fori_loop(
+            0, SUBSTEPS, lambda i, now: self._substep(i, now, out_of_time), (pushed, zero, zero)
+        )
+        ball = _select(stopped, rolled, self._slowed(rolled))
+        price = jnp.where(executed == IDLE, jnp.float32(NOTHING), jnp.float32(PUSH))
+        end = jnp.where(arrived, jnp.float32(GOAL), jnp.float32(TIME))
+        reward = jnp.where(stopped, end, price)
+        return PinballState(ball, steps), Step(
+            _observation(ball), reward, stopped, jnp.bool_(False)
+        )
+
+    def _substep(
+        self, i: chex.Array, now: tuple[Ball, chex.Array, chex.Array], out_of_time: chex.Array
+    ) -> tuple[Ball, chex.Array, chex.Array]:
+        """Return the ball after substep number `i` from 0, whether it has arrived, and whether the
+        episode has ended. What has ended stays as it is.
+        """
+        before, arrived, stopped = now
+        ball = _moved(before, self.ball)
+        contact = _contact(ball, self.ball, self.edges, self.effects)
+        ball = _bounced(ball, contact)
+        again = (i == EXTRA - 1) & _one_polygon(contact)
+        ball = _select(again, _moved(ball, self.ball), ball)
+        away = (ball.x - self.target[0]) ** 2 + (ball.y - self.target[1]) ** 2
+        there = away < self.target_radius**2
+        return (
+            _select(stopped, before, ball),
+            arrived | (there & ~stopped),
+            stopped | there | out_of_time,
+        )
+
+    def _slowed(self, ball: Ball) -> Ball:
+        """Return the ball after friction, on the map."""
+        rest = 1 - jnp.minimum(self.friction, 1.0)
+        return Ball(_inside(ball.x), _inside(ball.y), ball.x_dot * rest, ball.y_dot * rest)
+
+
+FIVE = Discrete(5)
+
+
+def _content(found: Map) -> dict[str, Any]:
+    """Return the fields of the environment that follow from its map."""
+    return {
+        "start": found.start,
+        "target": found.target,
+        "target_radius": np.float32(found.target_radius),
+        "ball": np.float32(found.ball_radius),
+        "edges": found.edges,
+        "effects": found.effects,
+    }
+
+
+def _pushed(ball: Ball, action: chex.Array, force: chex.Array) -> Ball:
+    """Return the ball after an action has changed its velocity."""
+    along_x = jnp.where(action == 0, force, jnp.where(action == 2, -force, 0.0))
+    along_y = jnp.where(action == 3, force, jnp.where(action == 1, -force, 0.0))
+    return Ball(
+        ball.x,
+        ball.y,
+        jnp.clip(ball.x_dot + along_x, -FASTEST, FASTEST),
+        jnp.clip(ball.y_dot + along_y, -FASTEST, FASTEST),
+    )
+
+
+def _moved(ball: Ball, radius: chex.Array) -> Ball:
+    """Return the ball one substep later, without regard to obstacles."""
+    way = radius * jnp.float32(TAU)
+    return Ball(ball.x + ball.x_dot * way, ball.y + ball.y_dot * way, ball.x_dot, ball.y_dot)
+
+
+def _bounced(ball: Ball, contact: Contact) -> Ball:
+    """Return the ball with its velocity mirrored at the only edge that it hits, or reversed where
+    it hits several, of one polygon or more.
+
+    The published program turns angles; in vectors, a velocity v is mirrored at an edge of angle φ
+    to (v_x cos 2φ + v_y sin 2φ, v_x sin 2φ - v_y cos 2φ).
+    """
+    one, several = contact.edges == 1, contact.edges > 1
+    x_dot = contact.cos * ball.x_dot + contact.sin * ball.y_dot
+    y_dot = contact.sin * ball.x_dot - contact.cos * ball.y_dot
+    return Ball(
+        ball.x,
+        ball.y,
+        jnp.where(one, x_dot, jnp.where(several, -ball.x_dot, ball.x_dot)),
+        jnp.where(one, y_dot, jnp.where(several, -ball.y_dot, ball.y_dot)),
+    )
+
+
+def _one_polygon(contact: Contact) -> chex.Array:
+    """Return whether all edges that are hit, and there are any, belong to one polygon, [] bool.
+
+    Equality in the inequality of Cauchy and Schwarz: sums of integers, exact in float32.
+    """
+    equal = contact.edges * contact.squares == contact.polygons * contact.polygons
+    return (contact.edges > 0) & equal
+
+
+@vectorize.over_lanes
+def _contact(ball: Ball, radius: chex.Array, edges: chex.Array, effects: chex.Array) -> Contact:
+    """Return the sums over the edges that the ball hits; last axes are lanes.
+
+    The sums are of one term, or of integers, wherever they are used: their order does not matter.
+    """
+    px, py, way_x, way_y, inverse = edges
+    ball, radius = jax.tree.map(lambda v: v[None], (ball, radius))  # beside edges
+    x, y = ball.x - px, ball.y - py
+    part = jnp.clip((x * way_x + y * way_y) * inverse, 0.0, 1.0)
+    x, y = x - part * way_x, y - part * way_y  # from the nearest point to the ball
+    distance = x * x + y * y
+    away = x * ball.x_dot + y * ball.y_dot
+    speed = ball.x_dot * ball.x_dot + ball.y_dot * ball.y_dot
+    towards = away * jnp.abs(away) <= jnp.float32(TOWARDS) * distance * speed
+    hit = ((distance <= radius * radius) & towards).astype(jnp.float32)
+    if effects.shape[-1] == 1:  # common to all lanes
+        sums = effects[..., 0] @ hit
+    else:
+        sums = (effects * hit[None]).sum(1)
+    return Contact(*sums)
+
+
+def _inside(place: chex.Array) -> chex.Array:
+    """Return a coordinate, brought back where it lies outside the map."""
+    return jnp.where(place > 1, 1 - INSIDE, jnp.where(place < 0, INSIDE, place))
+
+
+def _select(condition: chex.Array, new: Ball, old: Ball) -> Ball:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _observation(ball: Ball) -> chex.Array:
+    return jnp.stack([ball.x, ball.y, ball.x_dot, ball.y_dot])

@@ -1,0 +1,103 @@
+"""Two scores of one lifetime: of the episodes in which an agent learns, and of those after them."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.environments.environment import Environment, Step
+from jbrl.environments.lifetime import Episodes
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import EnvironmentProblem, Problem, register_derived
+from jbrl.problems.recorder import EpisodeMean, EpisodeTotals
+from jbrl.pytree import record, static
+
+END = 30  # episodes after those of the lifetime
+
+
+@record
+class LifeAndEndTotals:
+    """Totals of the two parts of a lifetime so far."""
+
+    life: EpisodeTotals
+    end: EpisodeTotals
+
+
+@record
+class LifeAndEnd:
+    """Recorder that scores a lifetime by the mean undiscounted return of its first `episodes`
+    episodes, and keeps that of the rest as the metric `end`.
+
+    The two scores of the program of Jordan et al. 2020; the paper reports the first.
+    """
+
+    criterion: ClassVar[str] = EpisodeMean.criterion
+
+    episodes: int = static(100)  # that belong to the score
+
+    def begin(self, environment: Environment, state: Any) -> LifeAndEndTotals:
+        totals = EpisodeMean().begin(environment, state)
+        return LifeAndEndTotals(totals, totals)
+
+    def record(
+        self,
+        state: LifeAndEndTotals,
+        environment: Environment,
+        environment_state: Any,
+        step: Step,
+    ) -> LifeAndEndTotals:
+        first = state.life.episodes < self.episodes
+        current = _select(first, state.life, state.end)
+        after = EpisodeMean().record(current, environment, environment_state, step)
+        return LifeAndEndTotals(_select(first, after, state.life), _select(first, state.end, after))
+
+    def scores(self, state: LifeAndEndTotals) -> np.ndarray:
+        return EpisodeMean().scores(state.life)
+
+    def metrics(self, state: LifeAndEndTotals) -> dict[str, np.ndarray]:
+        """Return the mean return of the last episodes as `end`, NaN where there are none; episodes
+        that have ended, and the environment's counters summed over them.
+        """
+        parts = [EpisodeMean().metrics(part) for part in (state.life, state.end)]
+        sums = {name: values + parts[1][name] for name, values in parts[0].items()}
+        begun = np.asarray(state.end.episodes) + (np.asarray(state.end.steps) > 0)
+        return {**sums, "end": np.where(begun > 0, EpisodeMean().scores(state.end), np.nan)}
+
+
+def _select(condition: chex.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+@register_derived("with_end")
+def with_end(of: Problem) -> Problem:
+    """Lifetimes of a problem with 30 more episodes, whose mean return is the metric `end`.
+
+    The score is that of the problem itself. Agents with a parameter `learning_episodes` stop
+    learning there (Jordan et al. 2020, the released program).
+
+    Raises:
+      JbrlError: a lifetime of the problem is no number of episodes, or its score is not their mean
+        return.
+    """
+    if (
+        not isinstance(of, EnvironmentProblem)
+        or not isinstance(of.lifetime, Episodes)
+        or not isinstance(of.recorder, EpisodeMean)
+    ):
+        raise JbrlError(
+            f"with_end({of.short_name}): expected a problem whose score is the mean return of "
+            "episodes, for example with_end(MountainCar)"
+        )
+    count = of.lifetime.episodes
+    return dataclasses.replace(
+        of,
+        name=f"{of.name}, and its end",
+        short_name=f"with_end({of.short_name})",
+        lifetime=dataclasses.replace(of.lifetime, episodes=count + END),
+        recorder=LifeAndEnd(count),
+        identity={"with_end": of.digest, "episodes": [count, END]},
+        description=f"{of.short_name}, and {END} episodes more, whose mean return is kept as end.",
+    )

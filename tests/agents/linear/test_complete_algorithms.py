@@ -1,0 +1,334 @@
+"""The complete algorithms with linear functions: twins in NumPy fed the same random words, numbers
+by hand, what they draw, and what they refuse.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents import complete as distributions
+from jbrl.agents.agent import AGENTS
+from jbrl.agents.linear import adam, fourier, linear_ppo, parl2, softmax
+from jbrl.agents.linear.drawn import integer, log_uniform, uniform
+from jbrl.environments.lifetime import Episodes
+from jbrl.errors import JbrlError
+from tests.agents.linear import complete
+from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
+
+NAMES = (
+    "Sarsa-lambda",
+    "Sarsa-lambda-s",
+    "Sarsa-Parl2",
+    "Q-lambda",
+    "Q-lambda-s",
+    "Q-Parl2",
+    "AC",
+    "AC-s",
+    "AC-Parl2",
+    "NAC-TD",
+    "PPO-linear",
+)
+LARGER = {"fourier_alpha_low": 1e-3, "fourier_alpha_high": 1e-2, "epsilon_high": 0.5}
+
+
+def drawn_of(states, lane):
+    return {name: float(v[lane, 0]) for name, v in states.progress.drawn.items()}
+
+
+def compare(found, expected, drawn, tolerance):
+    for value, right in zip(found, expected, strict=True):
+        scale = max(1.0, np.abs(right).max())
+        ordered = complete.in_order(right, drawn, value.shape[1])
+        np.testing.assert_allclose(value / scale, ordered / scale, rtol=0, atol=tolerance)
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        slow("Sarsa-lambda", TABLE),
+        slow("Sarsa-lambda", BOX),
+        ("Sarsa-Parl2", BOX),
+        slow("Sarsa-Parl2", TABLE),
+        slow("Sarsa-lambda-s", BOX),
+        slow("Q-lambda", BOX),
+        slow("Q-lambda-s", BOX),
+        ("Q-Parl2", TABLE),
+        slow("Q-Parl2", BOX),
+    ],
+)
+def test_action_values_are_those_of_the_twin(name, spec):
+    cls = AGENTS[name].agent
+    agent = cls(epsilon_high=0.5) if cls.adapts else cls(**LARGER)
+    actions, states = complete.play(agent, spec)
+    for lane in range(LANES):
+        drawn = drawn_of(states, lane)
+        twin = complete.ActionValueTwin(drawn, spec).play(lane, cls.greedy_target, cls.adapts)
+        for t, (u, weights, trace, alpha) in enumerate(twin):
+            assert actions[lane, t] == u
+            compare((states.weights[lane, t],), (weights,), drawn, 2e-4)
+            compare((states.trace[lane, t],), (trace,), drawn, 2e-4)
+            np.testing.assert_allclose(states.alpha[lane, t], alpha, rtol=1e-3)
+        assert states.progress.skipped[lane, -1] == states.progress.undefined[lane, -1] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        slow("AC", BOX),
+        slow("AC", TABLE),
+        slow("AC-s", BOX),
+        ("AC-Parl2", TABLE),
+        slow("AC-Parl2", BOX),
+        ("NAC-TD", BOX),
+        slow("NAC-TD", TABLE),
+    ],
+)
+def test_actor_critics_are_those_of_the_twin(name, spec):
+    cls, natural = AGENTS[name].agent, name == "NAC-TD"
+    ranges = {"actor_fourier_alpha_low": 0.01, "actor_fourier_alpha_high": 0.1}
+    agent = cls(**ranges)
+    actions, states = complete.play(agent, spec)
+    for lane in range(LANES):
+        drawn = drawn_of(states, lane)
+        surprise = 0.01 if cls.adapts else 0.0
+        twin = complete.ActorCriticTwin(drawn, spec).play(lane, cls.adapts, natural, surprise)
+        for t, (u, value, policy, advantage) in enumerate(twin):
+            assert actions[lane, t] == u
+            found = [states.value[lane, t], states.policy[lane, t]]
+            found += [states.advantage[lane, t]] if natural else []
+            compare(found, [value, policy, advantage][: len(found)], drawn, 2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Sarsa-lambda", "Sarsa-Parl2", "NAC-TD", "PPO-linear"])
+def test_in_chunks_they_are_those_of_the_twin_too(name, monkeypatch):
+    monkeypatch.setattr(fourier, "CHUNK", 32)
+    cls = AGENTS[name].agent
+    agent = cls(learning_episodes=complete.EPISODES)  # compiled anew
+    actions, states = complete.play(agent, BOX)
+    for lane in range(LANES):
+        drawn = drawn_of(states, lane)
+        if name == "PPO-linear":
+            twin = complete.PPOTwin(drawn, BOX).play(lane, 1)
+            weights = states.learner.weights
+        elif name == "NAC-TD":
+            of_policy = complete.ActorCriticTwin(drawn, BOX).play(lane, False, True, 0.0)
+            twin, weights = ((u, policy) for u, _, policy, _ in of_policy), states.policy
+        else:
+            values = complete.ActionValueTwin(drawn, BOX).play(lane, False, cls.adapts)
+            twin, weights = ((u, w) for u, w, _, _ in values), states.weights
+        assert weights.shape[-1] == 128
+        for t, (u, right) in enumerate(twin):
+            assert actions[lane, t] == u
+            compare((weights[lane, t],), (right,), drawn, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "exact"), [(TABLE, False), slow(BOX, True), slow(BOX, False), slow(TABLE, True)]
+)
+def test_ppo_is_that_of_the_twin(spec, exact):
+    agent = linear_ppo.LinearPPO(
+        exact_entropy=exact,
+        entropy_low=0.01,
+        entropy_high=0.1,
+        fourier_alpha_low=1e-3,
+        fourier_alpha_high=1e-2,
+    )
+    actions, states = complete.play(agent, spec)
+    learned = 0
+    for lane in range(LANES):
+        drawn = drawn_of(states, lane)
+        twin = complete.PPOTwin(drawn, spec)
+        for t, (u, weights) in enumerate(twin.play(lane, -1 if exact else 1)):
+            assert actions[lane, t] == u
+            compare((states.learner.weights[lane, t],), (weights,), drawn, 1e-3)
+        assert states.learner.step[lane, -1] == twin.t
+        learned += twin.t
+    assert learned > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Sarsa-lambda", "PPO-linear", "NAC-TD"])
+def test_nothing_is_learned_after_the_episodes_that_are_asked_for(name):
+    agent = AGENTS[name].agent(learning_episodes=10)
+    _, states = complete.play(agent, TABLE)
+    of = {"Sarsa-lambda": "weights", "NAC-TD": "policy"}
+    weights = getattr(states, of[name]) if name in of else states.learner.weights
+    for lane in range(LANES):
+        last = np.searchsorted(states.progress.episodes[lane], 10)
+        assert (weights[lane, last:] == weights[lane, last]).all()
+        # PPO has learned from its first buffers, or not yet
+        assert name == "PPO-linear" or (weights[lane, last] != weights[lane, last - 1]).any()
+
+
+# Steps of Parl2, Adam, the softmax policy and the entropy by hand.
+
+
+def test_parl2_by_hand():
+    """min(1, 1/2) = 1/2; never raised; a change that is not negative keeps it."""
+    alpha = jnp.float32(parl2.START)
+    for change, expected in [(0.5, 1), (-0.5, 1), (-2.0, 0.5), (-1.0, 0.5), (0.0, 0.5), (-4, 0.25)]:
+        alpha = parl2.bounded(alpha, jnp.float32(change))
+        assert alpha == expected
+
+
+def test_adam_by_hand():
+    """First step: both corrections cancel: alpha g / (|g| + 1e-5 / sqrt(0.001)); second, with
+    g = 2 after 1, from first = 0.29, second = 0.004999.
+    """
+    arrays = tuple(jnp.zeros(1, jnp.float32) for _ in range(3))
+    for step, gradient in ((1, 1.0), (2, 2.0)):
+        ascent = adam.ascent(jnp.float32(0.1), jnp.int32(step), jnp.bool_(True))
+        arrays = adam.ascended(arrays, jnp.full(1, gradient, jnp.float32), ascent)
+        if step == 1:
+            np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5), rtol=1e-4)
+    np.testing.assert_allclose(arrays[1], 0.29, rtol=1e-5)
+    np.testing.assert_allclose(arrays[2], 0.004999, rtol=1e-4)
+    second = 0.1 * (1 - 0.999**2) ** 0.5 / 0.19 * 0.29 / (0.004999**0.5 + 1e-5)
+    np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5) + second, rtol=1e-4)
+    kept = adam.ascended(
+        arrays, jnp.full(1, jnp.nan), adam.ascent(jnp.float32(0.1), jnp.int32(3), jnp.bool_(False))
+    )
+    assert all((k == a).all() for k, a in zip(kept, arrays, strict=True))
+
+
+def test_traces_by_hand():
+    """Sarsa(lambda) on two states: gamma lambda = 0.45, alpha 1/2, greedy; as in `test_sarsa`."""
+    agent = AGENTS["Sarsa-lambda"].agent(
+        gamma_gap_low=0.1,
+        gamma_gap_high=0.1,
+        lambda_low=0.5,
+        lambda_high=0.5,
+        epsilon_high=0.0,
+        alpha_low=0.5,
+        alpha_high=0.5,
+    )
+    state = agent.reset(jax.random.key(0), complete.Given())
+    rows = [
+        # observation, reward, next, terminated, truncated; weights and trace of action 0
+        (0, 1.0, 1, False, False, [0.5, 0], [1, 0]),
+        (1, 2.0, 0, False, False, [1.05125, 1.225], [0.45, 1]),
+        (0, 0.0, 1, True, False, [0.4191859375, 0.98846875], [1.2025, 0.45]),
+        (1, 0.0, 1, False, True, [0.4191859375, 0.9390453125], [0, 1]),
+        # nothing is learned from a NaN, but the trace goes on, and it is counted
+        (0, np.nan, 1, False, False, [0.4191859375, 0.9390453125], [1, 0]),
+    ]
+    observe = jax.jit(agent.observe)
+    for x, r, y, terminated, truncated, weights, trace in rows:
+        u, state = agent.act(jax.random.key(1), state, jnp.int32(x))
+        assert u == 0
+        ends = jnp.bool_(terminated), jnp.bool_(truncated)
+        seen = complete.Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
+        state = observe(jax.random.key(2), state, seen)
+        np.testing.assert_allclose(state.weights[0, :2], weights, rtol=1e-6)
+        np.testing.assert_allclose(state.trace[0, :2], trace, rtol=1e-6)
+    assert agent.metrics(state)["skipped_updates"] == 1
+
+
+def test_preferences_are_limited():
+    now = softmax.policy(jnp.float32([100.0, 32.0, -50.0]))
+    np.testing.assert_allclose(now.probabilities, [0.5, 0.5, 0], atol=1e-7)
+    assert softmax.draw(now, jnp.float32(0.49)) == 0
+    assert softmax.draw(now, jnp.float32(0.51)) == 1
+    assert softmax.draw(softmax.policy(jnp.float32([np.nan, 0, 0])), jnp.float32(0.9)) == 0
+
+
+def test_the_gradient_of_the_entropy_is_right_where_it_is_asked_for():
+    preferences = jnp.float32([0.3, -1.0, 0.8])
+
+    def entropy(preferences):
+        now = softmax.policy(preferences)
+        return -(now.probabilities * now.logs).sum()
+
+    exact = linear_ppo.entropy_gradient(softmax.policy(preferences), jnp.float32(-1))
+    np.testing.assert_allclose(exact, jax.grad(entropy)(preferences), atol=1e-6)
+    published = linear_ppo.entropy_gradient(softmax.policy(preferences), jnp.float32(1))
+    assert np.abs(published - exact).max() > 0.1
+
+
+# Draws.
+
+N = 4000
+
+
+def hyperparameters(name, spec, **values):
+    """Of N lifetimes, [N] each."""
+    agent, prior = AGENTS[name].agent(**values), complete.Given(given=spec)
+    keys = jax.random.split(jax.random.key(1), N)
+    drawn = jax.jit(jax.vmap(lambda key: agent.reset(key, prior).progress.drawn))(keys)
+    return {name: np.asarray(v, np.float64) for name, v in drawn.items()}
+
+
+def check_uniform(values, low, high):
+    """Against the uniform distribution, by Kolmogorov and Smirnov. False-alarm rate 1e-6."""
+    assert low - 1e-6 * abs(low) <= values.min() and values.max() <= high + 1e-6 * abs(high)
+    ordered = (np.sort(values) - low) / (high - low)
+    distance = np.abs(ordered - (np.arange(N) + 0.5) / N).max() + 0.5 / N
+    assert distance < np.sqrt(np.log(2 / 1e-6) / (2 * N))
+
+
+def test_distributions_of_tables_are_the_published_ones():
+    """Jordan et al. 2020, table 4, with the ranges of their program; one fixed seed."""
+    drawn = hyperparameters("PPO-linear", TABLE)
+    check_uniform(np.log(1 - drawn["gamma"]), np.log(1e-4), np.log(0.05))
+    check_uniform(drawn["lambda"], 0, 1)
+    check_uniform(np.log(drawn["alpha"]), np.log(1e-3), np.log(0.1))
+    check_uniform(drawn["clip"], 0.1, 0.3)
+    check_uniform(np.log(drawn["entropy"]), np.log(1e-8), np.log(1e-2))
+    assert drawn["steps"].min() == 64 and drawn["steps"].max() == 256
+    assert drawn["batch"].min() == 16 and drawn["batch"].max() == 64
+    assert (drawn["batch"] == np.round(drawn["batch"])).all()
+    assert np.bincount(drawn["epochs"].astype(int), minlength=11)[1:].min() > 300
+    assert "dependent" not in drawn and (drawn["features"] == 5).all()
+    check_uniform(hyperparameters("Sarsa-lambda", TABLE)["epsilon"], 0, 0.1)
+
+
+def test_distributions_of_fourier_bases_are_the_published_ones():
+    drawn = hyperparameters("AC-s", BOX)
+    dependent, independent = drawn["dependent"], drawn["independent"]
+    assert np.bincount(dependent.astype(int)).min() > 300 and dependent.max() == 9
+    assert np.bincount(independent.astype(int))[1:].min() > 300 and independent.min() == 1
+    sizes = (dependent + 1) ** 2 + 2 * np.maximum(0, independent - dependent)
+    np.testing.assert_array_equal(drawn["features"], sizes)
+    check_uniform(np.log(drawn["alpha_v"] * sizes), np.log(1e-3), 0)
+    check_uniform(np.log(drawn["alpha_p"] * sizes * N_ACTIONS), np.log(1e-3), 0)
+    plain = hyperparameters("NAC-TD", BOX)
+    for name in ("alpha_v", "alpha_p", "alpha_w"):
+        check_uniform(np.log(plain[name]), np.log(1e-6), np.log(1e-3))
+    # independent of each other
+    table = np.corrcoef([np.log(plain[f"alpha_{x}"]) for x in "vpw"])
+    assert np.abs(table - np.eye(3)).max() < 5 / N**0.5
+
+
+def test_ranges_of_one_number_fix_it():
+    for u in (0.0, 0.3, 0.999999):
+        for draw in (uniform, log_uniform):
+            assert draw(jnp.float32(u), jnp.float32(0.1), jnp.float32(0.1)) == np.float32(0.1)
+        assert integer(jnp.float32(u), 3, 3) == 3
+    assert integer(jnp.float32(0.9999999), 1, 10) == 10
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_range_with_its_lower_end_above_is_refused(name):
+    values = {"lambda_low": 0.9, "lambda_high": 0.1}
+    with pytest.raises(
+        JbrlError,
+        match=r"here: lambda_low = 0\.9, lambda_high = 0\.1: expected the lower one first",
+    ):
+        distributions.build(AGENTS[name].agent, values, "here")
+
+
+def test_the_lifetime_ends_learning():
+    """Steps that no longer count leave no trace in what is reported."""
+    agent = AGENTS["Sarsa-lambda"].agent()
+    state = agent.reset(jax.random.key(0), complete.Given())
+    assert state.progress.lifetime == Episodes(complete.EPISODES)
+    assert agent.learns(state.progress)

@@ -1,0 +1,181 @@
+"""Features and passes over them: the basis by its definition, dense NumPy, lanes of any size."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jbrl.agents.linear import fourier as module
+from jbrl.agents.linear.features import features_of
+from jbrl.agents.linear.fourier import Fourier, cosine_of_pi
+from jbrl.agents.linear.table import Table
+from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.environments.environment import Box, Discrete
+from jbrl.errors import JbrlError
+
+LOW, HIGH = (-1.0, 0.0, 2.0), (1.0, 0.5, 6.0)
+BASIS = Fourier(LOW, HIGH, 4, 6)  # 125 + 6 features
+
+
+def orders(dependent, independent):
+    return Orders(jnp.int32(dependent), jnp.int32(independent))
+
+
+def vectors(inputs, dependent, independent):
+    """The vectors of a basis by their definition."""
+    found = set(itertools.product(range(dependent + 1), repeat=inputs))
+    for k in range(dependent + 1, independent + 1):
+        found |= {tuple(k * (j == i) for j in range(inputs)) for i in range(inputs)}
+    return found
+
+
+def used(basis, dependent, independent):
+    columns, first, alone = module._padded_terms(
+        len(basis.low), basis.dependent, basis.independent, basis.capacity
+    )
+    active = (first <= dependent) | (alone <= independent)
+    return columns, active
+
+
+def phi(basis, x, dependent, independent):
+    """Features in double precision, [capacity]."""
+    columns, active = used(basis, dependent, independent)
+    low, high = np.array(basis.low), np.array(basis.high)
+    return np.where(active, np.cos(np.pi * ((x - low) / (high - low)) @ columns), 0)
+
+
+@given(
+    inputs=st.integers(1, 4),
+    dependent=st.integers(0, 4),
+    independent=st.integers(0, 9),
+)
+def test_the_basis_is_the_one_defined(inputs, dependent, independent):
+    basis = Fourier((0.0,) * inputs, (1.0,) * inputs, 4, 9)
+    columns, active = used(basis, dependent, independent)
+    found = [tuple(int(v) for v in column) for column in columns.T[active]]
+    assert len(found) == len(set(found))
+    assert set(found) == vectors(inputs, dependent, independent)
+    given_orders = orders(dependent, independent)
+    assert basis.sizes(given_orders) == len(found)
+    assert np.flatnonzero(active).max() < basis.chunk * basis._chunks(given_orders)
+
+
+def test_the_published_orders_give_at_most_10_036_features():
+    """Jordan et al. 2020, table 4: four inputs, orders up to 9."""
+    assert Fourier((0.0,) * 4, (1.0,) * 4, 9, 9).sizes(orders(9, 9)) == 10_000
+    assert Fourier((0.0,) * 4, (1.0,) * 4, 9, 9).capacity == 20 * module.CHUNK
+    assert Fourier((0.0,) * 2, (1.0,) * 2, 9, 9).capacity == 104
+
+
+def test_the_cosine_is_right():
+    t = np.linspace(-60, 60, 100_001).astype(np.float32)
+    found = np.asarray(cosine_of_pi(jnp.asarray(t)))
+    np.testing.assert_allclose(found, np.cos(np.pi * t.astype(np.float64)), atol=2.5e-7)
+
+
+def lanes(count, basis):
+    """Weights, traces, observations and orders of lanes that differ in size."""
+    rng = np.random.default_rng(2)
+    dependent = rng.integers(0, basis.dependent + 1, count)
+    independent = rng.integers(1, basis.independent + 1, count)
+    active = np.array([used(basis, *o)[1] for o in zip(dependent, independent, strict=True)])
+    shape = (2, count, 3, basis.capacity)
+    weights, traces = np.where(active[:, None], rng.normal(size=shape), 0).astype(np.float32)
+    x = rng.uniform(-0.5, 3, (count, 2, 3)).astype(np.float32)
+    return weights, traces, x, dependent, independent
+
+
+def one_step(basis, weights, trace, x, orders, decay, gradient, step):
+    rule = TraceStep(decay, gradient, step, jnp.bool_(True))
+    values, following = basis.products(weights, (x[0], x[1]), orders)
+    weights, trace = basis.learned(weights, trace, x[0], orders, rule)
+    later = basis.traced(trace, x[1], orders, decay, gradient)
+    moved = basis.stepped(weights, later, orders, step, jnp.bool_(True))
+    return values, following, weights, trace, later, moved, basis.squares(moved, orders)
+
+
+GRADIENT = np.float32([0.5, -1.0, 0.25])
+
+
+def played(basis, weights, traces, x, dependent, independent):
+    fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))
+    both = Orders(jnp.int32(dependent), jnp.int32(independent))
+    numbers = (jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(0.1))
+    found = jax.jit(fn, static_argnums=0)(basis, weights, traces, x, both, *numbers)
+    return [np.asarray(v) for v in found]
+
+
+@pytest.mark.parametrize("chunk", [512, 32], ids=["at once", "in chunks"])
+def test_passes_are_those_of_dense_arrays(chunk, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    weights, traces, x, *sizes = lanes(5, BASIS)
+    found = played(BASIS, weights, traces, x, *sizes)
+    for lane in range(5):
+        a, b = (phi(BASIS, x[lane, k], sizes[0][lane], sizes[1][lane]) for k in range(2))
+        w, e = weights[lane].astype(np.float64), traces[lane].astype(np.float64)
+        expected = [w @ a, w @ b]
+        e = 0.8 * e + GRADIENT[:, None] * a
+        w = w + 0.1 * e
+        later = 0.8 * e + GRADIENT[:, None] * b
+        moved = w + 0.1 * later
+        expected += [w, e, later, moved, (moved**2).sum()]
+        for value, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value[lane], right, rtol=2e-5, atol=2e-5)
+
+
+def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
+    """Passes end where the largest lane of a group ends."""
+    monkeypatch.setattr(module, "CHUNK", 32)
+    weights, traces, x, dependent, independent = lanes(8, BASIS)
+    small = np.argsort(dependent, kind="stable")[:4]
+    small = np.concatenate([small, small])  # the same number of lanes, none of them large
+    assert dependent[small].max() < dependent.max()
+    everything = played(BASIS, weights, traces, x, dependent, independent)
+    alone = played(BASIS, *(v[small] for v in (weights, traces, x, dependent, independent)))
+    for value, other in zip(everything, alone, strict=True):
+        np.testing.assert_array_equal(value[small], other)
+
+
+def test_weights_beyond_the_features_of_a_lane_stay_0_whatever_the_error():
+    weights, traces, x, *sizes = lanes(4, BASIS)
+    fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))
+    both = Orders(*(jnp.int32(v) for v in sizes))
+    numbers = (jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(np.inf))
+    moved = np.asarray(fn(BASIS, weights, traces, x, both, *numbers)[5])
+    for lane in range(4):
+        _, active = used(BASIS, sizes[0][lane], sizes[1][lane])
+        assert (moved[lane][:, ~active] == 0).all()
+        assert not np.isfinite(moved[lane][:, active]).any()
+
+
+def test_a_table_is_a_basis_of_one_hot_features():
+    table, none = Table(4), orders(0, 0)
+    weights = jnp.arange(12, dtype=jnp.float32).reshape(3, 4)
+    np.testing.assert_array_equal(table.values(weights, jnp.int32(2), none), [2, 6, 10])
+    np.testing.assert_array_equal(table.values(weights, jnp.int32(-1), none), [0, 0, 0])
+    trace = table.traced(weights, jnp.int32(1), none, jnp.float32(0.5), jnp.asarray(GRADIENT))
+    expected = 0.5 * np.arange(12).reshape(3, 4)
+    expected[:, 1] += GRADIENT
+    np.testing.assert_array_equal(trace, expected)
+    zeros = table.traced(weights, jnp.int32(-1), none, jnp.float32(0), jnp.asarray(GRADIENT))
+    np.testing.assert_array_equal(zeros, np.zeros((3, 4)))
+    assert features_of(Discrete(4), 9, 9, "X") == table
+
+
+def test_observations_without_ends_and_too_many_features_are_refused():
+    assert features_of(Box((2,), (0.0, 1.0), (1.0, 2.0)), 3, 4, "X").sizes(orders(3, 4)) == 18
+    for box in (Box((2,)), Box((2,), (0.0, 1.0), (1.0, 1.0))):
+        with pytest.raises(JbrlError, match=r"X needs observations between finite ends: Box\(2,\)"):
+            features_of(box, 3, 3, "X")
+    with pytest.raises(
+        JbrlError,
+        match=r"X: dependent_high = 99 and independent_high = 9 give 100,000,000 features of 4 "
+        r"inputs: expected orders that give at most 1,048,576",
+    ):
+        features_of(Box((4,), 0.0, 1.0), 99, 9, "X")
+    with pytest.raises(JbrlError, match="give 1e\\+50 features of 50 inputs"):
+        features_of(Box((10, 5), 0.0, 1.0), 9, 9, "X")

@@ -1,0 +1,166 @@
+"""Lifetimes whose agents draw how many features they have: grouped by size, and no bit depends on
+it; numbers of the agent beside those of the recorder; NaN in the weights.
+"""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import AGENTS, as_arrays
+from jbrl.agents.linear import fourier
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.problems.problem import problem
+from jbrl.rollout import episodes
+from jbrl.runner.play.lifetimes import LifetimeRun
+from jbrl.runner.play.play import make_run
+from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.play.resources import Resources
+from tests.agents.linear import scripted
+
+N = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    """Groups of 16 lanes, and features in chunks of 32."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jbrl.runner.play.lifetimes.GROUP_BYTES", 1)
+        patch.setattr(fourier, "CHUNK", 32)
+        yield
+
+
+def prepared(n=N, devices=2, **values):
+    found = problem("MountainCar")
+    agent = AGENTS["Sarsa-lambda"].agent(**values)
+    resources = Resources(jax.devices()[:devices])
+    run = make_run(agent, Protocol(found, found, n, 3, Steps(512)), resources=resources)
+    run.prepare()
+    return run
+
+
+def chunks(run, **options):
+    found = list(run.chunks(**options))
+    scores = np.concatenate([chunk.returns for chunk in found])
+    names = found[0].metrics
+    return scores, {name: np.concatenate([c.metrics[name] for c in found]) for name in names}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return chunks(prepared())
+
+
+def test_groups_hold_lifetimes_of_similar_size(expected):
+    run = prepared()
+    dealt = []
+    plain = LifetimeRun._dealt
+
+    def deal(self, live, sizes=None):
+        dealt.append((plain(self, live, sizes), live, sizes))
+        return dealt[-1][0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LifetimeRun, "_dealt", deal)
+        run._begun(0, N)
+    (numbers, groups), live, sizes = dealt[-1]
+    by_number = dict(zip(live, sizes, strict=True))
+    spans = []
+    for rows in numbers.reshape(-1, 16):
+        here = [by_number[number] for number in rows if number >= 0]
+        spans += [(max(here), min(here))] if here else []
+    spans.sort(reverse=True)
+    assert len(spans) == groups.sum() == 3
+    assert all(least >= greatest for (_, least), (greatest, _) in itertools.pairwise(spans))
+    assert abs(int(groups[0]) - int(groups[1])) <= 1, "each device has its share of the large ones"
+
+
+def test_no_bit_depends_on_the_grouping(expected):
+    """Fewer lifetimes, other chunks, one device, and groups in the order of their numbers."""
+    scores, metrics = expected
+    assert np.unique(metrics["drawn_features"]).size > 10
+    for found in (
+        chunks(prepared(n=17)),
+        chunks(prepared(), size=7),
+        chunks(prepared(devices=1)),
+        _ungrouped(),
+    ):
+        n = len(found[0])
+        np.testing.assert_array_equal(found[0], scores[:n])
+        for name, values in found[1].items():
+            np.testing.assert_array_equal(values, metrics[name][:n])
+
+
+def _ungrouped():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LifetimeRun, "_sizes", lambda self, states: None)
+        return chunks(prepared())
+
+
+def test_weights_are_the_same_bits_in_any_group(expected):
+    del expected
+    grouped, plain = {}, {}
+    for found, sizes in ((grouped, None), (plain, lambda self, states: None)):
+        with pytest.MonkeyPatch.context() as patch:
+            if sizes:
+                patch.setattr(LifetimeRun, "_sizes", sizes)
+            patch.setattr("jbrl.runner.play.lifetimes.FASTEST", 0.0)
+            run = prepared()
+
+            def between(flight, found=found):
+                weights = np.asarray(flight.lanes.agent.weights)
+                for place, number in enumerate(flight.numbers):
+                    if number >= 0:
+                        found[number, int(flight.lanes.block[place])] = weights[place]
+
+            chunks(run, between=between)
+    assert grouped.keys() == plain.keys() and len(grouped) >= N
+    for key, weights in grouped.items():
+        np.testing.assert_array_equal(weights, plain[key])
+    assert any((weights != 0).any() for weights in grouped.values())
+
+
+def test_a_lifetime_can_be_interrupted(expected):
+    saved = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jbrl.runner.play.lifetimes.FASTEST", 0.0)
+        run = prepared()
+        chunks(run, between=lambda flight: saved.append(run.saved(flight)))
+    later = prepared(devices=1)
+    scores, metrics = chunks(later, flight=later.restored(saved[0], 1.0))
+    np.testing.assert_array_equal(scores, expected[0])
+    for name, values in metrics.items():
+        np.testing.assert_array_equal(values, expected[1][name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("test", "lanes"), [("MountainCar", 64), ("Gridworld-10d", 64)])
+def test_a_step_is_one_pass_over_weights_and_one_over_the_trace(test, lanes):
+    """Of those that write; nothing of this size is copied."""
+    if jax.default_backend() != "cpu":
+        pytest.skip("reads a program for CPUs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fourier, "CHUNK", 512)
+        found = problem(test)
+        agent, lifetime = as_arrays(AGENTS["Sarsa-lambda"].agent()), Episodes(100)
+        prior = found.prior(lifetime, 0.95)
+        key = jax.random.key(0)
+        rules = episodes.Rules(agent, found.environment, found.recorder, key, lifetime)
+        begin = jax.vmap(lambda index: episodes.begin(rules, prior, index))
+        shapes = jax.eval_shape(begin, jnp.arange(lanes, dtype=jnp.int32))
+        advance = jax.jit(jax.vmap(lambda lane: episodes.advance(rules, lane)), donate_argnums=0)
+        text = advance.lower(shapes).compile().as_text()
+    size = math.prod(shapes.agent.weights.shape)
+    assert scripted.passes_in_loops(text, size) == 2
+
+
+def test_nan_is_counted_and_the_lifetime_goes_on():
+    """Step sizes so large that weights overflow: all lifetimes have a score."""
+    values = {"fourier_alpha_low": 1e3, "fourier_alpha_high": 1e3}
+    scores, metrics = chunks(prepared(**values))
+    assert np.isfinite(scores).all()
+    assert (metrics["skipped_updates"] > 0).any()
+    assert (metrics["undefined_steps"] > 0).any()

@@ -1,0 +1,107 @@
+"""`jbrl.bound` and `jbrl bound`: what they say, what is kept, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import jbrl
+from jbrl.bounds import bracket
+from jbrl.cli.app import app
+from tests.bounds.exact import PRIORS, exact, problem
+
+
+def test_the_whole_lifetime_is_exact() -> None:
+    two = problem(PRIORS["fractions"])
+    found = jbrl.bound(two, discount=0.9, horizon=5, decisions=5)
+    value = exact(two.mdps, 0.9, 5)
+    assert (found.lower, found.upper) == pytest.approx((value, value), abs=1e-6)
+    assert found.confidence == 1
+
+
+def test_a_bracket_contains_the_value_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = problem(PRIORS["unlike"])
+    arguments = {"discount": 0.9, "horizon": 5, "decisions": 2}
+    found = jbrl.bound(two, **arguments, out=tmp_path)
+    assert found.lower <= exact(two.mdps, 0.9, 5) <= found.upper
+    assert found.upper <= found.clairvoyant + 0.01
+    pieces = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert jbrl.bound(two, **arguments) == found  # the same without a folder
+    # A run that was ended: one piece is missing, one is damaged.
+    first, second = sorted(pieces)[:2]
+    first.unlink()
+    second.write_bytes(pieces[second][:-20])
+    assert jbrl.bound(two, **arguments, out=tmp_path) == found
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == pieces
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(bracket.LookAhead, "replication", fail)
+    monkeypatch.setattr(bracket.LookAhead, "control", fail)
+    assert jbrl.bound(two, **arguments, out=tmp_path) == found
+
+
+def test_the_command_prints_json() -> None:
+    result = CliRunner().invoke(
+        app,
+        [
+            "bound",
+            "GC(n_states=2,n_actions=2)",
+            "--horizon",
+            "3",
+            "--decisions",
+            "3",
+            "--format",
+            "json",
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    mdps = jbrl.problem("GC(n_states=2,n_actions=2)").mdps
+    assert found["lower"] == pytest.approx(exact(mdps, 0.95, 3), abs=1e-6)
+    assert found["upper"] == pytest.approx(found["lower"], abs=1e-6)
+    assert found["decisions"] == 3
+    assert found["lower_end"]["rests_on"]["method"] == "exact"
+
+
+def test_the_command_prints_text() -> None:
+    result = CliRunner().invoke(
+        app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
+    )
+    assert "Bayes-optimal value" in result.stdout
+    assert "exact" in result.stdout
+
+
+REFUSED = {
+    ("GC", "--discount", "1"): "discount = 1",
+    ("GC", "--discount", "-0.1"): "discount",
+    ("GC", "--decisions", "251"): "from 0 to 250, the horizon",
+    ("GC", "--horizon", "3", "--decisions", "4"): "from 0 to 3, the horizon",
+    ("GC", "--decisions", "-1"): "decisions = -1",
+    ("GC", "--budget", "-5"): "budget = -5",
+    ("GC", "--budget", "nan"): "budget = nan",
+    ("GC", "--memory", "-1"): "memory = -1",
+    ("GC", "--memory", "0", "--decisions", "1"): "memory = 0",
+    ("GC", "--seed", "-1"): "seed",
+    ("GC", "--horizon", "0"): "horizon",
+    ("GC", "--decisions", "60"): "expected at most",
+    ("GC", "--decisions", "26", "--memory", "600000000"): "expected at most",
+    ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
+    ("Grid(rows=9,columns=9)",): "expected at most 60",
+    ("MountainCar",): "expected a Dirichlet distribution",
+    ("Nothing",): "unknown problem",
+    ("GC", "--agent", "Nobody"): "Nobody",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
+def test_bad_input_is_refused_in_one_sentence(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["bound", *arguments])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert REFUSED[arguments] in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,125 @@
+"""`jbrl compare DIR --to jordan2020`: what is printed and written, and what is refused."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+import jbrl
+from jbrl.cli.app import app
+from jbrl.errors import JbrlError
+
+KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.parquet"
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 40 trials of three algorithms on three environments."""
+    table = pd.read_parquet(KNOWN)
+    table = table[
+        table["algorithm"].isin(["ac-normal", "q-parl2", "ppo"])
+        & table["environment"].isin(["chain10d", "chain10s", "mountaincar"])
+    ]
+    path = tmp_path_factory.mktemp("small") / "scores.parquet"
+    table.groupby(["algorithm", "environment"]).head(40).to_parquet(path)
+    return path
+
+
+def test_all_cells_that_were_simulated_before_agree() -> None:
+    """An earlier simulation by another program: 99 cells, of which 75 have samples of their own."""
+    result = call("compare", KNOWN, "--to", "jordan2020", "--table", "cells", "--format", "csv")
+    assert result.exit_code == 0
+    cells = pd.read_csv(io.StringIO(result.stdout))
+    assert len(cells) == 165
+    assert (cells["verdict"] == "agrees").sum() == 99
+    assert cells["z"].abs().max() < 3
+    assert "99 of 165 cells within 3.5 standard errors of the published mean, 0 beyond" in (
+        result.stderr
+    )
+
+
+def test_cells_and_aggregate_are_printed_and_written(small: Path, tmp_path: Path) -> None:
+    arguments = ("compare", small, "--to", "jordan2020", "--resamples", 20)
+    result = call(*arguments, "--html", "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert re.search(r"^Chain-10d +AC +40 ", result.stdout, re.MULTILINE)
+    assert re.search(r"^bootstrap +Q-Parl2 +0\.\d+ ", result.stdout, re.MULTILINE)
+    written = {path.relative_to(tmp_path / "out").as_posix() for path in tmp_path.rglob("*.*")}
+    assert {"cells.csv", "aggregate.csv", "moves.csv", "evaluation/index.html"} <= written
+    arguments = (*arguments[:-1], 0)
+    found = json.loads(call(*arguments, "--format", "json").stdout)
+    assert (len(found["cells"]), len(found["aggregate"])) == (165, 6)
+    moved = call(*arguments, "--table", "moves", "--format", "csv")
+    assert set(pd.read_csv(io.StringIO(moved.stdout))["change"]) == {"delta", "trials", "without"}
+
+
+STUDY = {
+    "study": {"name": "two", "n_environments": 3, "seed": 1},
+    "experiments": [
+        {"name": "a chain", "problem": "Chain-10d", "n_environments": 4},
+        {"name": "other", "problem": "Chain-10s", "episodes": 5},
+    ],
+    "agents": [
+        {"algorithm": "Sarsa-lambda"},
+        {"algorithm": "Random"},
+        {"algorithm": "Sarsa-Parl2", "experiments": ["a chain"]},
+    ],
+}
+
+
+def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
+    """And each may have its own number of environments."""
+    study = {**STUDY, "experiments": STUDY["experiments"][:1]}
+    jbrl.run(study, tmp_path, progress=False)
+    result = call("compare", tmp_path, "--to", "jordan2020", "--resamples", 0, "--format", "json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    played = {(row["environment"], row["algorithm"]): row for row in found["cells"] if row["n"]}
+    assert {key: row["n"] for key, row in played.items()} == {
+        ("Chain-10d", "Sarsa-lambda"): 4,
+        ("Chain-10d", "Sarsa-Parl2"): 4,
+    }
+    returns = jbrl.Results(tmp_path).returns.query("algorithm == 'Sarsa-Parl2'")["score"]
+    assert played["Chain-10d", "Sarsa-Parl2"]["mean"] == pytest.approx(returns.mean())
+    assert np.isfinite(found["aggregate"][0]["published"])
+
+
+def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> None:
+    jbrl.run({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short", progress=False)
+    result = call("compare", tmp_path / "short", "--to", "jordan2020")
+    assert result.exit_code == 2
+    assert "a lifetime of experiment other is 5 episodes, and 100 episodes in the published" in (
+        " ".join(result.stderr.split())
+    )
+    twice = {**STUDY, "experiments": STUDY["experiments"][:1]}
+    twice["agents"] = [{"algorithm": "Sarsa-lambda", "epsilon_high": [0.05, 0.1]}]
+    jbrl.run(twice, tmp_path / "twice", progress=False)
+    result = call("compare", tmp_path / "twice", "--to", "jordan2020")
+    assert result.exit_code == 2
+    assert "2 settings of Sarsa-lambda in experiment a chain: expected one" in (
+        " ".join(result.stderr.split())
+    )
+    result = call("compare", small, "--table", "cells")
+    assert (result.exit_code, "--table cells: expected --to jordan2020" in result.stderr) == (
+        2,
+        True,
+    )
+    result = call("compare", tmp_path / "none", "--to", "jordan2020")
+    assert result.exit_code == 2
+    with pytest.raises(JbrlError, match="no score of one of the algorithms"):
+        other = tmp_path / "other.csv"
+        other.write_text("algorithm,environment,score\nA,X,1\n")
+        from jbrl.comparison import jordan2020_scores
+
+        jordan2020_scores(other)
