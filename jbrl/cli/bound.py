@@ -39,9 +39,10 @@ def bound(
         ),
     ] = None,
     memory: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            metavar="BYTES", help="Memory that arrays may take (default: half of the machine's)."
+            metavar="SIZE",
+            help="Memory that arrays may take, 8GiB or 500MB (default: half of the machine's).",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all samples.")] = 0,
@@ -76,6 +77,7 @@ def bound(
     """
     from jbrl.bounds.bracket import bound as compute
     from jbrl.cli.progress import Steps
+    from jbrl.runner.play.resources import parse_memory
 
     show_warnings()
     with Steps() as steps:
@@ -85,7 +87,7 @@ def bound(
             horizon=horizon,
             decisions=decisions,
             budget=budget,
-            memory=memory,
+            memory=None if memory is None else parse_memory(memory),
             seed=seed,
             agents=agent or (),
             out=out,

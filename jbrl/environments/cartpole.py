@@ -1,4 +1,4 @@
-"""Cart-pole of Jordan et al. 2020: keep a pole upright on a cart whose masses nobody knows."""
+"""Cart-pole of Jordan et al. 2020: keep a pole upright on a cart of unknown masses."""
 
 import dataclasses
 from typing import ClassVar

@@ -53,7 +53,7 @@ class Learner:
 
 @record
 class Sample:
-    """What is known of each transition of a buffer before it is learned from."""
+    """Transitions of a buffer, with all that learning from them needs."""
 
     observations: chex.Array  # as those of the buffer
     actions: chex.Array  # [T] int32
