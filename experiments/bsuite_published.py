@@ -12,7 +12,7 @@ import pandas as pd
 from jbrl.analysis.bsuite import curves, scores
 from jbrl.analysis.bsuite.logs import Logs
 from jbrl.bsuite_logs import read_places
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
+from jbrl.bsuite_sweep import EXPERIMENTS, TAGS
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
@@ -21,8 +21,6 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
 WHOLE = ("reference", "agents")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "PPO", "Random", "Scripted")  # order of columns
-SEEDS = "testing"  # file with the testing sweep, several runs of each setting
-SHOWN = ("catch", "mountain_car", "deep_sea", "umbrella_length", "memory_len", "cartpole_swingup")
 LEARNING = "catch"  # experiment whose learning curves are drawn
 
 
@@ -52,30 +50,14 @@ def experiments_table(found: Logs) -> list[str]:
 def tags_table(found: Logs) -> list[str]:
     """Return the lines of a table: a row per tag, a column per agent."""
     table = scores.tag_scores(found).set_index(["tag", "agent"])
-    mean = scores.summary(found).groupby("agent", sort=False)["score"].mean()
+    every = scores.summary(found).groupby("agent", sort=False)
+    mean = every["score"].mean().where(every["finished"].all() & (every["score"].count() == 23))
     lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for tag in TAGS:
         cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]
         lines.append(f"| {figures.words(tag)} | {' | '.join(cells)} |")
-    lines.append(f"| all 23 experiments | {' | '.join(f'{mean[a]:.2f}' for a in found.agents)} |")
-    return lines
-
-
-def settings_table(found: Logs) -> list[str]:
-    """Return the lines of a table of settings with several runs: mean score of a run, and the least
-    and the greatest.
-    """
-    rows = []
-    for agent in found.agents:
-        for name in found.experiments:
-            for setting, values, _ in scores._settings(found, agent, name, "0.3.6"):
-                rows.append((setting, agent, values))
-    table = pd.DataFrame(rows, columns=["setting", "agent", "values"])
-    lines = [f"| setting | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
-    for setting in dict.fromkeys(name for name in SWEEP if name in set(table["setting"])):
-        mine = table[table["setting"] == setting].set_index("agent")["values"]
-        cells = [_spread(mine[agent]) if agent in mine else "" for agent in found.agents]
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    means = [f"{mean[a]:.2f}" if np.isfinite(mean[a]) else "" for a in found.agents]
+    lines.append(f"| all 23 experiments | {' | '.join(means)} |")
     return lines
 
 
@@ -87,23 +69,16 @@ def _cell(row: pd.Series) -> str:
     return text + (f" [{lower:.2f}, {upper:.2f}]" if np.isfinite(lower) else "")
 
 
-def _spread(values: np.ndarray) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f}, {len(values)} runs)"
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Write the tables and the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "bsuite")
     folder = parser.parse_args(arguments).out
     folder.mkdir(parents=True, exist_ok=True)
-    found, seeds = whole_sweep(), logs(SEEDS)
+    found = whole_sweep()
     tables = {
         "agents-experiments": experiments_table(found),
         "agents-tags": tags_table(found),
-        "agents-testing": settings_table(seeds),
     }
     for name, lines in tables.items():
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

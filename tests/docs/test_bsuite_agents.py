@@ -1,0 +1,23 @@
+"""The tables of docs/bsuite/agents.md are those of the logs that are kept."""
+
+from pathlib import Path
+
+from experiments import bsuite_published
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
+    bsuite_published.main(["--out", str(tmp_path)])
+    tables = sorted(tmp_path.glob("*.md"))
+    assert len(tables) == 2
+    for path in tables:
+        kept = ROOT / "docs" / "_static" / "bsuite" / path.name
+        assert path.read_text() == kept.read_text(), path.name
+
+
+def test_every_agent_has_finished_all_that_it_is_said_to_have_finished() -> None:
+    found = bsuite_published.whole_sweep()
+    runs = [run for run in found.runs if run.agent == "DQN"]
+    assert len({run.bsuite_id for run in runs}) == len(runs) == 468
+    assert all(run.finished for run in found.runs)
