@@ -43,7 +43,7 @@ def experiments_table(found: Logs) -> list[str]:
     for name in EXPERIMENTS:
         if name in found.experiments:
             cells = [_cell(table.loc[(name, agent)]) for agent in found.agents]
-            lines.append(f"| [{name}]({name}.md) | {' | '.join(cells)} |")
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
