@@ -165,8 +165,8 @@ MUTANTS = (
         "nan-in-environment-not-looked-for",
         "NaN in the state of an environment is not looked for after a block",
         "rollout/episodes.py",
-        "nan_fault((end.agent, end.environment))",
-        "nan_fault((end.agent, ()))",
+        "nan_fault((watched(agent, end.agent), end.environment))",
+        "nan_fault((watched(agent, end.agent), ()))",
         (f"{PLAY}/test_lifetimes.py", "-k", "nan"),
     ),
     Mutant(
