@@ -51,7 +51,11 @@ def tags_table(found: Logs) -> list[str]:
     """Return the lines of a table: a row per tag, a column per agent."""
     table = scores.tag_scores(found).set_index(["tag", "agent"])
     every = scores.summary(found).groupby("agent", sort=False)
-    mean = every["score"].mean().where(every["finished"].all() & (every["score"].count() == 23))
+    mean = (
+        every["score"]
+        .mean()
+        .where(every["finished"].all() & (every["score"].count() == len(EXPERIMENTS)))
+    )
     lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for tag in TAGS:
         cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]

@@ -12,7 +12,7 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import parl2, softmax
-from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay
+from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay, step_size
 from jbrl.agents.linear.traces import TraceStep
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -137,37 +137,25 @@ class LinearActorCritic(CompleteLinear):
 class PlainCritic(LinearActorCritic):
     """Base of those that draw all step sizes from ranges that do not depend on the features."""
 
-    critic_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the critic for tables, drawn log-uniformly",
-        low=0,
-        high=1e9,
-        open_low=True,
+    critic_alpha_low: float = step_size(
+        1e-3, "least step size of the critic for tables, drawn log-uniformly"
     )
-    critic_alpha_high: float = parameter(
-        0.1, "greatest step size of the critic for tables", low=0, high=1e9, open_low=True
+    critic_alpha_high: float = step_size(0.1, "greatest step size of the critic for tables")
+    critic_fourier_alpha_low: float = step_size(
+        1e-6, "least step size of the critic for Fourier bases"
     )
-    critic_fourier_alpha_low: float = parameter(
-        1e-6, "least step size of the critic for Fourier bases", low=0, high=1e9, open_low=True
+    critic_fourier_alpha_high: float = step_size(
+        1e-3, "greatest step size of the critic for Fourier bases"
     )
-    critic_fourier_alpha_high: float = parameter(
-        1e-3, "greatest step size of the critic for Fourier bases", low=0, high=1e9, open_low=True
+    actor_alpha_low: float = step_size(
+        1e-3, "least step size of the actor for tables, drawn log-uniformly"
     )
-    actor_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the actor for tables, drawn log-uniformly",
-        low=0,
-        high=1e9,
-        open_low=True,
+    actor_alpha_high: float = step_size(0.1, "greatest step size of the actor for tables")
+    actor_fourier_alpha_low: float = step_size(
+        1e-6, "least step size of the actor for Fourier bases"
     )
-    actor_alpha_high: float = parameter(
-        0.1, "greatest step size of the actor for tables", low=0, high=1e9, open_low=True
-    )
-    actor_fourier_alpha_low: float = parameter(
-        1e-6, "least step size of the actor for Fourier bases", low=0, high=1e9, open_low=True
-    )
-    actor_fourier_alpha_high: float = parameter(
-        1e-3, "greatest step size of the actor for Fourier bases", low=0, high=1e9, open_low=True
+    actor_fourier_alpha_high: float = step_size(
+        1e-3, "greatest step size of the actor for Fourier bases"
     )
 
 
@@ -179,29 +167,15 @@ class ScaledActor(LinearActorCritic):
 
     per_feature = True
 
-    actor_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the actor for tables, drawn log-uniformly",
-        low=0,
-        high=1e9,
-        open_low=True,
+    actor_alpha_low: float = step_size(
+        1e-3, "least step size of the actor for tables, drawn log-uniformly"
     )
-    actor_alpha_high: float = parameter(
-        0.1, "greatest step size of the actor for tables", low=0, high=1e9, open_low=True
+    actor_alpha_high: float = step_size(0.1, "greatest step size of the actor for tables")
+    actor_fourier_alpha_low: float = step_size(
+        1e-3, "least step size of the actor for Fourier bases, before the division"
     )
-    actor_fourier_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the actor for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
-    )
-    actor_fourier_alpha_high: float = parameter(
-        1.0,
-        "greatest step size of the actor for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
+    actor_fourier_alpha_high: float = step_size(
+        1.0, "greatest step size of the actor for Fourier bases, before the division"
     )
 
 
@@ -222,29 +196,15 @@ class LinearACScaled(ScaledActor):
     Jordan et al. 2020, table 4. A decision costs what it costs AC.
     """
 
-    critic_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the critic for tables, drawn log-uniformly",
-        low=0,
-        high=1e9,
-        open_low=True,
+    critic_alpha_low: float = step_size(
+        1e-3, "least step size of the critic for tables, drawn log-uniformly"
     )
-    critic_alpha_high: float = parameter(
-        0.1, "greatest step size of the critic for tables", low=0, high=1e9, open_low=True
+    critic_alpha_high: float = step_size(0.1, "greatest step size of the critic for tables")
+    critic_fourier_alpha_low: float = step_size(
+        1e-3, "least step size of the critic for Fourier bases, before the division"
     )
-    critic_fourier_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the critic for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
-    )
-    critic_fourier_alpha_high: float = parameter(
-        1.0,
-        "greatest step size of the critic for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
+    critic_fourier_alpha_high: float = step_size(
+        1.0, "greatest step size of the critic for Fourier bases, before the division"
     )
 
 
@@ -287,25 +247,15 @@ class NacTD(PlainCritic):
     over the advantages and one over their trace, O(F A).
     """
 
-    advantage_alpha_low: float = parameter(
-        1e-3,
-        "least step size of the advantages for tables, drawn log-uniformly",
-        low=0,
-        high=1e9,
-        open_low=True,
+    advantage_alpha_low: float = step_size(
+        1e-3, "least step size of the advantages for tables, drawn log-uniformly"
     )
-    advantage_alpha_high: float = parameter(
-        0.1, "greatest step size of the advantages for tables", low=0, high=1e9, open_low=True
+    advantage_alpha_high: float = step_size(0.1, "greatest step size of the advantages for tables")
+    advantage_fourier_alpha_low: float = step_size(
+        1e-6, "least step size of the advantages for Fourier bases"
     )
-    advantage_fourier_alpha_low: float = parameter(
-        1e-6, "least step size of the advantages for Fourier bases", low=0, high=1e9, open_low=True
-    )
-    advantage_fourier_alpha_high: float = parameter(
-        1e-3,
-        "greatest step size of the advantages for Fourier bases",
-        low=0,
-        high=1e9,
-        open_low=True,
+    advantage_fourier_alpha_high: float = step_size(
+        1e-3, "greatest step size of the advantages for Fourier bases"
     )
 
     def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:

@@ -69,6 +69,11 @@ def integer(u: chex.Array, low: Any, high: Any) -> chex.Array:
     return jnp.clip(drawn, low, high)
 
 
+def step_size(default: float, description: str) -> Any:
+    """Return the field of one end of a range of step sizes."""
+    return parameter(default, description, low=0, high=1e9, open_low=True)
+
+
 @record
 class Progress:
     """Record of a lifetime so far, and its hyperparameters."""

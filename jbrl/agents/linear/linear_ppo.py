@@ -11,7 +11,14 @@ from jax import lax
 from jbrl.agents.agent import register_agent
 from jbrl.agents.deep import sequence
 from jbrl.agents.linear import adam, softmax
-from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, log_uniform, uniform
+from jbrl.agents.linear.drawn import (
+    CompleteLinear,
+    Drawing,
+    Progress,
+    log_uniform,
+    step_size,
+    uniform,
+)
 from jbrl.agents.linear.drawn import integer as drawn_integer
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders
@@ -92,28 +99,16 @@ class LinearPPO(CompleteLinear):
     passes = 10.0
     beside = 3e-6  # minibatches, of whatever size
 
-    alpha_low: float = parameter(
-        1e-3, "least step size for tables, drawn log-uniformly", low=0, high=1e9, open_low=True
-    )
-    alpha_high: float = parameter(
-        0.1, "greatest step size for tables", low=0, high=1e9, open_low=True
-    )
-    fourier_alpha_low: float = parameter(
-        1e-6, "least step size for Fourier bases", low=0, high=1e9, open_low=True
-    )
-    fourier_alpha_high: float = parameter(
-        1e-3, "greatest step size for Fourier bases", low=0, high=1e9, open_low=True
-    )
+    alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
+    alpha_high: float = step_size(0.1, "greatest step size for tables")
+    fourier_alpha_low: float = step_size(1e-6, "least step size for Fourier bases")
+    fourier_alpha_high: float = step_size(1e-3, "greatest step size for Fourier bases")
     clip_low: float = parameter(
         0.1, "least distance from 1 of a ratio that counts, drawn uniformly", low=0, high=1
     )
     clip_high: float = parameter(0.3, "greatest distance from 1 of a ratio that counts", low=0)
-    entropy_low: float = parameter(
-        1e-8, "least weight of the entropy, drawn log-uniformly", low=0, high=1e9, open_low=True
-    )
-    entropy_high: float = parameter(
-        1e-2, "greatest weight of the entropy", low=0, high=1e9, open_low=True
-    )
+    entropy_low: float = step_size(1e-8, "least weight of the entropy, drawn log-uniformly")
+    entropy_high: float = step_size(1e-2, "greatest weight of the entropy")
     epochs_low: int = parameter(
         1, "least number of passes over the buffer, drawn uniformly", low=1, high=1000
     )

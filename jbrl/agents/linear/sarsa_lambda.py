@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import action_values, parl2
-from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, uniform
+from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, step_size, uniform
 from jbrl.agents.linear.traces import TraceStep
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
@@ -133,18 +133,10 @@ def _entry(values: chex.Array, one_hot: chex.Array) -> chex.Array:
 class PlainStep(ActionValueLearner):
     """Base of those that draw their step size."""
 
-    alpha_low: float = parameter(
-        1e-3, "least step size for tables, drawn log-uniformly", low=0, high=1e9, open_low=True
-    )
-    alpha_high: float = parameter(
-        0.1, "greatest step size for tables", low=0, high=1e9, open_low=True
-    )
-    fourier_alpha_low: float = parameter(
-        1e-6, "least step size for Fourier bases", low=0, high=1e9, open_low=True
-    )
-    fourier_alpha_high: float = parameter(
-        1e-3, "greatest step size for Fourier bases", low=0, high=1e9, open_low=True
-    )
+    alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
+    alpha_high: float = step_size(0.1, "greatest step size for tables")
+    fourier_alpha_low: float = step_size(1e-6, "least step size for Fourier bases")
+    fourier_alpha_high: float = step_size(1e-3, "greatest step size for Fourier bases")
 
 
 @record
@@ -155,25 +147,13 @@ class ScaledStep(ActionValueLearner):
 
     per_feature = True
 
-    alpha_low: float = parameter(
-        1e-3, "least step size for tables, drawn log-uniformly", low=0, high=1e9, open_low=True
+    alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
+    alpha_high: float = step_size(0.1, "greatest step size for tables")
+    fourier_alpha_low: float = step_size(
+        1e-3, "least step size for Fourier bases, before the division"
     )
-    alpha_high: float = parameter(
-        0.1, "greatest step size for tables", low=0, high=1e9, open_low=True
-    )
-    fourier_alpha_low: float = parameter(
-        1e-3,
-        "least step size for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
-    )
-    fourier_alpha_high: float = parameter(
-        1.0,
-        "greatest step size for Fourier bases, before the division",
-        low=0,
-        high=1e9,
-        open_low=True,
+    fourier_alpha_high: float = step_size(
+        1.0, "greatest step size for Fourier bases, before the division"
     )
 
 

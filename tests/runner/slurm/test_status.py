@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.cli.app import app
 from jbrl.runner.cost import report as cost_report
-from jbrl.runner.slurm import jobs
+from jbrl.runner.slurm import jobs, status
 from jbrl.runner.slurm.status import Observer, Status
 from jbrl.runner.storage import machine as study_status
 from jbrl.runner.storage.files import pack_json, write_whole
@@ -322,3 +322,16 @@ def test_a_run_goes_on_where_nothing_can_be_noted(folder: Path) -> None:
     (folder / cost_report.ESTIMATES_FILE).unlink()
     (folder / cost_report.ESTIMATES_FILE).mkdir()
     assert set(jbrl.run(TABLES, folder).scores["status"]) == {"done"}
+
+
+def test_environments_are_counted_by_experiment_before_study():
+    manifest = {
+        "study": {"n_mdps": 9},
+        "experiments": [{"name": "a", "n_environments": 4}, {"name": "b"}],
+        "units": [
+            {"id": "1", "experiment": "a"},
+            {"id": "2", "experiment": "a/inner"},
+            {"id": "3", "experiment": "b"},
+        ],
+    }
+    assert status._counts(manifest) == {"1": 4, "2": 4, "3": 9}
