@@ -10,6 +10,7 @@ import numpy as np
 
 from jbrl.agents.agent import Agent
 from jbrl.bounds.blas import one_thread
+from jbrl.bounds.forgetting import N_MDPS, forgetting
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.limits import margin, standard_error
 from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
@@ -140,6 +141,27 @@ def _checked(problem: Problem) -> DirichletProblem:
     return problem
 
 
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """A relaxation that gives an upper end."""
+
+    name: str
+    n_mdps: int  # of a replication
+    replication: Callable[[int, np.random.SeedSequence], tuple[float, float]]
+    facts: dict[str, Any]
+
+    def piece(
+        self, pieces: Pieces, name: str, number: int, seed: np.random.SeedSequence
+    ) -> dict[str, Any]:
+        """Return a replication, the one that is kept or else a new one."""
+
+        def make() -> dict[str, float]:
+            value, shown_value = self.replication(self.n_mdps, seed)
+            return {"value": value, "clairvoyant": shown_value}
+
+        return pieces.get(f"{name}-{self.n_mdps}-{number}", make)
+
+
 class _Work:
     """The samples of a bracket."""
 
@@ -211,16 +233,10 @@ class _Work:
     def _upper(self, ahead: LookAhead, plan: Plan, pieces: Pieces, tell: Tell) -> tuple[End, float]:
         step = "upper end, replications"
         tell(step, 0, plan.replications)
-        control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
+        way = self._way(ahead, plan, pieces)
         found = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
-
-            def make(seed: np.random.SeedSequence = seed) -> dict[str, float]:
-                value, shown_value = ahead.replication(control(), plan.n_mdps, seed)
-                return {"value": value, "clairvoyant": shown_value}
-
-            name = f"upper-{ahead.decisions}-{plan.n_mdps}-{number}"
-            found.append(pieces.get(name, make))
+            found.append(way.piece(pieces, way.name, number, seed))
             tell(step, number + 1, plan.replications)
         samples = np.array([piece["value"] for piece in found])
         end = End(
@@ -228,14 +244,45 @@ class _Work:
             ONE_SIDED,
             float(samples.mean()),
             standard_error(samples),
-            {
-                "method": "the look-ahead, then the MDP is revealed",
-                "decisions": ahead.decisions,
-                "replications": plan.replications,
-                "n_mdps": plan.n_mdps,
-            },
+            {**way.facts, "replications": plan.replications, "n_mdps": way.n_mdps},
         )
         return end, float(np.mean([piece["clairvoyant"] for piece in found]))
+
+    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> "_Way":
+        """Return the relaxation whose bound is lower on a sample of its own."""
+        control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
+        ways = [
+            _Way(
+                f"upper-{ahead.decisions}",
+                plan.n_mdps,
+                lambda n_mdps, seed: ahead.replication(control(), n_mdps, seed),
+                {
+                    "method": "the look-ahead, then the MDP is revealed",
+                    "decisions": ahead.decisions,
+                },
+            )
+        ]
+        limit = None if plan.seconds is None else plan.seconds / plan.replications
+        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
+        if relaxed is None:
+            return ways[0]
+        ways.append(
+            _Way(
+                f"forgetting-{relaxed.backs}",
+                N_MDPS,
+                relaxed.replication,
+                {
+                    "method": "failures are forgotten, then the MDP is revealed",
+                    "moves_back": relaxed.backs,
+                },
+            )
+        )
+        seeds = self.seeds("pilot", len(ways))
+        pilots = [
+            way.piece(pieces, f"pilot-{way.name}", 0, seed)["value"]
+            for way, seed in zip(ways, seeds, strict=True)
+        ]
+        return ways[int(np.argmin(pilots))]
 
     def _lower(
         self, plan: Plan, agents: Mapping[str, Agent], pieces: Pieces, floor: End, tell: Tell

@@ -103,6 +103,7 @@ class Plan:
     n_mdps: int  # of a replication, a power of 2
     replications: int
     n_played: int  # MDPs in which the agent of the lower end plays
+    seconds: float | None = None  # that the upper end may take
 
 
 REPLICATIONS = 8
@@ -146,7 +147,9 @@ def make_plan(
         n_mdps *= 2
     assert limit is not None
     played = int((1 - SHARE) / 2 * limit * PLAYED_RATE * threads * 250 / horizon)
-    return Plan(size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)))
+    return Plan(
+        size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)), upper
+    )
 
 
 def _check_numbers(horizon: int, decisions: int | None, budget: float | None, memory: int) -> None:
