@@ -58,6 +58,18 @@ def _no_crowd() -> Iterator[None]:
     forget_when_crowded()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all cases but the first as slow where a test asks for it."""
+    seen: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("first_case_quick"):
+            test = item.nodeid.partition("[")[0]
+            if test in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(test)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and jax.default_backend() == "cpu":
         pytest.skip("no accelerator")

@@ -350,6 +350,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("setting", "texts"),
     [

@@ -113,6 +113,7 @@ def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
     """A mixed study is ranked experiment by experiment, where nothing else can be done."""
     tables = {

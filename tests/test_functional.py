@@ -62,6 +62,7 @@ def test_params_are_the_environments_of_a_study():
     assert set(np.asarray(drawn).tolist()) == set(range(3))
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["GC", "Chain-10d", "MountainCar", "DeepSea(size=4)"])
 def test_lanes_drawn_together_are_those_drawn_alone(name):
     found, numbers = problem(name), jnp.array([2, 0, 5], jnp.int32)

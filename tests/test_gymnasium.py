@@ -59,6 +59,7 @@ def played(env, actions, seed):
     return found
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["GC", "Catch"])
 def test_lanes_are_environments_and_physics_of_their_own(name):
     """The first episode of each lane is that of a single environment with its index and seed; in

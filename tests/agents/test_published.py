@@ -79,6 +79,7 @@ def follow(agent, twin, told, test):
     return wrong, solved
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("told", "test", "epsilon", "delta", "solutions"),
     [
@@ -143,6 +144,7 @@ class BEBTwin(planner.BEB):
         return super().act(x, [LOWEST])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [2.5, 0.5])
 def test_beb_plays_the_integer_part_of_beta_and_the_first_of_tied_actions(beta):
     for _, steps in decisions(TruncatedBEB(beta), "UGC", "GC", n_environments=8, horizon=30):
@@ -189,6 +191,7 @@ def test_e_greedy_solves_to_a_hundredth():
     )
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("delta", "renewed"),
     [(0.5, [False] * 7 + [True] * 8), (1.0, [False] * 7 + [True] * 8), (2.0, [False] * 15)],

@@ -24,6 +24,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(("name", "episodes", "least"), KNOWN)
 def test_returns_are_those_that_are_known(name, episodes, least):
     found = play(Scripted(), test=name, n_environments=4, episodes=episodes)

@@ -36,6 +36,7 @@ def words(samples, environment, resample):
     return np.split(bits, np.cumsum(samples.totals[:, environment]))[: len(samples.algorithms)]
 
 
+@pytest.mark.first_case_quick
 def test_twin(raw):
     samples = samples_of(table_of(raw), identical=[("E1", "A0", "A2")])
     found = np.concatenate(list(resampled_payoffs(samples, 5, SEED)))
@@ -71,6 +72,7 @@ def test_array_operations_give_what_loops_give(raw):
         assert (np.asarray(loops) == np.asarray(arrays)).all()
 
 
+@pytest.mark.first_case_quick
 def test_resamples_do_not_depend_on_their_number_or_grouping(raw):
     samples = samples_of(table_of(raw))
     assert (resampled_scores(samples, 150, SEED)[:5] == resampled_scores(samples, 5, SEED)).all()
@@ -116,6 +118,7 @@ def test_laws_of_the_resamples():
             assert abs(np.log(ours.std() / again.std())) < 4.5 * (1 / 4000) ** 0.5
 
 
+@pytest.mark.first_case_quick
 def test_percentile_interval_is_that_of_the_resampled_scores(raw):
     samples = samples_of(table_of(raw))
     found = bootstrap(samples, 0.2, resamples=99, seed=SEED)
@@ -188,6 +191,7 @@ def test_bad_input(raw):
             bootstrap(samples, **options)
 
 
+@pytest.mark.first_case_quick
 def test_all_methods_tell_how_far_they_are(raw):
     told = []
     found = evaluate(

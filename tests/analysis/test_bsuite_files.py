@@ -224,6 +224,7 @@ def test_one_name_for_two_agents_is_refused(tmp_path):
         read_places([f"A={tmp_path / 'both.csv'}"])
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("ending", ["csv", "parquet", "csv.gz"])
 def test_tables_hold_what_folders_hold(tmp_path, ending):
     logs = merged([golden("scores_a"), golden("scores_b")])

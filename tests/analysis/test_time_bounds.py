@@ -113,6 +113,7 @@ AGENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(agents=AGENTS, x=st.integers(0, 3), y=st.integers(0, 3))
 def test_the_same_as_searching_all_agents(agents, x, y):
     levels = {

@@ -89,6 +89,7 @@ def test_holm_marks_what_stands_among_all():
     assert list(found["holm"]) == [True, False, False]
 
 
+@pytest.mark.slow
 def test_false_alarms_of_either_test_are_five_in_a_hundred():
     """200 pairs of equal agents, fixed seed: 0.05 ± 4 standard errors of a share of 200, a false
     alarm of this test in 16,000 seeds.

@@ -115,6 +115,7 @@ def met_as_numbers(*runs: tuple[np.ndarray, np.ndarray]) -> list[tuple[np.ndarra
     return [(number, actions) for number, (_, actions) in zip(numbers, runs, strict=True)]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", quick_first(PLAYERS))
 def test_decisions_do_not_depend_on_what_moves_the_environment(name: str) -> None:
     """Other random numbers in the environment, the same keys for the agent: the same decisions
@@ -126,6 +127,7 @@ def test_decisions_do_not_depend_on_what_moves_the_environment(name: str) -> Non
     assert len(np.unique(first[1][:, 0])) > 1 or name != "Random"
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", quick_first(["Random", "Q-learning", "Sarsa"]))
 def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name: str) -> None:
     first, second = met_as_numbers(played(name, 0, "environment"), played(name, N, "environment"))

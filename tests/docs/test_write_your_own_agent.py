@@ -146,6 +146,7 @@ def test_what_it_needs_is_said_where_it_is_not_offered():
     assert message in (DOCS / "write-your-own-agent.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_mistakes_are_said_as_the_page_says(tmp_path):
     source = (DOCS / "examples" / "curious_q.py").read_text(encoding="utf-8")
     page = (DOCS / "write-your-own-agent.md").read_text(encoding="utf-8")

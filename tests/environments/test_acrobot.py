@@ -55,6 +55,7 @@ def is_up(state, l1, l2):
     return -l1 * np.cos(state[:, 0]) - l2 * np.cos(state[:, 0] + state[:, 1]) > l1
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     "settings",
     [{}, {"random_start": True, "fourth_order": True, "max_steps": 300}],

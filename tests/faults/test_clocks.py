@@ -23,6 +23,7 @@ def jumping(steps: tuple[float, ...]) -> Iterator[float]:
     return itertools.accumulate(itertools.cycle(steps), initial=1e6)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     "steps",
     [(-3600.0,), (1e7,), (1.0, -7200.0, 1e6, -1e6), (0.0,)],

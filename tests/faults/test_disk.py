@@ -32,6 +32,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
     log = study.parent / "log"
     assert warm.start("run", study, "--out", tiny / "out", log=log, often=True).wait() == 2

@@ -53,6 +53,7 @@ def swap(path: Path) -> None:
     shutil.copy(other, path)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("harm", "text"), [(flip, "damaged"), (swap, "another unit"), (Path.unlink, "is gone")]
 )

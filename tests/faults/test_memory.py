@@ -44,6 +44,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
     return fresh
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("error", [FULL, MemoryError("Unable to allocate 12 GiB")])
 def test_less_at_once_gives_the_same_bits(
     study: Path, whole: dict, cramped: type[Cramped], error: Exception

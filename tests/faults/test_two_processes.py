@@ -3,10 +3,13 @@
 import warnings
 from pathlib import Path
 
+import pytest
+
 from tests.faults.cases import differences, files, outcome, sealed
 from tests.faults.warm import Warm
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_study(study: Path, warm: Warm, whole: dict) -> None:
     out, logs = study.parent / "out", [study.parent / f"log{number}" for number in (1, 2)]
     runs = [warm.start("run", study, "--out", out, log=log, often=True) for log in logs]

@@ -26,6 +26,7 @@ def agree(held, twin):
     np.testing.assert_allclose(held.plan.action_values, twin.q, rtol=0, atol=error)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["GDL", "UGC"])
 def test_learning_is_counting(name):
     held, twin = believe(prior(name), DISCOUNT), Learner(problem(name).mdps)

@@ -73,6 +73,7 @@ def test_rewards_and_initial_state_are_copied():
     assert drawn.initial_state.tolist() == [-1, -1, -1]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("unit", [True, False], ids=["fast", "general"])
 def test_draws_do_not_depend_on_how_many(unit):
     mdps = problem("GDL").mdps

@@ -128,6 +128,7 @@ CASES = [
 ]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(("name", "discount"), CASES)
 def test_planners_find_the_optimum(name, discount):
     lost = losses(*KINDS[name], discount)

@@ -88,6 +88,7 @@ def check(plan, *, from_all=False):
     return error / tolerance.max()
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", larger("GC", "UGC", slow=("GDL", "Grid", "UGrid")))
 def test_500_changed_rows(name):
     plan = jax.jit(incremental.solve)(*start(name), DISCOUNT)

@@ -37,6 +37,7 @@ def iterate(transitions, rewards, discount=DISCOUNT, tolerance=1e-3):
 solvers = {"value": iterate, "policy": planning.policy_iteration}
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("solver", solvers)
 @pytest.mark.parametrize(
     ("n_states", "n_actions"), [(1, 1), (5, 3), pytest.param(40, 1, marks=pytest.mark.slow)]

@@ -160,6 +160,7 @@ def frames(tmp_path_factory):
     return said([CHROMIUM, *FLAGS, profile, "--dump-dom", outer.as_uri()])
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("width", list(WIDTHS))
 def test_the_page_is_no_wider_than_the_window(frames, width):
     assert frames[width]["wide"] == 0

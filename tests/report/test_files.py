@@ -33,6 +33,7 @@ class Full:
         return write
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("before", [False, True])
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, form, before):

@@ -9,6 +9,7 @@ from tests.report.synthetic import MANIFEST, study
 SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("form", "path"),
     [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")],

@@ -152,6 +152,7 @@ def test_files(tmp_path):
         assert (tmp_path / "deep/figures" / f"{name}.csv").stat().st_size > 20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("latexmk") is None, reason="no latexmk")
 def test_it_compiles(tmp_path):
     """With names full of special characters, units that failed, and an algorithm that fills pages

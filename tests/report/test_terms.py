@@ -249,6 +249,7 @@ def test_tables_beside_the_page_say_it_too():
     assert told == ["Prior GC, test GC.", "Chain-10d, 100 episodes.", "DeepSea(size=5), 500 steps."]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("form", "place"),
     [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")],

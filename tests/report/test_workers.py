@@ -28,6 +28,7 @@ told()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 def test_the_page_is_the_same(tmp_path):
     call = [sys.executable, "-c", SCRIPT, str(tmp_path / "several")]

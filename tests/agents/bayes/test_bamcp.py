@@ -107,6 +107,7 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
 
 # Many means of GDL are sums of the same numbers in another order, ties or not as they are rounded:
 # noise keeps them apart.
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("name", "noise"),
     [

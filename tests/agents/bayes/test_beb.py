@@ -13,6 +13,7 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("prior", "test", "beta", "bonus"),
     [
@@ -48,6 +49,7 @@ def expected_rewards(agent, transitions_seen=()):
     return np.asarray(state.plan.rewards)
 
 
+@pytest.mark.slow
 def test_bonus_of_a_pair():
     """beta / (1 + n(x, u))."""
     np.testing.assert_allclose(

@@ -48,6 +48,7 @@ def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
     )
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("kind", ["resampled", "single"])
 @pytest.mark.parametrize("budget", [(1, 3, 4), (8, 4, 3), (5, 1, 8)])
 def test_the_plain_twin_gets_the_same_values_from_the_same_random_numbers(kind, budget):

@@ -19,6 +19,7 @@ from tests.reference.trajectories import decisions, disagreements, play_all, pri
 KEY = jax.random.key(1)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("prior", "test", "epsilon"),
     [
@@ -57,6 +58,7 @@ class InStep(Agent[Belief, Belief]):
         return self.base.observe(key, state, transition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", ["GC", pytest.param("GDL", marks=pytest.mark.slow)])
 def test_own_pace_or_in_step_is_the_same(test):
     # as many decisions and MDPs as above: the same program

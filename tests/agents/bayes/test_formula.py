@@ -73,6 +73,7 @@ def test_the_operands_of_the_published_formula_are_reversed():
     assert bad < 31
 
 
+@pytest.mark.slow
 def test_where_it_is_undefined_the_trajectory_cannot_be_played():
     with pytest.raises(JbrlError, match="the formula is undefined for Q-values met on the way"):
         play(Formula("Q0/Q1"), prior="GC", record=True)

@@ -26,6 +26,7 @@ def test_its_twin_decides_alike(test):
         assert disagreements(steps, twins.Optimal(*true_mdp(test, index))) == []
 
 
+@pytest.mark.slow
 def test_by_hand():
     """Staying pays 1 for ever, worth 1 / (1 - 0.5) = 2; going pays 0 and then 3 for ever, worth
     0.5 * 6 = 3.

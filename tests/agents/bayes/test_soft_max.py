@@ -13,6 +13,7 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import decisions, disagreements
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("tau", [0.5, 5.0])
 def test_its_twin_decides_alike(tau):
     for _, steps in decisions(SoftMax(tau), "UGC", "GC"):
@@ -25,6 +26,7 @@ def plan_of(*values):
     return incremental.solve(jnp.ones((1, values.size, 1)), values, jnp.float32(0))
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("values", "tau", "expected"),
     [

@@ -11,12 +11,14 @@ from jbrl.problems.problem import distribution, problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("parameters", [(1.0, 0.0, 1.0), (20.0, 0.7, 0.3)])
 def test_its_twin_decides_alike(parameters):
     for _, steps in decisions(VDBE(*parameters), "GC"):
         assert disagreements(steps, twins.VDBE(problem("GC").mdps, *parameters)) == []
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(("delta", "weight"), [(0.0, 0.5), (0.25, 0.25), (1.0, 1.0)])
 def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
     """Discount 0: values are expected rewards.

@@ -45,6 +45,7 @@ def due():
     return found
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if n in ("jax", "tf") else n for n in AGENTS],
@@ -117,6 +118,7 @@ def test_the_memory_is_reset_where_an_episode_ends_and_learning_starts_as_asked(
     assert (tf.start.hidden[go_on] != tf.memory.hidden[go_on]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["feed-forward", pytest.param("acting", marks=pytest.mark.slow)])
 def test_lanes_do_not_matter_to_each_other(name):
     """The same bits beside other lanes; other keys begin, and remain, elsewhere."""

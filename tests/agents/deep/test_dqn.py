@@ -95,6 +95,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("values", VARIANTS, ids=str)
 def test_its_twin_learns_alike_in_double_precision(values):
     agent, network = DQN(learning_rate=0.01, **values), QNetwork(6, (8, 5, 3))
@@ -177,6 +178,7 @@ def test_actions_are_greedy_or_uniform():
     assert (np.asarray(lost) == NO_ACTION).all()
 
 
+@pytest.mark.slow
 def test_learning_starts_and_repeats_as_said():
     """With a buffer for 8, a first update at 6 and then each second step: updates at 6, 8, 10."""
     agent = as_arrays(DQN(**{**SMALL, "min_replay": 6, "replay_capacity": 8}, sgd_period=2))
@@ -284,6 +286,7 @@ def test_two_seeds_are_two_curves():
         assert not np.array_equal(one[:, :-1], other[:, :-1])
 
 
+@pytest.mark.slow
 def test_it_learns_to_catch():
     """A random paddle catches a fifth of the balls, a mean return of -0.6; after 600 episodes of
     learning the mean of all is above -0.2 in each of three lifetimes.

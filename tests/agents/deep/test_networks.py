@@ -101,6 +101,7 @@ def with_one(x):
     return jnp.asarray(np.append(x, np.ones((len(x), 1)), 1))
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("lookup", [False, True])
 def test_gradients_of_action_values_are_finite_differences(lookup):
     network = QNetwork(5, (6, 4, 3), lookup)

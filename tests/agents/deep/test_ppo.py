@@ -131,6 +131,7 @@ def followed():
     )
 
 
+@pytest.mark.slow
 def test_it_learns_every_twelve_decisions_across_episodes():
     states = followed()
     steps = len(scripted.transitions().action)

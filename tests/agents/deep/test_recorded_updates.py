@@ -37,6 +37,7 @@ def network_of(spec, hidden, *, recurrent, final_activation=False, skip=False):
     return PolicyValue.of(spec, (hidden, hidden), final_activation=final_activation)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("agent", ["ac", "acr", "acrent"])
 def test_the_original_updates_alike(agent):
     """Three sequences, of 32, 7 and 1 or 5 steps, of which the last two terminate."""
@@ -78,6 +79,7 @@ def drawn(network, seed):
     return jax.tree.map(lambda v: rng.normal(size=v.shape) * 0.7, shapes)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_twin_in_double_precision_updates_alike(variant):
     """Two updates, the second from a sequence that fills its space, to 1e-12."""

@@ -47,6 +47,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
@@ -76,6 +77,7 @@ def test_action_values_are_those_of_the_twin(name, spec):
         assert states.progress.skipped[lane, -1] == states.progress.undefined[lane, -1] == 0
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("name", "spec"),
     [

@@ -40,6 +40,7 @@ def twin(agent, steps):
         yield u, q.ravel().copy()
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("lane", range(len(AGENTS)))
 def test_its_twin_learns_alike(played, lane):
     actions, values = zip(
@@ -99,6 +100,7 @@ def test_it_finds_the_optimal_values_of_a_chain():
     assert (q.argmax(-1) == 1).all()
 
 
+@pytest.mark.slow
 def test_its_table_is_not_copied_at_each_step():
     if jax.default_backend() != "cpu":
         pytest.skip("reads a program for CPUs")

@@ -133,6 +133,7 @@ def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     )
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("search_options", "folds", "looped"),
     [
@@ -163,6 +164,7 @@ def test_grouped_folds_hold_out_whole_groups() -> None:
     )
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("criterion", "options"),
     [

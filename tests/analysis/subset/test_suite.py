@@ -39,6 +39,7 @@ def test_the_suite_is_large_enough_and_its_problems_exist(study, prepared):
         assert prior.mdps.concentrations.shape == test.mdps.concentrations.shape
 
 
+@pytest.mark.slow
 def test_brl_5_is_the_best_of_all_and_predicts_agents(prepared):
     found = search(prepared, Search(5, "loo"))
     model = load(EXPERIMENTS / "suite" / "brl-5.json")

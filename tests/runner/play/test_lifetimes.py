@@ -58,6 +58,7 @@ def expected() -> np.ndarray:
     return found
 
 
+@pytest.mark.first_case_quick
 def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarray) -> None:
     np.testing.assert_array_equal(scores(run_of(), size=9), expected)
     np.testing.assert_array_equal(scores(run_of(devices=1)), expected)

@@ -56,6 +56,7 @@ def same(found: jbrl.Results, expected: jbrl.Results) -> None:
     pd.testing.assert_frame_equal(found.returns, expected.returns, check_exact=True)
 
 
+@pytest.mark.first_case_quick
 def test_stacked_and_alone_give_the_same_bits(tmp_path: Path, alone: jbrl.Results) -> None:
     stacked = jbrl.run(tables(), tmp_path, stack=True)
     same(stacked, alone)

@@ -176,6 +176,7 @@ def test_lockstep_is_one_by_one():
     np.testing.assert_allclose(found.means, expected.means, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_lockstep_in_groups_is_lockstep(monkeypatch):
     tasks = stack([task(seed) for seed in range(5)])
     each = uct.bytes_needed(S, A, CAPACITY, MAX_DEPTH)
