@@ -5,8 +5,10 @@ python benchmarks/bounds.py
 
 One JSON line for each problem: (state, counts) of the whole look-ahead over the seconds of one
 backward induction, and floating-point operations of the matrix products over the seconds of one
-estimate of all leaves (1,024 MDPs). Seconds are of the processor, with one thread: the machine may
-be busy with other work. Merging takes no time of its own: it is how the arrays are laid out.
+estimate of all leaves (1,024 MDPs). Merging takes no time of its own: it is how the arrays are laid
+out. For Grid, the relaxation that forgets failures: seconds of growing the tree for a node, of
+backing up for a node, and of estimating a leaf with one MDP. Seconds are of the processor, with one
+thread: the machine may be busy with other work.
 """
 
 import time
@@ -19,10 +21,13 @@ from kept import keep, parser
 import jbrl
 from jbrl.bounds import clairvoyant
 from jbrl.bounds.blas import one_thread
+from jbrl.bounds.forgetting import LEAST_MDPS, MOST_BACKS, Forgetting
 from jbrl.bounds.induction import solve
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.leaves import estimate
 from jbrl.bounds.model import make_model
+from jbrl.bounds.moves import find_moves
+from jbrl.bounds.tree import grow
 from jbrl.bounds.upper import LookAhead
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
@@ -61,11 +66,36 @@ def measure(name: str, decisions: int) -> dict[str, Any]:
     }
 
 
+def measure_forgetting(name: str) -> dict[str, Any]:
+    """Measure the relaxation for moves that may fail."""
+    model = make_model(jbrl.problem(name).mdps)
+    moves = find_moves(model)
+    assert moves is not None
+    growing, tree = processor_seconds(lambda: grow(moves, MOST_BACKS))
+    relaxed = Forgetting(moves, 0.95, 250, tree, MOST_BACKS, threads=1)
+    n, n_leaves = len(tree.states), len(tree.leaf_states)
+    solving, _ = processor_seconds(lambda: relaxed.solve(np.ones(n_leaves)))
+    all_of_it, (value, _) = processor_seconds(
+        lambda: relaxed.replication(LEAST_MDPS, np.random.SeedSequence(0))
+    )
+    return {
+        "problem": name,
+        "moves_back": MOST_BACKS,
+        "nodes": n,
+        "leaves": n_leaves,
+        "growing_seconds_per_node": growing / n,
+        "solving_seconds_per_node": solving / n,
+        "seconds_per_leaf_and_mdp": (all_of_it - solving) / n_leaves / LEAST_MDPS,
+        "value": value,
+    }
+
+
 def main() -> None:
     out = parser(__doc__, "bounds").parse_args().out
     with one_thread():
         for case in CASES:
             keep(measure(*case), out)
+        keep(measure_forgetting("Grid"), out)
 
 
 if __name__ == "__main__":

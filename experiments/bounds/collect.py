@@ -45,7 +45,6 @@ DECISIONS = {
 CURVES = {
     "GC": (0, 4, 8, 12, 15, 22),
     "GDL": (0, 8, 16, 24, 40),
-    "Grid": (0, 2, 4),
 }
 # Agents of the published comparison played again (docs/published-comparison.md), best ones.
 SCORES = HERE.parent / "published/paper-cpu"

@@ -10,7 +10,7 @@ import numpy as np
 
 from jbrl.agents.agent import Agent
 from jbrl.bounds.blas import one_thread
-from jbrl.bounds.forgetting import N_MDPS, forgetting
+from jbrl.bounds.forgetting import forgetting
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.limits import margin, standard_error
 from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
@@ -269,7 +269,7 @@ class _Work:
         ways.append(
             _Way(
                 f"forgetting-{relaxed.backs}",
-                N_MDPS,
+                relaxed.n_mdps(limit),
                 relaxed.replication,
                 {
                     "method": "failures are forgotten, then the MDP is revealed",

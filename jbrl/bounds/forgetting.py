@@ -18,13 +18,13 @@ from jbrl.bounds.model import Model
 from jbrl.bounds.moves import Moves, find_moves
 from jbrl.bounds.tree import Tree, grow
 
-MOST_BACKS = 2  # moves back before the MDP is revealed
-MOST_FAILURES = 8  # of each move in a state that are told apart; further ones are forgotten at once
+MOST_BACKS = 1  # moves back before the MDP is revealed
+MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
 CHUNK = 1024  # MDPs, and nodes, at a time
-N_MDPS = 8192  # of a replication
+LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
 
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_LEAF = 1.2e-4, 6e-9  # of a leaf for each MDP
+OF_NODE, OF_LEAF = 7e-5, 5e-9  # of a leaf for each MDP
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,12 +43,18 @@ class Forgetting:
     backs: int
     threads: int
 
-    @property
-    def seconds(self) -> float:
+    def seconds(self, n_mdps: int) -> float:
         """Estimate the duration of a replication."""
         tree = self.tree
-        once = OF_NODE * len(tree.states) + OF_LEAF * len(tree.leaf_states) * N_MDPS
+        once = OF_NODE * len(tree.states) + OF_LEAF * len(tree.leaf_states) * n_mdps
         return once / self.threads
+
+    def n_mdps(self, limit: float | None) -> int:
+        """Return the number of MDPs with which a replication takes at most `limit` seconds."""
+        found = LEAST_MDPS if limit is not None else MOST_MDPS
+        while limit is not None and found < MOST_MDPS and self.seconds(2 * found) <= limit:
+            found *= 2
+        return found
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
         """Return one estimate of the upper bound and one of the clairvoyant value.
@@ -140,7 +146,7 @@ class Forgetting:
 def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
     """Return the value of a state before any failure.
 
-    At the greatest number of failures that is told apart, a further one changes nothing, so a move
+    At the greatest number of failures that is counted, a further one changes nothing, so a move
     is tried until it succeeds, or not at all.
 
     Args:
@@ -196,7 +202,7 @@ def forgetting(
         if moves is None or tree is None:
             break
         larger = Forgetting(moves, discount, horizon, tree, backs, threads)
-        if limit is not None and larger.seconds > limit:
+        if limit is not None and larger.seconds(LEAST_MDPS) > limit:
             break
         found = larger
     return found

@@ -1,4 +1,4 @@
-"""What an agent remembers of a problem of moves, until the MDP is revealed."""
+"""Successes that an agent remembers in a problem of moves, until the MDP is revealed."""
 
 import dataclasses
 

@@ -47,6 +47,18 @@ def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
         assert file == collect.file(found["problem"], found["decisions"])
 
 
+def test_no_agent_of_the_published_comparison_earns_more_than_the_upper_end() -> None:
+    """At 3.5 standard errors 500 means give a false alarm at most once in nine times, and only if
+    all of them are at the upper end, which the best agents on GDL alone are near.
+    """
+    scores = jbrl.Results(ROOT / "experiments/published/paper-cpu").scores
+    scores = scores[(scores["status"] == "done") & (scores["algorithm"] != "Optimal")]
+    error = scores["std"] / scores["n"] ** 0.5
+    ends = scores["test"].map({bracket.problem: bracket.upper for bracket in known()})
+    assert ends.notna().sum() > 300
+    assert not (scores["mean"] - 3.5 * error > ends).any()
+
+
 def test_shares_by_hand() -> None:
     assert share(4.0, 0.5, TWO) == pytest.approx((3.5 / 5, 4.5 / 4))
     assert share(4.0, np.nan, TWO) == pytest.approx((0.8, 1.0))

@@ -9,7 +9,7 @@ import pytest
 
 import jbrl
 from jbrl.bounds import clairvoyant, tree
-from jbrl.bounds.forgetting import MOST_FAILURES, Forgetting, forgetting
+from jbrl.bounds.forgetting import LEAST_MDPS, MOST_FAILURES, Forgetting, forgetting
 from jbrl.bounds.model import make_model
 from jbrl.bounds.moves import Moves, find_moves
 from jbrl.mdp.dirichlet import DirichletMDPs
@@ -162,11 +162,14 @@ def test_a_tree_that_is_too_large_is_not_grown(monkeypatch: pytest.MonkeyPatch) 
 def test_less_time_allows_fewer_moves_back() -> None:
     model = make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps)
     moves = moves_of("Grid(rows=2,columns=3)")
-    grown = tree.grow(moves, 1)
+    grown = tree.grow(moves, 0)
     assert grown is not None
-    enough = Forgetting(moves, DISCOUNT, HORIZON, grown, 1, 1).seconds
+    relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, 0, 1)
+    enough = relaxed.seconds(LEAST_MDPS)
     found = [forgetting(model, DISCOUNT, HORIZON, 1, limit) for limit in (None, enough, 0.0)]
-    assert [one and one.backs for one in found] == [2, 1, None]
+    assert [one and one.backs for one in found] == [1, 0, None]
+    assert relaxed.n_mdps(None) == 2**16 > relaxed.n_mdps(4 * enough) > LEAST_MDPS
+    assert relaxed.n_mdps(enough) == LEAST_MDPS
 
 
 def test_a_bracket_of_a_problem_of_moves(tmp_path: Path) -> None:
