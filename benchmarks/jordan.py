@@ -8,7 +8,8 @@ compile and in groups as wide as theirs, on one core. Times are processor time a
 which waiting for other programs does not count; the least of several rounds counts. What Random
 takes with as many lanes is subtracted: environment, driver and recorder. Beside it stands the time
 in which one core reads all weights and traces once and writes them once, by a loop over arrays
-of the same total size.
+of the same total size; and where features are cosines, the limit: that, and the time in which one
+core computes a cosine for each feature.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.agent import AGENTS, as_arrays
+from jbrl.agents.linear.fourier import cosine_of_pi
 from jbrl.environments.environment import Box
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
 from jbrl.problems.problem import problem
@@ -45,7 +47,7 @@ AGENT_NAMES = (
     "NAC-TD",
     "PPO-linear",
 )
-PROBLEMS = ("Chain-50d", "Gridworld-10d", "MountainCar")
+PROBLEMS = ("Chain-50d", "Gridworld-10d", "MountainCar", "CartPole", "Acrobot", "Pinball-single")
 LANE_STEPS = 2**17  # of all lanes in a call, about
 COPIES = 64  # of the arrays in a call that measures memory
 
@@ -81,6 +83,12 @@ class Case:
         large = sum(math.prod(v.shape) for v in leaves if v.dtype == jnp.float32 and v.ndim == 2)
         return large, sum(math.prod(v.shape) * v.dtype.itemsize for v in leaves)
 
+    def features(self) -> int:
+        """Return the number of cosines of a lane; 0 where features are looked up."""
+        if not isinstance(self.problem.spec.observation, Box):
+            return 0
+        return int(self.agent.features(self.prior).capacity)
+
     def width(self) -> int:
         """Return the lanes of a group, about as `LifetimeRun` has it."""
         fitting = 1 << (max(1, GROUP_BYTES // self.floats()[1]).bit_length() - 1)
@@ -115,11 +123,16 @@ def copied(shared: Any, count: jax.Array) -> jax.Array:
     return lax.fori_loop(0, count, lambda _, v: v * 0.999 + 1e-3, shared)
 
 
-def copy_seconds(numbers: int, rounds: int) -> float:
-    """Measure the processor seconds in which so many numbers of float32 are read and written."""
+def loop_seconds(fn: Callable, numbers: int, rounds: int) -> float:
+    """Measure the processor seconds of `copied` or `cosines` for so many numbers of float32."""
     array = jnp.ones(numbers, jnp.float32)
-    call = jax.jit(copied)
+    call = jax.jit(fn)
     return least(lambda: call(array, jnp.int32(COPIES)), rounds) / COPIES
+
+
+def cosines(shared: Any, count: jax.Array) -> jax.Array:
+    """Compute the cosine of each entry of an array `count` times."""
+    return lax.fori_loop(0, count, lambda _, v: 9 * cosine_of_pi(v), shared)
 
 
 def least(call: Callable[[], jax.Array], rounds: int) -> float:
@@ -158,7 +171,9 @@ def measured(agent: str, name: str, order: int, rounds: int) -> dict[str, Any]:
     width, (numbers, _) = case.width(), case.floats()
     without = Case("Random", name, None).seconds(width, rounds)
     seconds = case.seconds(width, rounds)
-    copying = copy_seconds(numbers * width, rounds) / width
+    copying = loop_seconds(copied, numbers * width, rounds) / width
+    learning, features = seconds - without, case.features()
+    limit = copying + (loop_seconds(cosines, features * width, rounds) / width if features else 0)
     return {
         "agent": agent,
         "problem": name,
@@ -167,8 +182,10 @@ def measured(agent: str, name: str, order: int, rounds: int) -> dict[str, Any]:
         "lanes": width,
         "microseconds": round(1e6 * seconds, 3),
         "without_learning": round(1e6 * without, 3),
-        "nanoseconds_per_number": round(1e9 * (seconds - without) / numbers, 3),
+        "nanoseconds_per_number": round(1e9 * learning / numbers, 3),
         "copying_nanoseconds_per_number": round(1e9 * copying / numbers, 3),
+        "limit_nanoseconds_per_number": round(1e9 * limit / numbers, 3),
+        "times_the_limit": round(learning / limit, 1),
     }
 
 

@@ -1,14 +1,17 @@
 """Write experiments/jordan-cpu.toml: as many trials of each environment of the comparison of Jordan
 et al. 2020 as a number of hours buys.
 
-python experiments/jordan.py [--pilot DIR] [--hours H] [--out FILE]
+python experiments/jordan.py [--pilot DIR] [--hours H] [--cores C] [--out FILE]
 
-DIR has results of experiments/jordan.toml with few trials, for example
+DIR has trials as experiments/jordan_kept.py keeps them, or results of experiments/jordan.toml with
+few trials, for example
 
-    jbrl run experiments/jordan.toml --set study.n_environments=64 --out out/pilot
+    jbrl run experiments/jordan.toml --set study.n_environments=256 --out out/pilot
 
-Without it, times are those of jbrl's rough rule, and the spread of scores is that of an earlier
-simulation of nine of the environments (experiments/evaluation), on the others the mean of these.
+Cells of which nothing is known are guessed: times by jbrl's rough rule, spreads of scores from an
+earlier simulation of nine of the environments (experiments/evaluation), on the others the mean of
+these. Of fewer than 256 trials the spread is taken, and not the time, which is too long: lifetimes
+that are over leave their places in a group empty until half of all groups are needed no more.
 
 An interval of a mean has a width of w/√n for n trials, w being the standard deviation of a score
 relative to the range of returns that the environment allows. The number of trials of an environment
@@ -30,12 +33,17 @@ import pandas as pd
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from experiments import jordan_kept  # noqa: E402
+from experiments.jordan_kept import CELL  # noqa: E402
 from jbrl.analysis import reproduction  # noqa: E402
 from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.results import Results  # noqa: E402
+from jbrl.errors import JbrlError  # noqa: E402
+from jbrl.runner.storage.machine import available_cores  # noqa: E402
 from jbrl.runner.study.plan import plan  # noqa: E402
 
 LEAST, MOST = 30, 10_000  # trials of an environment
+FEW = 256  # trials of a cell below which their time is not taken for that of many
+COMPILE = 8.0  # seconds of compilation of a cell, where it is not known
 # limits of a return (the longest and the shortest episode, what the last step costs)
 BOUNDS = {
     "Chain-10d": (-199, -8),
@@ -68,34 +76,59 @@ seed = 2020
 """
 
 
-def costs(results: Results) -> pd.DataFrame:
-    """Return the seconds of a trial and the standard deviation of scores, relative to the range of
-    returns, for each environment and algorithm.
+def costs(trials: pd.DataFrame, pieces: pd.DataFrame) -> pd.DataFrame:
+    """Return what is known of each cell from a few trials.
 
-    Seconds are those of the machine of the pilot, with all its cores.
+    Args:
+      trials, pieces: of `jordan_kept`.
+
+    Returns:
+      Columns environment, algorithm; seconds of a trial on one core; trials; compile, the seconds
+      of compilation; width, the standard deviation of scores relative to the range of returns.
     """
-    rows = []
-    for (name, algorithm), part in results.returns.groupby(["experiment", "algorithm"], sort=False):
-        low, high = BOUNDS[name]
-        id = next(
-            unit["id"]
-            for unit in results.manifest["units"]
-            if (unit["experiment"], unit["algorithm"]) == (name, algorithm)
-        )
-        header = results.store.result(id).header
-        rows.append(
-            {
-                "environment": name,
-                "algorithm": algorithm,
-                "seconds": header["online_seconds"] * header["decisions"] / len(part),
-                "width": part["score"].std() / (high - low),
-            }
-        )
-    return pd.DataFrame(rows)
+    times = pieces.groupby(list(CELL), sort=False).agg(
+        seconds=("seconds", "sum"), trials=("trials", "sum"), compile=("compile_seconds", "max")
+    )
+    width = trials.groupby(list(CELL), sort=False)["score"].std().rename("width")
+    table = times.join(width).reset_index()
+    low, high = (table["environment"].map(lambda n, end=end: BOUNDS[n][end]) for end in (0, 1))
+    return table.assign(
+        seconds=table["seconds"] / table["trials"], width=table["width"] / (high - low)
+    )
+
+
+def read(place: Path) -> pd.DataFrame:
+    """Return `costs` of trials that are kept or of results.
+
+    Cells with too few trials have the numbers of `rough`. Its seconds are scaled by the ratio that
+    the two have, in the geometric mean, where both are known and observations are as large.
+    """
+    if (place / "trials.parquet").is_file():
+        table = costs(jordan_kept.trials(place), jordan_kept.pieces(place))
+    else:
+        table = costs(*jordan_kept.of_results(place))
+    known, guessed = table.set_index(list(CELL)), rough().set_index(list(CELL))
+    known.loc[known["trials"] < FEW, "seconds"] = np.nan
+    known = known.reindex(guessed.index)
+    ratios = np.log(known["seconds"] / guessed["seconds"])
+    for _, cells in ratios.groupby([_inputs(name) for name, _ in ratios.index]):
+        scale = float(np.exp(cells.mean())) if cells.notna().any() else 1.0
+        guessed.loc[cells.index, "seconds"] *= scale
+    return known.drop(columns="trials").fillna(guessed).reset_index()
+
+
+def _inputs(environment: str) -> int:
+    """Return how many numbers an observation has, 0 for a state."""
+    if environment in jordan2020.DISCRETE:
+        return 0
+    return 2 if environment == "MountainCar" else 4
 
 
 def rough() -> pd.DataFrame:
-    """Return the same without a pilot."""
+    """Return the same without any trial: seconds by jbrl's rough rule, on the cores that there are,
+    and the spread of scores in an earlier simulation of nine of the environments, on the others the
+    mean of these.
+    """
     study = tomllib.loads((ROOT / "experiments" / "jordan.toml").read_text(encoding="utf-8"))
     seconds = []
     for trials in (1000, 2000):
@@ -115,7 +148,8 @@ def rough() -> pd.DataFrame:
     width = scores.groupby(["environment", "algorithm"])["score"].std().reset_index(name="width")
     width["width"] /= [high - low for low, high in width["environment"].map(BOUNDS)]
     table = table.merge(width, on=["environment", "algorithm"], how="left")
-    return table.fillna({"width": np.sqrt((width["width"] ** 2).mean())})
+    table["seconds"] *= available_cores()
+    return table.fillna({"width": np.sqrt((width["width"] ** 2).mean())}).assign(compile=COMPILE)
 
 
 def allocation(table: pd.DataFrame, seconds: float) -> dict[str, int]:
@@ -156,12 +190,17 @@ def text(trials: dict[str, int], hours: float) -> str:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--pilot", type=Path, help="results of a few trials")
+    parser.add_argument("--pilot", type=Path, metavar="DIR")
     parser.add_argument("--hours", type=float, default=4)
+    parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "experiments" / "jordan-cpu.toml")
     chosen = parser.parse_args()
-    table = costs(Results(chosen.pilot)) if chosen.pilot else rough()
-    trials = allocation(table, chosen.hours * 3600)
+    try:
+        table = read(chosen.pilot) if chosen.pilot else rough()
+    except JbrlError as error:
+        sys.exit(f"error: {error}")
+    playing = chosen.hours * 3600 * chosen.cores - table["compile"].sum()
+    trials = allocation(table, playing)
     shown = table.groupby("environment", sort=False).agg(
         seconds=("seconds", "sum"), width=("width", "mean")
     )

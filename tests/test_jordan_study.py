@@ -7,7 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import jbrl
+from experiments import jordan_kept
 from jbrl.analysis.published import jordan2020
+from jbrl.errors import JbrlError
+from jbrl.results import Results
 from jbrl.runner.study.study import load_study
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -51,20 +55,66 @@ def test_trials_follow_the_width_and_the_root_of_the_cost(script):
     assert script.allocation(table, 1e12) == {"a": 10_000, "b": 10_000, "c": 10_000}
 
 
-def test_costs_are_read_from_a_pilot(script, tmp_path):
-    import jbrl
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Results of four lifetimes, and of six with the same seed."""
+    places = []
+    for n in (4, 6):
+        study = {
+            "study": {"name": "pilot", "n_environments": n},
+            "experiments": [{"name": "Chain-10d", "problem": "Chain-10d"}],
+            "agents": [{"algorithm": "Sarsa-lambda"}, {"algorithm": "Random"}],
+        }
+        places.append(tmp_path_factory.mktemp(f"played-{n}"))
+        jbrl.run(study, places[-1], progress=False)
+    return places
 
-    study = {
-        "study": {"name": "pilot", "n_environments": 4},
-        "experiments": [{"name": "Chain-10d", "problem": "Chain-10d"}],
-        "agents": [{"algorithm": "Q-learning"}, {"algorithm": "Random"}],
-    }
-    results = jbrl.run(study, tmp_path, progress=False)
-    table = script.costs(results).set_index("algorithm")
-    scores = results.returns.query("algorithm == 'Random'")["score"]
-    assert table.loc["Random", "width"] == pytest.approx(scores.std() / 191)
-    header = results.scores.set_index("algorithm").loc["Random"]
+
+def test_costs_are_read_from_a_pilot(script, played):
+    trials, pieces = jordan_kept.of_results(played[0])
+    table = script.costs(trials, pieces).set_index("algorithm")
+    results = Results(played[0])
+    scores = results.returns.query("algorithm == 'Sarsa-lambda'")["score"]
+    assert list(table.index) == ["Sarsa-lambda"], "Random is none of the eleven"
+    assert table.loc["Sarsa-lambda", "width"] == pytest.approx(scores.std() / 191)
+    id = next(u["id"] for u in results.manifest["units"] if u["algorithm"] == "Sarsa-lambda")
+    header = results.store.result(id).header
     steps = np.mean(-scores) * 100 + 100  # a step of an episode costs 1, the last one nothing
-    assert table.loc["Random", "seconds"] == pytest.approx(
-        header["online_seconds"] * steps, rel=1e-3
+    seconds = header["online_seconds"] * header["machine"]["cores"] * steps
+    assert table.loc["Sarsa-lambda", "seconds"] == pytest.approx(seconds, abs=0.005)
+
+
+@pytest.mark.parametrize("few", [2, 5])
+def test_cells_with_too_few_trials_are_guessed(script, played, few, monkeypatch):
+    monkeypatch.setattr(script, "FEW", few)
+    table = script.read(played[0]).set_index(["environment", "algorithm"])
+    guessed = script.rough().set_index(["environment", "algorithm"])
+    assert len(table) == 165
+    assert (table[["seconds", "width", "compile"]] > 0).all(axis=None)
+    known = script.costs(*jordan_kept.of_results(played[0])).iloc[0]
+    cell, other = (("Chain-10d", "Sarsa-lambda"), ("Chain-10d", "AC"))
+    assert table.loc[cell, "width"] == known["width"]
+    assert (table.loc[cell, "seconds"] == known["seconds"]) == (few == 2)
+    scale = known["seconds"] / guessed.loc[cell, "seconds"] if few == 2 else 1
+    assert table.loc[other, "seconds"] == pytest.approx(scale * guessed.loc[other, "seconds"])
+    alone = ("CartPole", "AC")
+    assert table.loc[alone, "seconds"] == pytest.approx(guessed.loc[alone, "seconds"])
+
+
+def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
+    assert jordan_kept.keep([played[0]], tmp_path).to_numpy().tolist() == [[4]]
+    first = jordan_kept.trials(tmp_path)
+    counts = jordan_kept.keep(played[::-1], tmp_path)
+    assert counts.loc["Chain-10d", "Sarsa-lambda"] == 6
+    found, pieces = jordan_kept.trials(tmp_path), jordan_kept.pieces(tmp_path)
+    assert list(found["unit"]) == list(range(6))
+    pd.testing.assert_frame_equal(found.head(4), first)
+    assert list(pieces["trials"]) == [6]
+    results = Results(played[1])
+    np.testing.assert_array_equal(
+        found["drawn_alpha"],
+        results.metrics("Chain-10d", "Sarsa-lambda")["drawn_alpha"].astype(np.float32),
     )
+    found.assign(score=0.0).to_parquet(tmp_path / "trials.parquet", index=False)
+    with pytest.raises(JbrlError, match="lifetime 0: kept with a score of 0, now -"):
+        jordan_kept.keep([played[0]], tmp_path)

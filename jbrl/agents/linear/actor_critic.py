@@ -30,6 +30,7 @@ class ActorCriticState:
     policy: chex.Array  # [A, F] float32, weights of the preferences
     trace: chex.Array  # [A, F] float32, of grad log pi
     alpha_v: chex.Array  # [] float32, step size of the value function
+    here: chex.Array  # the last observation, `encoded`; not that of a first step
     policy_now: softmax.Policy  # in the state of the last decision
     progress: Progress
 
@@ -42,6 +43,7 @@ class Critique:
     value: chex.Array  # [1, F] float32
     trace: chex.Array  # [1, F] float32
     alpha: chex.Array  # [] float32
+    there: chex.Array  # the next observation, `encoded`
     learns: chex.Array  # [] bool, whether the agent still learns
 
 
@@ -66,7 +68,8 @@ class LinearActorCritic(CompleteLinear):
         )
         alpha = progress.drawn.get("alpha_v", jnp.float32(parl2.START))
         now = softmax.policy(jnp.zeros(n_actions, jnp.float32))
-        return ActorCriticState(critic, critic, actor, actor, alpha, now, progress)
+        here = progress.features.blank
+        return ActorCriticState(critic, critic, actor, actor, alpha, here, now, progress)
 
     def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:
         """Draw the step sizes."""
@@ -79,9 +82,9 @@ class LinearActorCritic(CompleteLinear):
     ) -> tuple[chex.Array, ActorCriticState]:
         """Draw an action from the policy."""
         progress = state.progress
-        preferences = progress.features.values(state.policy, observation, progress.orders)
-        now = softmax.policy(preferences)
-        after = dataclasses.replace(state, policy_now=now)
+        here = progress.encoded(observation, state.here)
+        now = softmax.policy(progress.features.values(state.policy, here, progress.orders))
+        after = dataclasses.replace(state, here=here, policy_now=now)
         return softmax.draw(now, sampling.uniforms(key)[0]), after
 
     def observe(
@@ -96,21 +99,28 @@ class LinearActorCritic(CompleteLinear):
         policy, trace = progress.features.learned(
             state.policy,
             state.trace,
-            transition.observation,
+            state.here,
             progress.orders,
             TraceStep(decay(progress), gradient, step, keeps),
         )
         values = (state.policy_now.probabilities,)
         after = progress.after(transition, found.learns, found.error, *values)
         return ActorCriticState(
-            found.value, found.trace, policy, trace, found.alpha, state.policy_now, after
+            found.value,
+            found.trace,
+            policy,
+            trace,
+            found.alpha,
+            found.there,
+            state.policy_now,
+            after,
         )
 
     def criticised(self, state: ActorCriticState, transition: Transition) -> Critique:
         """Return the error of a transition, and the value function that has learned from it."""
         progress = state.progress
         features, orders = progress.features, progress.orders
-        here, there = transition.observation, transition.next_observation
+        here, there = state.here, features.encoded(transition.next_observation, orders)
         before, after = features.products(state.value, (here, there), orders)
         goes_on = jnp.where(transition.terminated, 0.0, progress.drawn["gamma"])
         future = jnp.where(transition.terminated, 0.0, goes_on * after[0])
@@ -121,11 +131,11 @@ class LinearActorCritic(CompleteLinear):
             learner = parl2.Learner(state.value, state.value_trace, state.alpha_v)
             step = parl2.Step(decay(progress), one, goes_on * one, error, learns)
             learned = parl2.learned(features, learner, (here, there), orders, step)
-            return Critique(error, *learned, learns)
+            return Critique(error, *learned, there, learns)
         keeps = learns & ~jnp.isnan(error)
         rule = TraceStep(decay(progress), one, state.alpha_v * error, keeps)
         value, trace = features.learned(state.value, state.value_trace, here, orders, rule)
-        return Critique(error, value, trace, state.alpha_v, learns)
+        return Critique(error, value, trace, state.alpha_v, there, learns)
 
     def bonus(self, state: ActorCriticState, transition: Transition) -> chex.Array:
         """Return what is added to the reward: [] float32."""
@@ -275,7 +285,7 @@ class NacTD(PlainCritic):
         assert isinstance(state, NaturalState)
         progress = state.progress
         features, orders = progress.features, progress.orders
-        here = transition.observation
+        here = state.here
         found = self.criticised(state, transition)
         gradient = softmax.gradient(state.policy_now, transition.action)
         advantages = features.values(state.advantage, here, orders)
@@ -304,6 +314,7 @@ class NacTD(PlainCritic):
             policy,
             trace,
             found.alpha,
+            found.there,
             state.policy_now,
             after,
             advantage,

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl import vectorize
 from jbrl.agents.agent import Agent, Cost, HasCost, Requirements
 from jbrl.agents.linear.features import Features, features_of
 from jbrl.agents.linear.table import Table
@@ -89,10 +90,24 @@ class Progress:
     @property
     def orders(self) -> Orders:
         """Orders of the Fourier basis."""
+        playing = self.episodes < _episodes(self.lifetime)
         if isinstance(self.features, Table):
-            return Orders(jnp.int32(0), jnp.int32(0))
-        found = (self.drawn[name].astype(jnp.int32) for name in ("dependent", "independent"))
-        return Orders(*found)
+            return Orders(jnp.int32(0), jnp.int32(0), playing)
+        dependent, independent = (
+            self.drawn[name].astype(jnp.int32) for name in ("dependent", "independent")
+        )
+        return Orders(dependent, independent, playing)
+
+    def encoded(self, observation: chex.Array, here: chex.Array) -> chex.Array:
+        """Return an observation as passes over weights take it: `here`, which is that of the last
+        transition, and computed at the first step of an episode only.
+        """
+
+        def compute(operand: Any) -> chex.Array:
+            return self.features.encoded(*operand)
+
+        first = vectorize.computed_if_any(self.fresh, compute, (observation, self.orders))
+        return jnp.where(self.fresh, first, here)
 
     def after(
         self, transition: Transition, learns: chex.Array, error: chex.Array, *values: chex.Array
@@ -154,6 +169,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
       beside: about how many seconds a decision takes beside that.
     """
 
+    version = 2  # Fourier bases: features are computed once for each step, and round otherwise
     requires = Requirements(prior=EnvironmentPrior)
     per_feature: ClassVar[bool] = False
     passes: ClassVar[float] = 1.0
@@ -257,8 +273,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
 
         It does until its lifetime is over, or before if asked to stop.
         """
-        lifetime = progress.lifetime
-        last = jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)
+        last = _episodes(progress.lifetime)
         limit = jnp.where(self.learning_episodes > 0, self.learning_episodes, last)
         return progress.episodes < jnp.minimum(limit, last)
 
@@ -276,6 +291,11 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
             "skipped_updates": progress.skipped,
             "undefined_steps": progress.undefined,
         }
+
+
+def _episodes(lifetime: Lifetime) -> chex.Array:
+    """Return the number of episodes of a lifetime, [] int32."""
+    return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)
 
 
 def _mean_size(features: Features, agent: CompleteLinear) -> float:

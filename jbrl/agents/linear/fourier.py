@@ -21,6 +21,7 @@ from jbrl.agents.linear.chunks import in_chunks, looped
 from jbrl.agents.linear.traces import Orders, TraceStep
 
 CHUNK = 512  # features of one iteration of a pass, where they are many
+NEVER = 1 << 20  # an order that no lane has
 ROUNDING = 8  # the capacity of a small basis is a multiple of this: vector instructions
 
 
@@ -63,53 +64,56 @@ class Fourier:
         inputs = len(self.low)
         return (dependent + 1) ** inputs + inputs * max(0, independent - dependent)
 
-    def values(self, weights: chex.Array, x: chex.Array, orders: Orders) -> chex.Array:
-        """See `Table`; `x` is [d]."""
-        return self.products(weights, (x,), orders)[0]
+    @property
+    def blank(self) -> chex.Array:
+        """See `Table`."""
+        return jnp.zeros(self.capacity, jnp.float32)
+
+    def encoded(self, x: chex.Array, orders: Orders) -> chex.Array:
+        """Return the features of `x`, [d], in the order of the basis: [F] float32, 0 where a lane
+        does not use them.
+        """
+
+        def write(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
+            del parts
+            return carry, self._features(start, *consts)[0]
+
+        return self._pass(write, (), self.blank, (), (self._scaled(x), orders))[1]
+
+    def values(self, weights: chex.Array, at: chex.Array, orders: Orders) -> chex.Array:
+        """See `Table`; `at` is [F]."""
+        return self.products(weights, (at,), orders)[0]
 
     def products(
-        self, weights: chex.Array, xs: tuple[chex.Array, ...], orders: Orders
+        self, weights: chex.Array, ats: tuple[chex.Array, ...], orders: Orders
     ) -> tuple[chex.Array, ...]:
         """See `Table`."""
 
         def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
-            points, orders = consts
-            features = (self._features(start, point, orders)[0] for point in points)
-            return tuple(
-                f + _dot(parts[1], phi) for f, phi in zip(found, features, strict=True)
-            ), ()
+            del start, consts
+            weights, ats = parts[1]
+            return tuple(f + p for f, p in zip(found, _products(weights, ats), strict=True)), ()
 
-        zeros = tuple(jnp.zeros(weights.shape[0], jnp.float32) for _ in xs)
-        points = tuple(self._scaled(x) for x in xs)
-        return self._pass(add, zeros, (), weights, (points, orders))[0]
+        zeros = tuple(jnp.zeros(weights.shape[0], jnp.float32) for _ in ats)
+        return self._pass(add, zeros, (), (weights, ats), (orders,))[0]
 
     def learned(
         self,
         weights: chex.Array,
         trace: chex.Array,
-        x: chex.Array,
+        at: chex.Array,
         orders: Orders,
         rule: TraceStep,
     ) -> tuple[chex.Array, chex.Array]:
         """See `Table`."""
-
-        def learn(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            ((weights, trace), _), (point, orders, rule) = parts, consts
-            phi, active = self._features(start, point, orders)
-            trace = rule.decay * trace + rule.gradient[:, None] * phi[None]
-            if start is not None:
-                # or XLA computes it for the weights again, from a copy of the whole trace
-                trace = vectorize.prevent_fusion(trace)
-            moved = jnp.where(active[None] & rule.learns, weights + rule.step * trace, weights)
-            return carry, (moved, trace)
-
-        consts = (self._scaled(x), orders, rule)
-        return self._pass(learn, (), (weights, trace), (), consts)[1]
+        # two passes, each over arrays of its own: XLA uses vector instructions for these only
+        trace = self.traced(trace, at, orders, rule.decay, rule.gradient)
+        return self.stepped(weights, trace, orders, rule.step, rule.learns), trace
 
     def traced(
         self,
         trace: chex.Array,
-        x: chex.Array,
+        at: chex.Array,
         orders: Orders,
         decay: chex.Array,
         gradient: chex.Array,
@@ -117,12 +121,11 @@ class Fourier:
         """See `Table`."""
 
         def decayed(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            point, orders, decay, gradient = consts
-            phi, _ = self._features(start, point, orders)
-            return carry, decay * parts[0] + gradient[:, None] * phi[None]
+            del start
+            (trace, phi), (_, decay, gradient) = parts, consts
+            return carry, decay * trace + gradient[:, None] * phi[None]
 
-        consts = (self._scaled(x), orders, decay, gradient)
-        return self._pass(decayed, (), trace, (), consts)[1]
+        return self._pass(decayed, (), trace, at, (orders, decay, gradient))[1]
 
     def stepped(
         self,
@@ -200,15 +203,19 @@ class Fourier:
         vectors, _, _ = self._chunk_of_terms(start)
         product = sum(x[..., j, None] * _like(vectors[j], x.ndim) for j in range(len(self.low)))
         active = self._active(start, orders)
-        return jnp.where(_like(active, x.ndim), cosine_of_pi(product), 0.0), active
+        phi = jnp.where(_like(active, x.ndim), cosine_of_pi(product), 0.0)
+        # or XLA computes them anew for each row of weights
+        return vectorize.prevent_fusion(phi), active
 
     def _chunk_of_terms(self, start: Any) -> tuple[Any, Any, Any]:
         tables = _padded_terms(len(self.low), self.dependent, self.independent, self.capacity)
         if start is None:
             return tables
-        return tuple(
+        vectors, *first = (
             lax.dynamic_slice_in_dim(jnp.asarray(table), start, self.chunk, -1) for table in tables
-        )  # type: ignore[return-value]
+        )
+        # XLA uses no vector instructions where it fuses these slices into what follows
+        return vectorize.prevent_fusion(vectors), *first
 
     def _pass(self, fn: Callable, carry: Any, written: Any, read: Any, consts: Any) -> tuple:
         if self.capacity == self.chunk:
@@ -224,12 +231,12 @@ class Fourier:
         return looped(fn, self.chunk, self._chunks(orders), (carry, written), read, consts)
 
     def _chunks(self, orders: Orders) -> chex.Array:
-        """Return the chunks that hold all features of a lane: [] int32."""
+        """Return the chunks that hold all features of a lane, none where it is over: [] int32."""
         inputs, greatest = len(self.low), max(self.dependent, self.independent)
         mixed = (orders.dependent + 1) ** inputs - 1 - inputs * orders.dependent
         alone = 1 + inputs * jnp.maximum(orders.dependent, orders.independent)
         end = jnp.where(mixed > 0, 1 + inputs * greatest + mixed, alone)
-        return (end + self.chunk - 1) // self.chunk
+        return jnp.where(orders.playing, (end + self.chunk - 1) // self.chunk, 0)
 
 
 def cosine_of_pi(t: chex.Array) -> chex.Array:
@@ -254,8 +261,15 @@ def _like(row: Any, ndim: int) -> Any:
     return row.reshape((1,) * (ndim - 1) + (-1,))
 
 
-def _dot(weights: chex.Array, phi: chex.Array) -> chex.Array:
-    return jnp.einsum("af,f->a", weights, phi, precision="highest")
+def _products(weights: chex.Array, ats: tuple[chex.Array, ...]) -> list[chex.Array]:
+    if weights.shape[0] == 1 and len(ats) > 1:
+        # a product of two vectors would be summed without vector instructions
+        return [p[None] for p in _dot(jnp.stack(ats), weights[0])]
+    return [_dot(weights, phi) for phi in ats]
+
+
+def _dot(matrix: chex.Array, vector: chex.Array) -> chex.Array:
+    return jnp.einsum("af,f->a", matrix, vector, precision="highest")
 
 
 @functools.cache
@@ -281,7 +295,7 @@ def _padded_terms(
     to, [F] int32; none for those that fill up the capacity, and no independent one for mixed terms.
     """
     vectors, greatest = _terms(inputs, dependent, independent)
-    never = np.iinfo(np.int32).max
+    never = NEVER
     columns = np.zeros((inputs, capacity), np.float32)
     columns[:, : len(vectors)] = vectors.T
     first = np.full(capacity, never, np.int32)

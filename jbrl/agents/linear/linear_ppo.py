@@ -148,7 +148,9 @@ class LinearPPO(CompleteLinear):
     ) -> tuple[chex.Array, LinearPPOState]:
         """Draw an action from the policy."""
         progress = state.progress
-        values = progress.features.values(state.learner.weights, observation, progress.orders)
+        features, orders = progress.features, progress.orders
+        here = features.encoded(observation, orders)
+        values = features.values(state.learner.weights, here, orders)
         now = softmax.policy(values[:-1])
         return softmax.draw(now, sampling.uniforms(key)[0]), state
 

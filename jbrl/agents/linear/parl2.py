@@ -45,15 +45,15 @@ def bounded(alpha: chex.Array, change: chex.Array) -> chex.Array:
 def learned(
     features: Features,
     learner: Learner,
-    xs: tuple[chex.Array, chex.Array],
+    ats: tuple[chex.Array, chex.Array],
     orders: Orders,
     step: Step,
 ) -> tuple[chex.Array, chex.Array, chex.Array]:
-    """Return weights and trace [A, F], and the step size [], after a transition from xs[0] to
-    xs[1].
+    """Return weights and trace [A, F], and the step size [], after a transition from ats[0] to
+    ats[1], both `encoded`.
     """
-    trace = features.traced(learner.trace, xs[0], orders, step.decay, step.here)
-    before, after = features.products(trace, xs, orders)
+    trace = features.traced(learner.trace, ats[0], orders, step.decay, step.here)
+    before, after = features.products(trace, ats, orders)
     gained = jnp.where(step.there > 0, step.there * after, 0.0)
     lost = jnp.where(step.here != 0, step.here * before, 0.0)
     change = gained.sum() - lost.sum()

@@ -2,6 +2,7 @@
 step size of Parl2.
 """
 
+import dataclasses
 from typing import Any, ClassVar
 
 import chex
@@ -26,6 +27,7 @@ class ActionValueState:
     weights: chex.Array  # [A, F] float32
     trace: chex.Array  # [A, F] float32
     alpha: chex.Array  # [] float32, step size
+    here: chex.Array  # the last observation, `encoded`; not that of a first step
     next_action: chex.Array  # [] int32, chosen when the last transition was learned
     progress: Progress
 
@@ -59,22 +61,25 @@ class ActionValueLearner(CompleteLinear):
         progress = drawing.progress()
         zeros = jnp.zeros((knowledge.spec.actions.n, progress.features.capacity), jnp.float32)
         alpha = progress.drawn.get("alpha", jnp.float32(parl2.START))
-        return ActionValueState(zeros, zeros, alpha, jnp.int32(0), progress)
+        here = progress.features.blank
+        return ActionValueState(zeros, zeros, alpha, here, jnp.int32(0), progress)
 
     def act(
         self, key: chex.PRNGKey, state: ActionValueState, observation: chex.Array
     ) -> tuple[chex.Array, ActionValueState]:
         """Return the action that was chosen with the last update, or one for a first step."""
         progress = state.progress
-        features = progress.features
+        here = progress.encoded(observation, state.here)
 
         def values(operand: Any) -> chex.Array:
-            return features.values(*operand)
+            weights, here, orders = operand
+            return progress.features.values(weights, here, orders)
 
-        operand = (state.weights, observation, progress.orders)
+        operand = (state.weights, here, progress.orders)
         first = vectorize.computed_if_any(progress.fresh, values, operand)
         chosen = self._choice(first, progress, key)
-        return jnp.where(progress.fresh, chosen, state.next_action), state
+        action = jnp.where(progress.fresh, chosen, state.next_action)
+        return action, dataclasses.replace(state, here=here)
 
     def observe(
         self, key: chex.PRNGKey, state: ActionValueState, transition: Transition
@@ -82,7 +87,7 @@ class ActionValueLearner(CompleteLinear):
         """Choose the next action, then learn."""
         progress = state.progress
         features, orders = progress.features, progress.orders
-        here, there = transition.observation, transition.next_observation
+        here, there = state.here, features.encoded(transition.next_observation, orders)
         values, following = features.products(state.weights, (here, there), orders)
         chosen = self._choice(following, progress, key)
         taken, then = (_one_hot(action, values) for action in (transition.action, chosen))
@@ -107,7 +112,7 @@ class ActionValueLearner(CompleteLinear):
             rule = TraceStep(decay(progress), taken, alpha * error, keeps)
             weights, trace = features.learned(state.weights, state.trace, here, orders, rule)
         after = progress.after(transition, learns, error, values)
-        return ActionValueState(weights, trace, alpha, chosen, after)
+        return ActionValueState(weights, trace, alpha, there, chosen, after)
 
     def _bounding(self, following: chex.Array, then: chex.Array) -> chex.Array:
         """Return the row whose features bound the step size, one-hot [A]."""

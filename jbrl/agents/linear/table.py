@@ -28,45 +28,59 @@ class Table:
         del orders
         return jnp.int32(self.n)
 
-    def values(self, weights: chex.Array, x: chex.Array, orders: Orders) -> chex.Array:
-        """Return the products of `weights` [A, F] with the features of `x`: [A] float32."""
+    @property
+    def blank(self) -> chex.Array:
+        """An encoded observation before the first one."""
+        return jnp.int32(0)
+
+    def encoded(self, x: chex.Array, orders: Orders) -> chex.Array:
+        """Return the observation `x` as passes over weights take it, here as it is: [] int32."""
+        del orders
+        return x
+
+    def values(self, weights: chex.Array, at: chex.Array, orders: Orders) -> chex.Array:
+        """Return the products of `weights` [A, F] with the features of an observation: [A] float32.
+
+        Args:
+          at: the observation, `encoded`.
+        """
         del orders
         rows, n = weights.shape
-        at = jnp.maximum(x, 0) + n * jnp.arange(rows, dtype=jnp.int32)
-        found = vectorize.get_rows(weights.reshape(-1, 1), at)[:, 0]
-        return jnp.where(x < 0, 0.0, found)
+        where = jnp.maximum(at, 0) + n * jnp.arange(rows, dtype=jnp.int32)
+        found = vectorize.get_rows(weights.reshape(-1, 1), where)[:, 0]
+        return jnp.where(at < 0, 0.0, found)
 
     def products(
-        self, weights: chex.Array, xs: tuple[chex.Array, ...], orders: Orders
+        self, weights: chex.Array, ats: tuple[chex.Array, ...], orders: Orders
     ) -> tuple[chex.Array, ...]:
         """Return `values` of several observations."""
-        return tuple(self.values(weights, x, orders) for x in xs)
+        return tuple(self.values(weights, at, orders) for at in ats)
 
     def learned(
         self,
         weights: chex.Array,
         trace: chex.Array,
-        x: chex.Array,
+        at: chex.Array,
         orders: Orders,
         rule: TraceStep,
     ) -> tuple[chex.Array, chex.Array]:
         """Return weights and trace [A, F] after `rule`."""
-        trace = self.traced(trace, x, orders, rule.decay, rule.gradient)
+        trace = self.traced(trace, at, orders, rule.decay, rule.gradient)
         return self.stepped(weights, trace, orders, rule.step, rule.learns), trace
 
     def traced(
         self,
         trace: chex.Array,
-        x: chex.Array,
+        at: chex.Array,
         orders: Orders,
         decay: chex.Array,
         gradient: chex.Array,
     ) -> chex.Array:
         """Return the trace [A, F] after decaying and adding the gradient, [A], at the features of
-        `x`.
+        an observation.
         """
         del orders
-        here = jnp.arange(self.n, dtype=jnp.int32) == x
+        here = jnp.arange(self.n, dtype=jnp.int32) == at
         return decay * trace + jnp.where(here[None], gradient[:, None], 0.0)
 
     def stepped(

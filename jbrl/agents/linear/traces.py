@@ -9,10 +9,11 @@ from jbrl.pytree import record
 
 @record
 class Orders:
-    """Orders of the Fourier basis of a lane; 0 for a table."""
+    """Orders of the Fourier basis of a lane, 0 for a table, and whether its passes count."""
 
     dependent: chex.Array  # [] int32, the highest frequency of terms of several inputs
     independent: chex.Array  # [] int32, the highest frequency of terms of one input
+    playing: chex.Array  # [] bool; where False, passes in chunks leave the lane out
 
 
 @record

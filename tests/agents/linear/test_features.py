@@ -22,7 +22,7 @@ BASIS = Fourier(LOW, HIGH, 4, 6)  # 125 + 6 features
 
 
 def orders(dependent, independent):
-    return Orders(jnp.int32(dependent), jnp.int32(independent))
+    return Orders(jnp.int32(dependent), jnp.int32(independent), jnp.bool_(True))
 
 
 def vectors(inputs, dependent, independent):
@@ -91,9 +91,10 @@ def lanes(count, basis):
 
 def one_step(basis, weights, trace, x, orders, decay, gradient, step):
     rule = TraceStep(decay, gradient, step, jnp.bool_(True))
-    values, following = basis.products(weights, (x[0], x[1]), orders)
-    weights, trace = basis.learned(weights, trace, x[0], orders, rule)
-    later = basis.traced(trace, x[1], orders, decay, gradient)
+    here, there = (basis.encoded(point, orders) for point in x)
+    values, following = basis.products(weights, (here, there), orders)
+    weights, trace = basis.learned(weights, trace, here, orders, rule)
+    later = basis.traced(trace, there, orders, decay, gradient)
     moved = basis.stepped(weights, later, orders, step, jnp.bool_(True))
     return values, following, weights, trace, later, moved, basis.squares(moved, orders)
 
@@ -103,12 +104,13 @@ GRADIENT = np.float32([0.5, -1.0, 0.25])
 
 def played(basis, weights, traces, x, dependent, independent):
     fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))
-    both = Orders(jnp.int32(dependent), jnp.int32(independent))
+    both = Orders(jnp.int32(dependent), jnp.int32(independent), jnp.ones(len(x), bool))
     numbers = (jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(0.1))
     found = jax.jit(fn, static_argnums=0)(basis, weights, traces, x, both, *numbers)
     return [np.asarray(v) for v in found]
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("chunk", [512, 32], ids=["at once", "in chunks"])
 def test_passes_are_those_of_dense_arrays(chunk, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", chunk)
@@ -143,7 +145,7 @@ def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
 def test_weights_beyond_the_features_of_a_lane_stay_0_whatever_the_error():
     weights, traces, x, *sizes = lanes(4, BASIS)
     fn = jax.vmap(one_step, in_axes=(None, 0, 0, 0, 0, None, None, None))
-    both = Orders(*(jnp.int32(v) for v in sizes))
+    both = Orders(*(jnp.int32(v) for v in sizes), jnp.ones(4, bool))
     numbers = (jnp.float32(0.8), jnp.asarray(GRADIENT), jnp.float32(np.inf))
     moved = np.asarray(fn(BASIS, weights, traces, x, both, *numbers)[5])
     for lane in range(4):

@@ -1,0 +1,218 @@
+"""Tables and figures of docs/jordan.md, from the trials in experiments/published/jordan.
+
+python experiments/jordan_published.py [--tables] [--out DIR]
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from experiments import jordan_kept  # noqa: E402
+from jbrl.analysis import reproduction, sensitivity  # noqa: E402
+from jbrl.analysis.percentiles import samples_of  # noqa: E402
+from jbrl.analysis.published import jordan2020  # noqa: E402
+from jbrl.analysis.ranking import Evaluation, Options, evaluate  # noqa: E402
+from jbrl.report import evaluation_figures as figures  # noqa: E402
+from jbrl.report.figures import Drawing  # noqa: E402
+from jbrl.report.sensitivity_page import sensitivity as sensitivity_figure  # noqa: E402
+from jbrl.report.style import styles  # noqa: E402
+from jbrl.report.svg import alone  # noqa: E402
+
+ALGORITHMS = tuple(jordan2020.ALGORITHMS.values())
+METHODS = ("pbp", "pbp-t", "bootstrap")
+QUANTILES = ("Chain-50d", "MountainCar")
+SENSITIVE = (("Chain-50d", "AC"), ("MountainCar", "Sarsa-lambda-s"))
+FEWEST = 8  # environments that all algorithms have played, for an aggregate
+BOOTSTRAP = Options()
+
+
+def comparison(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells beside the published ones."""
+    return reproduction.compare_cells(reproduction.known(found))
+
+
+def means_table(cells: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: mean here over published mean, environments in rows."""
+    return _grid(cells, lambda row: f"{_number(row.mean)} ({_number(row.published)})")
+
+
+def z_table(cells: pd.DataFrame) -> list[str]:
+    """Return the lines of a table of differences in standard errors, with the trials."""
+    return _grid(cells, _z, lambda rows: _between(rows["n"]))
+
+
+def _z(row: tuple) -> str:
+    text = f"{row.z:+.1f}".replace("-", "−")
+    return f"**{text}**" if row.verdict == reproduction.DIFFERS else text
+
+
+def _grid(
+    cells: pd.DataFrame,
+    text: Callable[[tuple], str],
+    trials: Callable[[pd.DataFrame], str] | None = None,
+) -> list[str]:
+    more = ["trials"] if trials else []
+    lines = [
+        "| " + " | ".join(["", *more, *ALGORITHMS]) + " |",
+        "|---|" + "---:|" * (len(ALGORITHMS) + len(more)),
+    ]
+    for environment, rows in cells.groupby("environment", sort=False):
+        by = {row.algorithm: row for row in rows.itertuples() if row.n > 1}
+        shown = [trials(rows)] if trials else []
+        shown += [text(by[name]) if name in by else "" for name in ALGORITHMS]
+        lines.append("| " + " | ".join([environment, *shown]) + " |")
+    return lines
+
+
+def _between(counts: pd.Series) -> str:
+    least, most = counts.min(), counts.max()
+    return f"{most:,}" if least == most else f"{least:,}–{most:,}"
+
+
+def _number(value: float) -> str:
+    digits = 1 if abs(value) < 100 else 0
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def beyond_table(cells: pd.DataFrame) -> list[str]:
+    """Return the lines of a table of the cells that differ."""
+    far = cells[cells["verdict"] == reproduction.DIFFERS]
+    lines = [
+        "| environment | algorithm | trials | mean | published | z |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row in far.itertuples():
+        numbers = f"{row.n:,} | {_number(row.mean)} | {_number(row.published)}"
+        lines.append(f"| {row.environment} | {row.algorithm} | {numbers} | {_z(row)} |")
+    return lines
+
+
+def invalid_table(found: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: how many trials had weights that were not numbers."""
+    counted = found.assign(bad=(found[list(jordan_kept.COUNTED)].fillna(0) > 0).any(axis=1))
+    by = counted.groupby(list(jordan_kept.CELL), sort=False)["bad"].agg(["sum", "size"])
+    lines = ["| environment | algorithm | trials | with NaN |", "|---|---|---:|---:|"]
+    for (environment, algorithm), row in by[by["sum"] > 0].iterrows():
+        lines.append(f"| {environment} | {algorithm} | {row['size']:,} | {row['sum']:,} |")
+    return lines
+
+
+def counts_of_shared(found: pd.DataFrame) -> int:
+    """Return the number of environments that all eleven algorithms have played."""
+    by = found.groupby("environment")["algorithm"].nunique()
+    return int((by == len(ALGORITHMS)).sum())
+
+
+def evaluated(found: pd.DataFrame) -> Evaluation:
+    """Return the evaluation of all environments that all algorithms have played."""
+    samples = reproduction.shared_samples(reproduction.known(found))
+    assert samples is not None
+    return evaluate(samples, METHODS, BOOTSTRAP)
+
+
+def aggregate_table(found: Evaluation) -> list[str]:
+    """Return the lines of a table: scores with intervals by PBP-t and the bootstrap, beside the
+    released ones.
+    """
+    table = reproduction.compare_aggregate(found)
+    by = {method: rows.set_index("algorithm") for method, rows in table.groupby("method")}
+    lines = [
+        "| algorithm | score | PBP-t | bootstrap | published | its PBP-t |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, row in by["pbp"].iterrows():
+        theirs = by["pbp-t"].loc[name]
+        ends = [_interval(by[m].loc[name], "") for m in ("pbp-t", "bootstrap")]
+        published = f"{row['published']:.3f} | {_interval(theirs, 'published_')}"
+        lines.append(f"| {name} | {row['score']:.3f} | {' | '.join(ends)} | {published} |")
+    return lines
+
+
+def _interval(row: pd.Series, before: str) -> str:
+    return f"{row[f'{before}lower']:.3f} to {row[f'{before}upper']:.3f}"
+
+
+def moves_table(found: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: the order of the algorithms with trials and environments left
+    out.
+    """
+    table = reproduction.moves(reproduction.known(found), ("pbp",))
+    lines = ["| | first | second | third | last |", "|---|---|---|---|---|"]
+    table = table[table["change"] != "delta"]  # which moves intervals only
+    for (change, value), rows in table.groupby(["change", "value"], sort=False):
+        names = list(rows.sort_values("rank")["algorithm"])
+        what = f"without {value}" if change == "without" else f"at most {value:,} trials"
+        lines.append(f"| {what} | {' | '.join([*names[:3], names[-1]])} |")
+    return lines
+
+
+def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
+    """Yield the tables that take no bootstrap, by name."""
+    cells = comparison(found)
+    yield "means", means_table(cells)
+    yield "z", z_table(cells)
+    yield "beyond", beyond_table(cells)
+    yield "invalid", invalid_table(found)
+
+
+def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[str, Drawing]]:
+    """Yield the figures by name."""
+    looks = styles(ALGORITHMS)
+    if whole is not None:
+        yield "aggregate", figures.aggregate(whole, looks)
+    for name in QUANTILES:
+        rows = found[found["environment"] == name]
+        if rows["algorithm"].nunique() > 1:
+            samples = samples_of(reproduction.known(rows))
+            yield f"quantiles-{name}", figures.quantiles(samples, 0, BOOTSTRAP.delta, looks)
+    for environment, algorithm in SENSITIVE:
+        trials = found[(found["environment"] == environment) & (found["algorithm"] == algorithm)]
+        if len(trials):
+            yield (
+                f"sensitivity-{environment}-{algorithm}",
+                _sensitivity(trials, looks[algorithm]),
+            )
+
+
+def _sensitivity(trials: pd.DataFrame, look: object) -> Drawing:
+    names = [c for c in trials if c.startswith(jordan_kept.DRAWN) and trials[c].nunique() > 1]
+    drawn = [name for name in names if name not in jordan_kept.DERIVED]
+    short = {name: name.removeprefix(jordan_kept.DRAWN) for name in drawn}
+    named = trials.rename(columns={**short, "environment": "experiment"}).assign(parameters="")
+    if "gamma" in named:
+        named = named.assign(gamma=1 - named["gamma"]).rename(columns={"gamma": "1 - gamma"})
+    names = ["1 - gamma" if name == "gamma" else name for name in short.values()]
+    curves, shares = sensitivity.curves(named, names), sensitivity.shares(named, names)
+    return sensitivity_figure(curves, shares, look)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the tables and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "jordan")
+    parser.add_argument("--tables", action="store_true", help="only those that take no bootstrap")
+    chosen = parser.parse_args(arguments)
+    folder = chosen.out
+    folder.mkdir(parents=True, exist_ok=True)
+    found = jordan_kept.trials()
+    for name, lines in tables(found):
+        (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if chosen.tables:
+        return
+    complete = counts_of_shared(found)
+    whole = evaluated(found) if complete >= FEWEST else None
+    if whole is not None:
+        for name, lines in (("aggregate", aggregate_table(whole)), ("moves", moves_table(found))):
+            (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, drawing in drawings(found, whole):
+        (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

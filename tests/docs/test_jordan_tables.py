@@ -1,0 +1,50 @@
+"""The tables of docs/jordan.md are those of the trials that are kept."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import jordan_kept, jordan_published
+from jbrl.analysis import reproduction
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trials():
+    return jordan_kept.trials()
+
+
+def test_the_tables_are_those_of_the_kept_trials(tmp_path: Path) -> None:
+    jordan_published.main(["--tables", "--out", str(tmp_path)])
+    tables = sorted(tmp_path.glob("*.md"))
+    assert len(tables) == 4
+    for path in tables:
+        kept = ROOT / "docs" / "_static" / "jordan" / path.name
+        assert path.read_text() == kept.read_text(), path.name
+
+
+def test_pieces_account_for_all_trials(trials):
+    by = trials.groupby(["environment", "algorithm", "seed"])
+    pieces = jordan_kept.pieces().set_index(["environment", "algorithm", "seed"])
+    assert pieces["trials"].sort_index().equals(by.size().rename("trials").sort_index())
+    assert (by["unit"].max() + 1 == by.size()).all(), "the first lifetimes, without gaps"
+    assert np.isfinite(trials["score"]).all()
+
+
+def test_cells_beyond_are_those_that_the_page_explains(trials):
+    cells = reproduction.compare_cells(reproduction.known(trials))
+    far = cells[cells["verdict"] == reproduction.DIFFERS]
+    page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
+    number = {0: "No", 1: "One", 2: "Two", 3: "Three"}[len(far)]
+    assert f"{number} cells are beyond 3.5" in page
+
+
+def test_the_page_shows_figures_that_are_there():
+    page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\(_static/jordan/([^)]+\.svg)\)", page)
+    assert len(figures) >= 4
+    for name in figures:
+        assert (ROOT / "docs" / "_static" / "jordan" / name).is_file()
