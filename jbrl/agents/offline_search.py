@@ -1,16 +1,17 @@
-"""Agents that learn offline by trying strategies, which are agents themselves, in environments
-drawn from the prior.
+"""Agents that learn offline in environments drawn from the prior, in rounds: they try strategies,
+which are agents themselves, or train one.
 
 Such a search decides on the host what to try next, so it is no function that JAX could trace. The
-runner hands it `Trials`, which play many strategies in one compiled call, and keeps what it yields:
-progress is shown, a search that is killed goes on where it was, and what one experiment has found
-serves all others with the same prior.
+runner hands it `Trials`, which play many strategies in one compiled call, or compute a round of
+training, and keeps what it yields: progress is shown, a search that is killed goes on where it was,
+and what one experiment has found serves all others with the same prior.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import chex
 import numpy as np
 
 from jbrl.agents.agent import Agent
@@ -30,6 +31,10 @@ class Trials(Protocol):
     """Player of strategies in environments drawn from the prior, which the runner offers to a
     search.
     """
+
+    @property
+    def key(self) -> chex.PRNGKey:
+        """Key of all that is random before the first lifetime: no lifetime uses it."""
 
     @property
     def width(self) -> int:
@@ -52,6 +57,22 @@ class Trials(Protocol):
           arms, numbers: [R] int: arm and number of the pull. The environment and all randomness
             depend on these and the seed alone.
         """
+
+    def compile_round(self, fn: Callable[[Any], Any], example: Any) -> Callable[[Any], Any]:
+        """Compile a round of training, outside the clock: return `fn`, compiled for one device.
+
+        One device, since on several the last bits of gradients depend on how many there are.
+
+        Args:
+          fn: a function of the module level.
+          example: an argument, pytree of arrays.
+        """
+
+
+class MadeOfWeights:
+    """Mixin of strategies that training has made: agents whose fields are arrays, not parameters,
+    and which are not in the register.
+    """
 
 
 class OfflineSearch:
@@ -85,6 +106,22 @@ class OfflineSearch:
           JbrlError: there is none.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method strategy")
+
+    def weights(self, findings: Findings) -> dict[str, np.ndarray]:
+        """Return the arrays that the strategy consists of, by name, where it is no agent of the
+        register: `trained` makes it of them. Default: it is one.
+        """
+        return {}
+
+    def trained(self, weights: dict[str, np.ndarray]) -> Agent:
+        """Return the strategy that consists of these `weights`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method trained")
+
+    def search_seconds(self, prior: Any) -> float | None:
+        """Return about how many seconds the search takes on one core; None: as long as trying
+        strategies does.
+        """
+        return None
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
         """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of

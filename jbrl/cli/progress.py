@@ -226,6 +226,8 @@ def _rate(count: int, seconds: float) -> str:
 
 def _strategy(learned: dict[str, Any]) -> str:
     """Describe the strategy that a search has found, and its time: `Q0/Q2 in 0.44 s`."""
+    if learned["strategy"].get("weights"):
+        return f"{learned['strategy']['weights']:,} weights in {seconds_text(learned['seconds'])}"
     texts = {
         name: f"{value:.3g}" if isinstance(value, float) else str(value)
         for name, value in learned["strategy"]["parameters"].items()

@@ -43,6 +43,23 @@ PARAMETERS = {
     "Linear": {"variables": "Q0"},
     "OPPS-DS": {"space": "Q0; -Q0", "budget": 100, "c": 20.0},
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
+    "ANN": {"budget": 512, "batch": 256, "hidden_width": 16, "horizon": 50},
+    "BeliefPPO": {
+        "budget": 40_960,
+        "batch": 256,
+        "hidden_width": 32,
+        "horizon": 50,
+        "learning_rate": 0.003,
+        "entropy_cost": 0.01,
+    },
+    "RL2": {
+        "budget": 61_440,
+        "batch": 128,
+        "units": 16,
+        "horizon": 50,
+        "learning_rate": 0.005,
+        "discount": 0.9,
+    },
     "DQN": {
         "hidden_width": 16,
         "batch_size": 8,
@@ -316,6 +333,7 @@ def test_decisions_do_not_depend_on_what_moves_the_environment(name):
 
 # One that decides with the keys alone, one that seldom does, one that learns with them, one at its
 # own pace.
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", quick_first(["Random", "e-Greedy", "PSRL", "BAMCP"]))
 def test_an_agent_whose_keys_are_those_of_the_environment_would_be_found(name):
     agent = make(name, epsilon=0.1) if name == "e-Greedy" else make(name)
@@ -402,6 +420,7 @@ def test_impossible_transitions_do_not_matter(name):
     )
 
 
+@pytest.mark.first_case_quick
 @every_player
 def test_one_state_and_one_action_are_enough(name):
     mdps = distribution(np.full((1, 1, 1), 0.5), np.full((1, 1, 1), 2.0), -1)

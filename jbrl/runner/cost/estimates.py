@@ -52,6 +52,9 @@ def search_seconds(agent: Agent, protocol: Protocol) -> float:
     """
     if not isinstance(agent, OfflineSearch):
         return 0.0
+    stated = agent.search_seconds(protocol.agent_prior())
+    if stated is not None:
+        return stated
     each = SECONDS_PER_TRIED_DECISION + entries(protocol) * SECONDS_PER_TRIED_ENTRY
     return (agent.budget + FIRST_PULLS) * protocol.horizon * each
 

@@ -3,13 +3,14 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jbrl.agents.agent import AGENTS, Agent
+from jbrl.agents.lookup import registered_name
 from jbrl.agents.offline_search import Findings, OfflineSearch
 from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
@@ -23,6 +24,7 @@ from jbrl.runner.play.timing import since
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
 # for few
 LANES = 64
+WEIGHTS = "weights/"  # what the names of arrays begin with that a strategy consists of
 # of so many lanes that a call may play on each CPU device; later rounds request hundreds
 BLOCKS = 8
 
@@ -49,7 +51,8 @@ class Trials:
         lanes: int | None = None,
     ) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
-        self._trial = _trial_unit if has_unit_concentrations(prior.mdps) else _trial
+        unit = isinstance(prior, DirichletPrior) and has_unit_concentrations(prior.mdps)
+        self._trial = _trial_unit if unit else _trial
         self._on_cpu = devices[0].platform == "cpu"
         self._lanes, self._max_lanes = lanes or LANES, lanes or batching.WIDEST_ON_ACCELERATOR
         self._blocks = BLOCKS if self._on_cpu else 1
@@ -58,8 +61,17 @@ class Trials:
         self._shared: Any = None
 
     @property
+    def key(self) -> jax.Array:
+        return self._key
+
+    @property
     def width(self) -> int:
         return self._lanes * len(self._devices)
+
+    def compile_round(self, fn: Callable[[Any], Any], example: Any) -> Callable[[Any], Any]:
+        device = self._devices[0]
+        program = compilation.compile_once(fn, jax.device_put(example, device))
+        return lambda arguments: program.call(jax.device_put(arguments, device))
 
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         if not self._on_cpu:
@@ -125,17 +137,28 @@ class Learned:
     The clock counts wall seconds, without compilation.
     """
 
-    strategy: Agent  # one of the register
+    strategy: Agent  # one of the register, or made of `weights` by `agent`
     arms: dict[str, np.ndarray]  # what was tried: `OfflineSearch.arms`
     consumed: int  # trajectories that the search made use of
     simulated: int  # trajectories played
     seconds: float
+    agent: Agent | None = None  # that has searched, where the strategy consists of weights
+    weights: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arms and the weights, by the names that they are stored under."""
+        return {**self.arms, **{WEIGHTS + name: v for name, v in self.weights.items()}}
 
     def describe(self) -> dict[str, Any]:
-        """Return all but the arms, as plain data."""
-        name = next(name for name, entry in AGENTS.items() if entry.agent is type(self.strategy))
-        parameters = dataclasses.asdict(self.strategy)  # type: ignore[call-overload]
-        strategy = {"algorithm": name, "parameters": parameters}
+        """Return all but the arrays, as plain data."""
+        named: Any = self.agent if self.weights else self.strategy
+        strategy: dict[str, Any] = {
+            "algorithm": registered_name(type(named)),
+            "parameters": dataclasses.asdict(named),
+        }
+        if self.weights:
+            strategy["weights"] = sum(v.size for v in self.weights.values())
         return {
             "strategy": strategy,
             "consumed": self.consumed,
@@ -144,8 +167,8 @@ class Learned:
         }
 
     @classmethod
-    def read(cls, described: dict[str, Any], arms: dict[str, np.ndarray]) -> "Learned":
-        """Invert `describe`.
+    def read(cls, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Learned":
+        """Invert `describe` and `arrays`.
 
         Raises:
           JbrlError: the strategy is an agent that is not registered here.
@@ -156,11 +179,18 @@ class Learned:
                 f"the strategy found is an agent called '{name}', which is unknown here: import "
                 "its module first"
             )
-        return cls(
-            AGENTS[name].agent(**parameters),
-            arms,
-            *(described[key] for key in ("consumed", "simulated", "seconds")),
+        consumed, simulated, seconds = (
+            described[key] for key in ("consumed", "simulated", "seconds")
         )
+        arms = {key: v for key, v in arrays.items() if not key.startswith(WEIGHTS)}
+        weights = {
+            key.removeprefix(WEIGHTS): v for key, v in arrays.items() if key.startswith(WEIGHTS)
+        }
+        agent: Any = AGENTS[name].agent(**parameters)
+        if weights:
+            strategy = agent.trained(weights)
+            return cls(strategy, arms, consumed, simulated, seconds, agent, weights)
+        return cls(agent, arms, consumed, simulated, seconds)
 
 
 class SearchCheckpoint:
@@ -229,6 +259,8 @@ def learn(
         findings.consumed,
         findings.simulated,
         seconds,
+        agent,  # type: ignore[arg-type]
+        agent.weights(findings),
     )
     checkpoint.concluded(learned)
     return learned, preparing

@@ -6,6 +6,7 @@ from typing import Any
 from jbrl.agents.agent import Agent, check_agent
 from jbrl.agents.complete import Complete
 from jbrl.agents.lookup import check_host_values, check_record, find_agent
+from jbrl.agents.offline_search import MadeOfWeights
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
 from jbrl.errors import JbrlError, shown
 from jbrl.notebook import Bar
@@ -139,6 +140,8 @@ def _agent(given: Any) -> tuple[Agent, str]:
         )
     elif isinstance(given, Agent):
         agent, name = given, type(given).__name__
+        if isinstance(given, MadeOfWeights):
+            return agent, name
         if not isinstance(given, Complete):
             check_record(type(given), name)
     else:

@@ -8,6 +8,7 @@ import numpy as np
 
 from jbrl import notebook
 from jbrl.agents.agent import Agent, check_requirements
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Lifetime, Steps, check_count
 from jbrl.errors import JbrlError
 from jbrl.problems.precision import check_precision
@@ -105,6 +106,11 @@ class Protocol:
     def check_agent(self, agent: Agent, name: str) -> None:
         """Raise `JbrlError` if an agent cannot use what the prior offers."""
         check_requirements(agent, name, self.agent_prior(), self.prior.short_name)
+        if self.together and isinstance(agent, OfflineSearch):
+            raise JbrlError(
+                f"{name} needs a prior to sample environments from: '{self.prior.short_name}' is "
+                "one environment of a sweep"
+            )
 
 
 @dataclass(frozen=True)

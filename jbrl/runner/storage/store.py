@@ -423,7 +423,8 @@ class Store:
                     "simulated": learned["simulated"],
                     "offline_seconds": learned["seconds"],
                 }
-                rows = pd.DataFrame({**named, **found.arrays, **cost})
+                arms = {name: v for name, v in found.arrays.items() if "/" not in name}
+                rows = pd.DataFrame({**named, **arms, **cost})
                 parts.append(
                     rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable")
                 )

@@ -103,7 +103,9 @@ class StoredFindings(SearchCheckpoint):
 
     def concluded(self, learned: Learned) -> None:
         self.store.save_knowledge(
-            self.id, {**self.facts, "learned": learned.describe(), "status": "done"}, learned.arms
+            self.id,
+            {**self.facts, "learned": learned.describe(), "status": "done"},
+            learned.arrays,
         )
 
 

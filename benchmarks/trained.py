@@ -1,0 +1,104 @@
+"""Decisions a second of training on the prior, and time of a decision afterwards, on one core: one
+JSON line for each case.
+
+python benchmarks/trained.py [--agents NAME …] [--problems NAME …]
+
+`collected`: decisions that the stochastic policy plays a second, without learning. `trained`: the
+same with all passes of learning. `online`: nanoseconds of a decision of the trained policy, 256
+lifetimes at once. Processor seconds after compilation, in which waiting for other programs does not
+count; the least of three rounds.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import jax
+import jax.numpy as jnp
+
+import jbrl
+from jbrl.agents.deep import prior_imitation, prior_ppo, prior_recurrent
+from jbrl.environments.lifetime import Steps
+from jbrl.problems.problem import problem
+from jbrl.runner.play import batching, compilation
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
+
+AGENTS, PROBLEMS = ("BeliefPPO", "RL2", "ANN"), ("GC", "GDL", "Grid")
+COLLECT = {
+    "BeliefPPO": prior_ppo.collect,
+    "RL2": prior_recurrent.collect,
+    "ANN": lambda settings, _, known, key, number: prior_imitation.demonstrate(
+        settings, known, key, (number, number)
+    ),
+}
+SECONDS = 1.0  # of a round, about
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """Return processor seconds of a call, the least of three rounds."""
+    jax.block_until_ready(call())
+    found = []
+    for _ in range(3):
+        started, count = time.process_time(), 0
+        while time.process_time() - started < SECONDS:
+            jax.block_until_ready(call())
+            count += 1
+        found.append((time.process_time() - started) / count)
+    return min(found)
+
+
+def measure(name: str, problem_name: str) -> dict[str, Any]:
+    found = problem(problem_name)
+    prior = found.prior(Steps(250), 0.95)
+    agent: Any = jbrl.AGENTS[name].agent()
+    lesson, key = agent.lesson(prior), jax.random.key(0)
+    state = lesson.start(key)
+    device = jax.devices()[:1]
+    example = jax.device_put((state, jnp.float32(1), key, lesson.settings), device[0])
+    training = compilation.compile_once(lesson.round, example)
+    settings, known = lesson.settings
+    compiler = compilation.options(device[0].platform)
+    collect = (
+        jax.jit(lambda p, known, number: COLLECT[name](settings, p, known, key, number))
+        .lower(state.parameters, known, jnp.int32(0))
+        .compile(compiler_options=compiler)
+    )
+    width, horizon = settings.width, settings.horizon
+    collecting = seconds(lambda: collect(state.parameters, known, jnp.int32(0)))
+    learning = seconds(lambda: training.call(example))
+    policy = agent.trained({"parameters": state.parameters, **lesson.known})
+    run = Run(policy, Protocol(found, found, 256, 0, Steps(250), 0.95))
+    run.prepare()
+    shared = batching.spread([(run.agent, run.knowledge)] * len(run.devices), run.devices)
+    test = batching.spread([run.test] * len(run.devices), run.devices)
+    numbers, _ = next(iter(batching.groups(0, 256, run.batch)))
+    drawn = run._drawing.call(test, numbers)
+    online = seconds(lambda: run._playing.call(shared, drawn))
+    return {
+        "agent": name,
+        "problem": problem_name,
+        "collected": round(width * horizon / collecting),
+        "trained": round(lesson.lifetimes * horizon / learning),
+        "online_ns": round(online / (run.batch * 250) * 1e9, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--agents", nargs="+", default=AGENTS)
+    parser.add_argument("--problems", nargs="+", default=PROBLEMS)
+    options = parser.parse_args()
+    for name in options.agents:
+        for problem_name in options.problems:
+            print(json.dumps(measure(name, problem_name)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Agents trained on the prior: rounds that can be resumed, and the arrays that are left of them."""
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
+from jbrl.errors import JbrlError
+from jbrl.parameters import parameter
+
+TRAINING = 2**32 - 2  # number of the key of training; searches that try strategies use small ones
+LARGEST_BUDGET = 2 * 10**9
+MOST_ROUNDS, MOST_GROUPS = 2**19, 2**12  # of which each batch of lifetimes has a number of 32 bits
+MAX_BYTES = 4 << 30  # of what one round plays
+STRETCHES = 50  # of a training, that its table shows
+NEGLIGIBLE = 0.005  # discount of rewards that training leaves to the value function
+SMALLEST_SHARE = 0.02  # of the step size, at the end
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """A training, ready to be compiled."""
+
+    # of (state, share, key, settings): the next state, and [2] float32, mean and standard deviation
+    # of the returns
+    round: Callable[..., Any]
+    lifetimes: int  # of a round
+    bytes: int  # that a round takes
+    settings: Any  # pytree of arrays
+    start: Callable[[jax.Array], Any]  # the first state, by a key; has `parameters`
+    known: dict[str, np.ndarray]  # the weights of the strategy that training leaves as they are
+
+
+class TrainedOnPrior(OfflineSearch):
+    """Mixin of agents that are trained on lifetimes drawn from the prior, in rounds.
+
+    A round plays new lifetimes, so that all that is needed to go on is the state of the learner.
+    Step size and weight of the entropy fall to a fiftieth in a straight line.
+    """
+
+    budget: int
+    seconds: float
+
+    def lesson(self, prior: Any) -> Lesson:
+        """Return what is to be done on this prior. On the host.
+
+        Raises:
+          JbrlError: sizes that do not fit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method lesson")
+
+    def search(
+        self, seed: int, prior: Any, trials: Trials, before: Findings | None
+    ) -> Iterator[Findings]:
+        lesson = self.lesson(prior)
+        self._check(lesson)
+        key = jax.random.fold_in(trials.key, TRAINING)
+        state = jax.jit(lesson.start)(key)
+        example = (state, jnp.float32(1), key, lesson.settings)
+        call = trials.compile_round(lesson.round, example)
+        curve, spent = np.zeros((0, 2)), 0.0
+        if before is not None:
+            state = filled(state, before.arrays, "state/")
+            curve, spent = before.arrays["curve"], float(before.arrays["spent"])
+        yield self._findings(lesson, state, curve, spent)
+        started = time.perf_counter() - spent
+        while len(curve) * lesson.lifetimes < self.budget and (
+            not self.seconds or spent < self.seconds
+        ):
+            share = self._share(len(curve) * lesson.lifetimes, spent)
+            state, returns = call((state, jnp.float32(share), key, lesson.settings))
+            curve = np.concatenate([curve, np.asarray(returns, np.float64)[None]])
+            spent = max(spent, time.perf_counter() - started)
+            self._check_numbers(state)
+            yield self._findings(lesson, state, curve, spent)
+
+    def _share(self, lifetimes: int, spent: float) -> float:
+        """Return the part of the step size that is left."""
+        left = 1 - lifetimes / self.budget
+        if self.seconds:
+            left = min(left, 1 - spent / self.seconds)
+        return max(left, SMALLEST_SHARE)
+
+    def _check(self, lesson: Lesson) -> None:
+        if math.ceil(self.budget / lesson.lifetimes) > MOST_ROUNDS:
+            raise JbrlError(
+                f"budget = {self.budget}: expected at most {MOST_ROUNDS:,} rounds of "
+                f"{lesson.lifetimes:,} lifetimes"
+            )
+        if lesson.bytes > MAX_BYTES:
+            raise JbrlError(
+                f"{type(self).__name__} takes {lesson.bytes / 2**30:.3g} GiB for a round of "
+                f"training: expected at most {MAX_BYTES >> 30} GiB; a smaller batch takes less"
+            )
+
+    def _check_numbers(self, state: Any) -> None:
+        if not np.isfinite(np.asarray(state.parameters)).all():
+            raise JbrlError(
+                f"{type(self).__name__}: its weights are NaN after {int(state.round):,} rounds: "
+                "training has diverged; a smaller learning_rate may help"
+            )
+
+    def _findings(self, lesson: Lesson, state: Any, curve: np.ndarray, spent: float) -> Findings:
+        arrays = {
+            **named(state, "state/"),
+            **{f"known/{name}": value for name, value in lesson.known.items()},
+            "curve": curve,
+            "spent": np.array(spent),
+            "lifetimes": np.array(lesson.lifetimes),
+        }
+        lifetimes = len(curve) * lesson.lifetimes
+        return Findings(lifetimes, lifetimes, max(self.budget, lifetimes), arrays)
+
+    def weights(self, findings: Findings) -> dict[str, np.ndarray]:
+        known = {
+            name.removeprefix("known/"): value
+            for name, value in findings.arrays.items()
+            if name.startswith("known/")
+        }
+        return {"parameters": findings.arrays["state/.parameters"], **known}
+
+    def strategy(self, findings: Findings) -> Agent:
+        return self.trained(self.weights(findings))
+
+    def arms(self, findings: Findings) -> dict[str, np.ndarray]:
+        """Return the course of the training, a row for each stretch of it."""
+        curve, lifetimes = findings.arrays["curve"], int(findings.arrays["lifetimes"])
+        edges = np.unique(np.linspace(0, len(curve), min(STRETCHES, len(curve)) + 1).astype(int))
+        parts = [curve[a:b] for a, b in itertools.pairwise(edges)]
+        means = np.array([part[:, 0].mean() for part in parts])
+        spread = [(part[:, 1] ** 2 + part[:, 0] ** 2).mean() for part in parts]
+        return {
+            "strategy": np.array([f"to lifetime {edge * lifetimes:,}" for edge in edges[1:]]),
+            "pulls": np.diff(edges) * lifetimes,
+            "mean": means,
+            "std": np.sqrt(np.maximum(np.array(spread) - means**2, 0)),
+            "discarded": np.zeros(len(parts), bool),
+            "chosen": np.arange(len(parts)) == len(parts) - 1,
+        }
+
+
+def training_horizon(horizon: int, discount: float, given: int) -> int:
+    """Return H, the decisions of a lifetime in training: `given`, or, for 0, up to where the
+    discount is negligible; never more than the lifetime has.
+    """
+    if given:
+        return min(given, horizon)
+    if discount >= 1:
+        return horizon
+    return min(horizon, max(2, math.ceil(math.log(NEGLIGIBLE) / math.log(max(discount, 1e-6)))))
+
+
+def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a pytree, copied to the host, by their paths."""
+    return {
+        prefix + jax.tree_util.keystr(path): np.array(leaf)
+        for path, leaf in jax.tree.leaves_with_path(tree)
+    }
+
+
+def filled(example: Any, arrays: dict[str, np.ndarray], prefix: str) -> Any:
+    """Undo `named`: a pytree of the structure of `example`."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: arrays[prefix + jax.tree_util.keystr(path)], example
+    )
+
+
+def budget_parameter(default: int) -> Any:
+    """Declare the budget of a training."""
+    return parameter(default, "lifetimes to train on, in whole rounds", low=1, high=LARGEST_BUDGET)
+
+
+def seconds_parameter() -> Any:
+    """Declare the time that a training may take."""
+    return parameter(
+        0.0,
+        "seconds after which training ends in any case; 0: after the budget. Results then depend "
+        "on the machine",
+        low=0,
+        high=1e7,
+    )

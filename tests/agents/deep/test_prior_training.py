@@ -1,0 +1,336 @@
+"""Parts of training on the prior: against slow twins given the same random words, hand-computed
+numbers, finite differences; and what an agent must not see.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.bayes.index.policy import plans
+from jbrl.agents.deep import (
+    belief_inputs,
+    prior_imitation,
+    prior_lifetimes,
+    prior_ppo,
+    prior_recurrent,
+)
+from jbrl.agents.deep.dense import Dense
+from jbrl.agents.deep.gru import Gru
+from jbrl.agents.deep.trained import MOST_GROUPS, TRAINING
+from jbrl.environments.lifetime import Steps
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.sampling import STREAMS, stream
+from jbrl.problems.prior import DirichletPrior
+from jbrl.problems.problem import problem
+
+KEY = jax.random.key(5)
+WIDTH, HORIZON = 16, 20
+
+
+def mixed() -> DirichletPrior:
+    """Three states and two actions, whose rows have one, two or three successors."""
+    alpha = np.array(
+        [[[1, 0, 0], [0.5, 0, 2]], [[1, 1, 1], [0, 3, 1]], [[0, 0, 2], [2, 0.5, 1]]], np.float32
+    )
+    rewards = np.arange(18, dtype=np.float32).reshape(3, 2, 3) - 5
+    mdps = DirichletMDPs(jnp.asarray(alpha), jnp.asarray(rewards), jnp.int32(-1))
+    return DirichletPrior(mdps, jnp.float32(0.9), 50)
+
+
+def slow_inputs(prior: DirichletPrior, history: list[tuple[int, int, int]], x: int) -> np.ndarray:
+    """Inputs of the kind `belief` in state `x` after some transitions (x, u, y)."""
+    alpha = np.asarray(prior.mdps.concentrations, np.float64)
+    n_states, n_actions, _ = alpha.shape
+    width = max(2, int((alpha > 0).sum(-1).max()))
+    counts = np.zeros_like(alpha)
+    for transition in history:
+        counts[transition] += 1
+
+    def row(x: int, u: int) -> tuple[list[float], float] | None:
+        possible = np.flatnonzero(alpha[x, u])
+        if len(possible) == 1:
+            return None
+        mean = (alpha + counts)[x, u] / (alpha + counts)[x, u].sum()
+        means = [mean[y] for y in possible] + [0.0] * (width - len(possible))
+        return means[:-1], 1 / np.sqrt(1 + counts[x, u].sum())
+
+    found = [float(y == x) for y in range(n_states)]
+    found.append(1 - min(len(history), HORIZON) / HORIZON)
+    for z in range(n_states):
+        for u in range(n_actions):
+            entries = row(z, u)
+            found += [] if entries is None else [*entries[0], entries[1]]
+    for u in range(n_actions):
+        entries = row(x, u)
+        found += [0.0] * width if entries is None else [*entries[0], entries[1]]
+    return np.array(found)
+
+
+def random_history(prior: DirichletPrior, length: int, seed: int) -> list[tuple[int, int, int]]:
+    drawn, alpha = np.random.default_rng(seed), np.asarray(prior.mdps.concentrations)
+    x, found = 0, []
+    for _ in range(length):
+        u = int(drawn.integers(alpha.shape[1]))
+        y = int(drawn.choice(np.flatnonzero(alpha[x, u])))
+        found.append((x, u, y))
+        x = y
+    return found
+
+
+def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
+    prior = mixed()
+    inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
+    seen, history = inputs.begin(), random_history(prior, 25, 0)
+    x = 0
+    for t in range(len(history) + 1):
+        found = inputs.inputs(seen, jnp.int32(x))
+        assert found.shape == (inputs.size,)
+        np.testing.assert_allclose(found, slow_inputs(prior, history[:t], x), atol=1e-6)
+        if t < len(history):
+            x, u, y = history[t]
+            seen = inputs.note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
+            x = y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["values", "both", "mean", "mean and belief"])
+def test_inputs_of_values_are_those_of_the_models(kind: str) -> None:
+    prior = mixed()
+    inputs = belief_inputs.belief_inputs(prior, kind, HORIZON)
+    seen, models = inputs.begin(), plans(prior)[: belief_inputs.MODELS[kind]]
+    x, rewards = 0, np.asarray(prior.mdps.rewards)
+    for x, u, y in random_history(prior, 10, 1):
+        gain = jnp.float32(rewards[x, u, y])
+        seen = inputs.note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), gain)
+        models = tuple(belief_inputs.incremental.learn(m, x, u, y, gain) for m in models)
+    found = np.asarray(inputs.inputs(seen, jnp.int32(y)))
+    values = [np.asarray(m.action_values)[y] / float(inputs.scale) for m in models]
+    assert found.shape == (inputs.size,)
+    if kind == "mean":
+        np.testing.assert_allclose(found, values[0], rtol=1e-5)
+    else:
+        expected = [[v.max(), *(belief_inputs.DRAWN_OUT * (v - v.max()))] for v in values]
+        np.testing.assert_allclose(
+            found[-3 * len(values) :], np.concatenate(expected), rtol=1e-4, atol=1e-5
+        )
+
+
+@functools.cache
+def drawn_thresholds() -> np.ndarray:
+    """Of 4,096 MDPs drawn from `mixed`."""
+    rows = belief_inputs.rows_of(mixed())
+    draw = jax.jit(lambda n: prior_lifetimes.draw_thresholds(KEY, n, rows, 4096, unit=False))
+    return np.asarray(draw(jnp.int32(2)))
+
+
+def test_next_states_are_those_of_the_mdp_drawn() -> None:
+    """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
+    prior = mixed()
+    rows = belief_inputs.rows_of(prior)
+    thresholds = drawn_thresholds()[..., :WIDTH]
+    traced = jax.tree.map(jnp.asarray, rows)
+    step = jax.jit(
+        lambda pair, noise: prior_lifetimes.step(traced, jnp.asarray(thresholds), pair, noise)
+    )
+    luck = prior_lifetimes.draw_luck(KEY, jnp.int32(2), HORIZON, WIDTH)
+    alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
+    for x in range(3):
+        for u in range(2):
+            pair = x * 2 + u
+            noise = np.asarray(luck.noise[pair])
+            y, reward = step(jnp.full(WIDTH, pair, jnp.int32), luck.noise[pair])
+            possible = np.flatnonzero(alpha[x, u])
+            for n in range(WIDTH):
+                limits = thresholds[rows.row[pair], :, n] if len(possible) > 1 else [1.0]
+                expected = possible[int((np.asarray(limits) <= noise[n]).sum())]
+                assert int(y[n]) == expected
+                assert float(reward[n]) == rewards[x, u, expected]
+
+
+def test_mdps_are_drawn_from_the_prior() -> None:
+    """Means of 4,096 draws: 5 standard errors, a false alarm in 10^6 for each of 9 numbers."""
+    prior, n = mixed(), 4096
+    rows = belief_inputs.rows_of(prior)
+    found = drawn_thresholds()
+    alpha = rows.concentrations.astype(np.float64)
+    total = alpha.sum(1, keepdims=True)
+    part = np.cumsum(alpha, 1)[:, :-1]
+    error = np.sqrt(part * (total - part) / (total**2 * (total + 1)) / n)
+    assert (np.abs(found[:-1].mean(-1) - part / total) <= 5 * error + 1e-6).all()
+    assert (found[-1] > 1).all()
+
+
+def settings_for(network: Dense, *, ends: bool = False) -> prior_ppo.Settings:
+    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)
+    return prior_ppo.Settings(*numbers, network, 2, 1, 3, ends, 1, False)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_returns_are_those_computed_by_hand(ends: bool) -> None:
+    """G_2 = 3 + 0.5 v_3 (or 3, where a lifetime is over), G_t = r_t + 0.5 (0.2 v_{t+1} + 0.8
+    G_{t+1}); values are 10 times what the network says, plus 1.
+    """
+    played = prior_ppo.Played(
+        jnp.zeros((3, 1, 1)),
+        jnp.zeros((3, 1), jnp.int32),
+        jnp.zeros((3, 1)),
+        jnp.array([[0.1], [0.2], [0.3], [0.4]]),
+        jnp.array([[1.0], [2.0], [3.0]]),
+    )
+    third = 3.0 if ends else 3 + 0.5 * 5
+    second = 2 + 0.5 * (0.2 * 4 + 0.8 * third)
+    first = 1 + 0.5 * (0.2 * 3 + 0.8 * second)
+    advantages, returns = prior_ppo.targets(
+        settings_for(Dense((1, 2)), ends=ends), played, jnp.float32(0.5), jnp.array([1.0, 10.0])
+    )
+    expected = np.array([first, second, third])
+    np.testing.assert_allclose(returns[:, 0], (expected - 1) / 10, rtol=1e-6)
+    np.testing.assert_allclose(advantages[:, 0], (expected - [2, 3, 4]) / 10, rtol=1e-5)
+
+
+def finite_differences(function: Any, at: jax.Array) -> np.ndarray:
+    step, found = 1e-6, np.zeros(at.size)
+    for i in range(at.size):
+        move = np.zeros(at.size)
+        move[i] = step
+        found[i] = (function(at + move) - function(at - move)) / (2 * step)
+    return found
+
+
+def part_of(drawn: np.random.Generator, *shape: int) -> tuple:
+    """Actions, log-probabilities near those of a uniform policy, advantages and returns."""
+    actions = jnp.asarray(drawn.integers(0, 3, shape), jnp.int32)
+    logs = jnp.asarray(np.log(1 / 3) + 0.3 * drawn.standard_normal(shape))
+    return actions, logs, *(jnp.asarray(drawn.standard_normal(shape)) for _ in range(2))
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    """In double precision; of the loss of PPO with a perceptron and with a memory."""
+    with jax.enable_x64(True):
+        drawn = np.random.default_rng(0)
+        dense = Dense((4, 5, 4))
+        inputs = jnp.asarray(drawn.standard_normal((4, 7)))
+        part = prior_ppo.Slice(inputs, *part_of(drawn, 7))
+        settings = settings_for(dense)
+        at = jnp.asarray(drawn.standard_normal(dense.parameters))
+        plain = jax.jit(lambda p: prior_ppo.loss(dense, p, part, settings))
+        np.testing.assert_allclose(
+            jax.jit(jax.grad(plain))(at), finite_differences(plain, at), rtol=1e-5, atol=1e-7
+        )
+        gru = Gru(2, 3, 4)
+        steps = prior_recurrent.Sequences(
+            jnp.asarray(drawn.standard_normal((3, 2, 2))), *part_of(drawn, 3, 2)
+        )
+        at = jnp.asarray(drawn.standard_normal(gru.parameters))
+        recurrent: Any = settings  # has all that the loss reads
+        unrolled = jax.jit(lambda p: prior_recurrent.loss(gru, p, steps, recurrent))
+        np.testing.assert_allclose(
+            jax.jit(jax.grad(unrolled))(at), finite_differences(unrolled, at), rtol=1e-5, atol=1e-7
+        )
+
+
+def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
+    gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
+    parameters = drawn.standard_normal(gru.parameters).astype(np.float32)
+    inputs = drawn.standard_normal((5, 3, 2)).astype(np.float32)
+    outputs = prior_recurrent.unroll(gru, jnp.asarray(parameters), jnp.asarray(inputs))
+    w = parameters[: 12 * 4].reshape(12, 4)
+    u = parameters[48 : 48 + 48].reshape(12, 4)
+    read = parameters[96:].reshape(2, 5)
+    h = np.zeros((4, 2))
+    for t, x in enumerate(inputs):
+        seen, kept = w[:, :3] @ x + w[:, 3:], u @ h
+        z, r = (1 / (1 + np.exp(-(seen + kept)[i : i + 4])) for i in (0, 4))
+        h = (1 - z) * np.tanh(seen[8:] + r * kept[8:]) + z * h
+        np.testing.assert_allclose(outputs[t], read[:, :4] @ h + read[:, 4:], rtol=1e-4, atol=1e-5)
+
+
+def test_labels_are_optimal_actions() -> None:
+    prior = mixed()
+    rows = jax.tree.map(jnp.asarray, belief_inputs.rows_of(prior))
+    thresholds = jnp.asarray(drawn_thresholds()[..., :8])
+    best = jax.jit(prior_imitation.optimal_actions, static_argnums=3)(
+        rows, thresholds, prior.discount, 300
+    )
+    rewards = np.asarray(prior.mdps.rewards).reshape(6, 3)
+    for n in range(8):
+        transitions = np.zeros((6, 3), np.float32)
+        for pair in range(6):
+            possible = np.flatnonzero(np.asarray(prior.mdps.concentrations).reshape(6, 3)[pair])
+            if len(possible) == 1:
+                transitions[pair, possible] = 1
+                continue
+            limits = np.asarray(thresholds)[int(rows.row[pair]), :, n]
+            chances = np.diff(np.concatenate([[0], limits, [1]]))
+            transitions[pair, possible] = chances[: len(possible)]
+        q = np.zeros((3, 2))
+        for _ in range(300):
+            q = ((transitions * (rewards + 0.9 * q.max(1)[None])).sum(1)).reshape(3, 2)
+        expected = (q == q.max(1, keepdims=True)).reshape(-1)
+        np.testing.assert_array_equal(np.asarray(best)[:, n] > 0, expected)
+
+
+def test_the_agent_that_demonstrates_is_random_as_often_as_asked() -> None:
+    """10,000 decisions: 5 standard errors, a false alarm in 10^6 for each of three shares."""
+    n = 10_000
+    best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
+    coins = jnp.asarray(np.random.default_rng(0).random(n), jnp.float32)
+    for epsilon in (0.0, 0.4, 1.0):
+        found = prior_imitation.choose(best, coins, jnp.full(n, epsilon, jnp.float32))
+        shares = np.bincount(np.asarray(found), minlength=4) / n
+        expected = epsilon / 4 + (1 - epsilon) * np.array([0, 0.5, 0.5, 0])
+        assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
+
+
+@functools.cache
+def gc() -> tuple[Any, Any, Any]:
+    """The prior of GC, what a policy sees of it, and settings of 16 lifetimes."""
+    prior = problem("GC").prior(Steps(250), 0.95)
+    inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
+    network = Dense((inputs.size, 16, 4))
+    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)]
+    settings = prior_ppo.Settings(*numbers, network, WIDTH, 1, HORIZON, False, 1, True)
+    return prior, jax.tree.map(jnp.asarray, inputs), settings
+
+
+def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lifetimes get each other's MDPs and keep their luck: decisions are the same up to where
+    something else has happened.
+    """
+    prior, inputs, settings = gc()
+    parameters = settings.network.init(KEY)
+    draw = prior_lifetimes.draw_thresholds
+
+    @jax.jit
+    def play(shift: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def swapped(*args: Any, **options: Any) -> jax.Array:
+            return jnp.roll(draw(*args, **options), shift, axis=-1)
+
+        monkeypatch.setattr(prior_lifetimes, "draw_thresholds", swapped)
+        played = prior_ppo.collect(settings, parameters, (inputs, prior), KEY, jnp.int32(0))
+        return played.inputs, played.actions
+
+    (met, actions), (other_met, other_actions) = (
+        tuple(map(np.asarray, play(jnp.int32(shift)))) for shift in (0, 1)
+    )
+    same = np.cumprod((met == other_met).all(axis=1), axis=0).astype(bool)
+    assert (actions == other_actions)[same].all()
+    assert same.sum() > 2 * WIDTH, "some things happen in both"
+    assert not same[-1].any(), "other things happen in every lifetime"
+
+
+def test_training_meets_no_mdp_of_the_test() -> None:
+    """Keys of training, of trials and of lifetimes differ, for the first numbers of each."""
+    own = jax.random.fold_in(KEY, 2**32 - 1)
+    bases = [KEY, own, jax.random.fold_in(own, TRAINING), jax.random.fold_in(own, 0)]
+    found = {
+        tuple(np.asarray(jax.random.key_data(stream(base, jnp.uint32(i), name))).tolist())
+        for base in bases
+        for i in (*range(8), MOST_GROUPS)
+        for name in STREAMS
+    }
+    assert len(found) == len(bases) * 9 * len(STREAMS)

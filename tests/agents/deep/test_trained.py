@@ -1,0 +1,252 @@
+"""Agents trained on the prior: near-optimal where the optimum is known, resumed to the bit, kept as
+plain data, refused with a sentence.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import as_arrays
+from jbrl.agents.deep.ann import ANN
+from jbrl.agents.deep.belief_ppo import BeliefPPO
+from jbrl.agents.deep.rl2 import RL2
+from jbrl.agents.offline_search import Findings
+from jbrl.errors import JbrlError
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.parameters import check_parameters
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
+from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
+
+T, DISCOUNT = 12, 0.95
+KEY = jax.random.key(3)
+SURE = 0.55  # what action 0 pays; action 1 pays 1 with an unknown probability, 1/2 in the mean
+
+
+def bandit_like() -> DirichletPrior:
+    """Two states, two actions.
+
+    Action 0 leads to state 0 for sure and pays `SURE`; action 1 leads to either state, with a
+    probability of its own in each state, and pays 1 where it leads to state 1.
+    """
+    concentrations = np.zeros((2, 2, 2), np.float32)
+    concentrations[:, 0, 0] = 1
+    concentrations[:, 1] = 1
+    rewards = np.zeros((2, 2, 2), np.float32)
+    rewards[:, 0, 0], rewards[:, 1, 1] = SURE, 1
+    mdps = DirichletMDPs(jnp.asarray(concentrations), jnp.asarray(rewards), jnp.int32(0))
+    return DirichletPrior(mdps, jnp.float32(DISCOUNT), T)
+
+
+def outcomes(x: int, u: int, counts: tuple) -> list[tuple[float, int, float, tuple]]:
+    """Probability, next state, reward and counts after (x, u), by the posterior mean."""
+    if u == 0:
+        return [(1.0, 0, SURE, counts)]
+    failures, successes = counts[x]
+    chance = (1 + successes) / (2 + failures + successes)
+    found = []
+    for y, p in ((0, 1 - chance), (1, chance)):
+        row = (failures + (y == 0), successes + (y == 1))
+        found.append((p, y, float(y), tuple(row if z == x else counts[z] for z in (0, 1))))
+    return found
+
+
+NONE = ((0, 0), (0, 0))
+
+
+@functools.cache
+def optimal_value(x: int = 0, counts: tuple = NONE, t: int = 0) -> float:
+    """The Bayes-optimal value, by recursion over histories."""
+    if t == T:
+        return 0.0
+    return max(
+        sum(
+            p * (r + DISCOUNT * optimal_value(y, c, t + 1)) for p, y, r, c in outcomes(x, u, counts)
+        )
+        for u in (0, 1)
+    )
+
+
+@functools.cache
+def mean_plan(counts: tuple, left: int) -> tuple[tuple[float, float], tuple[int, int]]:
+    """Values and actions that are optimal for the posterior mean with `left` decisions to go."""
+    if left == 0:
+        return (0.0, 0.0), (0, 0)
+    after = mean_plan(counts, left - 1)[0]
+    q = [
+        [
+            sum(p * (r + DISCOUNT * after[y]) for p, y, r, _ in outcomes(x, u, counts))
+            for u in (0, 1)
+        ]
+        for x in (0, 1)
+    ]
+    return (max(q[0]), max(q[1])), (int(np.argmax(q[0])), int(np.argmax(q[1])))
+
+
+@functools.cache
+def greedy_value(x: int = 0, counts: tuple = NONE, t: int = 0) -> float:
+    """The value of what is optimal for the posterior mean: it plans, and does not explore."""
+    if t == T:
+        return 0.0
+    u = mean_plan(counts, T - t)[1][x]
+    return sum(
+        p * (r + DISCOUNT * greedy_value(y, c, t + 1)) for p, y, r, c in outcomes(x, u, counts)
+    )
+
+
+def exact_value(agent: Any) -> float:
+    """The expected return of a deterministic agent, over all histories: no sample, no error."""
+    player = as_arrays(agent)
+
+    @jax.jit
+    @jax.vmap
+    def act(state: Any, x: Any) -> Any:
+        return player.act(KEY, state, x)
+
+    @jax.jit
+    @jax.vmap
+    def observe(state: Any, x: Any, u: Any, r: Any, y: Any) -> Any:
+        never = jnp.bool_(False)
+        return player.observe(KEY, state, Transition(x, u, r, y, never, never))
+
+    width = 2**T  # padded, so that each function is compiled once
+    histories = [(1.0, 0, NONE)]
+    states = jax.tree.map(lambda v: np.stack([v] * width), player.reset(KEY, bandit_like()))
+    total = 0.0
+    for t in range(T):
+        xs = np.zeros(width, np.int32)
+        xs[: len(histories)] = [x for _, x, _ in histories]
+        actions, states = act(states, xs)
+        following, source, steps = [], [], []
+        for i, (p, x, counts) in enumerate(histories):
+            for q, y, r, c in outcomes(x, int(actions[i]), counts):
+                total += DISCOUNT**t * p * q * r
+                following.append((p * q, y, c))
+                source.append(i)
+                steps.append((x, int(actions[i]), r, y))
+        chosen = np.zeros(width, int)
+        chosen[: len(source)] = source
+        table = np.zeros((width, 4))
+        table[: len(steps)] = steps
+        x, u, y = (table[:, i].astype(np.int32) for i in (0, 1, 3))
+        states = observe(
+            jax.tree.map(lambda v, chosen=chosen: np.asarray(v)[chosen], states),
+            *(x, u, table[:, 2].astype(np.float32), y),
+        )
+        histories = following
+    return total
+
+
+AGENTS = {
+    "BeliefPPO": BeliefPPO(
+        budget=153_600, batch=256, hidden_width=16, learning_rate=3e-3, entropy_cost=0.1
+    ),
+    "RL2": RL2(budget=512_000, batch=256, units=16, learning_rate=5e-3, entropy_cost=0.1),
+    "ANN": ANN(budget=5_120, batch=256, hidden_width=16),
+}
+
+
+def trials() -> Trials:
+    return Trials(bandit_like(), DISCOUNT, KEY, jax.devices()[:1])
+
+
+@functools.cache
+def learned(name: str) -> Learned:
+    return learn(AGENTS[name], 0, bandit_like(), trials(), SearchCheckpoint())[0]
+
+
+def test_what_is_exact_is_consistent() -> None:
+    """Exploring pays here, and what never explores is paid less."""
+    sure = SURE * (1 - DISCOUNT**T) / (1 - DISCOUNT)
+    assert sure <= greedy_value() < optimal_value() < (1 - DISCOUNT**T) / (1 - DISCOUNT)
+    assert greedy_value() < 0.99 * optimal_value()
+
+
+@pytest.mark.parametrize("name", ["BeliefPPO", pytest.param("RL2", marks=pytest.mark.slow)])
+def test_it_is_nearly_bayes_optimal(name: str) -> None:
+    """The value is exact; the seed of training is fixed."""
+    value = exact_value(learned(name).strategy)
+    assert 0.995 * optimal_value() <= value <= optimal_value() + 1e-4
+    assert value > greedy_value()
+
+
+def rounds(agent: Any, before: Findings | None = None) -> Iterator[Findings]:
+    return agent.search(0, bandit_like(), trials(), before)
+
+
+@pytest.mark.parametrize(
+    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
+)
+def test_it_is_taken_up_again_to_the_bit(name: str) -> None:
+    whole = list(itertools.islice(rounds(AGENTS[name]), 6))
+    again = list(itertools.islice(rounds(AGENTS[name], whole[2]), 4))
+    for first, second in zip(whole[2:], again, strict=True):
+        assert first.consumed == second.consumed
+        assert first.arrays.keys() == second.arrays.keys()
+        for key in first.arrays.keys() - {"spent"}:
+            np.testing.assert_array_equal(first.arrays[key], second.arrays[key], err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "name", ["BeliefPPO", *(pytest.param(n, marks=pytest.mark.slow) for n in ("RL2", "ANN"))]
+)
+def test_what_was_found_is_kept_as_plain_data(name: str) -> None:
+    found = learned(name)
+    again = Learned.read(found.describe(), found.arrays)
+    assert jax.tree.structure(again.strategy) == jax.tree.structure(found.strategy)
+    for a, b in zip(jax.tree.leaves(again.strategy), jax.tree.leaves(found.strategy), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert found.arms["pulls"].sum() == found.consumed == found.simulated
+    assert found.arms["chosen"].tolist() == [False] * (len(found.arms["pulls"]) - 1) + [True]
+
+
+def test_training_that_diverges_is_refused() -> None:
+    agent = BeliefPPO(
+        budget=76_800, batch=256, hidden_width=16, learning_rate=1e9, max_gradient_norm=1e9
+    )
+    with pytest.raises(JbrlError, match=r"weights are NaN after \d+ rounds: training has diverged"):
+        list(rounds(agent))
+
+
+def test_time_ends_a_training() -> None:
+    found = list(rounds(BeliefPPO(budget=10**8, batch=256, hidden_width=16, seconds=0.2)))[-1]
+    assert 0 < found.consumed < 10**8 and found.arrays["spent"] >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"budget": 0}, "budget = 0: expected an integer from 1"),
+        ({"inputs": "all"}, "inputs = 'all': expected one of 'belief', 'values'"),
+        ({"clip": -1.0}, "clip = -1"),
+    ],
+)
+def test_parameters_that_are_refused(values: dict, message: str) -> None:
+    with pytest.raises(JbrlError, match=message):
+        check_parameters(BeliefPPO, values, "BeliefPPO")
+
+
+def test_sizes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(JbrlError, match="batch = 300: expected a multiple of 256"):
+        ANN(batch=300)
+    with pytest.raises(JbrlError, match="minibatches = 7: expected a divisor of 256"):
+        RL2(minibatches=7)
+    with pytest.raises(JbrlError, match="budget = 2000000000: expected at most 524,288 rounds of"):
+        next(BeliefPPO(budget=2_000_000_000, batch=1).search(0, bandit_like(), trials(), None))
+    wide = BeliefPPO(batch=65_536, horizon=T)
+    prior = bandit_like()
+    huge = DirichletPrior(
+        DirichletMDPs(jnp.ones((60, 2, 60)), jnp.ones((60, 2, 60)), prior.mdps.initial_state),
+        prior.discount,
+        T,
+    )
+    with pytest.raises(
+        JbrlError, match=r"takes [\d.]+ GiB for a round of training: expected at most"
+    ):
+        next(wide.search(0, huge, trials(), None))
