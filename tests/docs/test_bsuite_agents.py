@@ -18,6 +18,7 @@ def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
 
 def test_every_agent_has_finished_all_that_it_is_said_to_have_finished() -> None:
     found = bsuite_published.whole_sweep()
-    runs = [run for run in found.runs if run.agent == "DQN"]
-    assert len({run.bsuite_id for run in runs}) == len(runs) == 468
+    for agent in ("DQN", "ActorCritic", "PPO"):
+        runs = [run for run in found.runs if run.agent == agent]
+        assert len({run.bsuite_id for run in runs}) == len(runs) == 468
     assert all(run.finished for run in found.runs)
