@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs.csv").write_text(RUNS)
     (folder / "experiments").symlink_to(ROOT / "experiments")
     call("run", str(folder / "study.toml"), "--out", str(folder / "out/quick"), "--quiet")
-    for name in ("chain", "paper", "new", "old"):
+    for name in ("chain", "paper", "new", "old", "trained"):
         shutil.copytree(folder / "out/quick", folder / "out" / name)
     shutil.copytree(folder / "out/quick", folder / "out", dirs_exist_ok=True)
     return folder
