@@ -1,0 +1,43 @@
+"""First episodes in cart-poles that were not seen before: the table of docs/agents/rl2.md.
+
+python experiments/adapting.py
+
+RL2 is trained on cart-poles drawn from the prior.
+Then it and Sarsa-lambda, which starts anew, play the first episodes of the same lifetimes, whose
+masses, length and forces neither has seen.
+"""
+
+import jbrl
+from jbrl.agents.deep.rl2 import RL2
+
+PROBLEM, LIFETIMES, SEED = "CartPole", 256, 1
+BUDGETS = (4096, 32_768)  # lifetimes of training
+HORIZON = 400  # decisions of a lifetime in training
+EPISODES = (1, 2, 5, 20)
+
+
+def means(agent: object) -> list[str]:
+    """Return mean returns over the first episodes, with the half-widths of 95% intervals."""
+    found = []
+    for episodes in EPISODES:
+        played = jbrl.play(
+            agent, test=PROBLEM, n_environments=LIFETIMES, episodes=episodes, seed=SEED
+        )
+        error = played.returns.std() / LIFETIMES**0.5
+        found.append(f"{played.returns.mean():.0f} ± {1.96 * error:.0f}")
+    return found
+
+
+def main() -> None:
+    """Print the rows of the table."""
+    for budget in BUDGETS:
+        agent = RL2(budget=budget, horizon=HORIZON)
+        learned = jbrl.play(agent, test=PROBLEM, n_environments=1, episodes=1).learned
+        cells = " | ".join(means(learned.strategy))
+        print(f"| RL2, {budget:,} lifetimes ({learned.seconds:.0f} s) | {cells} |", flush=True)
+    for name in ("Sarsa-lambda-s", "Random"):
+        print(f"| {name} | {' | '.join(means(name))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
