@@ -84,6 +84,7 @@ def test_costs_are_read_from_a_pilot(script, played):
     assert table.loc["Sarsa-lambda", "seconds"] == pytest.approx(seconds, abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few", [2, 5])
 def test_cells_with_too_few_trials_are_guessed(script, played, few, monkeypatch):
     monkeypatch.setattr(script, "FEW", few)
