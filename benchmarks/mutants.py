@@ -347,7 +347,8 @@ def run_tests(folder: Path, tests: tuple[str, ...], limit: float) -> tuple[str, 
     """
     cache = folder.parent / "cache"  # what mutants have in common is compiled once
     known = {"PYTHONPATH": str(folder), "CI": "1", "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "not slurm"]  # slow ones too
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     try:
         done = subprocess.run(
             command,

@@ -13,7 +13,7 @@ from jbrl.agents.deep.rl2 import RL2
 PROBLEM, LIFETIMES, SEED = "CartPole", 256, 1
 BUDGETS = (4096, 32_768)  # lifetimes of training
 HORIZON = 400  # decisions of a lifetime in training
-EPISODES = (1, 2, 5, 20)
+EPISODES = (1, 5, 20, 100)
 
 
 def means(agent: object) -> list[str]:

@@ -60,10 +60,10 @@ def _no_crowd() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all cases but the first as slow where a test asks for it."""
+    """Mark all cases but the first quick one as slow where a test asks for it."""
     seen: set[str] = set()
     for item in items:
-        if item.get_closest_marker("first_case_quick"):
+        if item.get_closest_marker("first_case_quick") and not item.get_closest_marker("slow"):
             test = item.nodeid.partition("[")[0]
             if test in seen:
                 item.add_marker(pytest.mark.slow)

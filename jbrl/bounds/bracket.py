@@ -151,7 +151,7 @@ class _Way:
     facts: dict[str, Any]
 
     def piece(
-        self, pieces: Pieces, name: str, number: int, seed: np.random.SeedSequence
+        self, pieces: Pieces, number: int, seed: np.random.SeedSequence, prefix: str = ""
     ) -> dict[str, Any]:
         """Return a replication, the one that is kept or else a new one."""
 
@@ -159,7 +159,7 @@ class _Way:
             value, shown_value = self.replication(self.n_mdps, seed)
             return {"value": value, "clairvoyant": shown_value}
 
-        return pieces.get(f"{name}-{self.n_mdps}-{number}", make)
+        return pieces.get(f"{prefix}{self.name}-{self.n_mdps}-{number}", make)
 
 
 class _Work:
@@ -236,7 +236,7 @@ class _Work:
         way = self._way(ahead, plan, pieces)
         found = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
-            found.append(way.piece(pieces, way.name, number, seed))
+            found.append(way.piece(pieces, number, seed))
             tell(step, number + 1, plan.replications)
         samples = np.array([piece["value"] for piece in found])
         end = End(
@@ -248,7 +248,7 @@ class _Work:
         )
         return end, float(np.mean([piece["clairvoyant"] for piece in found]))
 
-    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> "_Way":
+    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> _Way:
         """Return the relaxation whose bound is lower on a sample of its own."""
         control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
         ways = [
@@ -279,7 +279,7 @@ class _Work:
         )
         seeds = self.seeds("pilot", len(ways))
         pilots = [
-            way.piece(pieces, f"pilot-{way.name}", 0, seed)["value"]
+            way.piece(pieces, 0, seed, "pilot-")["value"]
             for way, seed in zip(ways, seeds, strict=True)
         ]
         return ways[int(np.argmin(pilots))]

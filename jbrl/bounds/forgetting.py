@@ -1,9 +1,9 @@
 """Upper bounds for problems of moves that may fail: failures are forgotten, the MDP is shown later.
 
-An agent forgets how often its moves failed in a state when it leaves that state.
-To know of fewer failures never lowers the Bayes-optimal value of such a problem, and to be shown
-the MDP does not either; docs/bounds.md proves both. What is left to remember are the successes on
-the way, so few ways that all of them are enumerated.
+An agent forgets how often its moves failed in a state when it leaves that state. Knowing of fewer
+failures never lowers the Bayes-optimal value of such a problem, and being shown the MDP does not
+either; docs/bounds.md proves both. The agent then remembers the successes on its way only, and
+there are so few ways that all of them are enumerated.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ CHUNK = 1024  # MDPs, and nodes, at a time
 LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
 
 # Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_LEAF = 7e-5, 5e-9  # of a leaf for each MDP
+OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,8 +108,7 @@ class Forgetting:
           leaves: value of each leaf, [L].
         """
         tree = self.tree
-        nodes_first = [np.empty(len(tree.states)), leaves]  # as `Tree.children` counts
-        both = np.concatenate(nodes_first)
+        both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
         for wave in reversed(tree.waves):
             tasks = [
                 nodes[first : first + CHUNK]
@@ -196,13 +195,13 @@ def forgetting(
     """Return the relaxation with the most moves back of which a replication takes at most `limit`
     seconds, or None where the problem is not one of moves that may fail, or is too large.
     """
-    moves, found = find_moves(model), None
-    for backs in range(MOST_BACKS + 1):
-        tree = None if moves is None else grow(moves, backs)
-        if moves is None or tree is None:
-            break
-        larger = Forgetting(moves, discount, horizon, tree, backs, threads)
-        if limit is not None and larger.seconds(LEAST_MDPS) > limit:
-            break
-        found = larger
-    return found
+    moves = find_moves(model)
+    if moves is None:
+        return None
+    for backs in range(MOST_BACKS, -1, -1):
+        tree = grow(moves, backs)
+        if tree is not None:
+            found = Forgetting(moves, discount, horizon, tree, backs, threads)
+            if limit is None or found.seconds(LEAST_MDPS) <= limit:
+                return found
+    return None

@@ -172,11 +172,16 @@ def test_less_time_allows_fewer_moves_back() -> None:
     assert relaxed.n_mdps(enough) == LEAST_MDPS
 
 
-def test_a_bracket_of_a_problem_of_moves(tmp_path: Path) -> None:
+def test_a_bracket_of_a_problem_of_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The upper end is that of forgetting, and the work goes on from pieces."""
     name = "Grid(rows=2,columns=2)"
     arguments = {"discount": 0.5, "horizon": 7, "decisions": 0}
     found = jbrl.bound(name, **arguments, out=tmp_path)
     assert found.upper_end.rests_on["method"] == "failures are forgotten, then the MDP is revealed"
     assert found.lower <= exact(jbrl.problem(name).mdps, 0.5, 7) <= found.upper < found.clairvoyant
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(Forgetting, "replication", fail)
     assert jbrl.bound(name, **arguments, out=tmp_path) == found
