@@ -7,12 +7,15 @@ from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.deep import prior_imitation
 from jbrl.agents.deep.belief_inputs import belief_inputs
 from jbrl.agents.deep.belief_policy import known_arrays, policy_of
-from jbrl.agents.deep.belief_ppo import WIDTH, check_batch
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.trained import (
+    WIDTH,
     Lesson,
     TrainedOnPrior,
+    batch_parameter,
     budget_parameter,
+    check_batch,
+    horizon_parameter,
     seconds_parameter,
     training_horizon,
 )
@@ -49,16 +52,8 @@ class ANN(TrainedOnPrior, Agent[None, None]):
     )
     hidden_width: int = parameter(32, "units of each hidden layer", low=1, high=4096, static=True)
     hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
-    batch: int = parameter(
-        512, "lifetimes of a round, up to 256 or a multiple of it", low=1, high=65_536, static=True
-    )
-    horizon: int = parameter(
-        0,
-        "decisions of a lifetime in training; 0: up to where the discount is below 0.005",
-        low=0,
-        high=100_000,
-        static=True,
-    )
+    batch: int = batch_parameter(512)
+    horizon: int = horizon_parameter()
     learning_rate: float = parameter(3e-3, "step size of Adam, at the start", low=0, high=1e9)
 
     requires = BAYESIAN

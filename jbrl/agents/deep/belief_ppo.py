@@ -9,19 +9,21 @@ from jbrl.agents.deep.belief_inputs import belief_inputs
 from jbrl.agents.deep.belief_policy import known_arrays, policy_of
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.trained import (
+    WIDTH,
     Lesson,
     TrainedOnPrior,
+    batch_parameter,
     budget_parameter,
+    check_batch,
+    horizon_parameter,
     seconds_parameter,
     training_horizon,
 )
-from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
 
 INPUTS = ("belief", "values", "both", "mean and belief")
-WIDTH = 256  # lifetimes of a group, at most
 PARAMETER_SECONDS = 1.2e-10  # of a decision in training, for each parameter of the network
 
 
@@ -46,16 +48,8 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
     )
     hidden_width: int = parameter(64, "units of each hidden layer", low=1, high=4096, static=True)
     hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
-    batch: int = parameter(
-        512, "lifetimes of a round, up to 256 or a multiple of it", low=1, high=65_536, static=True
-    )
-    horizon: int = parameter(
-        0,
-        "decisions of a lifetime in training; 0: up to where the discount is below 0.005",
-        low=0,
-        high=100_000,
-        static=True,
-    )
+    batch: int = batch_parameter(512)
+    horizon: int = horizon_parameter()
     epochs: int = parameter(1, "passes over a round", low=1, high=100, static=True)
     learning_rate: float = parameter(1e-3, "step size of Adam, at the start", low=0, high=1e9)
     trace_decay: float = parameter(0.95, "lambda of the advantages", low=0, high=1)
@@ -120,14 +114,3 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
         each = PARAMETER_SECONDS * lesson.settings[0].network.parameters * (1 + self.epochs) / 2
         found = decisions * (3e-7 + each)
         return min(found, self.seconds) if self.seconds else found
-
-
-def check_batch(batch: int) -> None:
-    """Refuse a number of lifetimes that groups of `WIDTH` do not make up.
-
-    Raises:
-      JbrlError: says what is accepted.
-    """
-    # leaves of JAX's are no parameters
-    if type(batch) is int and batch > WIDTH and batch % WIDTH:
-        raise JbrlError(f"batch = {batch}: expected a multiple of {WIDTH}, or no more than it")

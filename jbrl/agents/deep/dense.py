@@ -8,6 +8,7 @@ of parameters makes a step of the optimiser one operation.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import chex
 import jax
@@ -46,12 +47,7 @@ class Dense:
 
     def layers(self, parameters: chex.Array) -> list[chex.Array]:
         """Return the matrices, `shapes`, of a vector [P]."""
-        found, first = [], 0
-        for shape in self.shapes:
-            size = math.prod(shape)
-            found.append(lax.slice(parameters, (first,), (first + size,)).reshape(shape))
-            first += size
-        return found
+        return matrices(self.shapes, parameters)
 
     def apply(self, layers: list[chex.Array], inputs: chex.Array) -> chex.Array:
         """Return the outputs [outputs, N] for N inputs [inputs, N]."""
@@ -61,3 +57,13 @@ class Dense:
             if number + 1 < len(layers):
                 hidden = jax.nn.relu(hidden)
         return hidden
+
+
+def matrices(shapes: Sequence[tuple[int, int]], parameters: chex.Array) -> list[chex.Array]:
+    """Return the matrices that lie one after the other in a vector [P]."""
+    found, first = [], 0
+    for shape in shapes:
+        size = math.prod(shape)
+        found.append(lax.slice(parameters, (first,), (first + size,)).reshape(shape))
+        first += size
+    return found

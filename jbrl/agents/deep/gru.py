@@ -8,7 +8,8 @@ import math
 import chex
 import jax
 import jax.numpy as jnp
-from jax import lax
+
+from jbrl.agents.deep.dense import matrices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +57,7 @@ class Gru:
 
     def layers(self, parameters: chex.Array) -> list[chex.Array]:
         """Return the matrices, `shapes`, of a vector [P]."""
-        found, first = [], 0
-        for shape in self.shapes:
-            size = math.prod(shape)
-            found.append(lax.slice(parameters, (first,), (first + size,)).reshape(shape))
-            first += size
-        return found
+        return matrices(self.shapes, parameters)
 
     def start(self, width: int) -> chex.Array:
         """Return the state before the first input, [units, N]."""

@@ -18,6 +18,7 @@ from jbrl.agents.deep import policy, prior_lifetimes
 from jbrl.agents.deep.belief_inputs import BeliefInputs
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.grouped import each, total
+from jbrl.agents.deep.gru import Gru
 from jbrl.agents.deep.returns import lambda_returns
 from jbrl.agents.deep.trained import MOST_GROUPS
 from jbrl.mdp.sampling import stream
@@ -78,7 +79,7 @@ class Slice(NamedTuple):
     returns: chex.Array  # [W], that values are fitted to
 
 
-def begin(network: Dense, key: chex.PRNGKey) -> Training:
+def begin(network: Dense | Gru, key: chex.PRNGKey) -> Training:
     """Return the state before the first round: a policy that is nearly uniform."""
     parameters = network.init(key, INITIAL_SCALE)
     return Training(

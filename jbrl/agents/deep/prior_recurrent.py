@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from jbrl.agents.deep.grouped import each, total
 from jbrl.agents.deep.gru import Gru
 from jbrl.agents.deep.prior_ppo import (
-    INITIAL_SCALE,
     Training,
     adam_step,
     normalised,
@@ -126,14 +124,6 @@ def _one_hot(index: chex.Array, n: int) -> chex.Array:
 def nothing_noticed(*shape: int) -> Noticed:
     """Return what is noticed before the first step."""
     return Noticed(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape), jnp.zeros(shape, jnp.bool_))
-
-
-def begin(network: Gru, key: chex.PRNGKey) -> Training:
-    """Return the state before the first round: a policy that is nearly uniform."""
-    parameters = network.init(key, INITIAL_SCALE)
-    return Training(
-        parameters, optax.scale_by_adam().init(parameters), jnp.array([0.0, 1.0]), jnp.int32(0)
-    )
 
 
 def collect(

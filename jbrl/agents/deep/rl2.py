@@ -11,16 +11,19 @@ import numpy as np
 
 from jbrl import vectorize
 from jbrl.agents.agent import Agent, register_agent
-from jbrl.agents.deep import policy, prior_recurrent
+from jbrl.agents.deep import policy, prior_ppo, prior_recurrent
 from jbrl.agents.deep.belief_inputs import greatest_reward
 from jbrl.agents.deep.belief_policy import greatest
-from jbrl.agents.deep.belief_ppo import WIDTH, check_batch
 from jbrl.agents.deep.gru import Gru
 from jbrl.agents.deep.prior_recurrent import Noticed
 from jbrl.agents.deep.trained import (
+    WIDTH,
     Lesson,
     TrainedOnPrior,
+    batch_parameter,
     budget_parameter,
+    check_batch,
+    horizon_parameter,
     seconds_parameter,
     training_horizon,
 )
@@ -119,17 +122,8 @@ class RL2(TrainedOnPrior, Agent[None, None]):
     budget: int = budget_parameter(100_000)
     seconds: float = seconds_parameter()
     units: int = parameter(32, "units of the memory", low=1, high=4096, static=True)
-    batch: int = parameter(
-        256, "lifetimes of a round, up to 256 or a multiple of it", low=4, high=65_536, static=True
-    )
-    horizon: int = parameter(
-        0,
-        "decisions of a lifetime in training; 0: up to where the discount is below 0.005, and 256 "
-        "where there is none",
-        low=0,
-        high=100_000,
-        static=True,
-    )
+    batch: int = batch_parameter(256, low=4)
+    horizon: int = horizon_parameter(", and 256 where there is none")
     epochs: int = parameter(2, "passes over a round", low=1, high=100, static=True)
     minibatches: int = parameter(
         8, "parts of a round, one step of Adam each", low=1, high=256, static=True
@@ -194,7 +188,7 @@ class RL2(TrainedOnPrior, Agent[None, None]):
             self.batch,
             4 * horizon * (2 * self.batch * (size + 8) + unrolled),
             (settings, prior),
-            lambda key: prior_recurrent.begin(network, key),
+            lambda key: prior_ppo.begin(network, key),
             {
                 "reward_scale": np.array(_reward_scale(prior), np.float32),
                 "sizes": np.array([network.inputs, network.units, network.outputs]),

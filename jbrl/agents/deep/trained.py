@@ -23,6 +23,7 @@ MAX_BYTES = 4 << 30  # of what one round plays
 STRETCHES = 50  # of a training, that its table shows
 NEGLIGIBLE = 0.005  # discount of rewards that training leaves to the value function
 SMALLEST_SHARE = 0.02  # of the step size, at the end
+WIDTH = 256  # lifetimes of a group, at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,3 +188,26 @@ def seconds_parameter() -> Any:
         low=0,
         high=1e7,
     )
+
+
+def batch_parameter(default: int, low: int = 1) -> Any:
+    """Declare the lifetimes of a round."""
+    text = f"lifetimes of a round, up to {WIDTH} or a multiple of it"
+    return parameter(default, text, low=low, high=65_536, static=True)
+
+
+def horizon_parameter(otherwise: str = "") -> Any:
+    """Declare the decisions of a lifetime in training; `otherwise` ends the help."""
+    text = "decisions of a lifetime in training; 0: up to where the discount is below 0.005"
+    return parameter(0, text + otherwise, low=0, high=100_000, static=True)
+
+
+def check_batch(batch: int) -> None:
+    """Refuse a number of lifetimes that groups of `WIDTH` do not make up.
+
+    Raises:
+      JbrlError: says what is accepted.
+    """
+    # leaves of JAX's are no parameters
+    if type(batch) is int and batch > WIDTH and batch % WIDTH:
+        raise JbrlError(f"batch = {batch}: expected a multiple of {WIDTH}, or no more than it")
