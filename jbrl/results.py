@@ -1,5 +1,6 @@
 """Run a study and read its results, from Python."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -183,6 +184,24 @@ class Results:
                 "search, or has not been run"
             )
         return Learned.read(found.header["learned"], found.arrays)
+
+    def learned_on(self, digest: str) -> "dict[str, Learned]":
+        """Return what searches on the distribution with this digest have found, by the algorithm,
+        the trajectories that it made use of, and the number of the search.
+        """
+        from jbrl.runner.play.offline import Learned
+
+        units = self.units
+        on_it = (units["status"] == "done") & (units["prior_digest"] == digest)
+        listed = itertools.compress(self.manifest["units"], on_it)
+        names = {u["knowledge"]: u["algorithm"] for u in listed if u.get("knowledge")}
+        every = {}
+        for id, algorithm in names.items():
+            found = self.store.knowledge(id)
+            if found is not None:
+                learned = Learned.read(found.header["learned"], found.arrays)
+                every[f"{algorithm} by {learned.consumed:,} lifetimes, {id[:8]}"] = learned
+        return every
 
     def _unit(
         self, experiment: str, algorithm: str, seed: int | None, parameters: dict[str, Any]

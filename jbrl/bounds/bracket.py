@@ -84,7 +84,7 @@ def bound(
     budget: float | None = None,
     memory: int | None = None,
     seed: int = 0,
-    agents: Sequence[str] = (),
+    agents: Sequence[str] | Mapping[str, Agent] = (),
     out: str | Path | None = None,
     tell: Tell | None = None,
 ) -> Bracket:
@@ -100,8 +100,9 @@ def bound(
       budget: seconds, about, on this machine's cores; default: 60, or what `decisions` takes.
       memory: bytes that arrays may take; default: half of this machine's.
       seed: of all samples.
-      agents: names of agents of the register that may earn the lower end, besides policies that
-        the look-ahead suggests.
+      agents: agents that may earn the lower end, besides policies that the look-ahead suggests:
+        names of the register, or agents by names of their own, for example policies that were
+        trained. Pieces in `out` are known by these names.
       out: folder for pieces of the work; the same call again goes on from them.
       tell: called with the name of a step, and how many of how many parts are done.
 

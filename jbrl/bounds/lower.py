@@ -33,20 +33,22 @@ class Candidate:
     play: Player  # returns [N] float64 in N new MDPs, with that seed
 
 
-def find_agents(names: Sequence[str], protocol: Protocol) -> dict[str, Agent]:
-    """Return agents of the register, with their default parameters.
+def find_agents(
+    agents: Sequence[str] | Mapping[str, Agent], protocol: Protocol
+) -> dict[str, Agent]:
+    """Return agents by their names: those that are given, or those of the register, with their
+    default parameters.
 
     Raises:
       JbrlError: no such agent, one that cannot use the prior, or one that is shown the MDP.
     """
-    found = {}
-    for name in names:
-        agent = find_agent(name, Path.cwd()).agent()
+    if not isinstance(agents, Mapping):
+        agents = {name: find_agent(name, Path.cwd()).agent() for name in agents}
+    for name, agent in agents.items():
         protocol.check_agent(agent, name)
         if isinstance(agent, Oracle):
             raise JbrlError(f"agent = {name!r}: expected an agent that is not shown the MDP")
-        found[name] = agent
-    return found
+    return dict(agents)
 
 
 def candidates(

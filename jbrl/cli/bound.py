@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jbrl.cli.text import show_warnings
+from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
+    from jbrl.agents.agent import Agent
     from jbrl.bounds.bracket import Bracket, End
 
 
@@ -54,6 +56,14 @@ def bound(
             help="Agent of the register that may earn the lower end; may be repeated.",
         ),
     ] = None,
+    strategies: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Results of a study: what its agents have found or trained on this distribution "
+            "may earn the lower end.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +84,7 @@ def bound(
     jbrl bound GDL
     jbrl bound GC --decisions 16 --format json
     jbrl bound GC --budget 1800 --out out/bound-GC
+    jbrl bound GC --agent e-Greedy --strategies out/trained
     """
     from jbrl.bounds.bracket import bound as compute
     from jbrl.cli.progress import Steps
@@ -89,7 +100,7 @@ def bound(
             budget=budget,
             memory=None if memory is None else parse_memory(memory),
             seed=seed,
-            agents=agent or (),
+            agents=_agents(problem, agent or [], strategies),
             out=out,
             tell=steps.tell,
         )
@@ -97,6 +108,28 @@ def bound(
         typer.echo(json.dumps(found.as_dict(), indent=1))
     else:
         typer.echo("\n".join(_lines(found)))
+
+
+def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Agent]":
+    """Return agents that may earn the lower end, by their names.
+
+    Raises:
+      JbrlError: no such agent or study, or a study without findings on this distribution.
+    """
+    from jbrl.agents.lookup import find_agent
+    from jbrl.problems.problem import problem as find_problem
+    from jbrl.results import Results
+
+    agents: dict[str, Agent] = {name: find_agent(name, Path.cwd()).agent() for name in names}
+    if study is not None:
+        found = Results(study).learned_on(find_problem(problem).digest)
+        if not found:
+            raise JbrlError(
+                f"--strategies {study}: nothing was found or trained on {problem} there: expected "
+                "a study that has played OPPS-DS, BeliefPPO or the like with this prior"
+            )
+        agents |= {name: learned.strategy for name, learned in found.items()}
+    return agents
 
 
 def _lines(found: "Bracket") -> list[str]:

@@ -68,6 +68,30 @@ def test_the_command_prints_json() -> None:
     assert found["lower_end"]["rests_on"]["method"] == "exact"
 
 
+def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
+    small = "GC(n_states=2,n_actions=2)"
+    study = {
+        "study": {"name": "small", "n_mdps": 4, "horizon": 3},
+        "experiments": [{"name": "small", "prior": small, "test": small}],
+        "agents": [
+            {"algorithm": "e-Greedy"},
+            {"algorithm": "OPPS-DS", "space": "F2", "budget": 50},
+        ],
+    }
+    results = jbrl.run(study, tmp_path / "study")
+    found = results.learned_on(jbrl.problem(small).digest)
+    assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
+    assert not results.learned_on(jbrl.problem("UGC").digest)
+    asked = ["--horizon", "3", "--decisions", "1", "--strategies", str(tmp_path / "study")]
+    arguments = ["bound", small, *asked, "--out", str(tmp_path / "bound")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert list((tmp_path / "bound").glob("trial-*-OPPS-DS_by_50_lifetimes*"))
+    refused = CliRunner().invoke(app, ["bound", "GDL", *asked])
+    assert refused.exit_code == 2
+    assert "nothing was found or trained on GDL" in refused.stderr
+
+
 def test_the_command_prints_text() -> None:
     result = CliRunner().invoke(
         app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
