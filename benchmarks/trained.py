@@ -1,7 +1,8 @@
 """Decisions a second of training on the prior, and time of a decision afterwards, on one core: one
 JSON line for each case.
 
-python benchmarks/trained.py [--agents NAME …] [--problems NAME …]
+python benchmarks/trained.py [--agents NAME …] [--problems NAME …] [--out FILE]
+python benchmarks/trained.py --tables [--out FILE]    writes the table of docs/trained.md
 
 `collected`: decisions that the stochastic policy plays a second, without learning. `trained`: the
 same with all passes of learning. `online`: nanoseconds of a decision of the trained policy, 256
@@ -9,8 +10,6 @@ lifetimes at once. Processor seconds after compilation, in which waiting for oth
 count; the least of three rounds.
 """
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 import jbrl
+from benchmarks import kept
 from jbrl.agents.deep import prior_imitation, prior_ppo, prior_recurrent
 from jbrl.environments.lifetime import Steps
 from jbrl.problems.problem import problem
@@ -90,14 +90,32 @@ def measure(name: str, problem_name: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def tables(file: Path) -> None:
+    """Write the table of the documentation."""
+    found = kept.latest(file, ("agent", "problem")).values()
+    header = ("agent", "problem", "decisions collected a second", "trained a second", "online")
+    rows = [
+        (
+            row["agent"],
+            row["problem"],
+            *(f"{kept.number(row[name] / 1e6)} million" for name in ("collected", "trained")),
+            f"{row['online_ns']:.0f} ns",
+        )
+        for row in found
+    ]
+    kept.write("trained", found, kept.table(header, rows, texts=2))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = kept.parser(__doc__, "trained")
     parser.add_argument("--agents", nargs="+", default=AGENTS)
     parser.add_argument("--problems", nargs="+", default=PROBLEMS)
-    options = parser.parse_args()
-    for name in options.agents:
-        for problem_name in options.problems:
-            print(json.dumps(measure(name, problem_name)), flush=True)
+    options = parser.parse_args(arguments)
+    if not options.tables:
+        for name in options.agents:
+            for problem_name in options.problems:
+                kept.keep(measure(name, problem_name), options.out)
+    tables(options.out)
 
 
 if __name__ == "__main__":

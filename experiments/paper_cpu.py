@@ -1,10 +1,11 @@
 """Keep the scores of experiments/paper-cpu.toml, draw the figures of docs/published-comparison.md
 and write its tables into it.
 
-python experiments/paper_cpu.py [DIR]
+python experiments/paper_cpu.py [DIR] [--add]
 
-DIR holds the results of the study: they are archived in experiments/published/paper-cpu. Without
-DIR, what is kept there is drawn and written again; a test sees to it that the page says what the
+DIR holds the results of the study: they are archived in experiments/published/paper-cpu, or, with
+--add, added to what is kept there: results of the same study with `--only` some of its units.
+Without DIR, what is kept is drawn and written again; a test sees to it that the page says what the
 scores say.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import io
 import json
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,22 @@ from jbrl.report.text import parameters_text, score_text, seconds_text, varied
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments" / "published" / "paper-cpu"
+OTHERS = ROOT / "experiments" / "published" / "paper-cells"  # of experiments/paper-cells.toml
 PAGE = ROOT / "docs" / "published-comparison.md"
 STATIC = ROOT / "docs" / "_static"
+FACTOR95 = 1.96  # standard errors
 DECIMALS = 3  # of the returns that are kept
 ALGORITHMS = tuple(dict.fromkeys(published.cells()["algorithm"]))
+TRAINED = ("ANN", "BeliefPPO", "RL2")
 PROGRAM = ("Soft-max-published", "SBOSS-published", "BEB-published")
 DOTS = 110  # per inch
+# tables of an archive, and the columns by which a row belongs to a unit
+UNIT = {
+    "units": ("experiment", "algorithm", "parameters", "seed"),
+    "returns": ("experiment", "algorithm", "parameters", "seed"),
+    "strategies": ("prior", "algorithm", "parameters", "seed"),
+}
+TABLES = tuple(UNIT)
 
 
 def main() -> None:
@@ -44,9 +56,12 @@ def main() -> None:
     parser.add_argument(
         "folder", nargs="?", type=Path, help="results of the study (default: those that are kept)"
     )
-    folder = parser.parse_args().folder
-    if folder:
-        jbrl.Results(folder).archive(KEPT, decimals=DECIMALS)
+    parser.add_argument("--add", action="store_true", help="keep what is there")
+    chosen = parser.parse_args()
+    if chosen.folder and chosen.add:
+        add(chosen.folder)
+    elif chosen.folder:
+        jbrl.Results(chosen.folder).archive(KEPT, decimals=DECIMALS)
     results = jbrl.Results(KEPT)
     found = jbrl.compare(KEPT)
     PAGE.write_text(
@@ -55,6 +70,32 @@ def main() -> None:
     for name, image in drawn(results, found).items():
         image.save(STATIC / name, optimize=True)
     print(found.note)
+
+
+def add(folder: Path, kept: Path = KEPT) -> None:
+    """Add results to an archive. Units that it has are replaced.
+
+    `study.json` lists under "added" which units they are, with versions and machine.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        more = Path(place)
+        jbrl.Results(folder).archive(more, decimals=DECIMALS)
+        manifests = [json.loads((one / "study.json").read_text()) for one in (kept, more)]
+        pairs = [
+            [pd.read_parquet(one / f"{name}.parquet") for one in (kept, more)] for name in TABLES
+        ]
+    old, new = manifests
+    units = pairs[0][1]["algorithm"].value_counts(sort=False)
+    part = {"units": units.to_dict(), "versions": new["versions"], "machine": new["machine"]}
+    agents = old["agents"] + [agent for agent in new["agents"] if agent not in old["agents"]]
+    whole = {**old, "agents": agents, "added": [*old.get("added", ()), part]}
+    (kept / "study.json").write_text(json.dumps(whole, indent=1) + "\n")
+    for name, pair in zip(TABLES, pairs, strict=True):
+        keys = pair[1][list(UNIT[name])].drop_duplicates()
+        rest = pair[0].merge(keys, how="left", indicator="known")
+        rest = rest[rest.pop("known") == "left_only"]
+        table = pd.concat([rest, pair[1]], ignore_index=True)
+        table.to_parquet(kept / f"{name}.parquet", compression="zstd", index=False)
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:
@@ -77,6 +118,7 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     return {
         "outcome": f"**{found.note.splitlines()[0]}.**\n",
         "deviations": deviations(found),
+        "others": others(found, jbrl.compare(OTHERS)),
         "cells": cells(found),
         "why": why(found.table),
         "winners": winners(found),
@@ -86,6 +128,7 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
         "beb": ranks(scores, "BEB"),
         "formula": formulas(scores),
         "budget": budgets(scores, results.units),
+        "trained": trained(results),
     }
 
 
@@ -94,6 +137,32 @@ def deviations(found: Comparison) -> str:
     sentence.
     """
     return "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in found.note.splitlines()[1:])
+
+
+def others(found: Comparison, more: Comparison) -> str:
+    """Return the cells beyond 1.96 standard errors, beside the same cells on other MDPs, and the
+    deviations there.
+    """
+    keys = ["case", "experiment", "algorithm"]
+    both = found.table.merge(more.table, on=keys, suffixes=("", "_more"))
+    far = both[(both["apart"].abs() > FACTOR95) & both["apart_more"].notna()]
+    rows = [
+        [
+            f"{cell['experiment']}, {cell['case']}",
+            cell["algorithm"],
+            *(
+                text
+                for side in ("", "_more")
+                for text in (
+                    score(cell[f"mean{side}"], cell[f"ci95{side}"]),
+                    f"{cell[f'apart{side}']:+.1f}".replace("-", "−"),
+                )
+            ),
+        ]
+        for cell in far.to_dict("records")
+    ]
+    header = ["pair", "algorithm", "500 MDPs", "apart", "8,000 other MDPs", "apart"]
+    return f"{table(header, rows, numbers=range(2, 6))}\n{deviations(more)}"
 
 
 def cells(found: Comparison) -> str:
@@ -193,11 +262,10 @@ def best(results: jbrl.Results) -> str:
     the program computes.
     """
     scores, parts = results.scores, described(results)
-    shown = {
-        name: varied(rows["parameters"]) for name, rows in scores.groupby("algorithm", sort=False)
-    }
+    settings = scores.groupby("algorithm", sort=False)["parameters"].unique()
+    shown = {name: varied(found) if len(found) > 1 else [] for name, found in settings.items()}
     rows = []
-    for name in (*ALGORITHMS, "Optimal", *PROGRAM):
+    for name in (*ALGORITHMS, *TRAINED, "Optimal", *PROGRAM):
         cells = [name]
         for part in parts:
             mine = (scores if name in PROGRAM else part.done).query(
@@ -220,7 +288,7 @@ def _best(row: pd.Series, shown: list[str] | None) -> str:
 
 def described(results: jbrl.Results) -> list[Section]:
     """Return the experiments as the report has them, of the algorithms as they are described."""
-    kept = results.scores["algorithm"].isin((*ALGORITHMS, "Optimal"))
+    kept = results.scores["algorithm"].isin((*ALGORITHMS, *TRAINED, "Optimal"))
     return sections(results.scores[kept], results.returns, {"Optimal"})
 
 
@@ -324,6 +392,39 @@ def budgets(scores: pd.DataFrame, units: pd.DataFrame) -> str:
     return table(["", "budget", *dict.fromkeys(scores["experiment"])], rows)
 
 
+def trained(results: jbrl.Results) -> str:
+    """Write all settings of the agents that are trained on the prior, with their times."""
+    parts, scores = described(results), results.scores
+    scores = scores[scores["algorithm"].isin(TRAINED) & (scores["status"] == "done")]
+    settings = scores[["algorithm", "parameters"]].drop_duplicates()
+    settings = settings.assign(
+        text=[_training(json.loads(p)) for p in settings["parameters"]],
+        budget=[json.loads(p)["budget"] for p in settings["parameters"]],
+    ).sort_values(["algorithm", "text", "budget"], kind="stable")
+    rows = []
+    for name, parameters, text, budget in settings.itertuples(index=False):
+        cells = [f"{name}{text}", f"{budget:,}"]
+        for part in parts:
+            here = part.done[part.done["algorithm"] == name]
+            mine = here[here["parameters"] == parameters]
+            cells.append(_timed(mine.iloc[0]) if len(mine) else "")
+        rows.append(cells)
+    return table(["agent", "lifetimes", *(part.name for part in parts)], rows)
+
+
+def _training(parameters: Mapping[str, Any]) -> str:
+    """Return what a network sees, where it is not the default."""
+    inputs = parameters.get("inputs", "belief")
+    return "" if inputs in ("belief", "mean") else f", `{inputs}`"
+
+
+def _timed(row: pd.Series) -> str:
+    times = (seconds_text(row[f"{kind}_seconds"]) for kind in ("offline", "online"))
+    text = score(row["mean"], row["ci95"])
+    text = f"**{text}**" if row["best"] else f"≈\u00a0{text}" if row["tied"] else text
+    return f"{text}<br>" + ",\u00a0".join(t.replace(" ", "\u00a0") for t in times)
+
+
 def table(header: list[str], rows: list[list[str]], numbers: range = range(0)) -> str:
     """Write a table in Markdown; columns `numbers` are aligned on the right."""
     rule = ["---:" if i in numbers else "---" for i in range(len(header))]
@@ -333,7 +434,7 @@ def table(header: list[str], rows: list[list[str]], numbers: range = range(0)) -
 def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     """Draw the figures of the page, by file name."""
     parts = described(results)
-    look = styles((*ALGORITHMS, "Optimal"), {"Optimal"})
+    look = styles((*ALGORITHMS, *TRAINED, "Optimal"), {"Optimal"})
     images: dict[str, Image.Image] = {}
     for case in ("accurate", "inaccurate"):
         images[f"paper-cpu-{case}.png"] = _image(comparison_figures.beside(found.candidates, case))

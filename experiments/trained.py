@@ -1,12 +1,14 @@
-"""Score against offline seconds of the study experiments/trained.toml: the figure and the table of
+"""Score against offline seconds of the study experiments/trained.toml: figure and table of
 docs/trained.md.
 
-jbrl run experiments/trained.toml --out OUT
-python experiments/trained.py OUT FIGURES    draws into the folder FIGURES, and prints the table
+python experiments/trained.py [DIR] [--out FOLDER]
+
+DIR holds results of the study: they are archived in experiments/published/trained. Without DIR,
+what is kept there is drawn again. A test compares the table.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,71 +18,115 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import jbrl
-from jbrl.analysis.brackets import known
+from jbrl.analysis.brackets import find
 from jbrl.report.style import COLOURS, INK, LOOK, SYMBOLS
+from jbrl.report.text import score_text, seconds_text
 
-LINES = ("OPPS-DS", "ANN", "ANN, samples", "BeliefPPO", "RL2")
-LEAST = 1e-3  # seconds: what is less is drawn here
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "experiments" / "published" / "trained"
+STATIC = ROOT / "docs" / "_static"
+LINES = (
+    *("OPPS-DS", "ANN", "ANN, mean and belief, sampled"),
+    *("BeliefPPO", "BeliefPPO, mean and belief", "RL2"),
+)
+LEAST = 1e-2  # seconds: what is less is drawn here
 
 
 def named(row: pd.Series) -> str:
-    """Return the name of a line: the algorithm, and how it plays where there are two ways."""
-    sampling = row.algorithm == "ANN" and json.loads(row.parameters)["sample"]
-    return "ANN, samples" if sampling else row.algorithm
+    """Return the algorithm, and what its network sees where that is not the default."""
+    values = json.loads(row["parameters"])
+    inputs = values.get("inputs")
+    other = inputs not in (None, {"ANN": "mean", "BeliefPPO": "belief"}.get(row["algorithm"]))
+    shown = [row["algorithm"], *([inputs] if other else [])]
+    return ", ".join([*shown, *(["sampled"] if other and values.get("sample") else [])])
 
 
-def draw(scores: pd.DataFrame) -> plt.Figure:
-    brackets = {one.problem: one for one in known()}
-    experiments = list(dict.fromkeys(scores.experiment))
+def scores() -> pd.DataFrame:
+    """Return the rows that are kept, with `line` and `budget`, 0 where there is none."""
+    found = jbrl.Results(KEPT).scores.query("status == 'done'")
+    budgets = [json.loads(p).get("budget", 0) for p in found["parameters"]]
+    return found.assign(line=found.apply(named, axis=1), budget=budgets)
+
+
+def table(found: pd.DataFrame) -> str:
+    """Write scores and times, a row for each agent."""
+    lines = [
+        "| problem | agent | lifetimes | score | offline | a decision |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    found = found[found["algorithm"] != "Random"]
+    for row in found.to_dict("records"):
+        place = (
+            row["test"] if row["test"] == row["prior"] else f"{row['test']}, prior {row['prior']}"
+        )
+        cells = [
+            place,
+            row["line"],
+            f"{row['budget']:,}" if row["budget"] else "",
+            score_text(row["mean"], row["ci95"], 2),
+            seconds_text(row["offline_seconds"]) if row["budget"] else "",
+            seconds_text(row["online_seconds"]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(found: pd.DataFrame) -> plt.Figure:
+    """Draw score against offline seconds, a panel for each experiment."""
     with mpl.rc_context(LOOK):
         figure, grid = plt.subplots(2, 2, figsize=(9.5, 7), layout="constrained")
-        for axes, experiment in zip(grid.flat, experiments, strict=False):
-            rows = scores[scores.experiment == experiment]
-            bracket = brackets.get(rows.test.iloc[0])
-            if bracket:
-                axes.axhspan(bracket.lower, bracket.upper, color="#f0f0f0", label="bracket")
-            greedy = rows[rows.algorithm == "e-Greedy"].iloc[0]
-            axes.axhline(greedy["mean"], color=INK, linewidth=1, label="e-Greedy")
-            for number, line in enumerate(LINES):
-                found = rows[rows.line == line].sort_values("offline_seconds")
-                axes.errorbar(
-                    found.offline_seconds.clip(lower=LEAST),
-                    found["mean"],
-                    found.ci95,
-                    label=line,
-                    color=COLOURS[number],
-                    marker=SYMBOLS[number],
-                    markersize=4,
-                    linewidth=1.2,
-                    elinewidth=0.8,
-                )
-            axes.set_xscale("log")
+        for axes, (experiment, rows) in zip(
+            grid.flat, found.groupby("experiment", sort=False), strict=True
+        ):
+            _panel(axes, rows)
             axes.set_title(experiment, fontsize=10)
-            axes.grid(axis="y")
         for axes in grid[1]:
             axes.set_xlabel("offline seconds")
         for axes in grid[:, 0]:
             axes.set_ylabel("mean discounted return")
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=7)
+        legend: dict[str, object] = {}
+        for axes in grid.flat:
+            legend |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4)
     return figure
 
 
-def main(out: str, figures: str) -> None:
-    scores = jbrl.Results(out).scores.query("status == 'done'")
-    scores = scores.assign(line=scores.apply(named, axis=1))
-    draw(scores).savefig(Path(figures) / "trained.png", dpi=110)
-    for row in scores.itertuples():
-        values = json.loads(row.parameters)
-        budget = values.get("budget", "")
-        print(
-            f"| {row.experiment} | {row.line} | {budget:,} | "
-            if budget
-            else f"| {row.experiment} | {row.line} |  | ",
-            f"{row.offline_seconds:.3g} | {row.online_seconds * 1e9:.0f} | {row.mean:.2f} ± "
-            f"{row.ci95:.2f} |",
-            sep="",
-        )
+def _panel(axes: plt.Axes, rows: pd.DataFrame) -> None:
+    bracket = find(rows["test"].iloc[0], 0.95, 250)
+    if bracket:
+        axes.axhspan(bracket.lower, bracket.upper, color="#eeeeee", label="Bayes-optimal value")
+    greedy = rows[rows["algorithm"] == "e-Greedy"].iloc[0]
+    axes.axhline(greedy["mean"], color=INK, linewidth=1, label="e-Greedy")
+    for number, line in enumerate(LINES):
+        found = rows[rows["line"] == line].sort_values("offline_seconds")
+        if len(found):
+            axes.errorbar(
+                found["offline_seconds"].clip(lower=LEAST),
+                found["mean"],
+                found["ci95"],
+                label=line,
+                color=COLOURS[number],
+                marker=SYMBOLS[number],
+                markersize=4,
+                linewidth=1.2,
+                elinewidth=0.8,
+            )
+    axes.set_xscale("log")
+    axes.grid(axis="y")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the figure and the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, default=STATIC, metavar="FOLDER")
+    chosen = parser.parse_args(arguments)
+    if chosen.folder:
+        jbrl.Results(chosen.folder).archive(KEPT, decimals=3)
+    found = scores()
+    (chosen.out / "trained.md").write_text(table(found), encoding="utf-8")
+    draw(found).savefig(chosen.out / "trained.png", dpi=110)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
