@@ -12,7 +12,7 @@ import pandas as pd
 from jbrl.analysis.bsuite import curves, scores
 from jbrl.analysis.bsuite.logs import Logs
 from jbrl.bsuite_logs import read_places
-from jbrl.bsuite_sweep import EXPERIMENTS, TAGS
+from jbrl.bsuite_sweep import EXPERIMENTS, TAGS, TESTING
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
 WHOLE = ("reference", "agents")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "PPO", "Random", "Scripted")  # order of columns
+SEEDED = ("DQN", "ActorCritic", "PPO")  # with more seeds of the testing sweep
 LEARNING = "catch"  # experiment whose learning curves are drawn
 
 
@@ -36,13 +37,24 @@ def whole_sweep() -> Logs:
     return Logs(tuple(runs), found.problems, found.notes)
 
 
-def experiments_table(found: Logs) -> list[str]:
-    """Return the lines of a table: a row per experiment, a column per agent, with intervals."""
+def testing_sweep() -> Logs:
+    """Return three runs of each setting of the testing sweep, by the agents that learn."""
+    found = logs(*WHOLE, "seeds")
+    runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in SEEDED]
+    return Logs(tuple(sorted(runs, key=lambda run: SEEDED.index(run.agent))), found.problems)
+
+
+def experiments_table(found: Logs, whole: bool = True) -> list[str]:
+    """Return the lines of a table: a row per experiment, a column per agent, with intervals.
+
+    Args:
+      whole: say which experiments lack settings.
+    """
     table = scores.summary(found, intervals=True).set_index(["bsuite_env", "agent"])
     lines = [f"| experiment | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for name in EXPERIMENTS:
         if name in found.experiments:
-            cells = [_cell(table.loc[(name, agent)]) for agent in found.agents]
+            cells = [_cell(table.loc[(name, agent)], whole) for agent in found.agents]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
@@ -65,10 +77,10 @@ def tags_table(found: Logs) -> list[str]:
     return lines
 
 
-def _cell(row: pd.Series) -> str:
+def _cell(row: pd.Series, whole: bool = True) -> str:
     if not np.isfinite(row["score"]):
         return ""
-    text = f"{row['score']:.2f}" + ("" if row["finished"] else " (unfinished)")
+    text = f"{row['score']:.2f}" + (" (unfinished)" if whole and not row["finished"] else "")
     lower, upper = row.get("lower", np.nan), row.get("upper", np.nan)
     return text + (f" [{lower:.2f}, {upper:.2f}]" if np.isfinite(lower) else "")
 
@@ -83,6 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     tables = {
         "agents-experiments": experiments_table(found),
         "agents-tags": tags_table(found),
+        "agents-testing": experiments_table(testing_sweep(), whole=False),
     }
     for name, lines in tables.items():
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

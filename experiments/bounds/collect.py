@@ -1,11 +1,14 @@
 """Brackets of the Bayes-optimal values of the field's problems: compute them, tabulate them,
 draw them.
 
-python experiments/bounds/collect.py run OUT [NAME…]  computes those that are missing, pieces in
-                                        OUT, and writes a JSON file each beside this script
-python experiments/bounds/collect.py table            writes jbrl/analysis/brackets.csv and
-                                        the table of docs/bounds.md
-python experiments/bounds/collect.py draw             draws docs/_static/bounds.png
+python experiments/bounds/collect.py run OUT [--strategies STUDY] [NAME…]
+    computes those that are missing, pieces in OUT, and writes a JSON file each beside this script;
+    STUDY has results of experiments/trained.toml, whose policies may earn the lower ends of the
+    deepest brackets
+python experiments/bounds/collect.py table
+    writes jbrl/analysis/brackets.csv and the table of docs/bounds.md
+python experiments/bounds/collect.py draw
+    draws docs/_static/bounds.png
 """
 
 import csv
@@ -42,6 +45,7 @@ DECISIONS = {
     "UGDL": 2,
     "UGrid": 1,
 }
+PLAYED = 819_200  # MDPs in which a policy plays that was chosen among those of a study
 CURVES = {
     "GC": (0, 4, 8, 12, 15, 22, 27),
     "GDL": (0, 8, 16, 24, 40),
@@ -56,7 +60,15 @@ def file(name: str, decisions: int) -> Path:
     return HERE / f"{slug}-{decisions}.json"
 
 
-def run(out: Path, names: list[str]) -> None:
+def strategies(study: Path, problem: str) -> dict[str, object]:
+    """Return the policies that a study has trained or found on a problem."""
+    import jbrl
+
+    found = jbrl.Results(study).learned_on(jbrl.problem(problem).digest)
+    return {name: learned.strategy for name, learned in found.items()}
+
+
+def run(out: Path, study: Path | None, names: list[str]) -> None:
     """Compute brackets that are missing."""
     import jbrl
 
@@ -64,7 +76,10 @@ def run(out: Path, names: list[str]) -> None:
     for name, decisions in dict.fromkeys([*tasks, *DECISIONS.items()]):
         if (names and name not in names) or file(name, decisions).exists():
             continue
-        found = jbrl.bound(name, decisions=decisions, out=out).as_dict()
+        more = {}
+        if study and DECISIONS.get(name) == decisions:
+            more = {"agents": strategies(study, name), "played": PLAYED}
+        found = jbrl.bound(name, decisions=decisions, out=out, **more).as_dict()
         file(name, decisions).write_text(json.dumps(found, indent=1) + "\n")
         print(f"{name}, {decisions} decisions: {found['lower']:.4g} to {found['upper']:.4g}")
 
@@ -143,8 +158,10 @@ def draw() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
+        case ["run", out, "--strategies", study, *names]:
+            run(Path(out), Path(study), names)
         case ["run", out, *names]:
-            run(Path(out), names)
+            run(Path(out), None, names)
         case ["table"]:
             table()
         case ["draw"]:

@@ -16,7 +16,7 @@ from jbrl.bounds.limits import margin, standard_error
 from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
 from jbrl.bounds.model import Model, make_model
 from jbrl.bounds.pieces import Pieces
-from jbrl.bounds.size import Plan, check_model, make_plan
+from jbrl.bounds.size import Plan, check_model, checked_played, make_plan
 from jbrl.bounds.upper import LookAhead
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
@@ -85,6 +85,7 @@ def bound(
     memory: int | None = None,
     seed: int = 0,
     agents: Sequence[str] | Mapping[str, Agent] = (),
+    played: int | None = None,
     out: str | Path | None = None,
     tell: Tell | None = None,
 ) -> Bracket:
@@ -103,6 +104,8 @@ def bound(
       agents: agents that may earn the lower end, besides policies that the look-ahead suggests:
         names of the register, or agents by names of their own, for example policies that were
         trained. Pieces in `out` are known by these names.
+      played: MDPs in which the policy of the lower end plays; default: 20,480, or what the budget
+        allows.
       out: folder for pieces of the work; the same call again goes on from them.
       tell: called with the name of a step, and how many of how many parts are done.
 
@@ -122,6 +125,7 @@ def bound(
         _half() if memory is None else memory,
         work.cores,
     )
+    plan = plan if played is None else dataclasses.replace(plan, n_played=checked_played(played))
     return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
 
 

@@ -20,6 +20,7 @@ from jbrl.runner.play.protocol import Protocol
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
+MOST_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
 
 Player = Callable[[int, np.random.SeedSequence], np.ndarray]
@@ -98,13 +99,15 @@ def candidates(
 def _decisions(layers: Layers, horizon: int) -> int:
     """Return the depth of the deepest look-ahead that is small."""
     decisions = 0
-    while decisions < min(DEEPEST, horizon):
-        if layers.divisions(decisions + 1) > MOST_LEAVES:
-            break
-        if layers.count(decisions + 1) > MOST_LEAVES:
-            break
+    while decisions < min(DEEPEST, horizon) and _is_small(layers, decisions + 1):
         decisions += 1
     return decisions
+
+
+def _is_small(layers: Layers, decisions: int) -> bool:
+    if layers.divisions(decisions) > MOST_LEAVES or layers.count(decisions) > MOST_LEAVES:
+        return False
+    return len(layers.layer(decisions)) * layers.model.n_uncertain <= MOST_ROWS
 
 
 def _table(layers: Layers, decisions: int, discount: float, horizon: int, threads: int) -> Table:

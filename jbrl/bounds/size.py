@@ -111,7 +111,9 @@ LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
 BUDGET = 60.0  # seconds, where nothing else is said
 SHARE = 0.6  # of the budget for the upper end
 PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
-PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each
+LARGEST_PLAYED = 10**8
+PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
+PLAYED_ROWS = 20  # with up to so many uncertain rows
 
 
 def make_plan(
@@ -146,10 +148,22 @@ def make_plan(
     while 2 * n_mdps <= MOST_MDPS and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper:
         n_mdps *= 2
     assert limit is not None
-    played = int((1 - SHARE) / 2 * limit * PLAYED_RATE * threads * 250 / horizon)
+    rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
+    played = int((1 - SHARE) / 2 * limit * rate * threads * 250 / horizon)
     return Plan(
         size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)), upper
     )
+
+
+def checked_played(played: int) -> int:
+    """Return a number of MDPs to play in.
+
+    Raises:
+      JbrlError: no number from 2 to `LARGEST_PLAYED`.
+    """
+    if not (_whole(played) and 2 <= played <= LARGEST_PLAYED):
+        raise JbrlError(f"played = {played!r}: expected an integer from 2 to {LARGEST_PLAYED:,}")
+    return played
 
 
 def _check_numbers(horizon: int, decisions: int | None, budget: float | None, memory: int) -> None:

@@ -64,6 +64,14 @@ def bound(
             "may earn the lower end.",
         ),
     ] = None,
+    played: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="MDPs in which the policy of the lower end plays (default: 20480, or what the "
+            "budget allows).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -101,6 +109,7 @@ def bound(
             memory=None if memory is None else parse_memory(memory),
             seed=seed,
             agents=_agents(problem, agent or [], strategies),
+            played=played,
             out=out,
             tell=steps.tell,
         )

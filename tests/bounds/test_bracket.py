@@ -82,11 +82,21 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
     found = results.learned_on(jbrl.problem(small).digest)
     assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
     assert not results.learned_on(jbrl.problem("UGC").digest)
-    asked = ["--horizon", "3", "--decisions", "1", "--strategies", str(tmp_path / "study")]
+    asked = [
+        "--horizon",
+        "3",
+        "--decisions",
+        "1",
+        "--played",
+        "5000",
+        "--strategies",
+        str(tmp_path / "study"),
+    ]
     arguments = ["bound", small, *asked, "--out", str(tmp_path / "bound")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert list((tmp_path / "bound").glob("trial-*-OPPS-DS_by_50_lifetimes*"))
+    assert list((tmp_path / "bound").glob("certificate-5000-*"))
     refused = CliRunner().invoke(app, ["bound", "GDL", *asked])
     assert refused.exit_code == 2
     assert "nothing was found or trained on GDL" in refused.stderr
@@ -119,6 +129,7 @@ REFUSED = {
     ("MountainCar",): "expected a Dirichlet distribution",
     ("Nothing",): "unknown problem",
     ("GC", "--agent", "Nobody"): "Nobody",
+    ("GC", "--decisions", "1", "--played", "1"): "played = 1: expected an integer from 2",
 }
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
     bsuite_published.main(["--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))
-    assert len(tables) == 2
+    assert len(tables) == 3
     for path in tables:
         kept = ROOT / "docs" / "_static" / "bsuite" / path.name
         assert path.read_text() == kept.read_text(), path.name
@@ -21,4 +21,12 @@ def test_every_agent_has_finished_all_that_it_is_said_to_have_finished() -> None
     for agent in ("DQN", "ActorCritic", "PPO"):
         runs = [run for run in found.runs if run.agent == agent]
         assert len({run.bsuite_id for run in runs}) == len(runs) == 468
+    assert all(run.finished for run in found.runs)
+
+
+def test_the_testing_sweep_was_played_three_times() -> None:
+    found = bsuite_published.testing_sweep()
+    for agent in bsuite_published.SEEDED:
+        runs = [(run.bsuite_id, run.number) for run in found.runs if run.agent == agent]
+        assert len(set(runs)) == len(runs) == 3 * len(bsuite_published.TESTING)
     assert all(run.finished for run in found.runs)
