@@ -31,7 +31,7 @@ test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test-slow: $(VENV)/.has-dev ## run the tests that take longer, which `test` leaves out
-	TEST_FUSION=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow
+	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow
 
 test-all: test test-slow ## run both
 

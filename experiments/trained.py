@@ -98,7 +98,7 @@ def _panel(axes: plt.Axes, rows: pd.DataFrame) -> None:
     greedy = rows[rows["algorithm"] == "e-Greedy"].iloc[0]
     axes.axhline(greedy["mean"], color=INK, linewidth=1, label="e-Greedy")
     for number, line in enumerate(LINES):
-        found = rows[rows["line"] == line].sort_values("offline_seconds")
+        found = rows[rows["line"] == line].sort_values("budget")
         if len(found):
             axes.errorbar(
                 found["offline_seconds"].clip(lower=LEAST),

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kept, opps, planner, search, throughput
+from benchmarks import kept, opps, planner, search, throughput, trained
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "benchmarks" / "results" / "tables"
-SCRIPTS = {"opps": opps, "planner": planner, "search": search, "throughput": throughput}
+SCRIPTS = {
+    "opps": opps,
+    "planner": planner,
+    "search": search,
+    "throughput": throughput,
+    "trained": trained,
+}
 
 
 def test_rows_are_kept_with_date_versions_and_machine(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ DECISIONS = {
     "UGDL": 2,
     "UGrid": 1,
 }
-PLAYED = 819_200  # MDPs in which a policy plays that was chosen among those of a study
+# MDPs in which a policy plays that was chosen among those of a study
+PLAYED = {"GC": 819_200, "Grid": 102_400}
 CURVES = {
     "GC": (0, 4, 8, 12, 15, 22, 27),
     "GDL": (0, 8, 16, 24, 40),
@@ -78,7 +79,7 @@ def run(out: Path, study: Path | None, names: list[str]) -> None:
             continue
         more = {}
         if study and DECISIONS.get(name) == decisions:
-            more = {"agents": strategies(study, name), "played": PLAYED}
+            more = {"agents": strategies(study, name), "played": PLAYED.get(name)}
         found = jbrl.bound(name, decisions=decisions, out=out, **more).as_dict()
         file(name, decisions).write_text(json.dumps(found, indent=1) + "\n")
         print(f"{name}, {decisions} decisions: {found['lower']:.4g} to {found['upper']:.4g}")

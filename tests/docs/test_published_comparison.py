@@ -102,3 +102,9 @@ def test_the_printed_formula_is_worse_than_random_and_the_reversed_one_is_not(fo
         "algorithm == 'Random' and case == 'accurate' and experiment == 'GC'"
     )["mean"].item()
     assert ways.loc["same parameters", "mean"] < random < ways.loc["defect", "mean"]
+
+
+def test_nothing_is_significantly_better_than_belief_ppo_with_an_accurate_prior(script):
+    for part in script.described(jbrl.Results(KEPT)):
+        mine = part.done[part.done["algorithm"] == "BeliefPPO"]
+        assert (mine["best"] | mine["tied"]).any() == part.accurate, part.name

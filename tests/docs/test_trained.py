@@ -1,0 +1,52 @@
+"""docs/trained.md: its table is that of the kept scores."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments import trained
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    trained.main(["--out", str(folder)])
+    return folder
+
+
+def test_the_table_is_that_of_the_kept_scores(drawn: Path) -> None:
+    kept = trained.STATIC / "trained.md"
+    assert (drawn / "trained.md").read_text() == kept.read_text()
+    assert (drawn / "trained.png").stat().st_size > 10_000
+
+
+def test_every_unit_of_the_study_is_kept() -> None:
+    assert (trained.jbrl.Results(trained.KEPT).scores["status"] == "done").all()
+    lines = set(trained.scores()["line"])
+    assert lines == {"Random", "e-Greedy", *trained.LINES}
+
+
+def test_training_pays_with_an_accurate_prior() -> None:
+    found = trained.scores()
+    for experiment in ("GC", "GDL"):
+        here = found[found["experiment"] == experiment].set_index(["line", "budget"])["mean"]
+        assert here["BeliefPPO", 327_680] > here["e-Greedy", 0] > here["BeliefPPO", 5120]
+
+
+def test_paired_tests_are_those_of_the_page() -> None:
+    returns = trained.jbrl.Results(trained.KEPT).returns
+    inputs = {"GC": "belief", "Grid": "mean and belief"}
+    for experiment, least in (("GC", 3.0), ("Grid", 1.6)):
+        here = returns[returns["experiment"] == experiment]
+        scores = here.pivot(index="unit", columns=["algorithm", "parameters"], values="score")
+        mine = next(
+            scores[key]
+            for key in scores
+            if key[0] == "BeliefPPO"
+            and '"budget": 1310720' in key[1]
+            and f'"inputs": "{inputs[experiment]}"' in key[1]
+        )
+        for key in scores:
+            if key[0] in ("e-Greedy", "OPPS-DS", "ANN"):
+                ahead = mine - scores[key]
+                assert ahead.mean() / ahead.sem() > least - 0.05
