@@ -90,9 +90,8 @@ class ANN(TrainedOnPrior, Agent[None, None]):
         return policy_of(weights, sample=self.sample)
 
     def search_seconds(self, prior: DirichletPrior) -> float:
-        lesson = self.lesson(prior)
-        rounds = -(-self.budget // lesson.lifetimes)
-        decisions = rounds * lesson.lifetimes * lesson.settings[0].horizon
+        horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
+        decisions = -(-self.budget // self.batch) * self.batch * horizon
         entries = prior.mdps.concentrations.size
         found = decisions * (DECISION_SECONDS + entries * ENTRY_SECONDS)
         return min(found, self.seconds) if self.seconds else found

@@ -94,13 +94,7 @@ class BeliefInputs:
     @property
     def size(self) -> int:
         """Number of inputs."""
-        n_rows, width = self.rows.shape
-        if self.kind == "mean":
-            return self.n_actions
-        total = self.n_states + 1 + len(self.plans) * (self.n_actions + 1)
-        if self.kind in BELIEF:
-            total += n_rows * width + self.n_actions * width
-        return total
+        return _size(self.kind, self.n_states, self.n_actions, *self.rows.shape)
 
     def begin(self) -> Seen:
         """Return what is known before the first transition."""
@@ -138,6 +132,21 @@ class BeliefInputs:
 
     def _rows_at(self, x: chex.Array) -> chex.Array:
         return vectorize.get_entry(self.rows.row.reshape(self.n_states, -1), x)
+
+
+def number_of_inputs(prior: DirichletPrior, kind: str) -> int:
+    """Return the number of inputs of a kind; on the host, and without values of models."""
+    rows = rows_of(prior)
+    return _size(kind, prior.mdps.n_states, prior.mdps.n_actions, *rows.concentrations.shape)
+
+
+def _size(kind: str, n_states: int, n_actions: int, n_rows: int, width: int) -> int:
+    if kind == "mean":
+        return n_actions
+    total = n_states + 1 + MODELS.get(kind, 0) * (n_actions + 1)
+    if kind in BELIEF:
+        total += n_rows * width + n_actions * width
+    return total
 
 
 def greatest_reward(prior: DirichletPrior) -> float:

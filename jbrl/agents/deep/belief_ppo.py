@@ -5,7 +5,7 @@ import numpy as np
 
 from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.deep import prior_ppo
-from jbrl.agents.deep.belief_inputs import belief_inputs
+from jbrl.agents.deep.belief_inputs import belief_inputs, number_of_inputs
 from jbrl.agents.deep.belief_policy import known_arrays, policy_of
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.trained import (
@@ -72,13 +72,7 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
         inputs = belief_inputs(prior, self.inputs, horizon)
-        network = Dense(
-            (
-                inputs.size,
-                *(self.hidden_width,) * self.hidden_layers,
-                prior.mdps.n_actions + 1,
-            )
-        )
+        network = self._network(prior)
         width = min(WIDTH, self.batch)
         settings = prior_ppo.Settings(
             jnp.float32(self.learning_rate),
@@ -104,13 +98,16 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
             known_arrays(inputs, network),
         )
 
+    def _network(self, prior: DirichletPrior) -> Dense:
+        hidden = (self.hidden_width,) * self.hidden_layers
+        return Dense((number_of_inputs(prior, self.inputs), *hidden, prior.mdps.n_actions + 1))
+
     def trained(self, weights: dict[str, np.ndarray]) -> Agent:
         return policy_of(weights)
 
     def search_seconds(self, prior: DirichletPrior) -> float:
-        lesson = self.lesson(prior)
-        rounds = -(-self.budget // lesson.lifetimes)
-        decisions = rounds * lesson.lifetimes * lesson.settings[0].horizon
-        each = PARAMETER_SECONDS * lesson.settings[0].network.parameters * (1 + self.epochs) / 2
+        horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
+        decisions = -(-self.budget // self.batch) * self.batch * horizon
+        each = PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs) / 2
         found = decisions * (3e-7 + each)
         return min(found, self.seconds) if self.seconds else found
