@@ -20,7 +20,7 @@ from jbrl.runner.play.protocol import Protocol
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
-MOST_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
+MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
 
 Player = Callable[[int, np.random.SeedSequence], np.ndarray]
@@ -107,7 +107,7 @@ def _decisions(layers: Layers, horizon: int) -> int:
 def _is_small(layers: Layers, decisions: int) -> bool:
     if layers.divisions(decisions) > MOST_LEAVES or layers.count(decisions) > MOST_LEAVES:
         return False
-    return len(layers.layer(decisions)) * layers.model.n_uncertain <= MOST_ROWS
+    return len(layers.layer(decisions)) * layers.model.n_uncertain <= MOST_TABLED_ROWS
 
 
 def _table(layers: Layers, decisions: int, discount: float, horizon: int, threads: int) -> Table:
