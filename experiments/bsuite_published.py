@@ -12,7 +12,7 @@ import pandas as pd
 from jbrl.analysis.bsuite import curves, scores
 from jbrl.analysis.bsuite.logs import Logs
 from jbrl.bsuite_logs import read_places
-from jbrl.bsuite_sweep import EXPERIMENTS, TAGS, TESTING
+from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
@@ -42,6 +42,21 @@ def testing_sweep() -> Logs:
     found = logs(*WHOLE, "seeds")
     runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in SEEDED]
     return Logs(tuple(sorted(runs, key=lambda run: SEEDED.index(run.agent))), found.problems)
+
+
+def deep_sea_table() -> list[str]:
+    """Return the lines of a table: episodes in which the goal is missed, of the sizes of deep sea
+    that BootDQN has played.
+    """
+    found = {(run.agent, run.bsuite_id): run for run in logs("exploration", "agents").runs}
+    agents = ("BootDQN", *SEEDED)
+    lines = [f"| size | {' | '.join(agents)} |", "|---:|" + "---:|" * len(agents)]
+    for agent, bsuite_id in found:
+        if agent == "BootDQN":
+            size = SWEEP[bsuite_id].settings["size"]
+            missed = [found[name, bsuite_id].columns["total_bad_episodes"][-1] for name in agents]
+            lines.append(f"| {size} | {' | '.join(f'{int(n):,}' for n in missed)} |")
+    return lines
 
 
 def experiments_table(found: Logs, whole: bool = True) -> list[str]:
@@ -95,6 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
     tables = {
         "agents-experiments": experiments_table(found),
         "agents-tags": tags_table(found),
+        "agents-deep-sea": deep_sea_table(),
         "agents-testing": experiments_table(testing_sweep(), whole=False),
     }
     for name, lines in tables.items():
