@@ -69,8 +69,9 @@ def accepting(name: str) -> str | None:
     return None
 
 
-# Scripted is shown the environment and learns nothing.
-PLAYERS = [name for name in sorted(set(AGENTS) - {"Scripted"}) if accepting(name)]
+# Scripted is shown the environment and learns nothing; RL2 plays what it was trained on, which
+# `make` does on GC.
+PLAYERS = [name for name in sorted(set(AGENTS) - {"Scripted", "RL2"}) if accepting(name)]
 
 
 @functools.cache

@@ -139,7 +139,7 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds = self.ensemble * (seconds + network.parameters * ADAM)
-        return cost_of(self, prior, seconds / self.sgd_period)
+        return cost_of(self, prior, seconds / int(self.sgd_period))
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> BootDQNState:
         spec = knowledge.spec

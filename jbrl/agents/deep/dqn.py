@@ -115,7 +115,7 @@ class DQN(HasCost, Agent[Prior, DQNState]):
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds += network.parameters * ADAM
-        return cost_of(self, prior, seconds / self.sgd_period)
+        return cost_of(self, prior, seconds / int(self.sgd_period))
 
     def reset(self, key: chex.PRNGKey, knowledge: Prior) -> DQNState:
         spec = knowledge.spec
