@@ -14,7 +14,7 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,6 @@ UNIT = {
     "returns": ("experiment", "algorithm", "parameters", "seed"),
     "strategies": ("prior", "algorithm", "parameters", "seed"),
 }
-TABLES = tuple(UNIT)
 
 
 def main() -> None:
@@ -80,22 +79,31 @@ def add(folder: Path, kept: Path = KEPT) -> None:
     with tempfile.TemporaryDirectory() as place:
         more = Path(place)
         jbrl.Results(folder).archive(more, decimals=DECIMALS)
-        manifests = [json.loads((one / "study.json").read_text()) for one in (kept, more)]
-        pairs = [
-            [pd.read_parquet(one / f"{name}.parquet") for one in (kept, more)] for name in TABLES
-        ]
-    old, new = manifests
-    units = pairs[0][1]["algorithm"].value_counts(sort=False)
+        old, new = (json.loads((one / "study.json").read_text()) for one in (kept, more))
+        units = pd.read_parquet(more / "units.parquet")["algorithm"].value_counts(sort=False)
+        for name, columns in UNIT.items():
+            if (table := more / f"{name}.parquet").is_file():
+                joined = replaced(kept / table.name, table, columns)
+                joined.to_parquet(kept / table.name, compression="zstd", index=False)
     part = {"units": units.to_dict(), "versions": new["versions"], "machine": new["machine"]}
     agents = old["agents"] + [agent for agent in new["agents"] if agent not in old["agents"]]
     whole = {**old, "agents": agents, "added": [*old.get("added", ()), part]}
     (kept / "study.json").write_text(json.dumps(whole, indent=1) + "\n")
-    for name, pair in zip(TABLES, pairs, strict=True):
-        keys = pair[1][list(UNIT[name])].drop_duplicates()
-        rest = pair[0].merge(keys, how="left", indicator="known")
-        rest = rest[rest.pop("known") == "left_only"]
-        table = pd.concat([rest, pair[1]], ignore_index=True)
-        table.to_parquet(kept / f"{name}.parquet", compression="zstd", index=False)
+
+
+def replaced(old: Path, new: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of two Parquet files; of units that both have, those of the new file.
+
+    Args:
+      columns: that say which unit a row belongs to.
+    """
+    rows = pd.read_parquet(new)
+    if not old.is_file():
+        return rows
+    units = rows[list(columns)].drop_duplicates()
+    rest = pd.read_parquet(old).merge(units, how="left", indicator="known")
+    rest = rest[rest.pop("known") == "left_only"]
+    return pd.concat([rest, rows], ignore_index=True)
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import jbrl
 from jbrl.comparison import read
+from tests.runner.storage.test_store import HEADER, opened, returns_of, study
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "experiments" / "published" / "paper-cpu"
@@ -50,6 +51,27 @@ def test_figures_of_the_page_are_there(script):
     names = re.findall(r"\(_static/([^)]*)\)", script.PAGE.read_text(encoding="utf-8"))
     assert len(names) == 5
     assert all((script.STATIC / name).is_file() for name in names)
+
+
+def test_units_are_added_to_an_archive_and_replace_those_that_it_has(script, tmp_path):
+    def results(folder, agents, shift):
+        store, units = opened(tmp_path / folder, study(agents=agents))
+        for unit in units:
+            store.save(unit, HEADER, returns_of(unit) + shift)
+        return jbrl.Results(tmp_path / folder)
+
+    greedy, random = {"algorithm": "e-Greedy", "epsilon": 0}, {"algorithm": "Random"}
+    results("old", [greedy, random], 0).archive(tmp_path / "kept", decimals=script.DECIMALS)
+    more = results("new", [{**greedy, "epsilon": [0, 0.5]}], 100)
+    script.add(tmp_path / "new", tmp_path / "kept")
+
+    kept = jbrl.Results(tmp_path / "kept")
+    assert list(kept.units["algorithm"]) == ["Random", "e-Greedy", "e-Greedy"]
+    returns = kept.returns.set_index("algorithm")["score"]
+    assert len(returns) == 12
+    assert (returns["e-Greedy"] > 100).all() and (returns["Random"] < 100).all()
+    assert len(kept.manifest["agents"]) == 3
+    assert [part["units"] for part in kept.manifest["added"]] == [{"e-Greedy": len(more.units)}]
 
 
 def test_44_of_48_cells_agree_and_all_that_were_played_as_printed(found):

@@ -4,7 +4,7 @@ mixed in.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,15 @@ TIMES = {
 HEADER = {"status": "done", "device": "cpu", "platform": "cpu", "batch": 512, **TIMES}
 
 
-def study(**settings: Any) -> Study:
+AGENTS = ({"algorithm": "e-Greedy", "epsilon": [0, 0.5]}, {"algorithm": "Random"})
+
+
+def study(agents: Sequence[dict[str, Any]] = AGENTS, **settings: Any) -> Study:
     return load_study(
         {
             "study": {"name": "tiny", "n_environments": 4, "horizon": 3, **settings},
             "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
-            "agents": [{"algorithm": "e-Greedy", "epsilon": [0, 0.5]}, {"algorithm": "Random"}],
+            "agents": list(agents),
         }
     )
 
