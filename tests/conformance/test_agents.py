@@ -37,7 +37,7 @@ KEY = jax.random.key(0)
 # Q1 and Q2 believe in impossible transitions; Q0 does not.
 PARAMETERS = {
     "VDBE-e-Greedy": {"epsilon0": 0.2},
-    "BFS3": {"trajectories": 5, "depth": 10, "max_samples": 8},
+    "BFS3": {"trajectories": 3, "samples": 3, "depth": 5, "max_samples": 8},
     "SBOSS": {"epsilon": 0.001},
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},
@@ -99,6 +99,8 @@ PARAMETERS = {
         "discount": 0.9,
     },
 }
+# Parameters with which an agent is clearly better than Random, where those above are too small.
+LARGER = {"BFS3": {"trajectories": 5, "samples": 5, "depth": 10}}
 # One agent of each kind, the cheapest to compile, and how it is unlike others: `make test` plays
 # these, `make test-slow` all others, a newly registered one too.
 QUICK = {
@@ -137,10 +139,10 @@ def kind(name):
     return agent.requires, isinstance(agent, Oracle), isinstance(agent, Stepwise)
 
 
-def quick_first(names):
-    """The names as parameters of a test: those that are not in `QUICK` are slow."""
+def quick_first(names, slow=()):
+    """The names as parameters of a test: those in `slow`, and those not in `QUICK`, are slow."""
     return [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        name if name in QUICK and name not in slow else pytest.param(name, marks=pytest.mark.slow)
         for name in sorted(names)
     ]
 
@@ -204,18 +206,22 @@ def game():
 
 
 @functools.cache
-def played(name):
+def played(name, larger=False):
     """States [N, T+1], actions [N, T], rewards [N, T] of an agent on N MDPs of GC, and what it has
     done wrong [N].
+
+    Args:
+      larger: with the parameters of `LARGER`.
     """
-    return tuple(map(np.asarray, play_many(make(name), *game(), jnp.arange(N), jnp.arange(N))))
+    agent = make(name, **LARGER.get(name, {}) if larger else {})
+    return tuple(map(np.asarray, play_many(agent, *game(), jnp.arange(N), jnp.arange(N))))
 
 
 def earned(name, judged):
     """What an agent has earned, [N]: the discounted return; where `judged` has no prior to start
     from, the rewards of the second half.
     """
-    rewards = played(name)[2].astype(np.float64)
+    rewards = played(name, name in LARGER)[2].astype(np.float64)
     if AGENTS[judged].agent.requires == BAYESIAN:
         return (rewards * 0.95 ** np.arange(T)).sum(1)
     return rewards[:, T // 2 :].sum(1)
@@ -435,7 +441,7 @@ def test_one_state_and_one_action_are_enough(name):
     np.testing.assert_array_equal(rewards, [2, 2, 2])
 
 
-@pytest.mark.parametrize("name", quick_first(set(PLAYERS) - NO_BETTER))
+@pytest.mark.parametrize("name", quick_first(set(PLAYERS) - NO_BETTER, slow=LARGER))
 def test_it_is_better_than_random(name):
     # Paired on the same MDPs. An agent that is no better passes with a probability of 0.0014.
     difference = earned(name, name) - earned("Random", name)

@@ -1,5 +1,6 @@
 """BEB against its twin, and its two bonuses against numbers worked out by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def expected_rewards(agent, transitions_seen=()):
         DirichletMDPs(concentrations, jnp.zeros((2, 2, 2)), jnp.int32(0)), jnp.float32(0.95), 10
     )
     agent = as_arrays(agent)
-    state = agent.reset(KEY, agent.train(KEY, prior))
+    state = jax.jit(agent.reset)(KEY, agent.train(KEY, prior))
     for x, u, y in transitions_seen:
         state = agent.observe(KEY, state, transition(x, u, y))
     return np.asarray(state.plan.rewards)

@@ -64,9 +64,9 @@ def test_it_keeps_to_its_sample_for_a_period():
     state = agent.reset(KEY, prior_of("GC"))
     act = jax.jit(agent.act)
     policies = []
-    for key in jax.random.split(jax.random.key(2), 60):
+    for key in jax.random.split(jax.random.key(2), 36):
         _, state = act(key, state, jnp.int32(0))
         policies.append(tuple(np.asarray(state.policy)))
-    blocks = [policies[t : t + 3] for t in range(0, 60, 3)]
+    blocks = [policies[t : t + 3] for t in range(0, 36, 3)]
     assert all(len(set(block)) == 1 for block in blocks)
-    assert len({block[0] for block in blocks}) > 10
+    assert len({block[0] for block in blocks}) > 6

@@ -172,7 +172,7 @@ def test_means_are_the_published_ones(slips, published):
 
     False-alarm rate 6e-5 each.
     """
-    n, lifetime = 1000, Episodes(100)
+    n, lifetime = 500, Episodes(100)
     chain = environments.as_arrays(Chain(n_states=10, stochastic=slips))
     rules = episodes.Rules(Complete(), chain, EpisodeMean(), jax.random.key(5), lifetime)
     played = totals(rules, scripted.SpecPrior(chain.spec), jnp.arange(n, dtype=jnp.int32))
