@@ -37,6 +37,15 @@ def test_appendix_differs_in_one_transition():
     np.testing.assert_array_equal(printed.rewards, shipped.rewards)
 
 
+def test_a_shortest_path_of_three_states():
+    mdps = problem("ShortestPath(n_states=3,n_actions=1)").mdps
+    np.testing.assert_allclose(
+        mdps.concentrations[:, 0], [[1 / 3] * 3, [1 / 3] * 3, [0, 0, 1]], rtol=1e-7
+    )
+    np.testing.assert_array_equal(mdps.rewards[:, 0], [[-1] * 3, [-1] * 3, [0] * 3])
+    assert int(mdps.initial_state) == 0
+
+
 def test_a_longer_chain():
     mdps = problem("GC(n_states=7,n_actions=2)").mdps
     for x in range(7):

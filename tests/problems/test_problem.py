@@ -95,6 +95,8 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("GC(n_states=2.5)", "expected an integer"),
         ("GC(n_states=1)", "n_states = 1: expected an integer from 2"),
         ("GC(n_actions=0)", "n_actions = 0: expected an integer from 1"),
+        ("ShortestPath(n_states=1)", "n_states = 1: expected an integer from 2"),
+        ("ShortestPath(n_actions=0)", "n_actions = 0: expected an integer from 1"),
         ("GC(n_states=999999999)", "too large"),
         ("GDL(length=0)", "length = 0: expected an integer from 1"),
         ("Grid(rows=1,columns=2)", "rows = 1, columns = 2: expected a cell between start and goal"),

@@ -48,7 +48,7 @@ class Protocol:
                 check_precision(problem, self.discount)
         # refuses a lifetime that the problem does not know
         self.test.prior(self.lifetime, self.discount)
-        self.prior.prior(self.lifetime, self.discount)
+        self.agent_prior()
 
     def _check_specs(self) -> None:
         prior, test = self.prior, self.test
@@ -96,8 +96,15 @@ class Protocol:
         return self.test.expected_steps(self.lifetime)
 
     def agent_prior(self) -> Prior:
-        """Return the prior of the agents."""
-        return self.prior.prior(self.lifetime, self.discount)
+        """Return the prior of the agents.
+
+        A Dirichlet prior knows no episodes: where lifetimes are made of these, its horizon is the
+        expected number of decisions.
+        """
+        lifetime = self.lifetime
+        if isinstance(self.prior, DirichletProblem) and self.in_blocks:
+            lifetime = Steps(math.ceil(self.expected_steps))
+        return self.prior.prior(lifetime, self.discount)
 
     def test_prior(self) -> Prior:
         """Return the distribution that environments are drawn from, in the form of a prior."""
