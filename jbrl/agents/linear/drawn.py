@@ -46,7 +46,10 @@ PLACES = (
 )
 
 
-SECONDS_PER_NUMBER = 3e-10  # of a weight or trace in one pass (`benchmarks/jordan.py`)
+# Of a weight or trace in one pass (`benchmarks/jordan.py`); with Fourier terms each comes with its
+# share of a cosine, and a group of lanes does not fit into the cache.
+SECONDS_PER_ENTRY = 2e-10
+SECONDS_PER_TERM = 5e-10
 STEP = 4e-8  # seconds of a step of `Cost`
 
 
@@ -218,7 +221,8 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         state = jax.eval_shape(lambda: self.reset(jax.random.key(0), prior))
         numbers = sum(v.size for v in jax.tree.leaves(state) if v.ndim == 2)
         share = _mean_size(features, self) / features.capacity
-        seconds = self.beside + self.passes * numbers * share * SECONDS_PER_NUMBER
+        each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
+        seconds = self.beside + self.passes * numbers * share * each
         return Cost(steps=seconds / STEP)
 
     def features(self, prior: Prior) -> Features:
