@@ -22,6 +22,7 @@ on which scores hardly differ has fewer. All algorithms have the same trials on 
 """
 
 import argparse
+import functools
 import sys
 import tempfile
 import tomllib
@@ -124,6 +125,7 @@ def _inputs(environment: str) -> int:
     return 2 if environment == "MountainCar" else 4
 
 
+@functools.cache
 def rough() -> pd.DataFrame:
     """Return the same without any trial: seconds by jbrl's rough rule, on the cores that there are,
     and the spread of scores in an earlier simulation of nine of the environments, on the others the
