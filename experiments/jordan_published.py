@@ -1,6 +1,8 @@
 """Tables and figures of docs/jordan.md, from the trials in experiments/published/jordan.
 
-python experiments/jordan_published.py [--tables] [--out DIR]
+python experiments/jordan_published.py [--tables] [--out DIR] [--beside RESULTS]
+
+RESULTS of experiments/jordan-beside.toml are archived in experiments/published/jordan/beside.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import pandas as pd
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import jbrl  # noqa: E402
 from experiments import jordan_kept  # noqa: E402
 from jbrl.analysis import reproduction, sensitivity  # noqa: E402
 from jbrl.analysis.percentiles import samples_of  # noqa: E402
@@ -28,8 +31,11 @@ ALGORITHMS = tuple(jordan2020.ALGORITHMS.values())
 METHODS = ("pbp", "pbp-t", "bootstrap")
 QUANTILES = ("Chain-50d", "MountainCar")
 SENSITIVE = (("Chain-50d", "AC"), ("MountainCar", "Sarsa-lambda-s"))
+BESIDE = jordan_kept.FOLDER / "beside"
 FEWEST = 8  # environments that all algorithms have played, for an aggregate
 BOOTSTRAP = Options()
+DECIMALS = 3  # of the scores that are kept
+HALF_WIDTH = 1.96  # of a 95% interval, in standard errors
 
 
 def comparison(found: pd.DataFrame) -> pd.DataFrame:
@@ -152,6 +158,34 @@ def moves_table(found: pd.DataFrame) -> list[str]:
     return lines
 
 
+def beside_table(found: pd.DataFrame, others: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: means and half-widths of 95% intervals of other agents, beside
+    the best of the eleven algorithms.
+
+    Args:
+      others: `Results.returns` of experiments/jordan-beside.toml.
+    """
+    agents = list(dict.fromkeys(others["algorithm"]))
+    lines = [
+        "| " + " | ".join(["", *agents, "best of the eleven"]) + " |",
+        "|---|" + "---:|" * len(agents) + "---|",
+    ]
+    for environment, rows in others.groupby("experiment", sort=False):
+        scores = {name: group["score"] for name, group in rows.groupby("algorithm")}
+        known = found[found["environment"] == environment].groupby("algorithm")["score"]
+        best = known.mean().idxmax()
+        shown = [_mean(scores[name]) if name in scores else "" for name in agents]
+        shown.append(f"{best}: {_mean(known.get_group(best))}")
+        lines.append("| " + " | ".join([environment, *shown]) + " |")
+    return lines
+
+
+def _mean(scores: pd.Series) -> str:
+    width = HALF_WIDTH * scores.std() / len(scores) ** 0.5
+    digits = 2 if width < 0.1 else 1
+    return f"{scores.mean():,.{digits}f} ± {width:.{digits}f}".replace("-", "−")
+
+
 def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
     """Yield the tables that take no bootstrap, by name."""
     cells = comparison(found)
@@ -159,6 +193,7 @@ def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
     yield "z", z_table(cells)
     yield "beyond", beyond_table(cells)
     yield "invalid", invalid_table(found)
+    yield "beside", beside_table(found, jbrl.Results(BESIDE).returns)
 
 
 def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[str, Drawing]]:
@@ -197,7 +232,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "jordan")
     parser.add_argument("--tables", action="store_true", help="only those that take no bootstrap")
+    parser.add_argument("--beside", type=Path, metavar="RESULTS", help="archive these first")
     chosen = parser.parse_args(arguments)
+    if chosen.beside:
+        jbrl.Results(chosen.beside).archive(BESIDE, decimals=DECIMALS)
     folder = chosen.out
     folder.mkdir(parents=True, exist_ok=True)
     found = jordan_kept.trials()

@@ -20,7 +20,7 @@ def trials():
 def test_the_tables_are_those_of_the_kept_trials(tmp_path: Path) -> None:
     jordan_published.main(["--tables", "--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))
-    assert len(tables) == 4
+    assert len(tables) == 5
     for path in tables:
         kept = ROOT / "docs" / "_static" / "jordan" / path.name
         assert path.read_text() == kept.read_text(), path.name
@@ -40,6 +40,21 @@ def test_cells_beyond_are_those_that_the_page_explains(trials):
     page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
     number = {0: "No", 1: "One", 2: "Two", 3: "Three"}[len(far)]
     assert f"{number} cells are beyond 3.5" in page
+
+
+def test_other_agents_are_as_the_page_says(trials):
+    played = jordan_published.jbrl.Results(jordan_published.BESIDE)
+    assert (played.scores["status"] == "done").all()
+    mean = played.scores.set_index(["algorithm", "experiment"])["mean"]
+    width = played.scores.set_index(["algorithm", "experiment"])["ci95"]
+    for environment, best in (("Chain-10d", 8), ("Chain-50d", 48), ("Gridworld-5d", 8)):
+        assert -1.25 * best < mean["e-Greedy", environment] < -best
+    assert -1.25 * 18 < mean["e-Greedy", "Gridworld-10d"] < -18
+    scores = trials.groupby(["environment", "algorithm"])["score"]
+    theirs = scores.mean() + 1.96 * scores.sem()
+    for environment in mean["e-Greedy"].index:
+        ours = mean["e-Greedy", environment] - width["e-Greedy", environment]
+        assert (ours > theirs[environment].max()) == (environment != "Chain-10s"), environment
 
 
 def test_the_page_shows_figures_that_are_there():
