@@ -30,8 +30,8 @@ paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaT
 test: $(VENV)/.has-dev ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-test-slow: $(VENV)/.has-dev ## run the tests that take longer, which `test` leaves out
-	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow
+test-slow: $(VENV)/.has-dev ## run the tests that take longer, which `test` leaves out; PART=3/7: those of each seventh file, from the third on
+	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(PART:%=--part %)
 
 test-all: test test-slow ## run both
 

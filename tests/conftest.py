@@ -59,9 +59,17 @@ def _no_crowd() -> Iterator[None]:
     forget_when_crowded()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", metavar="K/N", help="run the tests of each Nth file, from the Kth (from 1) on"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all cases but the first quick one as slow where a test asks for it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark all cases but the first quick one as slow where a test asks for it, and leave out the
+    files of other parts.
+    """
     seen: set[str] = set()
     for item in items:
         if item.get_closest_marker("first_case_quick") and not item.get_closest_marker("slow"):
@@ -69,6 +77,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if test in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(test)
+    if part := config.getoption("part"):
+        items[:] = _part(items, *map(int, part.split("/")))
+
+
+def _part(items: list[pytest.Item], k: int, n: int) -> list[pytest.Item]:
+    """Items of files `k`, `k + n`, … of all files with items, in the order of their names.
+
+    Files stay whole, since their tests share fixtures and compiled programs.
+    """
+    files = sorted({item.path for item in items})[k - 1 :: n]
+    return [item for item in items if item.path in files]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -203,11 +203,10 @@ def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: P
         "agents": AGENTS,
     }
     said = [
-        _played(tables, tmp_path / f"{devices}{stack}", devices, stack)
-        for devices in (1, 2, 8)
-        for stack in (False, True)
+        _played(tables, tmp_path / f"{devices}", devices, stack)
+        for devices, stack in ((1, False), (2, True), (8, True))
     ]
-    assert [text.split()[0] for text in said] == ["1", "1", "2", "2", "8", "8"]
+    assert [text.split()[0] for text in said] == ["1", "2", "8"]
     assert len({text.partition(" ")[2] for text in said}) == 1
 
 
