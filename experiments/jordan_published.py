@@ -1,8 +1,10 @@
 """Tables and figures of docs/jordan.md, from the trials in experiments/published/jordan.
 
-python experiments/jordan_published.py [--tables] [--out DIR] [--beside RESULTS]
+python experiments/jordan_published.py [--tables] [--out DIR] [--beside RESULTS] [--end RESULTS]
 
-RESULTS of experiments/jordan-beside.toml are archived in experiments/published/jordan/beside.
+RESULTS of experiments/jordan-beside.toml are archived in experiments/published/jordan/beside, the
+two scores of those of experiments/jordan-end.toml are kept in experiments/published/jordan/
+end.parquet.
 """
 
 import argparse
@@ -32,6 +34,7 @@ METHODS = ("pbp", "pbp-t", "bootstrap")
 QUANTILES = ("Chain-50d", "MountainCar")
 SENSITIVE = (("Chain-50d", "AC"), ("MountainCar", "Sarsa-lambda-s"))
 BESIDE = jordan_kept.FOLDER / "beside"
+END = jordan_kept.FOLDER / "end.parquet"
 FEWEST = 8  # environments that all algorithms have played, for an aggregate
 BOOTSTRAP = Options()
 DECIMALS = 3  # of the scores that are kept
@@ -186,6 +189,31 @@ def _mean(scores: pd.Series) -> str:
     return f"{scores.mean():,.{digits}f} ± {width:.{digits}f}".replace("-", "−")
 
 
+def life_and_end(results: jbrl.Results) -> pd.DataFrame:
+    """Return a row for each trial: environment, algorithm, unit, life, end."""
+    trials = results.trials.rename(columns={"experiment": "environment", "score": "life"})
+    return trials[["environment", "algorithm", "unit", "life", "end"]].round(DECIMALS)
+
+
+def end_table(trials: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: mean life and end of each cell, the largest in bold type."""
+    means = trials.groupby(["environment", "algorithm"])[["life", "end"]].mean()
+    lines = [
+        "| | score | " + " | ".join(ALGORITHMS) + " |",
+        "|---|---|" + "---:|" * len(ALGORITHMS),
+    ]
+    for environment in dict.fromkeys(trials["environment"]):
+        for score in ("life", "end"):
+            row = means.loc[environment][score]
+            texts = [
+                f"**{_number(row[name])}**" if row[name] == row.max() else _number(row[name])
+                for name in ALGORITHMS
+            ]
+            first = environment if score == "life" else ""
+            lines.append("| " + " | ".join([first, score, *texts]) + " |")
+    return lines
+
+
 def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
     """Yield the tables that take no bootstrap, by name."""
     cells = comparison(found)
@@ -194,6 +222,7 @@ def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
     yield "beyond", beyond_table(cells)
     yield "invalid", invalid_table(found)
     yield "beside", beside_table(found, jbrl.Results(BESIDE).returns)
+    yield "end", end_table(pd.read_parquet(END))
 
 
 def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[str, Drawing]]:
@@ -233,9 +262,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "jordan")
     parser.add_argument("--tables", action="store_true", help="only those that take no bootstrap")
     parser.add_argument("--beside", type=Path, metavar="RESULTS", help="archive these first")
+    parser.add_argument("--end", type=Path, metavar="RESULTS", help="keep their two scores first")
     chosen = parser.parse_args(arguments)
     if chosen.beside:
         jbrl.Results(chosen.beside).archive(BESIDE, decimals=DECIMALS)
+    if chosen.end:
+        life_and_end(jbrl.Results(chosen.end)).to_parquet(END, index=False)
     folder = chosen.out
     folder.mkdir(parents=True, exist_ok=True)
     found = jordan_kept.trials()
