@@ -10,8 +10,9 @@ few trials, for example
 
 Cells of which nothing is known are guessed: times by jbrl's rough rule, spreads of scores from an
 earlier simulation of nine of the environments (experiments/evaluation), on the others the mean of
-these. Of fewer than 256 trials the spread is taken, and not the time, which is too long: lifetimes
-that are over leave their places in a group empty until half of all groups are needed no more.
+these. The time of a trial among fewer than 256 is too long, since lifetimes that are over leave
+their places in a group empty until half of all groups are needed no more: it is taken where the
+guess is longer still.
 
 An interval of a mean has a width of w/√n for n trials, w being the standard deviation of a score
 relative to the range of returns that the environment allows. The number of trials of an environment
@@ -102,20 +103,23 @@ def read(place: Path) -> pd.DataFrame:
     """Return `costs` of trials that are kept or of results.
 
     Cells with too few trials have the numbers of `rough`. Its seconds are scaled by the ratio that
-    the two have, in the geometric mean, where both are known and observations are as large.
+    the two have, in the geometric mean, where both are known and observations are as large; no cell
+    takes longer than measured.
     """
     if (place / "trials.parquet").is_file():
         table = costs(jordan_kept.trials(place), jordan_kept.pieces(place))
     else:
         table = costs(*jordan_kept.of_results(place))
     known, guessed = table.set_index(list(CELL)), rough().set_index(list(CELL))
-    known.loc[known["trials"] < FEW, "seconds"] = np.nan
     known = known.reindex(guessed.index)
+    most = known["seconds"].fillna(np.inf)
+    known.loc[known["trials"] < FEW, "seconds"] = np.nan
     ratios = np.log(known["seconds"] / guessed["seconds"])
     for _, cells in ratios.groupby([_inputs(name) for name, _ in ratios.index]):
         scale = float(np.exp(cells.mean())) if cells.notna().any() else 1.0
         guessed.loc[cells.index, "seconds"] *= scale
-    return known.drop(columns="trials").fillna(guessed).reset_index()
+    table = known.drop(columns="trials").fillna(guessed)
+    return table.assign(seconds=table["seconds"].clip(upper=most)).reset_index()
 
 
 def _inputs(environment: str) -> int:

@@ -1,6 +1,7 @@
 """The studies of the comparison with Jordan et al. 2020, and how trials are spread."""
 
 import importlib.util
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,19 @@ def test_cells_with_too_few_trials_are_guessed(script, played, few, monkeypatch)
     assert table.loc[other, "seconds"] == pytest.approx(scale * guessed.loc[other, "seconds"])
     alone = ("CartPole", "AC")
     assert table.loc[alone, "seconds"] == pytest.approx(guessed.loc[alone, "seconds"])
+
+
+def test_no_cell_takes_longer_than_measured(script, played, monkeypatch):
+    monkeypatch.setattr(script, "FEW", 5)
+    names = itertools.product(jordan2020.PROBLEMS.values(), jordan2020.ALGORITHMS.values())
+    guess = pd.DataFrame(names, columns=list(jordan_kept.CELL)).assign(
+        seconds=1e6, width=0.1, compile=8.0
+    )
+    monkeypatch.setattr(script, "rough", lambda: guess)
+    table = script.read(played[0]).set_index(["environment", "algorithm"])
+    known = script.costs(*jordan_kept.of_results(played[0])).iloc[0]
+    assert table.loc[("Chain-10d", "Sarsa-lambda"), "seconds"] == known["seconds"]
+    assert table.loc[("CartPole", "AC"), "seconds"] == 1e6
 
 
 def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
