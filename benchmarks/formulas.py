@@ -1,19 +1,24 @@
-"""Formula sets, their evaluation, bandits and StoSOO: one JSON line for each figure.
+"""Formula sets, their evaluation, bandits and StoSOO, and the tables of docs/formulas.md.
 
 python benchmarks/formulas.py [enumeration | evaluation | bandits | overhead | stosoo] …
+    [--out FILE] [--tables]
 """
 
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchmarks import kept
 from jbrl.agents.bayes.index.bandits import begin, search
 from jbrl.agents.bayes.index.enumeration import enumerate_set
 from jbrl.agents.bayes.index.evaluation import evaluate, programs
@@ -24,10 +29,27 @@ from jbrl.agents.bayes.index.ucb import UCB1, UCBV
 
 LANES = 512
 DECISIONS = 250
-
-
-def report(**figures: object) -> None:
-    print(json.dumps(figures), flush=True)
+SETS = ("F2", "F3", "F4", "F5", "F6")
+# Castronovo et al. 2016, and what their program enumerates
+PUBLISHED = {
+    "paper": ("12", "43", "226", "1210", "7407"),
+    "published program, seed 1": ("12", "43", "226", "1204", "7324"),
+}
+DOMAINS = {"signed": "jbrl", "values": "jbrl, `values`"}
+BANDITS = {
+    "UCB1(660)": "UCB1, c = 660",
+    "UCB1(85)": "c = 85 (√2 · 60)",
+    "UCB1(20)": "c = 20",
+    "UCBV(60)": "UCB-V",
+    "halving": "halving",
+}
+FUNCTIONS = {
+    "1 - (x - 0.7)^2 on [-1, 2]": "$1 - (x - 0.7)^2$ on $[-1, 2]$",
+    "sin 13x sin 27x / 2 + 1/2 on [0, 1]": (
+        r"$\frac{1}{2} \sin 13x \sin 27x + \frac{1}{2}$ on $[0, 1]$"
+    ),
+    "1 - |x - a|^2 on [-1, 1]^3": r"$1 - \lVert x - a \rVert^2$ on $[-1, 1]^3$",
+}
 
 
 def fastest(call: Callable[[], object], repetitions: int = 25) -> float:
@@ -41,7 +63,8 @@ def fastest(call: Callable[[], object], repetitions: int = 25) -> float:
     return min(times)
 
 
-def enumeration() -> None:
+def enumeration(report: Callable[..., None]) -> None:
+    """Count the formulas of each set, five seeds of the points that tell rankings apart."""
     for domain in ("signed", "values"):
         for seed in range(1, 6):
             started = time.perf_counter()
@@ -57,7 +80,7 @@ def enumeration() -> None:
             )
 
 
-def evaluation() -> None:
+def evaluation(report: Callable[..., None]) -> None:
     """Time one decision of lanes that run different formulas, beside that of lanes that all run
     Q0/Q2.
     """
@@ -112,7 +135,7 @@ def arms(n_arms: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal(30, 7, n_arms)
 
 
-def bandits() -> None:
+def bandits(report: Callable[..., None]) -> None:
     """Time the loop over pulls, all returns waiting: the part of a search that remains when
     simulation costs nothing.
     """
@@ -139,7 +162,7 @@ def bandits() -> None:
         )
 
 
-def overhead() -> None:
+def overhead(report: Callable[..., None]) -> None:
     """Measure the returns simulated without use, as a fraction of the pulls; Gaussian arms."""
     rng = np.random.default_rng(2)
     kinds = {
@@ -166,7 +189,7 @@ def overhead() -> None:
                 report(benchmark="overhead", arms=n_arms, pulls=each * n_arms, width=width, **vain)
 
 
-def stosoo() -> None:
+def stosoo(report: Callable[..., None]) -> None:
     """Measure the loss of the answer against the maximum, mean over 8 seeds; values in about [0,
     1], noise of standard deviation 0.1.
     """
@@ -203,7 +226,76 @@ def stosoo() -> None:
             report(benchmark="stosoo", function=name, evaluations=budget, **lost)
 
 
+MEASURED = {f.__name__: f for f in (enumeration, evaluation, bandits, overhead, stosoo)}
+KEYS = {
+    "enumeration": ("domain", "seed"),
+    "evaluation": ("set", "actions"),
+    "bandits": ("arms",),
+    "overhead": ("arms", "pulls", "width"),
+    "stosoo": ("function", "evaluations"),
+}
+
+
+def sets_rows(found: dict[tuple, dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the numbers of formulas: the published ones, the shipped sets, other seeds."""
+    rows = [(name, *counts) for name, counts in PUBLISHED.items()]
+    for domain, label in DOMAINS.items():
+        rows.append((f"{label}, shipped", *(str(len(formula_set(f, domain))) for f in SETS)))
+        others = [row["counts"] for (where, seed), row in found.items() if where == domain]
+        counts = [sorted(set(column)) for column in zip(*others, strict=True)]
+        texts = [f"{c[0]}" if len(c) == 1 else f"{c[0]} to {c[-1]}" for c in counts]
+        rows.append((f"{label}, {len(others)} seeds", *texts))
+    return rows
+
+
+def evaluation_row(row: dict[str, Any]) -> tuple[str, ...]:
+    times = (f"{row[name]:.0f}" for name in ("different_ns", "one_ns"))
+    return (row["set"], str(row["actions"]), str(row["instructions"]), *times)
+
+
+def bandits_row(row: dict[str, Any]) -> tuple[str, ...]:
+    return (f"{row['arms']:,}", f"{row['pulls']:,}", kept.number(row["microseconds_per_pull"]))
+
+
+def overhead_row(row: dict[str, Any]) -> tuple[str, ...]:
+    sizes = (f"{row[name]:,}" for name in KEYS["overhead"])
+    return (*sizes, *(f"{row[name]:.3f}" for name in BANDITS))
+
+
+def stosoo_row(row: dict[str, Any]) -> tuple[str, ...]:
+    lost = (f"{row[name]:.3f}" for name in ("published", "lingering"))
+    return (FUNCTIONS[row["function"]], f"{row['evaluations']:,}", *lost)
+
+
+ROWS = {
+    "evaluation": (
+        ("set", "actions", "instructions", "different formulas", "one formula"),
+        evaluation_row,
+    ),
+    "bandits": (("arms", "pulls", "microseconds for each pull"), bandits_row),
+    "overhead": (("arms", "pulls", "width", *BANDITS.values()), overhead_row),
+    "stosoo": (("function", "evaluations", "published", "lingering"), stosoo_row),
+}
+
+
+def tables(file: Path) -> None:
+    """Write the tables of the documentation."""
+    counted = kept.latest(file, KEYS["enumeration"], benchmark="enumeration")
+    text = kept.table(("", *SETS), sets_rows(counted))
+    kept.write("formulas-sets", counted.values(), text)
+    for name, (header, row) in ROWS.items():
+        found = kept.latest(file, KEYS[name], benchmark=name).values()
+        kept.write(f"formulas-{name}", found, kept.table(header, map(row, found)))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = kept.parser(__doc__, "formulas")
+    parser.add_argument("what", nargs="*", choices=MEASURED, default=list(MEASURED))
+    options = parser.parse_args(arguments)
+    for name in [] if options.tables else options.what:
+        MEASURED[name](lambda **row: kept.keep(row, options.out))
+    tables(options.out)
+
+
 if __name__ == "__main__":
-    known = {f.__name__: f for f in (enumeration, evaluation, bandits, overhead, stosoo)}
-    for chosen in sys.argv[1:] or known:
-        known[chosen]()
+    main()

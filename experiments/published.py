@@ -45,12 +45,17 @@ def cells(*, long: bool = False) -> pd.DataFrame:
 
 
 def compare(
-    n_environments: int = 500, seed: int = 0, *, long: bool = False
+    n_environments: int = 500, seed: int = 0, *, long: bool = False, only: str = ""
 ) -> Iterator[dict[str, str | float]]:
     """Yield one row per published cell: our mean and 95 % half-width, the published ones, and the
     difference in combined standard errors.
+
+    Args:
+      only: a regular expression; cells in whose agent and parameters (`BFS3 K=500;C=15;depth=15`)
+        it is found.
     """
     published = cells(long=long)
+    published = published[(published.agent + " " + published.parameters).str.contains(only)]
     printed = published[
         (published.source == "paper") & (published.half_width != "")
     ].drop_duplicates(["case", "experiment", "agent"])

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import kept, opps, planner, search, throughput, trained
+from benchmarks import formulas, kept, opps, planner, search, throughput, trained
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "benchmarks" / "results" / "tables"
 SCRIPTS = {
+    "formulas": formulas,
     "opps": opps,
     "planner": planner,
     "search": search,
