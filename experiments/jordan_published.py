@@ -35,6 +35,7 @@ QUANTILES = ("Chain-50d", "MountainCar")
 SENSITIVE = (("Chain-50d", "AC"), ("MountainCar", "Sarsa-lambda-s"))
 BESIDE = jordan_kept.FOLDER / "beside"
 END = jordan_kept.FOLDER / "end.parquet"
+SHOWN_SHARES = 3  # parameters of an algorithm
 FEWEST = 8  # environments that all algorithms have played, for an aggregate
 BOOTSTRAP = Options()
 DECIMALS = 3  # of the scores that are kept
@@ -126,39 +127,90 @@ def evaluated(found: pd.DataFrame) -> Evaluation:
 
 
 def aggregate_table(found: Evaluation) -> list[str]:
-    """Return the lines of a table: scores with intervals by PBP-t and the bootstrap, beside the
-    released ones.
+    """Return the lines of a table: scores, each with rank and interval by three methods, beside the
+    released scores.
     """
     table = reproduction.compare_aggregate(found)
     by = {method: rows.set_index("algorithm") for method, rows in table.groupby("method")}
     lines = [
-        "| algorithm | score | PBP-t | bootstrap | published | its PBP-t |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| algorithm | score | rank | PBP | PBP-t | bootstrap | published | its PBP-t |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in by["pbp"].iterrows():
         theirs = by["pbp-t"].loc[name]
-        ends = [_interval(by[m].loc[name], "") for m in ("pbp-t", "bootstrap")]
+        ends = [_interval(by[method].loc[name]) for method in METHODS]
         published = f"{row['published']:.3f} | {_interval(theirs, 'published_')}"
-        lines.append(f"| {name} | {row['score']:.3f} | {' | '.join(ends)} | {published} |")
+        lines.append(
+            f"| {name} | {row['score']:.3f} | {row['rank']} | {' | '.join(ends)} | {published} |"
+        )
     return lines
 
 
-def _interval(row: pd.Series, before: str) -> str:
-    return f"{row[f'{before}lower']:.3f} to {row[f'{before}upper']:.3f}"
+def _interval(row: pd.Series, before: str = "") -> str:
+    ends = f"{row[f'{before}lower']:.3f} to {row[f'{before}upper']:.3f}".replace("-", "−")
+    return f"{ends} ({_ranks(row, before)})"
 
 
-def moves_table(found: pd.DataFrame) -> list[str]:
+def _ranks(row: pd.Series, before: str = "") -> str:
+    best, worst = (int(row[f"{before}rank_{end}"]) for end in ("best", "worst"))
+    return f"{best}" if best == worst else f"{best}–{worst}"
+
+
+def moves_table(moved: pd.DataFrame) -> list[str]:
     """Return the lines of a table: the order of the algorithms with trials and environments left
     out.
+
+    Args:
+      moved: of `reproduction.moves`.
     """
-    table = reproduction.moves(reproduction.known(found), ("pbp",))
     lines = ["| | first | second | third | last |", "|---|---|---|---|---|"]
-    table = table[table["change"] != "delta"]  # which moves intervals only
+    table = moved[(moved["change"] != "delta") & (moved["method"] == "pbp")]
     for (change, value), rows in table.groupby(["change", "value"], sort=False):
         names = list(rows.sort_values("rank")["algorithm"])
         what = f"without {value}" if change == "without" else f"at most {value:,} trials"
         lines.append(f"| {what} | {' | '.join([*names[:3], names[-1]])} |")
     return lines
+
+
+def deltas_table(moved: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: ranks that PBP and PBP-t leave open, for several values of δ.
+
+    Args:
+      moved: of `reproduction.moves`.
+    """
+    lines = [
+        "| δ | method | " + " | ".join(ALGORITHMS) + " |",
+        "|---:|---|" + "---:|" * len(ALGORITHMS),
+    ]
+    table = moved[moved["change"] == "delta"]
+    for (value, method), rows in table.groupby(["value", "method"], sort=False):
+        by = rows.set_index("algorithm")
+        ranks = [_ranks(by.loc[name]) for name in ALGORITHMS]
+        label = figures.METHOD_NAMES[method]
+        lines.append(f"| {value:g} | {label} | " + " | ".join(ranks) + " |")
+    return lines
+
+
+def shares_table(found: pd.DataFrame) -> list[str]:
+    """Return the lines of a table: of each algorithm, the drawn parameters that explain most of the
+    variance of the score, with 95% intervals; significant ones in bold type.
+    """
+    lines = [
+        "| environment | algorithm | most | second | third |",
+        "|---|---|---|---|---|",
+    ]
+    for environment in QUANTILES:
+        for algorithm in ALGORITHMS:
+            here = (found["environment"] == environment) & (found["algorithm"] == algorithm)
+            table = sensitivity.shares(*_drawn(found[here])).head(SHOWN_SHARES)
+            cells = [_share(row) for row in table.itertuples()]
+            lines.append(f"| {environment} | {algorithm} | {' | '.join(cells)} |")
+    return lines
+
+
+def _share(row: tuple) -> str:
+    text = f"{row.parameter} {row.share:.2f} [{row.lower:.2f}, {row.upper:.2f}]"
+    return f"**{text}**" if row.significant else text
 
 
 def beside_table(found: pd.DataFrame, others: pd.DataFrame) -> list[str]:
@@ -221,6 +273,7 @@ def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
     yield "z", z_table(cells)
     yield "beyond", beyond_table(cells)
     yield "invalid", invalid_table(found)
+    yield "shares", shares_table(found)
     yield "beside", beside_table(found, jbrl.Results(BESIDE).returns)
     yield "end", end_table(pd.read_parquet(END))
 
@@ -245,15 +298,20 @@ def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[st
 
 
 def _sensitivity(trials: pd.DataFrame, look: object) -> Drawing:
+    named, names = _drawn(trials)
+    curves, shares = sensitivity.curves(named, names), sensitivity.shares(named, names)
+    return sensitivity_figure(curves, shares, look)
+
+
+def _drawn(trials: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the trials of a cell as `jbrl.analysis.sensitivity` takes them, and the parameters."""
     names = [c for c in trials if c.startswith(jordan_kept.DRAWN) and trials[c].nunique() > 1]
     drawn = [name for name in names if name not in jordan_kept.DERIVED]
     short = {name: name.removeprefix(jordan_kept.DRAWN) for name in drawn}
     named = trials.rename(columns={**short, "environment": "experiment"}).assign(parameters="")
     if "gamma" in named:
         named = named.assign(gamma=1 - named["gamma"]).rename(columns={"gamma": "1 - gamma"})
-    names = ["1 - gamma" if name == "gamma" else name for name in short.values()]
-    curves, shares = sensitivity.curves(named, names), sensitivity.shares(named, names)
-    return sensitivity_figure(curves, shares, look)
+    return named, ["1 - gamma" if name == "gamma" else name for name in short.values()]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -278,7 +336,13 @@ def main(arguments: list[str] | None = None) -> None:
     complete = counts_of_shared(found)
     whole = evaluated(found) if complete >= FEWEST else None
     if whole is not None:
-        for name, lines in (("aggregate", aggregate_table(whole)), ("moves", moves_table(found))):
+        moved = reproduction.moves(reproduction.known(found))
+        written = {
+            "aggregate": aggregate_table(whole),
+            "moves": moves_table(moved),
+            "deltas": deltas_table(moved),
+        }
+        for name, lines in written.items():
             (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name, drawing in drawings(found, whole):
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
