@@ -1,23 +1,36 @@
 """The front page: one screen, its table is that of the kept scores, and links lead somewhere."""
 
+import importlib.util
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from jbrl.comparison import read
+import jbrl
 from tests.docs.commands import PAGES, ROOT
 
 README = ROOT / "README.md"
-COMPETITORS = ("BAMCP", "BEB", "BFS3", "OPPS-DS", "Random", "SBOSS", "Soft-max", "e-Greedy")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 
 
 @pytest.fixture(scope="module")
-def best():
-    """Greatest mean of each algorithm in each experiment."""
-    played = read(ROOT / "experiments" / "published" / "paper-cpu").played
-    return played.groupby(["experiment", "algorithm"])["mean"].max()
+def parts():
+    """Experiments of the kept study by name, with the best setting of each and those tied."""
+    path = ROOT / "experiments" / "paper_cpu.py"
+    spec = importlib.util.spec_from_file_location("paper_cpu", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return {part.name: part.done for part in script.described(jbrl.Results(script.KEPT))}
+
+
+def tops(done: pd.DataFrame) -> pd.DataFrame:
+    """Return the best setting of each algorithm, and whether one of its settings is tied."""
+    found = done.loc[done.groupby("algorithm")["mean"].idxmax()].set_index("algorithm")
+    tied = done[done["tied"]].groupby("algorithm").size()
+    return found.assign(tied=found.index.isin(tied.index) & ~found["best"]).sort_values(
+        "mean", ascending=False
+    )
 
 
 def rows() -> list[list[str]]:
@@ -31,22 +44,61 @@ def test_the_front_page_fits_one_screen_and_answers_first() -> None:
     assert "?" in lines[2] + lines[3] and "BEB" in "".join(lines[:16])
 
 
-def test_its_table_has_the_best_algorithms_of_the_kept_scores(best) -> None:
+def test_its_table_has_the_best_algorithms_of_the_kept_scores_and_those_tied(parts) -> None:
     header, *table = (row for row in rows() if len(row) == 5 and not row[0].startswith("--"))
     assert header[2:] == ["GC", "GDL", "Grid"]
-    prior = ""
+    prior, seen = "", []
     for row in table:
         prior = row[0] or prior
+        seen.append((prior, row[1]))
         for name, cell in zip(header[2:], row[2:], strict=True):
-            means = best[name if prior == "accurate" else f"{name}-inaccurate"]
+            found = tops(parts[name if prior == "accurate" else f"{name}-inaccurate"])
+            means = found["mean"]
             if row[1] == "best":
-                first = means[[a for a in means.index if a in COMPETITORS]].idxmax()
+                (first,) = found.index[found["best"]]
                 assert cell == f"{first} {means[first]:.2f}"
+            elif row[1] == "tied with it":
+                tied = list(found.index[found["tied"]])
+                scored = [f"{one} {means[one]:.2f}" for one in tied]
+                assert cell == ", ".join(tied if len(tied) > 2 else scored or ["none"])
             else:
+                assert row[1] == "Optimal, Random"
                 assert cell == f"{means['Optimal']:.2f}, {means['Random']:.2f}"
-    for name in {name for name, _ in best.index}:
-        search = best[name][["BAMCP", "BFS3"]].max()
-        assert search < best[name][["BEB", "OPPS-DS"]].max()
+    reference = ("accurate", "Optimal, Random")
+    assert seen == [
+        *(("accurate", "best"), ("accurate", "tied with it"), reference),
+        *(("uniform", "best"), ("uniform", "tied with it")),
+    ]
+
+
+def test_its_advice_is_that_of_the_kept_scores_and_times(parts) -> None:
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert "BeliefPPO, which is best or tied with the best everywhere" in text
+    assert "With two seconds to search, take OPPS-DS on GDL and Grid; on GC take BEB" in text
+    assert "take BEB on GC, OPPS-DS on GDL and Grid" in text
+    assert "is tied with the best on GDL only" in text
+    assert "a hundred to twenty thousand times as long" in text
+    advised = {"GC": "BEB", "GDL": "OPPS-DS", "Grid": "OPPS-DS"}
+    ratios = []
+    for name, done in parts.items():
+        winning = done[done["best"] | done["tied"]]
+        names = set(winning["algorithm"])
+        accurate = not name.endswith("-inaccurate")
+        assert ("BeliefPPO" in names) is accurate
+        assert accurate or not names & {"ANN", "BeliefPPO", "RL2"}
+        if accurate:
+            trained = winning.loc[winning["algorithm"] == "BeliefPPO", "offline_seconds"]
+            assert trained.min() < 360
+        first = winning[winning["algorithm"] == advised[name.removesuffix("-inaccurate")]]
+        assert first["offline_seconds"].min() < 2
+        found = tops(done)
+        assert bool(names & {"BAMCP", "BFS3"}) is (name == "GDL")
+        search = found.loc[["BAMCP", "BFS3"]].sort_values("mean").iloc[-1]
+        (best,) = found.index[found["best"]]
+        ratios.append(search["online_seconds"] / found.loc[best, "online_seconds"])
+        if name.startswith("GC"):
+            assert first["offline_seconds"].min() < 0.001
+    assert 90 < min(ratios) < 110 and 15_000 < max(ratios) < 20_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
