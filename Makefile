@@ -16,7 +16,7 @@ EXTRAS_dev := [dev]
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-study: $(VENV)/.has-core ## compare the agents on the three distributions of the paper; a report in out/quick
+study: $(VENV)/.has-core ## a quick comparison on the three distributions of the paper, with small budgets; a report in out/quick
 	$(BIN)/jbrl run experiments/quick.toml --out $(OUT)
 	$(BIN)/jbrl report $(OUT)
 
