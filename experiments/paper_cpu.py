@@ -24,7 +24,7 @@ from PIL import Image
 
 import jbrl
 from jbrl.analysis import published
-from jbrl.analysis.agreement import DEFECT, OTHER, SAME, Comparison
+from jbrl.analysis.agreement import DEFECT, MISPRINT, OTHER, SAME, Comparison
 from jbrl.comparison import read
 from jbrl.report import bounds, comparison_figures, figures
 from jbrl.report.style import LOOK, styles
@@ -124,8 +124,8 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     """Return the tables of the page, by name."""
     scores = read(KEPT).played
     return {
-        "outcome": f"**{found.note.splitlines()[0]}.**\n",
-        "deviations": deviations(found),
+        "outcome": outcome(found),
+        "deviations": items(found.note.splitlines()[2:]),
         "others": others(found, jbrl.compare(OTHERS)),
         "cells": cells(found),
         "why": why(found.table),
@@ -140,11 +140,16 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     }
 
 
-def deviations(found: Comparison) -> str:
-    """Describe the distance of the study as a whole from the published one, an item for each
-    sentence.
+def outcome(found: Comparison) -> str:
+    """State how many cells agree in which way, and the distance of the study as a whole from the
+    published one.
     """
-    return "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in found.note.splitlines()[1:])
+    return f"**{' '.join(f'{line}.' for line in found.note.splitlines()[:2])}**\n"
+
+
+def items(lines: Sequence[str]) -> str:
+    """Write a list of sentences in Markdown."""
+    return "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in lines)
 
 
 def others(found: Comparison, more: Comparison) -> str:
@@ -170,7 +175,7 @@ def others(found: Comparison, more: Comparison) -> str:
         for cell in far.to_dict("records")
     ]
     header = ["pair", "algorithm", "500 MDPs", "apart", "8,000 other MDPs", "apart"]
-    return f"{table(header, rows, numbers=range(2, 6))}\n{deviations(more)}"
+    return f"{table(header, rows, numbers=range(2, 6))}\n{items(more.note.splitlines()[1:])}"
 
 
 def cells(found: Comparison) -> str:
@@ -208,12 +213,13 @@ def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
         if cell["printed"]
         else cell["algorithm"]
     )
-    texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT)}
+    texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT, MISPRINT)}
     smaller = "\u00a0¹" if texts[OTHER] else ""
+    corrected = "\u00a0²" if texts[MISPRINT] else ""
     scores = [
         score(cell["published"], cell["published_ci95"]),
         texts[SAME] or texts[OTHER] + smaller,
-        texts[DEFECT],
+        texts[DEFECT] or texts[MISPRINT] + corrected,
     ]
     numbers = (
         [f"{cell['difference']:+.2f} of {cell['combined']:.2f}", f"{cell['apart']:+.1f}"]

@@ -229,14 +229,18 @@ def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
 
 
 def _published_note(table: pd.DataFrame) -> str:
-    """Count the cells that agree, by verdict."""
+    """Count the cells that agree, by the way in which they do, and those that do not."""
     count = cells.counts(table)
-    ways = "; ".join(
-        f"{name}: {count[name]}"
-        for name in (*cells.VERDICTS.values(), cells.DIFFERS, cells.ABSENT)
-        if count[name]
-    )
-    return f"{count['in all']} of {count['cells']} published cells agree in some way ({ways})"
+    ways = {
+        cells.VERDICTS[cells.DEFECT]: "as the published program computes them",
+        cells.VERDICTS[cells.MISPRINT]: "with a misprint corrected",
+        cells.VERDICTS[cells.OTHER]: "with a smaller budget than printed",
+        cells.DIFFERS: "in no way",
+        cells.ABSENT: "are not played",
+    }
+    others = "".join(f", {count[name]} {text}" for name, text in ways.items() if count[name])
+    described = count[cells.VERDICTS[cells.SAME]]
+    return f"{described} of {count['cells']} published cells agree as described{others}"
 
 
 def _with_study(ours: Side, theirs: Side) -> Comparison:

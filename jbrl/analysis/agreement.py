@@ -2,9 +2,9 @@
 experiment.
 
 A cell may be played in several ways: by the algorithm with the parameters that are printed; by what
-the published program computes under its name, where that is something else; with a smaller budget,
-where that printed was not played. Each is compared with the published interval, and the first that
-agrees with it decides.
+the published program computes under its name, where that is something else; with what the paper
+misprints corrected; with a smaller budget, where that printed was not played. Each is compared with
+the published interval, and the first that agrees with it decides.
 
 Two means agree when they differ by no more than the sum of the half-widths of their 95% intervals.
 For equal half-widths that is 2.77 standard errors of the difference, which chance passes once in
@@ -29,8 +29,14 @@ PAIR = ("experiment", "prior", "test")
 TIMES = ("offline_seconds", "online_seconds")
 # The ways in which a cell may be played, in the order in which they are tried; the best of all
 # settings is shown and decides nothing.
-SAME, DEFECT, OTHER, BEST = "same parameters", "defect", "other parameters", "our best"
-VERDICTS = {SAME: "agrees", DEFECT: "known defect", OTHER: "agrees, other parameters"}
+SAME, DEFECT, MISPRINT = "same parameters", "defect", "misprint"
+OTHER, BEST = "other parameters", "our best"
+VERDICTS = {
+    SAME: "agrees",
+    DEFECT: "known defect",
+    MISPRINT: "misprint",
+    OTHER: "agrees, other parameters",
+}
 DIFFERS, ABSENT = "differs", "not played"
 EXPLANATION = "explanation"  # kind of a note on a cell that differs
 # all their parameters are budgets: with less of one it is the same algorithm, played worse
@@ -187,15 +193,16 @@ def counts(found: pd.DataFrame) -> dict[str, int]:
 def _ways(cell: dict[str, Any], scores: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the rows of a cell."""
     here = scores[(scores["case"] == cell["case"]) & (scores["test"] == cell["experiment"])]
-    defects = [
-        (n["played"], n["parameters"] or cell["parameters"])
+    noted = [
+        (n["kind"], n["played"], n["parameters"] or cell["parameters"])
+        for kind in (DEFECT, MISPRINT)
         for n in _notes(cell)
-        if n["kind"] == DEFECT
+        if n["kind"] == kind
     ]
     same = _settings(here, cell["agent"], json.loads(cell["parameters"]))
     for way, fits in (
         (SAME, same),
-        *((DEFECT, _settings(here, agent, json.loads(p))) for agent, p in defects),
+        *((kind, _settings(here, agent, json.loads(p))) for kind, agent, p in noted),
     ):
         if len(fits):
             yield _row(cell, way, fits.iloc[0])
@@ -270,7 +277,8 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
     verdict = (
         ABSENT if decides is None else VERDICTS[decides["way"]] if decides["agrees"] else DIFFERS
     )
-    kind = {VERDICTS[DEFECT]: DEFECT, DIFFERS: EXPLANATION}.get(verdict)
+    kinds = {VERDICTS[DEFECT]: DEFECT, VERDICTS[MISPRINT]: MISPRINT, DIFFERS: EXPLANATION}
+    kind = kinds.get(verdict)
     note = next(
         (n for n in _notes(cell) if n["kind"] == kind), {"explanation": "", "reference": ""}
     )

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl.analysis.agreement import BEST, DEFECT, OTHER, SAME
+from jbrl.analysis.agreement import BEST, DEFECT, MISPRINT, OTHER, SAME
 from jbrl.analysis.published import CELL, cells
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK, PAPER
@@ -20,12 +20,14 @@ NAMES = 1.0  # inches, of the names
 WAYS = {
     SAME: ("o", COLOURS[0], 0.16),
     DEFECT: ("s", COLOURS[1], 0.32),
+    MISPRINT: ("D", COLOURS[3], 0.32),
     OTHER: ("^", COLOURS[2], 0.16),
     BEST: ("o", PAPER, 0.48),
 }
 WORDS = {
     SAME: "as described",
     DEFECT: "as the program computes it",
+    MISPRINT: "misprint corrected",
     OTHER: "as described, other parameters",
     BEST: "our best setting",
 }
@@ -122,6 +124,7 @@ def _legend(figure: Figure) -> None:
         ncols=len(handles),
         loc="upper left",
         bbox_to_anchor=(0.0, 1.0),
-        columnspacing=1.1,
+        columnspacing=0.8,
+        handlelength=1.5,
         fontsize=8.6,
     )

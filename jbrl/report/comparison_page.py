@@ -9,7 +9,16 @@ from markupsafe import Markup
 
 from jbrl.analysis import brackets, two_studies
 from jbrl.analysis.agreement import ABSENT as NOT_PLAYED
-from jbrl.analysis.agreement import BEST, DEFECT, DIFFERS, OTHER, SAME, VERDICTS, Comparison
+from jbrl.analysis.agreement import (
+    BEST,
+    DEFECT,
+    DIFFERS,
+    MISPRINT,
+    OTHER,
+    SAME,
+    VERDICTS,
+    Comparison,
+)
 from jbrl.analysis.published import CELL, cells
 from jbrl.report import comparison_figures
 from jbrl.report.files import writing
@@ -20,6 +29,7 @@ from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, 
 CHIPS = {  # how a verdict looks
     VERDICTS[SAME]: "best",
     VERDICTS[DEFECT]: "tied",
+    VERDICTS[MISPRINT]: "tied",
     VERDICTS[OTHER]: "tied",
     DIFFERS: "bad",
     NOT_PLAYED: "",
@@ -111,7 +121,7 @@ def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
         "score": score_text(row["published"], row["published_ci95"], DIGITS),
         "share": _share(row),
         "described": played.get(SAME) or played.get(OTHER),
-        "as_published": played.get(DEFECT),
+        "as_published": played.get(DEFECT) or played.get(MISPRINT),
         "best_way": played.get(BEST),
         "difference_text": _signed(row["difference"]),
         "combined_text": _signed(row["combined"]).lstrip("+"),

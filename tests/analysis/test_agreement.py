@@ -37,6 +37,7 @@ def test_the_published_means_agree_with_themselves(everything):
     assert agreement.counts(table) == {
         "agrees": 48,
         "known defect": 0,
+        "misprint": 0,
         "agrees, other parameters": 0,
         "differs": 0,
         "not played": 0,
@@ -112,7 +113,7 @@ def test_the_first_way_that_agrees_decides_else_the_nearest(
     np.testing.assert_allclose(found["best"], described)
 
 
-def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_defect():
+def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_misprint():
     parts = [
         rows("accurate", "GC", "Formula", {"formula": f}, sample(m, 1.8))
         for f, m in (("Q2/Q0", 29.2), ("Q0/Q2", 40.7))
@@ -122,7 +123,7 @@ def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_defect():
         for s, m in (("F2", 40.0), ("F3", 41.0))
     ]
     found = verdict(pd.concat(parts), algorithm="OPPS-DS")
-    assert (found["verdict"], found["parameters"]) == ("known defect", '{"formula": "Q0/Q2"}')
+    assert (found["verdict"], found["parameters"]) == ("misprint", '{"formula": "Q0/Q2"}')
     assert (found["best"], json.loads(found["best_parameters"])["space"]) == (
         pytest.approx(41.0),
         "F3",
