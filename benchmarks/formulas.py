@@ -64,7 +64,7 @@ def fastest(call: Callable[[], object], repetitions: int = 25) -> float:
 
 
 def enumeration(report: Callable[..., None]) -> None:
-    """Count the formulas of each set, five seeds of the points that tell rankings apart."""
+    """Count the formulas of each set, five seeds of the points that separate rankings."""
     for domain in ("signed", "values"):
         for seed in range(1, 6):
             started = time.perf_counter()

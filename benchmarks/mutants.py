@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "ties-by-a-global-scale",
-        "what ties in one state hangs on the greatest value of all states",
+        "what ties in one state depends on the greatest value of all states",
         "mdp/planning.py",
         "often > vectorize.like(least, often)",
         "often > -1 + 0 * vectorize.like(least, often)",
@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "clock-waits-for-arguments",
-        "what is still at work on the arguments of a call counts as its time",
+        "work that is unfinished on the arguments of a call counts as its time",
         "runner/play/timing.py",
         "    jax.block_until_ready(args)\n    started",
         "    started",

@@ -156,7 +156,7 @@ def search_table(file: Path) -> None:
             ]
         lines.append([*line, " to ".join(dict.fromkeys(f"{v:.1f}" for v in sorted(vain))) + " %"])
     each = ("seconds", "pulls per second", "C++, one thread")
-    header = ("prior", *(f"{space}: {name}" for space in ("F2", "F3") for name in each), "in vain")
+    header = ("prior", *(f"{space}: {name}" for space in ("F2", "F3") for name in each), "unused")
     kept.write("opps-search", found.values(), kept.table(header, lines))
 
 

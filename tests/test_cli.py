@@ -219,7 +219,8 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
         ["all", "8"],
     ]
     assert re.fullmatch(
-        r"memory: of the arrays that one unit needs, up to \d+ MiB; .* GiB are here", lines[13]
+        r"memory: of the arrays that one unit needs, up to \d+ MiB; this machine has .* GiB",
+        lines[13],
     )
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
     assert len(lines) == 15

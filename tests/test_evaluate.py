@@ -326,7 +326,7 @@ def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
         HEAD + "".join(f"{a},x,{t + 0.1 * (a == 'B')}\n" for t in range(9) for a in "AB")
     )
     done = call(path, "--format", "json")
-    assert "note: pbp tells none of 1 pairs of algorithms apart: with 9 scores" in done.stderr
+    assert "note: pbp separates none of 1 pairs of algorithms: with 9 scores" in done.stderr
     assert call(path, "--format", "json", "--quiet").stderr == ""
     refused = call(path, "--minutes", "0")
     assert refused.exit_code == 2 and "pbp: 2 algorithms on 1 environments take" in refused.stderr

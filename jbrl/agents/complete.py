@@ -1,6 +1,6 @@
 r"""Complete algorithms: agents whose parameters are distributions, drawn anew for each lifetime.
 
-What such an agent scores is what a user gets who knows the algorithm but not how to tune it: the
+The score of such an agent is that of a user who knows the algorithm but not how to tune it: the
 general evaluation question of Jordan et al. 2020, section 2, asked of Bayesian reinforcement
 learning. In a study:
 

@@ -40,7 +40,7 @@ class Separation:
     def sentences(self) -> list[str]:
         """Return the explanation in words."""
         told = [
-            f"pbp tells none of {self.pairs:,} pairs of algorithms apart: with {self.scores:,} "
+            f"pbp separates none of {self.pairs:,} pairs of algorithms: with {self.scores:,} "
             f"scores a distribution is known to ±{self.half_width:.2f} only, since the bounds hold "
             "for all cells at once and whatever the distributions are"
         ]
@@ -50,7 +50,7 @@ class Separation:
         ]
         if needed:
             told.append(
-                "scores in each cell that would tell apart, were the distributions those observed "
+                "scores in each cell that would separate, were the distributions those observed "
                 f"(an estimate): {self.best} from {', from '.join(needed)}"
             )
         if self.first is not None:
@@ -107,21 +107,21 @@ def scores_needed(samples: Samples, i: int, k: int, delta: float) -> int | None:
     fewest, low, high = int(samples.totals.min()), 0.0, 0.0
     guesses: list[np.ndarray | None] = [None, None]
     for doubling in range(1, DOUBLINGS + 1):
-        if _told_apart(samples, i, k, delta, 2.0**doubling, guesses):
+        if _separated(samples, i, k, delta, 2.0**doubling, guesses):
             low, high = doubling - 1.0, float(doubling)
             break
     else:
         return None
     for _ in range(3):
         middle = (low + high) / 2
-        if _told_apart(samples, i, k, delta, 2**middle, guesses):
+        if _separated(samples, i, k, delta, 2**middle, guesses):
             high = middle
         else:
             low = middle
     return int(float(f"{fewest * 2**high:.2g}"))
 
 
-def _told_apart(
+def _separated(
     samples: Samples,
     i: int,
     k: int,

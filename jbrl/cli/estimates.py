@@ -81,7 +81,7 @@ def _memory_text(planned: RunPlan, most: float) -> str:
     if programs:
         text += f", and about {size_text(programs)} of what is compiled"
     here = memory_bytes()
-    return text + (f"; {size_text(here)} are here" if here else "")
+    return text + (f"; this machine has {size_text(here)}" if here else "")
 
 
 def _source(planned: RunPlan) -> str:

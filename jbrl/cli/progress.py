@@ -175,10 +175,10 @@ class Display(Progress):
         self.console.quiet = self._quiet
 
     def _still(self, label: str, seconds: float) -> None:
-        """Say that a unit is at work: a compiled call gives no news before it ends."""
+        """Report that a unit is still running: a compiled call gives no news before it ends."""
         expected = duration(self._expected[self._running.id])
         self.console.print(
-            f"{escape(label)}: still at work, {duration(seconds)} without news; expected to take "
+            f"{escape(label)}: still running, {duration(seconds)} without news; expected to take "
             f"{expected} in all"
         )
 

@@ -34,8 +34,8 @@ def rank(
         What,
         typer.Option(
             help=(
-                "ranks: agents, each beside the first; pairs: each beside each; orders: how firm "
-                "each order is."
+                "ranks: agents, each compared with the first; pairs: all pairs of agents; "
+                "orders: how firm each order is."
             )
         ),
     ] = What.ranks,

@@ -53,8 +53,8 @@ def sensitivity(
 
     A parameter is drawn where a study gives a distribution, such as
     learning_rate = { log_uniform = [1e-4, 1e-2] }. Trials with like values of it are
-    a group; all other parameters of a group are drawn as ever. share is the part of
-    the variance of the score that the groups explain, with a 95% interval.
+    a group; all other parameters of a group keep their distributions. share is the
+    part of the variance of the score that the groups explain, with a 95% interval.
 
     [bold]Examples[/bold]
 

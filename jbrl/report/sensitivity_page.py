@@ -28,7 +28,8 @@ SKEWED = 0.3  # of the greatest value, where the median lies below it
 DPI = 150
 CAPTION = (
     "Mean score of the trials of each group against the median of the parameter within it, with a "
-    "95% interval. All other parameters are drawn as ever. The line is the mean of all trials."
+    "95% interval. All other parameters keep their distributions. The line is the mean of all "
+    "trials."
 )
 KEY = (
     "A share is the part of the variance of the score over trials that the parameter explains by "

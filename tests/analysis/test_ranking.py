@@ -352,7 +352,7 @@ def with_copy(table, name):
 @few
 @given(tables, st.integers(0, 3))
 def test_a_copy_scores_what_its_original_scores_and_keeps_dominance(raw, which):
-    """What holds without exception: an algorithm that is nowhere worse against anybody
+    """Without exception: an algorithm that is nowhere worse against anybody
     stays ahead.
     """
     table = table_of(raw)
@@ -380,7 +380,7 @@ apart = st.builds(
 @few
 @given(apart, st.integers(0, 3))
 def test_a_copy_does_not_reorder_the_others(raw, which):
-    """Where ties are rare and scores 0.05 apart.
+    """Ties are rare and scores 0.05 apart.
 
     It is no theorem: with two distinct scores in all, damping can reorder.
     """

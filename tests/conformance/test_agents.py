@@ -123,8 +123,8 @@ def prior_of(mdps, horizon):
 
 
 def plays_finite_mdps(name):
-    """Whether an agent can be told a Dirichlet prior: what plays other environments alone is
-    tested elsewhere.
+    """Return whether an agent accepts a Dirichlet prior: one that plays other environments
+    alone is tested elsewhere.
     """
     try:
         check_requirements(AGENTS[name].agent(), name, prior_of(problem("GC").mdps, 1), "GC")
@@ -134,7 +134,7 @@ def plays_finite_mdps(name):
 
 
 def kind(name):
-    """What an agent is told, and by which loop it is played."""
+    """Return the knowledge that an agent requires, and the loop that plays it."""
     agent = AGENTS[name].agent()
     return agent.requires, isinstance(agent, Oracle), isinstance(agent, Stepwise)
 
@@ -218,8 +218,8 @@ def played(name, larger=False):
 
 
 def earned(name, judged):
-    """What an agent has earned, [N]: the discounted return; where `judged` has no prior to start
-    from, the rewards of the second half.
+    """Return the earnings of an agent, [N]: the discounted return; where `judged` has no prior to
+    start from, the rewards of the second half.
     """
     rewards = played(name, name in LARGER)[2].astype(np.float64)
     if AGENTS[judged].agent.requires == BAYESIAN:

@@ -99,8 +99,8 @@ def program(name: str, decided_by: str) -> Callable[[jax.Array, jax.Array], epis
 
 
 def played(name: str, noise: int, decided_by: str = "agent") -> tuple[np.ndarray, np.ndarray]:
-    """What N lifetimes of T steps meet, [N, T, ...], and their actions [N, T], moved by the random
-    numbers of lifetimes from `noise` on.
+    """Return observations of N lifetimes of T steps, [N, T, ...], and their actions [N, T], moved
+    by the random numbers of lifetimes from `noise` on.
     """
     index = jnp.arange(N, dtype=jnp.int32)
     lanes = program(name, decided_by)(index, index + noise)

@@ -17,7 +17,7 @@ TRACES = []
 
 @record
 class Log:
-    """What happened in T steps: all arrays [T, ...], after `play` [LANES, T, ...]."""
+    """Record of T steps: all arrays [T, ...], after `play` [LANES, T, ...]."""
 
     before: jax.Array  # observation before the step
     step: object  # `Step`

@@ -176,7 +176,7 @@ def shown(environment, state, found, t):
 
 
 def draws(file, case, found):
-    """What the original drew, in the place of keys: [T + 1, …]."""
+    """Return the draws of the original, in the place of keys: [T + 1, …]."""
     if file != "umbrella_chain":
         return np.zeros((len(found["step_type"]), 1), np.int32)
     good = np.concatenate([[0], np.nan_to_num(found["reward"])]) > 0

@@ -38,7 +38,7 @@ def on_map(tmp_path, **changes):
 
 
 def rolled(environment, x, y, x_dot, y_dot, steps=0):
-    """What is observed after one step without an action, and the step."""
+    """Return the observation after one step without an action, and the step."""
     ball = Ball(*map(np.float32, (x, y, x_dot, y_dot)))
     step = one_step(environment, PinballState(ball, np.int32(steps)), np.int32(4))[1]
     return np.asarray(step.observation, np.float64), step

@@ -79,7 +79,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def sealed(path: Path) -> bool:
-    """Whether a file ends in the SHA-256 of what comes before.
+    """Return whether a file ends in the SHA-256 of what comes before.
 
     Written without looking at how jbrl does it.
     """

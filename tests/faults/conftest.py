@@ -12,7 +12,7 @@ from tests.faults.warm import Warm
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """What the study comes to when nothing happens, in this process."""
+    """Results of the study when nothing happens, in this process."""
     folder = tmp_path_factory.mktemp("whole")
     results = jbrl.run(write_study(folder), folder / "out")
     assert list(results.scores["status"]) == ["done"] * 3

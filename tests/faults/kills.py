@@ -31,7 +31,7 @@ EARLY = 0.2  # of the kills come at a moment before the process has written anyt
 
 @dataclass
 class Figures:
-    """What came of it."""
+    """Counts and losses of a series of kills."""
 
     tries: int = 0  # processes killed
     losses: list[str] = field(default_factory=list)

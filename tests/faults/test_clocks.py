@@ -92,8 +92,8 @@ def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(
 def test_a_clock_ahead_does_not_take_files_away_from_others(
     study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which temporary files are old is told by the clock of the file system, not by
-    this machine's.
+    """The clock of the file system tells which temporary files are old, not this
+    machine's.
     """
     out = study.parent / "out"
     jbrl.run(study, out, only="Random")

@@ -48,7 +48,7 @@ def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
 
 
 def test_files_that_may_not_grow(study: Path, warm: Warm, whole: dict) -> None:
-    """What a quota does; needs no privileges."""
+    """Limit as of a quota; needs no privileges."""
     out, log = study.parent / "out", study.parent / "log"
     assert warm.start("run", study, "--out", out, log=log, limits={"file_size": 2000}).wait() == 2
     assert "results cannot be written here: File too large" in log.read_text()

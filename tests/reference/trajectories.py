@@ -19,7 +19,7 @@ KEY = jax.random.key(0)  # where the key does not matter
 
 
 def prior_of(name, horizon=250, discount=DISCOUNT):
-    """What an agent is told by a problem of the catalogue."""
+    """Return the prior that a problem of the catalogue gives an agent."""
     return DirichletPrior(
         jax.tree.map(jnp.asarray, problem(name).mdps), jnp.float32(discount), horizon
     )

@@ -193,7 +193,7 @@ def test_the_page_is_short_until_details_are_asked_for(frames):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What a script in the page sees of it."""
+    """Observations of the page by a script in it."""
     if CHROMIUM is None:
         pytest.skip("no Chromium")
     folder = tmp_path_factory.mktemp("browser")
@@ -217,7 +217,7 @@ def found(tmp_path_factory):
 
 
 def said(command):
-    """What a page writes into its element `found`."""
+    """Return the object that a page writes into its element `found`."""
     dumped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     return json.loads(
         html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped, flags=re.S).group(1))

@@ -27,7 +27,7 @@ AWKWARD = (
 
 
 def plain(tex):
-    """What LaTeX sets, by the definitions of its commands."""
+    """Return the text that LaTeX sets, by the definitions of its commands."""
     words = {source: text for text, source in COMMANDS.items()}
     words |= {
         rf"\ensuremath{{\{name}}}": c for c, name in {**SIGNS, **GREEK}.items() if name != "-"

@@ -68,8 +68,8 @@ def _one_step(
     act_key: chex.PRNGKey,
     step_key: chex.PRNGKey,
 ) -> tuple:
-    """What follows from (agent's state, environment's state, observation), and the start of
-    another episode.
+    """Return the successor of (agent's state, environment's state, observation), and the start
+    of another episode.
     """
     agent_state, state, observation = now
     action, agent_state = rules.agent.act(act_key, agent_state, observation)

@@ -67,7 +67,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 def missing() -> str:
-    """Why a cluster cannot be started here; empty when it can."""
+    """Return the reason that a cluster cannot be started here; empty when it can."""
     lacking = [name for name in PROGRAMS if not _path(name)]
     if lacking:
         return (
@@ -131,7 +131,7 @@ class Cluster:
         self.stop()
 
     def ask(self, *command: str, check: bool = False) -> str:
-        """What a SLURM command prints; nothing when it fails, unless `check`."""
+        """Return the output of a SLURM command; nothing when it fails, unless `check`."""
         found = subprocess.run(
             command,
             env={**os.environ, **self.environment},

@@ -70,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What one process compiles serves all others."""
+    """Compiled programs of one process serve all others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JBRL_COMPILE_CACHE", str(tmp_path_factory.mktemp("compiled")))
         yield

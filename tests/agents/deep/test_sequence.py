@@ -24,7 +24,7 @@ def update(state, context, sizes):
 
 
 def lanes():
-    """Whether each wants it, states, and contexts."""
+    """Return flags of those that want it, states, and contexts."""
     numbers = 2.0 ** np.arange(CAPACITY, dtype=np.float32)
     lengths = np.array([1, 4, 5, 10, 9], np.int32)
     states = (np.full(5, 0.5, np.float32), np.zeros(5, np.int32), np.zeros(5, np.int32))

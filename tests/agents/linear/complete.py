@@ -80,8 +80,8 @@ def play(agent, spec):
 
 
 def steps(spec, lane):
-    """What a twin sees of each step: observation, reward, next observation, terminated, truncated,
-    uniforms of both keys, and the second key.
+    """Return arrays of each step for a twin: observation, reward, next observation, terminated,
+    truncated, uniforms of both keys, and the second key.
     """
     arrays = script(spec)
     uniforms = (np.asarray(jax.vmap(sampling.uniforms)(k[lane])) for k in arrays[5:])
@@ -90,7 +90,7 @@ def steps(spec, lane):
 
 @dataclasses.dataclass
 class Twin:
-    """What the twins of all algorithms share: hyperparameters and features."""
+    """Common part of the twins of all algorithms: hyperparameters and features."""
 
     drawn: dict  # name: float
     spec: Spec

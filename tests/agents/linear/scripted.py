@@ -65,8 +65,8 @@ class Script:
         )
 
     def steps(self, lane):
-        """What the twin sees: observation, reward, next observation, terminated, truncated, and the
-        uniforms of both keys.
+        """Return arrays for the twin: observation, reward, next observation, terminated, truncated,
+        and the uniforms of both keys.
         """
         uniforms = (
             np.asarray(jax.vmap(sampling.uniforms)(keys[lane]))

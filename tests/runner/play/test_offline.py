@@ -96,7 +96,7 @@ def test_agents_that_do_not_search_have_found_nothing(results: jbrl.Results) -> 
 
 
 class Gone(BaseException):
-    """What no handler of errors sees: as good as `kill -9`."""
+    """Exception that no handler of errors sees: as good as `kill -9`."""
 
 
 class Killed(Progress):

@@ -80,7 +80,7 @@ def test_what_is_no_number_of_devices_is_refused(text: object) -> None:
 
 
 class Card:
-    """What JAX says of an accelerator."""
+    """Device as JAX describes an accelerator."""
 
     platform, device_kind = "gpu", "Card"
 
@@ -232,7 +232,7 @@ def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -
 
 
 def _played(tables: dict, folder: Path, devices: int, stack: bool | None) -> str:
-    """What a process with some number of devices says."""
+    """Return the output of a process with some number of devices."""
     command = [sys.executable, "-c", DEVICES_PROGRAM, json.dumps([tables, str(folder), stack])]
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
     return subprocess.run(

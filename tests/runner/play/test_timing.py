@@ -20,7 +20,7 @@ class Clock:
 
 
 class Later:
-    """What has been dispatched: it is there some seconds after somebody waits for it."""
+    """Result that has been dispatched: it is there some seconds after somebody waits for it."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self.clock, self.seconds = clock, seconds

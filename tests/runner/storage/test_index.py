@@ -49,7 +49,7 @@ def same(found: list[pd.DataFrame], expected: list[pd.DataFrame]) -> bool:
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
-    """How many files are unzipped by reading the study once."""
+    """Return the number of files that reading the study once unzips."""
     count, parse = [0], files.parse
 
     def counted(*given: object, **named: object) -> object:

@@ -39,7 +39,7 @@ def files(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def returns(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """What everything here must agree with: one process, two devices, one chunk."""
+    """Returns that everything here must agree with: one process, two devices, one chunk."""
     results = jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
     assert list(results.scores["status"]) == ["done"] * 3
     # no constant column that all would agree with
@@ -92,7 +92,7 @@ def test_three_shards_in_one_directory(tmp_path: Path, returns: pd.DataFrame) ->
 
 
 class Spy:
-    """Which MDPs are played, by unit."""
+    """Record of the MDPs that are played, by unit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.starts: list[int] = []

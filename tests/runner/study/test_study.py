@@ -395,7 +395,7 @@ class Unrelated:
 
 @pytest.fixture(autouse=True)
 def restore_register(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is registered here must not be met by other tests."""
+    """Agents that are registered here are not met by other tests."""
     monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
 
 
