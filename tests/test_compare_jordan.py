@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 import jbrl
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
+from jbrl.runner.study.study import load_study
+from tests.runner.storage.test_store import HEADER, opened
 
 KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.parquet"
 
@@ -78,10 +80,17 @@ STUDY = {
 }
 
 
+def results_of(study: dict, folder: Path) -> None:
+    """Results of all units of a study: numbers of its own for each lifetime."""
+    store, units = opened(folder, load_study(study))
+    for number, unit in enumerate(units):
+        store.save(unit, HEADER, np.arange(unit.protocol.n_environments) - 200.0 - number)
+
+
 def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     """And each may have its own number of environments."""
     study = {**STUDY, "experiments": STUDY["experiments"][:1]}
-    jbrl.run(study, tmp_path, progress=False)
+    results_of(study, tmp_path)
     result = call("compare", tmp_path, "--to", "jordan2020", "--resamples", 0, "--format", "json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
@@ -96,7 +105,7 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> None:
-    jbrl.run({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short", progress=False)
+    results_of({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short")
     result = call("compare", tmp_path / "short", "--to", "jordan2020")
     assert result.exit_code == 2
     assert "a lifetime of experiment other is 5 episodes, and 100 episodes in the published" in (
@@ -104,7 +113,7 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> No
     )
     twice = {**STUDY, "experiments": STUDY["experiments"][:1]}
     twice["agents"] = [{"algorithm": "Sarsa-lambda", "epsilon_high": [0.05, 0.1]}]
-    jbrl.run(twice, tmp_path / "twice", progress=False)
+    results_of(twice, tmp_path / "twice")
     result = call("compare", tmp_path / "twice", "--to", "jordan2020")
     assert result.exit_code == 2
     assert "2 settings of Sarsa-lambda in experiment a chain: expected one" in (
