@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -37,13 +38,16 @@ BANNED = (
 )
 
 
-def docstrings(path: Path) -> Iterator[tuple[ast.AST, str, int]]:
-    """Yield module, class or function, its docstring and its line."""
+@functools.cache
+def docstrings(path: Path) -> list[tuple[ast.AST, str, int]]:
+    """Return each module, class or function, its docstring and its line."""
+    found: list[tuple[ast.AST, str, int]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
-                yield node, text, node.body[0].lineno
+                found.append((node, text, node.body[0].lineno))
+    return found
 
 
 def interrogative(text: str) -> bool:
