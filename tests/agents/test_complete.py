@@ -131,9 +131,9 @@ def test_there_is_capacity_for_the_largest_values():
 def test_what_is_drawn_learns_with_a_key_of_its_own():
     agent = as_arrays(build(BEB, {"beta": {"uniform": [0.5, 8.0]}}, "here")[0])
     assert isinstance(agent, DrawsParameters)
-    one, knowledge = agent.draw_and_train(KEY, prior_of("GC"))
+    one, knowledge = jax.jit(agent.draw_and_train)(KEY, prior_of("GC"))
     assert type(one) is BEB and float(one.beta) == float(agent.draw(KEY).beta)
-    np.testing.assert_array_equal(knowledge.plan.q, one.train(KEY, prior_of("GC")).plan.q)
+    np.testing.assert_array_equal(knowledge.plan.q, jax.jit(one.train)(KEY, prior_of("GC")).plan.q)
 
 
 def test_a_study_tells_distributions_apart():

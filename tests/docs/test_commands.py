@@ -51,6 +51,8 @@ CHEAP = re.compile(
 COSTLY = re.compile(
     r"--watch|corridor|out/curious|out/paper-cpu --to|F4|F6|quick --latex|local|study\.seed"
 )
+# Commands of the same kind as one that is quick.
+SLOW = re.compile(r"jbrl report out/(chain|quick --html --latex --markdown)$")
 RUN = list({c.text: c for c in SHOWN if CHEAP.match(c.text) and not COSTLY.search(c.text)}.values())
 
 
@@ -94,7 +96,11 @@ def test_the_command_is_known(command: Command) -> None:
         assert (ROOT / match[1]).is_file()
 
 
-@pytest.mark.parametrize("command", RUN, ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(c, marks=pytest.mark.slow) if SLOW.match(c.text) else c for c in RUN],
+    ids=str,
+)
 def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     words = command.words[1:]

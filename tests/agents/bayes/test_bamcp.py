@@ -317,7 +317,7 @@ def test_a_grid_of_budgets_shares_one_compilation():
     grid = jax.tree.map(lambda *v: jnp.stack(v), *agents)
     state = agents[0].reset(KEY, prior("GC"))
     stacked = jax.jit(jax.vmap(lambda a: a.act(jax.random.key(3), state, jnp.int32(0))[0]))(grid)
-    alone = [int(a.act(jax.random.key(3), state, jnp.int32(0))[0]) for a in agents]
+    alone = [int(ACT(a, jax.random.key(3), state, jnp.int32(0))[0]) for a in agents]
     assert np.asarray(stacked).tolist() == alone
 
 

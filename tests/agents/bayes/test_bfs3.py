@@ -223,8 +223,8 @@ def test_ties_are_drawn_uniformly():
 
 def test_what_is_seen_is_counted():
     agent = BFS3()
-    before = agent.reset(KEY, prior())
-    after = agent.observe(KEY, before, transition(2, 1, 0))
+    before = jax.jit(agent.reset)(KEY, prior())
+    after = jax.jit(agent.observe)(KEY, before, transition(2, 1, 0))
     change = np.zeros((3, 2, 3))
     change[2, 1, 0] = 1
     np.testing.assert_array_equal(after.counts - before.counts, change)

@@ -150,21 +150,26 @@ def test_its_twin_learns_alike_in_double_precision(joint):
             np.testing.assert_allclose(layer[k, :, -1], bias, atol=1e-12, rtol=0)
 
 
+@jax.jit
+def begun(agent, key):
+    return agent.reset(key, problem("Chain-10s").prior(Steps(10), 0.95))
+
+
+@jax.jit
+def stepped(agent, state, i):
+    key = jax.random.fold_in(KEY, i)
+    action, state = agent.act(key, state, i % 10)
+    ends = i % 7 == 6
+    t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
+    return agent.observe(jax.random.fold_in(key, 1), state, t)
+
+
 def lived(values, n=40, seed=0):
     """States after n transitions in Chain-10s, an episode of 7 at a time."""
     agent = as_arrays(BootDQN(**{**SMALL, **values}))
-    state = agent.reset(jax.random.key(seed), problem("Chain-10s").prior(Steps(10), 0.95))
-
-    @jax.jit
-    def step(state, key, i):
-        action, state = agent.act(key, state, i % 10)
-        ends = i % 7 == 6
-        t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
-        return agent.observe(jax.random.fold_in(key, 1), state, t)
-
-    states = [state]
+    states = [begun(agent, jax.random.key(seed))]
     for i in range(n):
-        states.append(step(states[-1], jax.random.fold_in(KEY, i), jnp.int32(i)))
+        states.append(stepped(agent, states[-1], np.int32(i)))
     return agent, states
 
 

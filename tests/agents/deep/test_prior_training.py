@@ -85,14 +85,15 @@ def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
     prior = mixed()
     inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
     seen, history = inputs.begin(), random_history(prior, 25, 0)
+    inputs_of, note = jax.jit(inputs.inputs), jax.jit(inputs.note)
     x = 0
     for t in range(len(history) + 1):
-        found = inputs.inputs(seen, jnp.int32(x))
+        found = inputs_of(seen, jnp.int32(x))
         assert found.shape == (inputs.size,)
         np.testing.assert_allclose(found, slow_inputs(prior, history[:t], x), atol=1e-6)
         if t < len(history):
             x, u, y = history[t]
-            seen = inputs.note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
+            seen = note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
             x = y
 
 
@@ -136,13 +137,14 @@ def test_next_states_are_those_of_the_mdp_drawn() -> None:
     step = jax.jit(
         lambda pair, noise: prior_lifetimes.step(traced, jnp.asarray(thresholds), pair, noise)
     )
-    luck = prior_lifetimes.draw_luck(KEY, jnp.int32(2), HORIZON, WIDTH)
+    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    luck = np.asarray(draw(KEY, jnp.int32(2), HORIZON, WIDTH).noise)
     alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
     for x in range(3):
         for u in range(2):
             pair = x * 2 + u
-            noise = np.asarray(luck.noise[pair])
-            y, reward = step(jnp.full(WIDTH, pair, jnp.int32), luck.noise[pair])
+            noise = luck[pair]
+            y, reward = (np.asarray(v) for v in step(np.full(WIDTH, pair, np.int32), noise))
             possible = np.flatnonzero(alpha[x, u])
             for n in range(WIDTH):
                 limits = thresholds[rows.row[pair], :, n] if len(possible) > 1 else [1.0]
@@ -192,8 +194,8 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
     np.testing.assert_allclose(advantages[:, 0], (expected - [2, 3, 4]) / 10, rtol=1e-5)
 
 
-def finite_differences(function: Any, at: jax.Array) -> np.ndarray:
-    step, found = 1e-6, np.zeros(at.size)
+def finite_differences(function: Any, at: Any) -> np.ndarray:
+    step, found, at = 1e-6, np.zeros(at.size), np.asarray(at)
     for i in range(at.size):
         move = np.zeros(at.size)
         move[i] = step

@@ -215,7 +215,7 @@ def test_traces_by_hand():
         alpha_low=0.5,
         alpha_high=0.5,
     )
-    state = agent.reset(jax.random.key(0), complete.Given())
+    state = jax.jit(agent.reset)(jax.random.key(0), complete.Given())
     rows = [
         # observation, reward, next, terminated, truncated; weights and trace of action 0
         (0, 1.0, 1, False, False, [0.5, 0], [1, 0]),
@@ -225,9 +225,9 @@ def test_traces_by_hand():
         # nothing is learned from a NaN, but the trace goes on, and it is counted
         (0, np.nan, 1, False, False, [0.4191859375, 0.9390453125], [1, 0]),
     ]
-    observe = jax.jit(agent.observe)
+    act, observe = jax.jit(agent.act), jax.jit(agent.observe)
     for x, r, y, terminated, truncated, weights, trace in rows:
-        u, state = agent.act(jax.random.key(1), state, jnp.int32(x))
+        u, state = act(jax.random.key(1), state, jnp.int32(x))
         assert u == 0
         ends = jnp.bool_(terminated), jnp.bool_(truncated)
         seen = complete.Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
@@ -252,9 +252,10 @@ def test_the_gradient_of_the_entropy_is_right_where_it_is_asked_for():
         now = softmax.policy(preferences)
         return -(now.probabilities * now.logs).sum()
 
-    exact = linear_ppo.entropy_gradient(softmax.policy(preferences), jnp.float32(-1))
-    np.testing.assert_allclose(exact, jax.grad(entropy)(preferences), atol=1e-6)
-    published = linear_ppo.entropy_gradient(softmax.policy(preferences), jnp.float32(1))
+    sloped = jax.jit(lambda p, sign: linear_ppo.entropy_gradient(softmax.policy(p), sign))
+    exact = sloped(preferences, jnp.float32(-1))
+    np.testing.assert_allclose(exact, jax.jit(jax.grad(entropy))(preferences), atol=1e-6)
+    published = sloped(preferences, jnp.float32(1))
     assert np.abs(published - exact).max() > 0.1
 
 
