@@ -109,7 +109,6 @@ QUICK = {
     "e-Greedy": "plans at its own pace",
     "PSRL": "draws from its belief",
     "BFS3": "searches at each decision, few lanes at once",
-    "e-Greedy-published": "does what the published program does",
     "Q-learning": "knows a table, no prior",
 }
 # Than Random, and not meant to be: a constant action, and a policy that on GC is never revised.

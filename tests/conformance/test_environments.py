@@ -200,7 +200,7 @@ def test_metrics_are_numbers_that_start_anew_with_each_episode(name):
     assert all(float(value) == 0 for value in begun.values())
 
 
-@every_problem
+@every_played_problem
 def test_perturbation_changes_values_alone(name):
     environment = problem(name).environment
     lane = jax.jit(drawn)(environment, jax.random.key(1))
@@ -212,7 +212,7 @@ def test_perturbation_changes_values_alone(name):
         assert_equal(on_host(lane), environment)
 
 
-@every_problem
+@every_played_problem
 def test_samples_hang_on_their_number_and_the_seed_alone(name):
     found = problem(name)
     draw = jax.jit(jax.vmap(found.sample, in_axes=(None, 0)))

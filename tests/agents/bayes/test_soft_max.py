@@ -14,7 +14,7 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import decisions, disagreements
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.5, 5.0])
 def test_its_twin_decides_alike(tau):
     for _, steps in decisions(SoftMax(tau), "UGC", "GC"):

@@ -12,12 +12,11 @@ from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution, problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
-
 BEGIN = jax.jit(lambda agent, prior: agent.reset(KEY, agent.train(KEY, prior)))
 OBSERVE = jax.jit(lambda agent, state, seen: agent.observe(KEY, state, seen))
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [(1.0, 0.0, 1.0), (20.0, 0.7, 0.3)])
 def test_its_twin_decides_alike(parameters):
     for _, steps in decisions(VDBE(*parameters), "GC"):

@@ -167,7 +167,7 @@ def test_actions_are_drawn_from_the_softmax():
     """Frequencies of 2000 equally spaced numbers are exact to one of them for each action."""
     logits = jnp.array([0.3, -1.2, 2.0, 0.0])
     uniforms = (jnp.arange(2000, dtype=jnp.float32) + 0.5) / 2000
-    actions = jax.vmap(policy.sample, in_axes=(None, 0))(logits, uniforms)
+    actions = jax.jit(jax.vmap(policy.sample, in_axes=(None, 0)))(logits, uniforms)
     shares = np.bincount(actions, minlength=4) / 2000
     np.testing.assert_allclose(shares, jax.nn.softmax(logits), rtol=0, atol=1 / 2000)
     assert int(policy.sample(jnp.array([jnp.nan, 1.0]), jnp.float32(0.9))) == NO_ACTION

@@ -135,8 +135,9 @@ def test_in_chunks_they_are_those_of_the_twin_too(name, monkeypatch):
             compare((weights[lane, t],), (right,), drawn, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spec", "exact"), [(TABLE, False), slow(BOX, True), slow(BOX, False), slow(TABLE, True)]
+    ("spec", "exact"), [(TABLE, False), (BOX, True), (BOX, False), (TABLE, True)]
 )
 def test_ppo_is_that_of_the_twin(spec, exact):
     agent = linear_ppo.LinearPPO(
