@@ -107,7 +107,7 @@ def test_each_lifetime_is_played_as_by_an_agent_with_the_drawn_value():
     assert len(set(values)) == 6 and min(values) >= 0.1 and max(values) <= 0.9
     alone = np.array([played(Weighted(share=value)) for value in values])
     assert np.diagonal(alone) == pytest.approx(together, rel=1e-6)
-    assert (alone != together).mean() > 0.5, "other values earn something else"
+    assert (alone != together).mean() > 0.4, "other values earn something else"
 
 
 def test_results_do_not_depend_on_the_number_of_lifetimes():
