@@ -111,12 +111,22 @@ def test_no_docstring_begins_with_an_interrogative() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def beginning(path: Path) -> str:
+    """Return the docstring of a module without parsing what follows it."""
+    with path.open(encoding="utf-8") as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                return ast.literal_eval(token.string) if token.type == tokenize.STRING else ""
+    return ""
+
+
 def test_no_module_of_tests_begins_with_an_interrogative() -> None:
+    begun = {path: beginning(path) for path in TESTS}
+    assert sum(map(bool, begun.values())) > 0.9 * len(TESTS)
     wrong = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path in TESTS
-        for node, text, _ in docstrings(path)
-        if isinstance(node, ast.Module) and interrogative(text)
+        for path, text in begun.items()
+        if interrogative(text)
     ]
     assert not wrong, "\n".join(wrong)
 

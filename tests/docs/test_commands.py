@@ -52,7 +52,9 @@ COSTLY = re.compile(
     r"--watch|corridor|out/curious|out/paper-cpu --to|F4|F6|quick --latex|local|study\.seed"
 )
 # Commands of the same kind as one that is quick.
-SLOW = re.compile(r"jbrl report out/(chain|quick --html --latex --markdown)$")
+SLOW = re.compile(
+    r"jbrl (report out/(chain|quick --html --latex --markdown)|evaluate out/quick --html)$"
+)
 RUN = list({c.text: c for c in SHOWN if CHEAP.match(c.text) and not COSTLY.search(c.text)}.values())
 
 

@@ -293,10 +293,8 @@ def mirrored(velocity, way):
     return speed * math.cos(theta), speed * math.sin(theta)
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [("medium", 150), pytest.param("single", 2000, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "steps"), [("medium", 150), ("single", 2000)])
 def test_every_step_is_that_of_a_twin_in_double_precision(name, steps):
     """One step at a time, from the state that was played.
 

@@ -118,6 +118,7 @@ def test_bounds_enclose_the_value_of_a_known_mdp_and_close_in_on_it():
     assert widths[-1] == pytest.approx(0.8**4 * 5, abs=1e-5)  # all that the depth limit leaves open
 
 
+@pytest.mark.slow
 def test_with_many_samples_and_trajectories_the_bounds_enclose_the_bayes_optimal_value():
     counts, rewards = np.ones((2, 2, 2), np.float32), np.zeros((2, 2, 2), np.float32)
     rewards[:, :, 1], rewards[0, 0, 0] = 1.0, 0.4

@@ -118,6 +118,7 @@ def test_weights_are_the_same_bits_in_any_group(expected):
     assert any((weights != 0).any() for weights in grouped.values())
 
 
+@pytest.mark.slow
 def test_a_lifetime_can_be_interrupted(expected):
     saved = []
     with pytest.MonkeyPatch.context() as patch:

@@ -113,6 +113,7 @@ def test_memory_does_not_grow_with_the_lifetime() -> None:
     assert short.bytes_per_device == long.bytes_per_device > 0
 
 
+@pytest.mark.slow
 def test_complete_agents_draw_for_each_lifetime() -> None:
     agent, _ = build(AGENTS["Sarsa"].agent, {"alpha": {"log_uniform": [0.001, 0.1]}}, "here")
     fixed = run_of(20, alpha=0.1)

@@ -17,6 +17,9 @@ from jbrl.runner.study import played
 from jbrl.runner.study.plan import plan
 from jbrl.runner.study.progress import Progress
 
+# The runner treats trainings as searches, of which `test_offline.py` says the same.
+pytestmark = pytest.mark.slow
+
 ROUNDS, BATCH = 6, 32
 
 
