@@ -24,6 +24,8 @@ from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.problems.problem import DERIVED, PROBLEMS, problem, read_json
 from jbrl.runner.play import compile_cache
 from jbrl.runner.study import selftest
+from tests.runner.storage.test_store import HEADER, opened, returns_of
+from tests.runner.storage.test_store import study as small
 
 STUDY = """
 [study]
@@ -157,8 +159,10 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
-def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
-    result = call("report", out, "--out", tmp_path, "--latex", "--markdown")
+def test_report_writes_the_forms_asked_for(tmp_path: Path) -> None:
+    store, units = opened(tmp_path / "results", small(agents=[{"algorithm": "Random"}]))
+    store.save(units[0], HEADER, returns_of(units[0]))
+    result = call("report", store.folder, "--out", tmp_path, "--latex", "--markdown")
     assert result.stdout.split() == [
         str(tmp_path / "latex/report.tex"),
         str(tmp_path / "markdown/report.md"),

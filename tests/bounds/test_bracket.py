@@ -78,7 +78,7 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
             {"algorithm": "OPPS-DS", "space": "Q0; -Q0", "budget": 50},
         ],
     }
-    results = jbrl.run(study, tmp_path / "study")
+    results = jbrl.run(study, tmp_path / "study", only="OPPS")
     found = results.learned_on(jbrl.problem(small).digest)
     assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
     assert not results.learned_on(jbrl.problem("UGC").digest)

@@ -235,7 +235,8 @@ def test_it_is_refused_where_it_does_not_fit():
 
 def test_heads_and_seeds_differ():
     prior = problem("Catch").prior(Episodes(10), 0.95)
-    states = [BootDQN(**SMALL).reset(jax.random.key(seed), prior) for seed in (0, 1)]
+    reset = jax.jit(lambda key: BootDQN(**SMALL).reset(key, prior))
+    states = [reset(jax.random.key(seed)) for seed in (0, 1)]
     layers = [np.asarray(v) for s in states for v in (s.ensemble.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12
