@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.comparison import jordan2020_scores  # noqa: E402
+from jbrl.comparison import environments, jordan2020_scores  # noqa: E402
 from jbrl.errors import JbrlError  # noqa: E402
 from jbrl.results import Results  # noqa: E402
 
@@ -58,16 +58,18 @@ def of_results(place: Path, share: float = 1.0) -> tuple[pd.DataFrame, pd.DataFr
       share: of its cores that the run had.
 
     Raises:
-      JbrlError: results that cannot be compared with the published ones.
+      JbrlError: results that cannot be compared with the published ones, or without any trial of
+        the comparison.
     """
-    jordan2020_scores(place)  # refuses lifetimes and settings that differ
+    jordan2020_scores(place)  # refuses lifetimes and settings that differ, and no trial
     results = Results(place)
+    played = environments(results)
     parts, rows = [], []
     for unit in results.manifest["units"]:
         found = results.store.result(unit["id"])
         if found is None or found.header["status"] != "done":
             continue
-        cell = {"environment": unit["experiment"], "algorithm": unit["algorithm"]}
+        cell = {"environment": played[unit["experiment"]], "algorithm": unit["algorithm"]}
         seed = {"seed": unit["seed"]}
         mine = np.logical_and.reduce(
             [results.returns[name] == unit[name] for name in ("experiment", "algorithm", "seed")]

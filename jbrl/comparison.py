@@ -125,14 +125,26 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
         raise JbrlError(f"{path}: {error}") from None
 
 
+def environments(results: Results) -> dict[str, str]:
+    """Return the environment of each experiment of a study: the name of its problem, without
+    `with_end`.
+    """
+    tests = zip(results.units["experiment"], results.units["test"], strict=True)
+    return {name: _without_end(test) for name, test in tests}
+
+
+def _without_end(problem: str) -> str:
+    inner = problem.removeprefix(WITH_END)
+    return problem if inner == problem else inner.removesuffix(")")
+
+
 def _trials(results: Results) -> pd.DataFrame:
     """Return the scores of a study with the problems of its experiments as environments."""
     folder, returns = results.store.folder, results.returns
-    rules, problems = rules_of(results.manifest), {}
-    for name, test in zip(results.units["experiment"], results.units["test"], strict=True):
-        inner = test.removeprefix(WITH_END)
-        problem = problems[name] = inner if inner == test else inner.removesuffix(")")
-        further = 0 if inner == test else jordan2020.END
+    rules, problems = rules_of(results.manifest), environments(results)
+    tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))
+    for name, problem in problems.items():
+        further = 0 if tests[name] == problem else jordan2020.END
         wanted = f"{jordan2020.episodes(problem) + further:,} episodes"
         if problem in jordan2020.PROBLEMS.values() and rules[name].lifetime != wanted:
             raise JbrlError(
