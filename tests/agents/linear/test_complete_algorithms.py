@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jbrl
 from jbrl.agents import complete as distributions
 from jbrl.agents.agent import AGENTS
 from jbrl.agents.linear import adam, fourier, linear_ppo, parl2, softmax
 from jbrl.agents.linear.drawn import integer, log_uniform, uniform
+from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
+from jbrl.rollout.contract import Transition
 from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
 
@@ -172,6 +175,34 @@ def test_nothing_is_learned_after_the_episodes_that_are_asked_for(name):
         assert (weights[lane, last:] == weights[lane, last]).all()
         # PPO has learned from its first buffers, or not yet
         assert name == "PPO-linear" or (weights[lane, last] != weights[lane, last - 1]).any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_observations_of_any_shape_are_traced(name):
+    """Without compiling: the state after a step has the shapes of the state before it."""
+    seen = jnp.zeros((2, 3), jnp.float32)
+    prior = complete.Given(given=Spec(Box((2, 3), 0.0, 1.0), Discrete(N_ACTIONS)))
+    agent = AGENTS[name].agent(dependent_high=0)
+
+    def step(key):
+        state = agent.reset(key, prior)
+        action, then = agent.act(key, state, seen)
+        over = jnp.bool_(False)
+        return state, agent.observe(
+            key, then, Transition(seen, action, jnp.float32(0), seen, over, over)
+        )
+
+    before, after = jax.eval_shape(step, jax.random.key(0))
+    assert [(v.shape, v.dtype) for v in jax.tree.leaves(before)] == [
+        (v.shape, v.dtype) for v in jax.tree.leaves(after)
+    ]
+
+
+def test_boards_are_played():
+    agent = AGENTS["AC"].agent(dependent_high=0)
+    played = jbrl.play(agent, test="Catch(rows=4,columns=3)", n_environments=2, episodes=3)
+    assert list(played.metrics["episodes"]) == [3, 3]
+    assert (played.metrics["drawn_features"] == 1 + 12 * played.metrics["drawn_independent"]).all()
 
 
 # Steps of Parl2, Adam, the softmax policy and the entropy by hand.
