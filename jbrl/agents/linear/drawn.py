@@ -212,18 +212,21 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
             raise JbrlError(f"{lower} = {low}, {upper} = {high}: expected the lower one first")
 
     def cost(self, prior: Any) -> Cost:
-        """Count the passes over the weights and traces of the middle of the sizes that are drawn.
+        """Count the passes over the weights and traces of the middle of the sizes that are drawn;
+        their memory is that of the greatest.
 
         Raises:
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         features = self.features(prior)
         state = jax.eval_shape(lambda: self.reset(jax.random.key(0), prior))
-        numbers = sum(v.size for v in jax.tree.leaves(state) if v.ndim == 2)
+        arrays = jax.tree.leaves(state)
+        numbers = sum(v.size for v in arrays if v.ndim == 2)
         share = _mean_size(features, self) / features.capacity
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
         seconds = self.beside + self.passes * numbers * share * each
-        return Cost(steps=seconds / STEP)
+        lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
+        return Cost(steps=seconds / STEP, lane_bytes=lane_bytes)
 
     def features(self, prior: Prior) -> Features:
         """Return the features, for the greatest orders.
