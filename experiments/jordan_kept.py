@@ -29,14 +29,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.comparison import environments, jordan2020_scores  # noqa: E402
+from jbrl.comparison import COUNTED, environments, jordan2020_scores  # noqa: E402
 from jbrl.errors import JbrlError  # noqa: E402
 from jbrl.results import Results  # noqa: E402
 
 FOLDER = ROOT / "experiments" / "published" / "jordan"
 CELL = ("environment", "algorithm")
 TRIAL = (*CELL, "seed", "unit")
-COUNTED = ("skipped_updates", "undefined_steps")  # by the agent
 DRAWN = "drawn_"
 DERIVED = ("drawn_features",)  # from others; on tables a constant
 

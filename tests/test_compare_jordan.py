@@ -104,6 +104,32 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     assert np.isfinite(found["aggregate"][0]["published"])
 
 
+def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
+    """Steps of a billion overflow on all trials of one cell; an archive has no counts."""
+    agent = {"algorithm": "Sarsa-lambda", "alpha_low": 1e9, "alpha_high": 1e9}
+    study = {
+        "study": {"name": "large", "n_environments": 2},
+        "experiments": [{"name": name, "problem": name} for name in ("Chain-10d", "Chain-10s")],
+        "agents": [
+            {**agent, "experiments": ["Chain-10d"]},
+            {"algorithm": "Sarsa-Parl2", "experiments": ["Chain-10s"]},
+        ],
+    }
+    results = jbrl.run(study, tmp_path / "out", progress=False)
+    arguments = ("--to", "jordan2020", "--table", "cells", "--format", "csv")
+    result = call("compare", tmp_path / "out", *arguments)
+    cells = pd.read_csv(io.StringIO(result.stdout)).set_index(["environment", "algorithm"])
+    assert list(cells.columns[-2:]) == ["undefined", "verdict"]
+    assert cells.loc[("Chain-10d", "Sarsa-lambda"), "undefined"] == 2
+    assert cells["undefined"].sum() == 2
+    words = " ".join(result.stderr.split())
+    assert "2 of 4 trials with NaN" in words and "Sarsa-lambda on Chain-10d 2 of 2" in words
+    results.archive(tmp_path / "kept")
+    result = call("compare", tmp_path / "kept", *arguments)
+    assert "undefined" not in pd.read_csv(io.StringIO(result.stdout))
+    assert "NaN" not in result.stderr
+
+
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> None:
     results_of({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short")
     result = call("compare", tmp_path / "short", "--to", "jordan2020")
