@@ -3,7 +3,8 @@
 A complete algorithm has no parameter that anybody has to choose: each hyperparameter is drawn anew
 for each lifetime, from a distribution that is part of the algorithm. Jordan et al. 2020, section 2
 and table 4. Here the ends of the distributions are the parameters of the agent, in pairs `_low` and
-`_high`; the same number twice fixes a hyperparameter.
+`_high`; the same number twice fixes a hyperparameter. Those of the steps of a buffer and of a
+minibatch of PPO-linear are constants, which the sizes of its arrays follow from.
 """
 
 import dataclasses
