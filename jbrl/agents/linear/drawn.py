@@ -236,7 +236,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         orders = self.dependent_high, self.independent_high
-        return features_of(prior.spec.observation, *orders, type(self).__name__)
+        return features_of(prior.spec.observation, *orders)
 
     def drawing(self, key: chex.PRNGKey, prior: Prior) -> Drawing:
         """Return the drawing of a lifetime, with the hyperparameters that all algorithms have.

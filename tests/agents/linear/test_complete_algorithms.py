@@ -18,6 +18,7 @@ from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
 from jbrl.rollout.contract import Transition
+from jbrl.runner.study.study import load_study
 from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
 
@@ -203,6 +204,16 @@ def test_boards_are_played():
     played = jbrl.play(agent, test="Catch(rows=4,columns=3)", n_environments=2, episodes=3)
     assert list(played.metrics["episodes"]) == [3, 3]
     assert (played.metrics["drawn_features"] == 1 + 12 * played.metrics["drawn_independent"]).all()
+
+
+def test_a_refusal_names_the_algorithm_once():
+    study = {
+        "study": {"name": "large"},
+        "experiments": [{"name": "e", "problem": "Pinball-empty"}],
+        "agents": [{"algorithm": "AC", "dependent_high": 40}],
+    }
+    with pytest.raises(JbrlError, match=r"^study: \[\[agents\]\] AC in experiment 'e': dependent_"):
+        load_study(study)
 
 
 # Steps of Parl2, Adam, the softmax policy and the entropy by hand.
