@@ -24,6 +24,9 @@ STRETCHES = 50  # of a training, that its table shows
 NEGLIGIBLE = 0.005  # discount of rewards that training leaves to the value function
 SMALLEST_SHARE = 0.02  # of the step size, at the end
 WIDTH = 256  # lifetimes of a group, at most
+# beyond which training has diverged: inputs, rewards and values are scaled to about 1, so that
+# weights stay near 1, but the step of Adam has one length however large they have become
+LARGEST_WEIGHT = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +106,13 @@ class TrainedOnPrior(OfflineSearch):
             )
 
     def _check_numbers(self, state: Any) -> None:
-        if not np.isfinite(np.asarray(state.parameters)).all():
+        largest = float(np.abs(np.asarray(state.parameters)).max())  # NaN where one is
+        if not largest <= LARGEST_WEIGHT:
+            found = "NaN" if math.isnan(largest) else f"as large as {largest:.2g}"
             raise JbrlError(
-                f"{type(self).__name__}: its weights are NaN after {int(state.round):,} rounds: "
-                "training has diverged; a smaller learning_rate may help"
+                f"{type(self).__name__}: its weights are {found} after {int(state.round):,} "
+                f"round{'s' if int(state.round) > 1 else ''}: training has diverged; a smaller "
+                "learning_rate may help"
             )
 
     def _findings(self, lesson: Lesson, state: Any, curve: np.ndarray, spent: float) -> Findings:

@@ -206,11 +206,23 @@ def test_what_was_found_is_kept_as_plain_data(name: str) -> None:
     assert found.arms["chosen"].tolist() == [False] * (len(found.arms["pulls"]) - 1) + [True]
 
 
-def test_training_that_diverges_is_refused() -> None:
-    agent = BeliefPPO(
-        budget=76_800, batch=256, hidden_width=16, learning_rate=1e9, max_gradient_norm=1e9
-    )
-    with pytest.raises(JbrlError, match=r"weights are NaN after \d+ rounds: training has diverged"):
+TINY: dict[str, Any] = {"budget": 16, "batch": 8, "horizon": 3}
+DIVERGED: list[tuple[Any, str]] = [
+    (ANN(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (BeliefPPO(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (RL2(units=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (BeliefPPO(hidden_width=4, learning_rate=float("nan"), **TINY), "NaN"),
+]
+
+
+@pytest.mark.parametrize(("agent", "found"), DIVERGED)
+def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
+    """The step of Adam has one length: weights that have diverged may stay finite."""
+    with pytest.raises(
+        JbrlError,
+        match=f"^{type(agent).__name__}: its weights are {found} after 1 round: training has "
+        "diverged; a smaller learning_rate may help$",
+    ):
         list(rounds(agent))
 
 

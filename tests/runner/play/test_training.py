@@ -108,7 +108,7 @@ def test_a_training_that_is_killed_goes_on(
 
 @pytest.mark.slow
 def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
-    study = tables(learning_rate=1e9, max_gradient_norm=1e9)
+    study = tables(learning_rate=1e9)
     study["agents"].append({"algorithm": "Random"})
     found = jbrl.run(study, tmp_path, only="right/")
     assert sorted(found.units["status"].dropna()) == ["done", "failed", "missing", "missing"]
