@@ -110,6 +110,8 @@ class OfflineSearch:
     def weights(self, findings: Findings) -> dict[str, np.ndarray]:
         """Return the arrays that the strategy consists of, by name, where it is no agent of the
         register: `trained` makes it of them. Default: it is one.
+
+        Those under `parameters`, where there is such a name, are counted as what was learned.
         """
         return {}
 

@@ -158,7 +158,7 @@ class Learned:
             "parameters": dataclasses.asdict(named),
         }
         if self.weights:
-            strategy["weights"] = sum(v.size for v in self.weights.values())
+            strategy["weights"] = _count(self.weights)
         return {
             "strategy": strategy,
             "consumed": self.consumed,
@@ -191,6 +191,14 @@ class Learned:
             strategy = agent.trained(weights)
             return cls(strategy, arms, consumed, simulated, seconds, agent, weights)
         return cls(agent, arms, consumed, simulated, seconds)
+
+
+def _count(weights: dict[str, np.ndarray]) -> int:
+    """Return the number of weights that were learned: without plans and sizes, where these are
+    apart.
+    """
+    learned = [weights["parameters"]] if "parameters" in weights else weights.values()
+    return sum(v.size for v in learned)
 
 
 class SearchCheckpoint:

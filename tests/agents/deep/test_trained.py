@@ -226,6 +226,20 @@ def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
         list(rounds(agent))
 
 
+@pytest.mark.parametrize(
+    ("weights", "counted"),
+    [
+        ({"parameters": np.zeros(42), "sizes": np.zeros(7), "inputs/.scale": np.zeros(())}, 42),
+        ({"layer": np.zeros((3, 4)), "bias": np.zeros(3)}, 15),
+    ],
+)
+def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: int) -> None:
+    """Plans and sizes, which the strategy consists of as well, are none of it."""
+    policy: Any = None
+    found = Learned(policy, {}, 8, 8, 0.1, ANN(), weights)
+    assert found.describe()["strategy"]["weights"] == counted
+
+
 def test_time_ends_a_training() -> None:
     found = list(rounds(BeliefPPO(budget=10**8, batch=256, hidden_width=16, seconds=0.2)))[-1]
     assert 0 < found.consumed < 10**8 and found.arrays["spent"] >= 0.2
