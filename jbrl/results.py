@@ -72,8 +72,8 @@ class Results:
 
     @cached_property
     def strategies(self) -> pd.DataFrame:
-        """Strategies that agents which search have tried on each prior, the most pulled first
-        (`Store.strategies`), with `ci95` of the mean.
+        """Strategies that agents which search have tried on each prior, the most pulled first, and
+        stretches of trainings, the first one first (`Store.strategies`), with `ci95` of the mean.
         """
         found = self.store.strategies()
         pulls = found["pulls"].clip(lower=1)

@@ -127,14 +127,20 @@ def returns(
 def strategies(
     folder: Folder,
     top: Annotated[
-        int, typer.Option(min=1, help="Strategies of each search, the most pulled first.")
+        int,
+        typer.Option(
+            min=1,
+            help="Strategies of each search, the most pulled first; of each training, stretches "
+            "in order, evenly spaced up to the last.",
+        ),
     ] = 5,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
 ) -> None:
     """Print what agents that search offline have tried, and how often.
 
     One search serves all experiments with the same prior. Consumed and simulated
-    are trajectories of the whole search: made use of, and played.
+    are trajectories of the whole search: made use of, and played. A training has a
+    row for each stretch of it, up to 50.
 
     [bold]Examples[/bold]
 
@@ -142,15 +148,14 @@ def strategies(
     jbrl strategies out/quick
     jbrl strategies out/quick --top 10000 --format csv > strategies.csv
     """
+    from jbrl.analysis.tried import few
     from jbrl.results import Results
 
     show_warnings()
     found = Results(folder).strategies
     if found.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    print_table(
-        found.groupby(["prior", "algorithm", "parameters", "seed"], sort=False).head(top), format
-    )
+    print_table(few(found, top), format)
 
 
 def report(

@@ -84,6 +84,19 @@ def test_the_figure_shows_what_the_table_lists(out):
     assert text.count("<table") == text.count("<caption>") == 2 + 3
 
 
+def test_a_training_is_shown_by_stretches_in_order(tmp_path):
+    names = [f"to lifetime {64 * (n + 1):,}" for n in range(14)]
+    trained = searched().query("parameters.str.contains('1000')")
+    trained = trained.assign(strategy=names, algorithm="BeliefPPO", chosen=np.arange(14) == 13)
+    write_report(*study(), MANIFEST, tmp_path, trained)
+    text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    assert f"<caption><div>{LISTED} of 14 stretches of it" in text
+    listed = [name for name in names if f'<th scope="row">{name}' in text]
+    assert len(listed) == LISTED and listed[-1] == names[-1]
+    places = [text.index(f'<th scope="row">{name}') for name in listed]
+    assert places == sorted(places)
+
+
 def test_strategies_without_a_pull_are_neither_drawn_nor_listed(tmp_path):
     never = searched().assign(pulls=lambda rows: rows["pulls"].where(rows["chosen"], 0))
     write_report(*LITTLE, MANIFEST, tmp_path, never)
