@@ -167,7 +167,7 @@ def test_mdps_are_drawn_from_the_prior() -> None:
 
 
 def settings_for(network: Dense, *, ends: bool = False) -> prior_ppo.Settings:
-    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)
+    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 1.0)
     return prior_ppo.Settings(*numbers, network, 2, 1, 3, ends, 1, False)
 
 
@@ -192,6 +192,23 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
     expected = np.array([first, second, third])
     np.testing.assert_allclose(returns[:, 0], (expected - 1) / 10, rtol=1e-6)
     np.testing.assert_allclose(advantages[:, 0], (expected - [2, 3, 4]) / 10, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "found"),
+    [
+        (0.0, 0.0, 10.0),  # no reward
+        (7.5, 0.0, 10.0),  # one lifetime
+        (40.0, 1e-5, 10.0),  # rounding
+        (40.0, 2.5, 2.5),
+        (1e-8, 1e-8, 1e-6),
+    ],
+)
+def test_values_have_a_unit_that_returns_can_be_fitted_in(
+    mean: float, deviation: float, found: float
+) -> None:
+    scale = prior_ppo.scale_of(jnp.float32(mean), jnp.float32(deviation), jnp.float32(10))
+    np.testing.assert_array_equal(scale, np.array([mean, found], np.float32))
 
 
 def finite_differences(function: Any, at: Any) -> np.ndarray:
@@ -294,7 +311,7 @@ def gc() -> tuple[Any, Any, Any]:
     prior = problem("GC").prior(Steps(250), 0.95)
     inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
     network = Dense((inputs.size, 16, 4))
-    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)]
+    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 10.0)]
     settings = prior_ppo.Settings(*numbers, network, WIDTH, 1, HORIZON, False, 1, True)
     return prior, jax.tree.map(jnp.asarray, inputs), settings
 

@@ -2,6 +2,7 @@
 plain data, refused with a sentence.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
@@ -238,6 +239,22 @@ def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: in
     policy: Any = None
     found = Learned(policy, {}, 8, 8, 0.1, ANN(), weights)
     assert found.describe()["strategy"]["weights"] == counted
+
+
+@pytest.mark.parametrize(
+    "agent", [BeliefPPO(hidden_width=4, **TINY), RL2(units=4, **TINY)], ids=["BeliefPPO", "RL2"]
+)
+def test_a_first_round_without_reward_sets_no_tiny_unit(agent: Any) -> None:
+    """The first decision, from a state that pays nothing, is all that is played in training."""
+    prior = bandit_like()
+    rewards = prior.mdps.rewards.at[0].set(0.0).at[1, 1, 1].set(8.0)
+    quiet = DirichletPrior(
+        DirichletMDPs(prior.mdps.concentrations, rewards, jnp.int32(0)), prior.discount, T
+    )
+    agent = dataclasses.replace(agent, horizon=1)
+    found = list(agent.search(0, quiet, Trials(quiet, DISCOUNT, KEY, jax.devices()[:1]), None))
+    assert not found[-1].arrays["curve"].any()
+    assert found[-1].arrays["state/.returns"][1] == 8
 
 
 def test_time_ends_a_training() -> None:
