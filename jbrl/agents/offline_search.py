@@ -40,6 +40,10 @@ class Trials(Protocol):
     def width(self) -> int:
         """Trajectories that one call plays at little more than the cost of one."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes that may be used; 0: unknown, no bound."""
+
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         """Make ready, outside the clock, to try agents of the structures of `examples`, about
         `wanted` at once.

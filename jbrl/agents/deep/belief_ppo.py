@@ -94,6 +94,7 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
             prior_ppo.play_and_learn,
             self.batch,
             8 * self.batch * horizon * (inputs.size + 8),
+            network.parameters,
             (settings, (inputs, prior)),
             lambda key: prior_ppo.begin(network, key),
             known_arrays(inputs, network),

@@ -275,6 +275,27 @@ def test_parameters_that_are_refused(values: dict, message: str) -> None:
         check_parameters(BeliefPPO, values, "BeliefPPO")
 
 
+@pytest.mark.parametrize(
+    "agent",
+    [
+        ANN(hidden_width=4096, hidden_layers=8),
+        BeliefPPO(hidden_width=4096, hidden_layers=8),
+        RL2(units=4096, batch=8, horizon=2),
+    ],
+    ids=["ANN", "BeliefPPO", "RL2"],
+)
+def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent: Any) -> None:
+    prior, memory = bandit_like(), 500 * 10**6
+    limited = Trials(prior, DISCOUNT, KEY, jax.devices()[:1], memory=memory)
+    with pytest.raises(
+        JbrlError,
+        match=rf"^{type(agent).__name__} takes [\d.]+ GiB for training, with a network of [\d,]+ "
+        r"weights: expected at most 0.466 GiB, the memory that may be used \(--memory\); a smaller "
+        "network or batch takes less$",
+    ):
+        next(agent.search(0, prior, limited, None))
+
+
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(JbrlError, match="batch = 300: expected a multiple of 256"):
         ANN(batch=300)

@@ -129,3 +129,10 @@ def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
     assert sorted(found.units["status"].dropna()) == ["done", "failed", "missing", "missing"]
     reasons = " ".join(str(reason) for reason in found.units["reason"])
     assert "training has diverged; a smaller learning_rate may help" in reasons
+
+
+def test_the_memory_of_a_run_bounds_its_trainings(tmp_path: Path) -> None:
+    study = tables(hidden_width=4096, hidden_layers=4)
+    found = jbrl.run(study, tmp_path, only="right/", memory="500MB")
+    assert found.units["status"].dropna().tolist() == ["failed", "missing"]
+    assert "0.466 GiB, the memory that may be used (--memory)" in str(found.units["reason"][0])
