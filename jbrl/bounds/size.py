@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.leaves import CHUNK
 from jbrl.bounds.lifetimes import LANES
@@ -47,7 +48,7 @@ def check_model(model: Model, name: str) -> None:
     """Refuse a prior that is too large.
 
     Raises:
-      JbrlError: more uncertain rows than are accepted.
+      JbrlError: more uncertain rows, or more free probabilities in them, than are accepted.
     """
     if len(model.blocks) > MOST_BLOCKS:
         raise JbrlError(
@@ -58,6 +59,12 @@ def check_model(model: Model, name: str) -> None:
         raise JbrlError(
             f"problem '{name}': {model.n_uncertain} rows (state, action) have several possible "
             f"next states: expected at most {MOST_ROWS}"
+        )
+    if model.n_free > MOST_FREE:
+        raise JbrlError(
+            f"problem '{name}': {model.n_free} transition probabilities are free (all of a row but "
+            f"one): expected at most {MOST_FREE}; fewer states, actions or possible next states "
+            "make fewer"
         )
 
 

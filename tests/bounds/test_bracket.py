@@ -126,6 +126,7 @@ REFUSED = {
     ("GC", "--decisions", "26", "--memory", "600MB"): "expected at most",
     ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
     ("Grid(rows=9,columns=9)",): "expected at most 60",
+    ("UGC(n_states=60,n_actions=7)",): "24780 transition probabilities are free",
     ("MountainCar",): "expected a Dirichlet distribution",
     ("Nothing",): "unknown problem",
     ("GC", "--agent", "Nobody"): "Nobody",
