@@ -6,7 +6,9 @@ from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.leaves import CHUNK
 from jbrl.bounds.lifetimes import LANES
+from jbrl.bounds.memory import VALUE, bytes_of_fit, bytes_of_lifetimes, bytes_of_samples
 from jbrl.bounds.model import Model
+from jbrl.bounds.upper import PILOT
 from jbrl.errors import JbrlError
 
 MOST_BLOCKS = 60  # states with uncertain rows: an array has an axis for each
@@ -16,7 +18,6 @@ MOST_TRANSITIONS = 300_000  # from the cells of a layer
 MOST_DIVISIONS = 2_000_000  # of a total among the rows of a state
 MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing
 
-VALUE = 8  # bytes
 # bytes of temporary arrays and of products of weights that are kept
 BASE = 2**28
 WEIGHT = 4  # bytes, of a split in an MDP
@@ -73,6 +74,9 @@ class Sizes:
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
+        model = layers.model
+        self._samples = bytes_of_samples(model, PILOT)
+        self._least = max(self._samples + bytes_of_fit(model), bytes_of_lifetimes(model))
         self._found: list[Size] = []
 
     def of(self, decisions: int) -> Size | None:
@@ -90,7 +94,8 @@ class Sizes:
                 return None
             leaves, cells = self._layers.count(d), len(self._layers.layer(d))
             arrays = leaves + before.leaves + 3 * self._layers.largest(d)
-            memory = BASE + VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
+            ahead = VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
+            memory = BASE + max(self._samples + ahead, self._least)
             self._found.append(Size(d, leaves, before.all + leaves, before.cells + cells, memory))
         return self._found[decisions]
 
@@ -152,7 +157,11 @@ def make_plan(
     if upper is None:
         return Plan(size, USUAL_MDPS, REPLICATIONS, PLAYED)
     n_mdps = LEAST_MDPS
-    while 2 * n_mdps <= MOST_MDPS and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper:
+    while (
+        2 * n_mdps <= MOST_MDPS
+        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper
+        and size.memory + _more_samples(layers.model, 2 * n_mdps) <= memory
+    ):
         n_mdps *= 2
     assert limit is not None
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
@@ -160,6 +169,11 @@ def make_plan(
     return Plan(
         size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)), upper
     )
+
+
+def _more_samples(model: Model, n_mdps: int) -> int:
+    """Return the bytes that MDPs take beyond those that `Size.memory` counts."""
+    return max(0, bytes_of_samples(model, n_mdps) - bytes_of_samples(model, PILOT))
 
 
 def checked_played(played: int) -> int:

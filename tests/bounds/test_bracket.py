@@ -124,6 +124,7 @@ REFUSED = {
     ("GC", "--horizon", "0"): "horizon",
     ("GC", "--decisions", "60"): "expected at most",
     ("GC", "--decisions", "26", "--memory", "600MB"): "expected at most",
+    ("UGC(n_states=20,n_actions=3)", "--memory", "500MB"): "not even 0 decisions fit",
     ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
     ("Grid(rows=9,columns=9)",): "expected at most 60",
     ("UGC(n_states=60,n_actions=7)",): "24780 transition probabilities are free",
