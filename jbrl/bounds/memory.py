@@ -6,6 +6,7 @@ from jbrl.bounds.model import Model
 from jbrl.bounds.upper import PILOT
 
 VALUE = 8  # bytes
+CELL = 1024  # bytes of the totals of a cell
 FEATURES = 3  # times that the features of the least squares are in memory at once
 LIFETIME = 40  # bytes of a transition in a lifetime that is played: its probability, its counts
 
@@ -26,3 +27,11 @@ def bytes_of_fit(model: Model) -> int:
 def bytes_of_lifetimes(model: Model) -> int:
     """Return what lifetimes of a policy of the look-ahead take."""
     return LIFETIME * LANES * Rows.of(model).concentrations.size
+
+
+def bytes_text(n: int) -> str:
+    """Return a number of bytes in words: `1.2 GiB`, `256 MiB`, `1,000 bytes`."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
+        if n >= unit:
+            return f"{n / unit:.3g} {name}"
+    return f"{n:,} bytes"

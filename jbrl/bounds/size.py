@@ -6,7 +6,14 @@ from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.leaves import CHUNK
 from jbrl.bounds.lifetimes import LANES
-from jbrl.bounds.memory import VALUE, bytes_of_fit, bytes_of_lifetimes, bytes_of_samples
+from jbrl.bounds.memory import (
+    CELL,
+    VALUE,
+    bytes_of_fit,
+    bytes_of_lifetimes,
+    bytes_of_samples,
+    bytes_text,
+)
 from jbrl.bounds.model import Model
 from jbrl.bounds.upper import PILOT
 from jbrl.errors import JbrlError
@@ -16,7 +23,7 @@ MOST_ROWS = 4096  # uncertain rows of a problem
 MOST_CELLS = 100_000  # of a layer: each is an array of its own
 MOST_TRANSITIONS = 300_000  # from the cells of a layer
 MOST_DIVISIONS = 2_000_000  # of a total among the rows of a state
-MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing
+MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing; the horizon needs none
 
 # bytes of temporary arrays and of products of weights that are kept
 BASE = 2**28
@@ -95,8 +102,9 @@ class Sizes:
             leaves, cells = self._layers.count(d), len(self._layers.layer(d))
             arrays = leaves + before.leaves + 3 * self._layers.largest(d)
             ahead = VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
-            memory = BASE + max(self._samples + ahead, self._least)
-            self._found.append(Size(d, leaves, before.all + leaves, before.cells + cells, memory))
+            cells += before.cells
+            memory = BASE + CELL * cells + max(self._samples + ahead, self._least)
+            self._found.append(Size(d, leaves, before.all + leaves, cells, memory))
         return self._found[decisions]
 
     def _transitions(self, decisions: int) -> int:
@@ -146,7 +154,7 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    size, why = _deepest(layers, most, memory, upper, threads)
+    size, why = _deepest(layers, most, horizon, memory, upper, threads)
     if size is None:
         raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {why}")
     if decisions is not None and size.decisions < decisions:
@@ -207,22 +215,28 @@ def _number(value: object) -> bool:
 
 
 def _deepest(
-    layers: Layers, most: int, memory: int, seconds: float | None, threads: int
+    layers: Layers, most: int, horizon: int, memory: int, seconds: float | None, threads: int
 ) -> tuple[Size | None, str]:
     """Return the deepest look-ahead up to `most` decisions that fits, and why no deeper does."""
-    sizes, best = Sizes(layers), None
+    sizes, best, why = Sizes(layers), None, ""
+    estimated = most if not layers.blocks else min(most, MOST_DECISIONS)
+    if estimated < most < horizon:
+        most = estimated
+        why = (
+            f"estimates that mean nothing after more than {MOST_DECISIONS} decisions (at the "
+            f"horizon, {horizon}, none is needed)"
+        )
     for decisions in range(most + 1):
-        if decisions > MOST_DECISIONS and layers.blocks:
-            return best, f"more than {MOST_DECISIONS} decisions, after which no estimate is good"
         size = sizes.of(decisions)
         if size is None:
             return best, f"more than {MOST_CELLS} arrays, or too large ones"
         if size.memory > memory:
-            return best, f"about {size.memory} bytes, more than memory = {memory}"
+            return best, f"about {bytes_text(size.memory)}, more than memory = {bytes_text(memory)}"
         if seconds is not None:
             needed = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
             if needed > seconds:
                 budget = seconds / SHARE
                 return best, f"about {needed / SHARE:.3g} seconds, more than budget = {budget:.3g}"
-        best = size
-    return best, ""
+        if decisions <= estimated or decisions == horizon:
+            best = size
+    return best, why

@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.bounds import bracket
+from jbrl.bounds import bracket, size
 from jbrl.cli.app import app
+from jbrl.errors import JbrlError
 from tests.bounds.exact import PRIORS, exact, problem
 
 
@@ -18,6 +19,14 @@ def test_the_whole_lifetime_is_exact() -> None:
     value = exact(two.mdps, 0.9, 5)
     assert (found.lower, found.upper) == pytest.approx((value, value), abs=1e-6)
     assert found.confidence == 1
+
+
+def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "MOST_DECISIONS", 2)
+    two = problem(PRIORS["fractions"])
+    assert jbrl.bound(two, discount=0.9, horizon=4, decisions=4).confidence == 1
+    with pytest.raises(JbrlError, match=r"at the horizon, 4, none is needed\): expected at most 2"):
+        jbrl.bound(two, discount=0.9, horizon=4, decisions=3)
 
 
 def test_a_bracket_contains_the_value_and_resumes(
@@ -125,6 +134,7 @@ REFUSED = {
     ("GC", "--decisions", "60"): "expected at most",
     ("GC", "--decisions", "26", "--memory", "600MB"): "expected at most",
     ("UGC(n_states=20,n_actions=3)", "--memory", "500MB"): "not even 0 decisions fit",
+    ("GC", "--memory", "100MiB"): "MiB, more than memory = 100 MiB",
     ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
     ("Grid(rows=9,columns=9)",): "expected at most 60",
     ("UGC(n_states=60,n_actions=7)",): "24780 transition probabilities are free",
