@@ -56,7 +56,8 @@ def scores(
     compile. Status is done, failed or missing.
 
     share_low and share_high, where a bracket of the Bayes-optimal value is kept:
-    the least and the greatest part of it that the mean can be.
+    the least and the greatest part of it that the mean can be; empty for agents
+    that are shown the MDP.
 
     [bold]Examples[/bold]
 
@@ -65,13 +66,15 @@ def scores(
     jbrl scores out/quick --format csv > scores.csv
     jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
-    from jbrl.analysis.brackets import of_experiments, with_shares
+    from jbrl.analysis.brackets import of_experiments, with_digests, with_shares
+    from jbrl.report.chapters import oracles_of
     from jbrl.results import Results
 
     show_warnings()
     results = Results(folder)
     table = _with_rules(results) if format in (Format.table, Format.md) else results.scores
-    table = with_shares(table, of_experiments(results.manifest))
+    brackets = of_experiments(with_digests(results.manifest, results.units))
+    table = with_shares(table, brackets, oracles_of(results.manifest))
     print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(
