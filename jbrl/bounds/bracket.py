@@ -65,6 +65,9 @@ class Bracket:
     lower_end: End
     upper_end: End
     seed: int
+    # what kept D from being greater, where it was chosen: "memory", "budget", "size" (of arrays);
+    # None: D is as asked for, or the horizon
+    limited_by: str | None = None
 
     @property
     def width(self) -> float:
@@ -222,6 +225,7 @@ class _Work:
             lower,
             upper,
             self.seed,
+            plan.limited_by,
         )
 
     def _floor(self, ahead: LookAhead, pieces: Pieces, tell: Tell) -> End:

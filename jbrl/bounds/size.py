@@ -116,6 +116,14 @@ class Sizes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Limit:
+    """A reason why a look-ahead is no deeper."""
+
+    by: str  # "memory", "budget", "size" or "estimates"
+    takes: str  # a deeper one
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The depth of the look-ahead and the sizes of the samples."""
 
@@ -124,6 +132,7 @@ class Plan:
     replications: int
     n_played: int  # MDPs in which the agent of the lower end plays
     seconds: float | None = None  # that the upper end may take
+    limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
 
 REPLICATIONS = 8
@@ -154,12 +163,13 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    size, why = _deepest(layers, most, horizon, memory, upper, threads)
+    size, limit_of_size = _deepest(layers, most, horizon, memory, upper, threads)
+    takes = "" if limit_of_size is None else limit_of_size.takes
     if size is None:
-        raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {why}")
+        raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {takes}")
     if decisions is not None and size.decisions < decisions:
         raise JbrlError(
-            f"decisions = {decisions}: looking so far ahead in '{name}' takes {why}: expected at "
+            f"decisions = {decisions}: looking so far ahead in '{name}' takes {takes}: expected at "
             f"most {size.decisions}"
         )
     if upper is None:
@@ -174,9 +184,9 @@ def make_plan(
     assert limit is not None
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
     played = int((1 - SHARE) / 2 * limit * rate * threads * 250 / horizon)
-    return Plan(
-        size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)), upper
-    )
+    n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
+    by = None if limit_of_size is None else limit_of_size.by
+    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, by)
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:
@@ -216,27 +226,30 @@ def _number(value: object) -> bool:
 
 def _deepest(
     layers: Layers, most: int, horizon: int, memory: int, seconds: float | None, threads: int
-) -> tuple[Size | None, str]:
+) -> tuple[Size | None, Limit | None]:
     """Return the deepest look-ahead up to `most` decisions that fits, and why no deeper does."""
-    sizes, best, why = Sizes(layers), None, ""
+    sizes, best, limit = Sizes(layers), None, None
     estimated = most if not layers.blocks else min(most, MOST_DECISIONS)
     if estimated < most < horizon:
         most = estimated
-        why = (
+        limit = Limit(
+            "estimates",
             f"estimates that mean nothing after more than {MOST_DECISIONS} decisions (at the "
-            f"horizon, {horizon}, none is needed)"
+            f"horizon, {horizon}, none is needed)",
         )
     for decisions in range(most + 1):
         size = sizes.of(decisions)
         if size is None:
-            return best, f"more than {MOST_CELLS} arrays, or too large ones"
+            return best, Limit("size", f"more than {MOST_CELLS} arrays, or too large ones")
         if size.memory > memory:
-            return best, f"about {bytes_text(size.memory)}, more than memory = {bytes_text(memory)}"
+            needed, given = bytes_text(size.memory), bytes_text(memory)
+            return best, Limit("memory", f"about {needed}, more than memory = {given}")
         if seconds is not None:
-            needed = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
-            if needed > seconds:
-                budget = seconds / SHARE
-                return best, f"about {needed / SHARE:.3g} seconds, more than budget = {budget:.3g}"
+            longer = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
+            if longer > seconds:
+                least, budget = longer / SHARE, seconds / SHARE
+                takes = f"about {least:.3g} seconds, more than budget = {budget:.3g}"
+                return best, Limit("budget", takes)
         if decisions <= estimated or decisions == horizon:
             best = size
-    return best, why
+    return best, limit

@@ -8,7 +8,10 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.bounds import bracket, size
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.model import make_model
 from jbrl.cli.app import app
+from jbrl.cli.bound import _lines
 from jbrl.errors import JbrlError
 from tests.bounds.exact import PRIORS, exact, problem
 
@@ -117,6 +120,27 @@ def test_the_command_prints_text() -> None:
     )
     assert "Bayes-optimal value" in result.stdout
     assert "exact" in result.stdout
+
+
+@pytest.mark.parametrize("by", ["memory", "budget"])
+def test_the_command_says_what_limits_the_decisions(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = Layers(make_model(problem(PRIORS["unlike"]).mdps))
+    sizes = size.Sizes(layers)
+    third = sizes.of(3)
+    monkeypatch.setattr(size, "SHARE", 1.0)
+    memory = third.memory - 1 if by == "memory" else 2**33
+    seconds = third.seconds(size.LEAST_MDPS, size.REPLICATIONS, 1) * (0.99 if by == "budget" else 9)
+    plan = size.make_plan(layers, "unlike", 250, None, seconds, memory, 1)
+    assert by == "budget" or plan.size.decisions == 2
+    assert plan.limited_by == by
+    end = bracket.End(1.0, 1.0, 1.0, 0.0, {"method": "exact"})
+    found = bracket.Bracket("p", "d", 0.9, 9, 2, 1, 1, 1, None, 9, end, end, 0, plan.limited_by)
+    assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_lines(found))
+    assert found.as_dict()["limited_by"] == by
+    asked = size.make_plan(layers, "unlike", 250, 1, None, memory, 1)
+    assert asked.limited_by is None
 
 
 REFUSED = {
