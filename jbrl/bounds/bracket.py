@@ -302,7 +302,10 @@ class _Work:
         step = "lower end, policies"
         tell(step, 0, 1)
         layers = Layers(self.model, merge_states=False)  # a table names states as they are
-        tried = candidates(self.problem, layers, self.discount, self.horizon, self.cores, agents)
+        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        tried = candidates(
+            self.problem, layers, self.discount, self.horizon, self.cores, agents, training
+        )
         choosing, certifying = self.seeds("lower", 2)
         means = []
         for number, candidate in enumerate(tried):

@@ -9,6 +9,7 @@ import numpy as np
 
 from jbrl.agents.agent import Agent
 from jbrl.agents.lookup import find_agent
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
@@ -16,7 +17,7 @@ from jbrl.errors import JbrlError
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Oracle
 from jbrl.runner.play.play import play
-from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.play.protocol import Played, Protocol
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
@@ -59,8 +60,13 @@ def candidates(
     horizon: int,
     threads: int,
     agents: Mapping[str, Agent],
+    training: int,
 ) -> list[Candidate]:
-    """Return policies that the look-ahead suggests, and agents by their names."""
+    """Return policies that the look-ahead suggests, and agents by their names.
+
+    Args:
+      training: seed of the searches of agents that search on their prior.
+    """
     decisions = _decisions(layers, horizon)
 
     @functools.cache
@@ -80,20 +86,24 @@ def candidates(
         )
         found.append(Candidate(name, lookahead))
     for name, agent in agents.items():
-
-        def registered(n: int, seed: np.random.SeedSequence, agent: Agent = agent) -> np.ndarray:
-            played = play(
-                agent,
-                prior=problem,
-                n_environments=n,
-                seed=int(seed.generate_state(1)[0]),
-                horizon=horizon,
-                discount=discount,
-            )
-            return np.asarray(played.returns, np.float64)
-
-        found.append(Candidate(name, registered))
+        plays = functools.partial(play, prior=problem, horizon=horizon, discount=discount)
+        found.append(Candidate(name, _player(agent, plays, training)))
     return found
+
+
+def _player(agent: Agent, plays: Callable[..., Played], training: int) -> Player:
+    @functools.cache
+    def policy() -> Agent:
+        """Return the agent that plays: of one that searches its finding, the same in all calls."""
+        searches = isinstance(agent, OfflineSearch)
+        learned = plays(agent, n_environments=1, seed=training).learned if searches else None
+        return agent if learned is None else learned.strategy
+
+    def player(n: int, seed: np.random.SeedSequence) -> np.ndarray:
+        played = plays(policy(), n_environments=n, seed=int(seed.generate_state(1)[0]))
+        return np.asarray(played.returns, np.float64)
+
+    return player
 
 
 def _decisions(layers: Layers, horizon: int) -> int:
