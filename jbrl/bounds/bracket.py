@@ -106,7 +106,8 @@ def bound(
       seed: of all samples.
       agents: agents that may earn the lower end, besides policies that the look-ahead suggests:
         names of the register, or agents by names of their own, for example policies that were
-        trained. Pieces in `out` are known by these names.
+        trained. Pieces in `out` are known by these names, those of agents of the register and of
+        `module:Class` by their parameters and source as well.
       played: MDPs in which the policy of the lower end plays; default: 20,480, or what the budget
         allows.
       out: folder for pieces of the work; the same call again goes on from them.
@@ -339,7 +340,8 @@ class _Work:
                 "margin": margin(found, ONE_SIDED),
             }
 
-        return pieces.get(f"{purpose}-{n_mdps}-{_slug(candidate.name)}", make)
+        name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))
+        return pieces.get(f"{purpose}-{n_mdps}-{name}", make)
 
 
 def _slug(name: str) -> str:

@@ -2,22 +2,26 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jbrl.agents.agent import Agent
+from jbrl.agents.agent import AGENTS, Agent
+from jbrl.agents.complete import Complete
 from jbrl.agents.lookup import find_agent
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
 from jbrl.errors import JbrlError
+from jbrl.outside import is_outside, source_digest
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Oracle
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Played, Protocol
+from jbrl.runner.storage.unit import canonical
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
@@ -33,6 +37,7 @@ class Candidate:
 
     name: str
     play: Player  # returns [N] float64 in N new MDPs, with that seed
+    digest: str = ""  # of an agent that can change under its name
 
 
 def find_agents(
@@ -87,8 +92,21 @@ def candidates(
         found.append(Candidate(name, lookahead))
     for name, agent in agents.items():
         plays = functools.partial(play, prior=problem, horizon=horizon, discount=discount)
-        found.append(Candidate(name, _player(agent, plays, training)))
+        found.append(Candidate(name, _player(agent, plays, training), _digest(agent, name)))
     return found
+
+
+def _digest(agent: Agent, name: str) -> str:
+    """Return what tells an agent of the register, or one outside jbrl, from others of its name:
+    eight hexadecimal digits of its version, parameters and source. "" for other names, which stand
+    for one policy each.
+    """
+    if name not in AGENTS and ":" not in name:
+        return ""
+    base = agent.base if isinstance(agent, Complete) else agent
+    source = source_digest(type(base)) if is_outside(type(base)) else ""
+    identity = canonical([agent.version, repr(agent), source])
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
 def _player(agent: Agent, plays: Callable[..., Played], training: int) -> Player:

@@ -1,5 +1,6 @@
 """Agents that compete for the lower end."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,3 +33,23 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
         assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
     assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
     assert len({seed for _, seed in played}) == 3
+
+
+def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = problem(PRIORS["unlike"])
+    layers = Layers(make_model(two.mdps), merge_states=False)
+
+    def digest(name: str, **parameters: float) -> str:
+        agent = dataclasses.replace(find_agent("e-Greedy", lower.Path.cwd()).agent(), **parameters)
+        return lower.candidates(two, layers, 0.9, 5, 1, {name: agent}, training=7)[-1].digest
+
+    known = [digest("e-Greedy"), digest("e-Greedy", epsilon=0.3)]
+    monkeypatch.setattr(lower, "is_outside", lambda _: True)
+    for source in ("one text", "another"):
+        monkeypatch.setattr(lower, "source_digest", lambda _, source=source: source)
+        known.append(digest("mine:Greedy"))
+    assert all(len(one) == 8 for one in known)
+    assert len(set(known)) == 4
+    assert digest("BeliefPPO by 64 lifetimes, f9f2d842") == ""
