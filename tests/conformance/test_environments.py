@@ -233,7 +233,8 @@ def other_value(field):
         return not value
     if isinstance(value, int):
         return value + 1
-    return value * 0.5 + min(0.07, high / 4)
+    other = value * 0.5 + min(0.07, high / 4)
+    return field.metadata["low"] / 2 if other == value else other
 
 
 @every_played_environment
