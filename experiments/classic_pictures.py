@@ -1,10 +1,14 @@
-"""Draw solved episodes of cart-pole, acrobot and pinball, for their pages.
+"""Draw solved episodes of the environments of Jordan et al. 2020, for their pages.
 
 python experiments/classic_pictures.py [--out docs/_static]
 
-Policies are written by hand: a linear one balances the pole, one that pushes where the second link
-swings lifts the acrobot, and one that steers to a list of places rolls the ball to the target.
-Physics are the middles of their ranges. Balls without friction show the collisions alone.
+Chain-10s, Gridworld-10s and MountainCar are solved by agents that learn: Q-learning, Sarsa and
+Sarsa-Parl2, 100 episodes each, in environment 0 of seed 0.
+
+For the others, policies are written by hand: a linear one balances the pole, one that pushes where
+the second link swings lifts the acrobot, and one that steers to a list of places rolls the ball to
+the target. Physics are the middles of their ranges. Balls without friction show the collisions
+alone.
 """
 
 import argparse
@@ -25,11 +29,17 @@ from jax import lax
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from jbrl.agents.agent import AGENTS, Agent  # noqa: E402
 from jbrl.environments.acrobot import Acrobot  # noqa: E402
 from jbrl.environments.cartpole import CartPole  # noqa: E402
 from jbrl.environments.environment import as_arrays, drawn  # noqa: E402
+from jbrl.environments.lifetime import Episodes  # noqa: E402
 from jbrl.environments.pinball import Ball, Pinball, PinballState  # noqa: E402
 from jbrl.environments.pinball_map import MAPS, read_map  # noqa: E402
+from jbrl.problems.problem import problem  # noqa: E402
+from jbrl.pytree import record, static  # noqa: E402
+from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402
+from jbrl.rollout.episodes import Lane, Rules, play_lifetime  # noqa: E402
 
 KEY = jax.random.key(0)
 ROUTES = {  # places on the way to the target
@@ -41,6 +51,63 @@ ROUTES = {  # places on the way to the target
         *((0.78, 0.29), (0.9, 0.2)),
     ],
 }
+
+
+EPISODES = 100  # of a lifetime
+LONGEST = 100_000  # steps of a lifetime that are kept
+LEARNERS = {  # problem: agent
+    "Chain-10s": AGENTS["Q-learning"].agent(alpha=0.3, epsilon=0.0, gamma=1.0),
+    "Gridworld-10s": AGENTS["Sarsa"].agent(alpha=0.2, epsilon=0.0, gamma=1.0),
+    "MountainCar": AGENTS["Sarsa-Parl2"].agent(
+        **{
+            f"{name}_{end}": value  # nothing is drawn
+            for name, value in (
+                *(("dependent", 3), ("independent", 3), ("gamma_gap", 1e-4)),
+                *(("lambda", 0.9), ("epsilon", 0.0)),
+            )
+            for end in ("low", "high")
+        }
+    ),
+}
+
+
+@record
+class Trail:
+    """Recorder that keeps the observation after each step, and whether an episode ended there."""
+
+    steps: int = static(LONGEST)
+
+    def begin(self, environment: Any, state: Any) -> tuple[Any, ...]:
+        del state
+        seen = jax.eval_shape(lambda: environment.reset(KEY)[1])
+        kept = jnp.zeros((self.steps, *seen.shape), seen.dtype)
+        return jnp.int32(0), kept, jnp.zeros(self.steps, bool)
+
+    def record(self, state: Any, environment: Any, after: Any, step: Any) -> tuple[Any, ...]:
+        del environment, after
+        taken, kept, ended = state
+        return (
+            taken + 1,
+            kept.at[taken].set(step.observation),
+            ended.at[taken].set(step.terminated),
+        )
+
+
+def learned(name: str, agent: Agent) -> tuple[list[np.ndarray], Lane]:
+    """Play a lifetime: the observations of each episode, first and last included, and how it
+    ended.
+    """
+    found, lifetime = problem(name), Episodes(EPISODES)
+    knowledge = agent.train(KEY, found.prior(lifetime, 1.0))
+    rules = Rules(agent, found.environment, Trail(), found.key(0), lifetime)
+    lane = jax.jit(play_lifetime)(rules, knowledge, jnp.int32(0))
+    taken, kept, ended = jax.tree.map(np.asarray, lane.recorder)
+    assert taken <= LONGEST
+    first = np.asarray(found.environment.reset(KEY)[1])[None]
+    parts = np.split(kept[:taken], np.flatnonzero(ended[:taken]) + 1)[:EPISODES]
+    episodes = [np.concatenate([first, part]) for part in parts]
+    print(f"{name}: {len(episodes[0]) - 1} steps at first, {len(episodes[-1]) - 1} in the end")
+    return episodes, lane
 
 
 def played(environment: Any, policy: Callable, memory: Any, steps: int) -> Any:
@@ -94,6 +161,113 @@ def guess(observation: Any, key: Any) -> Any:
     del observation
     key, own = jax.random.split(key)
     return jax.random.bernoulli(own).astype(jnp.int32), key
+
+
+def draw_lengths(axis: Any, episodes: list[np.ndarray]) -> None:
+    """Draw the number of steps of each episode."""
+    lengths = [len(episode) - 1 for episode in episodes]
+    numbers = np.arange(1, len(lengths) + 1)
+    axis.plot(numbers, lengths, color=INK, lw=0.8)
+    for place, colour in ((0, COLOURS[1]), (-1, COLOURS[0])):
+        axis.plot(numbers[place], lengths[place], "o", color=colour, ms=5, clip_on=False)
+    axis.set(xlabel="episode", ylabel="steps", xlim=(0, len(lengths)))
+
+
+def draw_chain(path: Path) -> None:
+    """Draw the state at each step of the first and the last episode, and the number of steps."""
+    episodes, _ = learned("Chain-10s", LEARNERS["Chain-10s"])
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(8, 2.9), width_ratios=(1.5, 1), layout="constrained"
+    )
+    left.axhline(9, color=FAINT, ls="--", lw=0.8)
+    for place, name, colour in ((0, "first", COLOURS[1]), (-1, "last", COLOURS[0])):
+        episode = episodes[place]
+        left.plot(episode, color=colour, lw=1.2, marker="o", ms=3)
+        left.text(len(episode) - 1, 9.3, f"{name} episode", ha="center", color=colour)
+    left.set(xlabel="step", ylabel="state", yticks=range(10), ylim=(-0.3, 9.8), xlim=(0, None))
+    draw_lengths(right, episodes)
+    right.axhline(9, color=FAINT, ls="--", lw=0.8)
+    right.set_ylim(0, None)
+    figure.savefig(path, dpi=120)
+
+
+def draw_square(axis: Any, size: int) -> None:
+    """Draw an empty gridworld: start, goal and the lines between cells."""
+    for line in np.arange(size + 1) - 0.5:
+        axis.plot((-0.5, size - 0.5), (line, line), color=FAINT, lw=0.4)
+        axis.plot((line, line), (-0.5, size - 0.5), color=FAINT, lw=0.4)
+    axis.add_patch(plt.Rectangle((-0.5, -0.5), 1, 1, color=COLOURS[4], alpha=0.5, lw=0))
+    axis.add_patch(plt.Rectangle((size - 1.5, size - 1.5), 1, 1, color=COLOURS[2], alpha=0.5, lw=0))
+    for place, letter in ((0, "S"), (size - 1, "G")):
+        axis.text(place - 0.3, place - 0.3, letter, size=7, weight="bold", ha="center", va="center")
+    axis.set(aspect="equal", xlim=(-0.6, size - 0.4), ylim=(size - 0.4, -0.6))
+    axis.set(xticks=(0, size - 1), yticks=(0, size - 1), xlabel="y", ylabel="x")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+
+
+def draw_gridworld(path: Path) -> None:
+    """Draw the paths of the first and the last episode, greedy actions and the number of steps."""
+    episodes, lane = learned("Gridworld-10s", LEARNERS["Gridworld-10s"])
+    figure, axes = plt.subplots(
+        1, 3, figsize=(8.6, 3.2), width_ratios=(1, 1, 0.85), layout="constrained"
+    )
+    figure.get_layout_engine().set(h_pad=0.08)
+    for axis, place, title, colour in (
+        (axes[0], 0, "first episode", COLOURS[1]),
+        (axes[1], -1, "last episode, learned policy", COLOURS[0]),
+    ):
+        draw_square(axis, 10)
+        axis.set_title(title, fontsize=9.6)
+        x, y = np.divmod(episodes[place], 10)
+        wobble = np.random.default_rng(0).uniform(-0.2, 0.2, (2, len(x))) * (place == 0)
+        axis.plot(y + wobble[0], x + wobble[1], color=colour, lw=0.7 if place == 0 else 2)
+    visited = np.unique(np.concatenate([episode[:-1] for episode in episodes[-20:]]))
+    action = np.asarray(lane.agent.q).reshape(100, 4).argmax(1)[visited]
+    across, down = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])[action].T * 0.5
+    axes[1].quiver(
+        visited % 10 - across / 2, visited // 10 - down / 2, across, down,
+        angles="xy", scale_units="xy", scale=1, color=INK, width=0.006, zorder=3,
+    )  # fmt: skip
+    draw_lengths(axes[2], episodes)
+    axes[2].axhline(18, color=FAINT, ls="--", lw=0.8)
+    axes[2].set_yscale("log")
+    axes[2].set_yticks((20, 50, 100, 200, 500), ("20", "50", "100", "200", "500"))
+    axes[2].minorticks_off()
+    figure.savefig(path, dpi=120)
+
+
+def draw_mountain_car(path: Path) -> None:
+    """Draw position and velocity in the first and the last episode, above the slope, and the
+    position at each step.
+    """
+    episodes, _ = learned("MountainCar", LEARNERS["MountainCar"])
+    figure, axes = plt.subplot_mosaic(
+        [["plane", "first"], ["plane", "last"], ["slope", "lengths"]],
+        figsize=(8, 5), layout="constrained",
+    )  # fmt: skip
+    for place, name, colour in ((0, "first", COLOURS[1]), (-1, "last", COLOURS[0])):
+        position, velocity = episodes[place].T
+        width = 0.7 if place == 0 else 1.4
+        axes["plane"].plot(position, velocity, color=colour, lw=width)
+        axes[name].plot(position, color=colour, lw=width)
+        axes[name].axhline(0.5, color=FAINT, ls="--", lw=0.8)
+        axes[name].set(xlim=(0, None), ylim=(-1.25, 0.62), ylabel="position")
+        axes[name].set_title(f"{name} episode", fontsize=9.6, color=colour)
+    axes["plane"].axvline(0.5, color=FAINT, ls="--", lw=0.8)
+    axes["plane"].set_ylabel("velocity")
+    x = np.linspace(-1.2, 0.6, 200)
+    axes["slope"].plot(x, np.sin(3 * x), color=INK, lw=1)
+    last = episodes[-1][:, 0]
+    axes["slope"].scatter(last, np.sin(3 * last), s=9, c=np.arange(len(last)), cmap="viridis")
+    axes["slope"].axvline(0.5, color=FAINT, ls="--", lw=0.8)
+    axes["slope"].set(xlabel="position x", ylabel="sin 3x")
+    for name in ("plane", "slope"):
+        axes[name].set(xlim=(-1.25, 0.65), xticks=(-1, -0.5, 0, 0.5))
+    axes["last"].set_xlabel("step")
+    draw_lengths(axes["lengths"], episodes)
+    axes["lengths"].set_ylim(0, None)
+    figure.savefig(path, dpi=120)
 
 
 def draw_cart_pole(path: Path) -> None:
@@ -178,11 +352,15 @@ def draw_pinball(path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
-    """Run from the command line."""
+def main(arguments: list[str] | None = None) -> None:
+    """Draw all pictures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static")
-    out = parser.parse_args().out
+    out = parser.parse_args(arguments).out
+    with mpl.rc_context(LOOK):
+        draw_chain(out / "chain.png")
+        draw_gridworld(out / "gridworld.png")
+        draw_mountain_car(out / "mountain-car.png")
     draw_cart_pole(out / "cart-pole.png")
     draw_acrobot(out / "acrobot.png")
     draw_pinball(out / "pinball-maps.png")

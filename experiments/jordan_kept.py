@@ -29,14 +29,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.comparison import jordan2020_scores  # noqa: E402
+from jbrl.comparison import COUNTED, environments, jordan2020_scores  # noqa: E402
 from jbrl.errors import JbrlError  # noqa: E402
 from jbrl.results import Results  # noqa: E402
 
 FOLDER = ROOT / "experiments" / "published" / "jordan"
 CELL = ("environment", "algorithm")
 TRIAL = (*CELL, "seed", "unit")
-COUNTED = ("skipped_updates", "undefined_steps")  # by the agent
 DRAWN = "drawn_"
 DERIVED = ("drawn_features",)  # from others; on tables a constant
 
@@ -58,16 +57,18 @@ def of_results(place: Path, share: float = 1.0) -> tuple[pd.DataFrame, pd.DataFr
       share: of its cores that the run had.
 
     Raises:
-      JbrlError: results that cannot be compared with the published ones.
+      JbrlError: results that cannot be compared with the published ones, or without any trial of
+        the comparison.
     """
-    jordan2020_scores(place)  # refuses lifetimes and settings that differ
+    jordan2020_scores(place)  # refuses lifetimes and settings that differ, and no trial
     results = Results(place)
+    played = environments(results)
     parts, rows = [], []
     for unit in results.manifest["units"]:
         found = results.store.result(unit["id"])
         if found is None or found.header["status"] != "done":
             continue
-        cell = {"environment": unit["experiment"], "algorithm": unit["algorithm"]}
+        cell = {"environment": played[unit["experiment"]], "algorithm": unit["algorithm"]}
         seed = {"seed": unit["seed"]}
         mine = np.logical_and.reduce(
             [results.returns[name] == unit[name] for name in ("experiment", "algorithm", "seed")]

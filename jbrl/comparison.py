@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from jbrl.analysis import agreement as cells
@@ -18,10 +19,13 @@ from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
 from jbrl.report.terms import rules_of
 from jbrl.results import Results
+from jbrl.runner.storage.archive import UNIT, Archive
 
 PUBLISHED = "published"
 JORDAN2020 = "jordan2020"
 WITH_END = "with_end("  # of a problem whose lifetimes have further episodes that do not count
+# numbers that agents with linear functions count in a lifetime
+COUNTED = ("skipped_updates", "undefined_steps")
 _DIGITS = 8  # of a digest in a message
 _SHOWN = 5  # agents that only one study has, named in a message
 
@@ -111,7 +115,8 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
         environment, score.
 
     Returns:
-      Columns algorithm, environment, score, one row per trial.
+      Columns algorithm, environment, score, one row per trial; and `reproduction.UNDEFINED` where
+      the results have counts of NaN, as a directory of them does.
 
     Raises:
       JbrlError: there is nothing to read, no row belongs to the comparison, a lifetime has another
@@ -125,14 +130,26 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
         raise JbrlError(f"{path}: {error}") from None
 
 
+def environments(results: Results) -> dict[str, str]:
+    """Return the environment of each experiment of a study: the name of its problem, without
+    `with_end`.
+    """
+    tests = zip(results.units["experiment"], results.units["test"], strict=True)
+    return {name: _without_end(test) for name, test in tests}
+
+
+def _without_end(problem: str) -> str:
+    inner = problem.removeprefix(WITH_END)
+    return problem if inner == problem else inner.removesuffix(")")
+
+
 def _trials(results: Results) -> pd.DataFrame:
     """Return the scores of a study with the problems of its experiments as environments."""
     folder, returns = results.store.folder, results.returns
-    rules, problems = rules_of(results.manifest), {}
-    for name, test in zip(results.units["experiment"], results.units["test"], strict=True):
-        inner = test.removeprefix(WITH_END)
-        problem = problems[name] = inner if inner == test else inner.removesuffix(")")
-        further = 0 if inner == test else jordan2020.END
+    rules, problems = rules_of(results.manifest), environments(results)
+    tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))
+    for name, problem in problems.items():
+        further = 0 if tests[name] == problem else jordan2020.END
         wanted = f"{jordan2020.episodes(problem) + further:,} episodes"
         if problem in jordan2020.PROBLEMS.values() and rules[name].lifetime != wanted:
             raise JbrlError(
@@ -151,8 +168,25 @@ def _trials(results: Results) -> pd.DataFrame:
             "algorithm": returns["algorithm"],
             "environment": returns["experiment"].map(problems),
             "score": returns["score"],
+            **_undefined(results),
         }
     )
+
+
+def _undefined(results: Results) -> dict[str, np.ndarray]:
+    """Return for each trial whether its agent has counted NaN, 1 or 0, and NaN where it does not
+    count; nothing where no trial is known to be one or the other.
+    """
+    if isinstance(results.store, Archive):
+        return {}
+    returns, found = results.returns, np.full(len(results.returns), np.nan)
+    for unit in results.manifest["units"]:
+        mine = np.logical_and.reduce([returns[name] == unit[name] for name in UNIT])
+        metrics = results.store.metrics(unit["id"]) if mine.any() else {}
+        counts = [metrics[name] > 0 for name in COUNTED if name in metrics]
+        if counts:
+            found[mine] = np.any(counts, axis=0)[returns.loc[mine, "unit"]]
+    return {} if np.isnan(found).all() else {reproduction.UNDEFINED: found}
 
 
 def _steps(horizon: object) -> str:

@@ -27,6 +27,7 @@ def parameter(
     high: float = math.inf,
     open_low: bool = False,
     static: bool = False,
+    late: bool = False,
     choices: tuple[str, ...] = (),
     check: Callable[[Any], None] | None = None,
 ) -> Any:
@@ -37,6 +38,8 @@ def parameter(
     the compiled program.
 
     Args:
+      late: for an environment: results were stored before the parameter was there. Its default is
+        what it was then, and is not part of the environment's identity.
       check: raises `JbrlError`, with what is accepted, for a value of the right type that is not.
     """
     fixed = static or isinstance(default, str)
@@ -46,6 +49,7 @@ def parameter(
         "high": high,
         "open_low": open_low,
         "static": fixed,
+        "late": late,
         "choices": choices,
         "check": check,
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.brackets import of_experiments
+from jbrl.analysis.brackets import of_experiments, with_digests
 from jbrl.analysis.intervals import factor95, summarise
 from jbrl.analysis.table import AGENT, check_returns
 from jbrl.errors import JbrlError
@@ -72,8 +72,8 @@ class Results:
 
     @cached_property
     def strategies(self) -> pd.DataFrame:
-        """Strategies that agents which search have tried on each prior, the most pulled first
-        (`Store.strategies`), with `ci95` of the mean.
+        """Strategies that agents which search have tried on each prior, the most pulled first, and
+        stretches of trainings, the first one first (`Store.strategies`), with `ci95` of the mean.
         """
         found = self.store.strategies()
         pulls = found["pulls"].clip(lower=1)
@@ -239,7 +239,7 @@ class Results:
             form,
             scores,
             self.returns,
-            self.manifest,
+            with_digests(self.manifest, self.units),
             Path(out) if out else self.store.folder / "report",
             self.strategies,
         )
@@ -262,7 +262,7 @@ class Results:
             self.returns,
             oracles_of(manifest),
             rules_of(manifest),
-            of_experiments(manifest),
+            of_experiments(with_digests(manifest, self.units)),
         )
 
     def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 import jbrl
 from jbrl.cli.app import app
 from jbrl.errors import JbrlError
+from jbrl.runner.study.study import load_study
+from tests.runner.storage.test_store import HEADER, opened
 
 KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.parquet"
 
@@ -78,10 +80,17 @@ STUDY = {
 }
 
 
+def results_of(study: dict, folder: Path) -> None:
+    """Results of all units of a study: numbers of its own for each lifetime."""
+    store, units = opened(folder, load_study(study))
+    for number, unit in enumerate(units):
+        store.save(unit, HEADER, np.arange(unit.protocol.n_environments) - 200.0 - number)
+
+
 def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     """And each may have its own number of environments."""
     study = {**STUDY, "experiments": STUDY["experiments"][:1]}
-    jbrl.run(study, tmp_path, progress=False)
+    results_of(study, tmp_path)
     result = call("compare", tmp_path, "--to", "jordan2020", "--resamples", 0, "--format", "json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
@@ -95,8 +104,34 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     assert np.isfinite(found["aggregate"][0]["published"])
 
 
+def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
+    """Steps of a billion overflow on all trials of one cell; an archive has no counts."""
+    agent = {"algorithm": "Sarsa-lambda", "alpha_low": 1e9, "alpha_high": 1e9}
+    study = {
+        "study": {"name": "large", "n_environments": 2},
+        "experiments": [{"name": name, "problem": name} for name in ("Chain-10d", "Chain-10s")],
+        "agents": [
+            {**agent, "experiments": ["Chain-10d"]},
+            {"algorithm": "Sarsa-Parl2", "experiments": ["Chain-10s"]},
+        ],
+    }
+    results = jbrl.run(study, tmp_path / "out", progress=False)
+    arguments = ("--to", "jordan2020", "--table", "cells", "--format", "csv")
+    result = call("compare", tmp_path / "out", *arguments)
+    cells = pd.read_csv(io.StringIO(result.stdout)).set_index(["environment", "algorithm"])
+    assert list(cells.columns[-2:]) == ["undefined", "verdict"]
+    assert cells.loc[("Chain-10d", "Sarsa-lambda"), "undefined"] == 2
+    assert cells["undefined"].sum() == 2
+    words = " ".join(result.stderr.split())
+    assert "2 of 4 trials with NaN" in words and "Sarsa-lambda on Chain-10d 2 of 2" in words
+    results.archive(tmp_path / "kept")
+    result = call("compare", tmp_path / "kept", *arguments)
+    assert "undefined" not in pd.read_csv(io.StringIO(result.stdout))
+    assert "NaN" not in result.stderr
+
+
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> None:
-    jbrl.run({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short", progress=False)
+    results_of({**STUDY, "agents": STUDY["agents"][:1]}, tmp_path / "short")
     result = call("compare", tmp_path / "short", "--to", "jordan2020")
     assert result.exit_code == 2
     assert "a lifetime of experiment other is 5 episodes, and 100 episodes in the published" in (
@@ -104,7 +139,7 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, small: Path) -> No
     )
     twice = {**STUDY, "experiments": STUDY["experiments"][:1]}
     twice["agents"] = [{"algorithm": "Sarsa-lambda", "epsilon_high": [0.05, 0.1]}]
-    jbrl.run(twice, tmp_path / "twice", progress=False)
+    results_of(twice, tmp_path / "twice")
     result = call("compare", tmp_path / "twice", "--to", "jordan2020")
     assert result.exit_code == 2
     assert "2 settings of Sarsa-lambda in experiment a chain: expected one" in (

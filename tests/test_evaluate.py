@@ -35,7 +35,7 @@ def table(tmp_path_factory) -> Path:
 
 
 def test_json_has_everything_at_full_precision(table):
-    done = call(table, "--method", "pbp", "--format", "json")
+    done = call(table, "--method", "pbp", "--format", "json", "--quiet")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert list(found) == ["aggregate", "environments", "weights", "settings"]
@@ -85,12 +85,15 @@ def test_mapped_columns_parquet_and_restriction(table, tmp_path):
         "return",
     ]
     done = call(
-        other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json"
+        *(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json"),
+        "--quiet",
     )
     found = json.loads(done.stdout)
     assert [row["algorithm"] for row in found["environments"]] == ["A0 x", "A2 x"]
     plain = json.loads(
-        call(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json").stdout
+        call(
+            *(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json", "--quiet")
+        ).stdout
     )
     assert [row["score"] for row in plain["aggregate"]] == [
         row["score"] for row in found["aggregate"]
@@ -101,14 +104,14 @@ def test_bounds_and_identical_definitions(table, tmp_path):
     bounds, pairs = tmp_path / "bounds.csv", tmp_path / "same.csv"
     bounds.write_text("environment,low,high\nE0,-10,10\nE1,-10,10\n")
     pairs.write_text("environment,algorithm,algorithm\nE0,A0,A1\nE1,A0,A1\n")
-    done = call(table, "--bounds", bounds, "--identical", pairs, "--format", "json")
+    done = call(table, "--bounds", bounds, "--identical", pairs, "--format", "json", "--quiet")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     scores = {row["algorithm"]: row for row in found["aggregate"]}
     assert found["settings"]["bounds"]["E1"] == [-10, 10]
     assert scores["A0"]["score"] != pytest.approx(0.394571498148)
     # what is left out says nothing
-    assert call(table, "--identical", pairs, "--algorithms", "A0,A2").exit_code == 0
+    assert call(table, "--identical", pairs, "--algorithms", "A0,A2", "--quiet").exit_code == 0
 
 
 def test_page_and_latex(table, tmp_path):
@@ -173,7 +176,7 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
     )
     path = tmp_path / "odd.csv"
     odd.to_csv(path, index=False)
-    assert call(path, "--html", "--latex", "--out", tmp_path).exit_code == 0
+    assert call(path, "--html", "--latex", "--out", tmp_path, "--quiet").exit_code == 0
     assert "<script>&_%" not in (tmp_path / "index.html").read_text()
     tex = (tmp_path / "tables.tex").read_text()
     assert r"\textless{}script\textgreater{}\&\_\%" in tex and r"a\textbackslash{}b" in tex
@@ -238,7 +241,7 @@ def test_a_directory_of_results_of_episodes(tmp_path):
         "Q-learning(α = 0.1)",
         "Q-learning(α = 0.3)",
     ]
-    done = call(tmp_path, "--html", "--format", "json")
+    done = call(tmp_path, "--html", "--format", "json", "--quiet")
     assert json.loads(done.stdout)["aggregate"][0]["algorithm"] == "Q-learning(α = 0.3)"
     assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
 

@@ -68,8 +68,9 @@ def test_lanes_drawn_together_are_those_drawn_alone(name):
     found, numbers = problem(name), jnp.array([2, 0, 5], jnp.int32)
     lanes = functional.Lanes.draw(found, 1, numbers)
     prior = found.prior(found.lifetime, 0.0)
+    sample = jax.jit(lambda number: prior.sample(stream(found.key(1), number, "mdp")))
     for lane, number in enumerate(numbers):
-        alone = prior.sample(stream(found.key(1), number, "mdp"))
+        alone = sample(number)
         for axis, leaf, own in zip(lanes.axes, lanes.leaves, jax.tree.leaves(alone), strict=True):
             own_leaf = leaf if axis is None else leaf[lane]
             np.testing.assert_allclose(own_leaf, own, rtol=1e-6)

@@ -26,7 +26,9 @@ def script():
     return module
 
 
-@pytest.mark.parametrize("name", ["jordan.toml", "jordan-cpu.toml"])
+@pytest.mark.parametrize(
+    "name", ["jordan.toml", pytest.param("jordan-cpu.toml", marks=pytest.mark.slow)]
+)
 def test_studies_have_all_cells_with_the_published_lifetimes(name):
     units = load_study(EXPERIMENTS / name).units
     assert {(unit.experiment, unit.algorithm) for unit in units} == {
@@ -58,16 +60,19 @@ def test_trials_follow_the_width_and_the_root_of_the_cost(script):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """Results of four lifetimes, and of six with the same seed."""
+    """Results of four lifetimes, beside them of Random, and of six with the same seed."""
     places = []
-    for n in (4, 6):
+    for n, others in ((4, [{"algorithm": "Random"}]), (6, [])):
         study = {
             "study": {"name": "pilot", "n_environments": n},
             "experiments": [{"name": "Chain-10d", "problem": "Chain-10d"}],
-            "agents": [{"algorithm": "Sarsa-lambda"}, {"algorithm": "Random"}],
+            "agents": [{"algorithm": "Sarsa-lambda"}, *others],
         }
         places.append(tmp_path_factory.mktemp(f"played-{n}"))
-        jbrl.run(study, places[-1], progress=False)
+        store = jbrl.run(study, places[-1], only="Sarsa", progress=False).store
+        first, *rest = load_study(study).units
+        for unit in rest:  # not played: that takes another program
+            store.save(unit, store.result(first.id).header, np.zeros(n))
     return places
 
 
@@ -133,3 +138,32 @@ def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
     found.assign(score=0.0).to_parquet(tmp_path / "trials.parquet", index=False)
     with pytest.raises(JbrlError, match="lifetime 0: kept with a score of 0, now -"):
         jordan_kept.keep([played[0]], tmp_path)
+
+
+def test_trials_are_kept_under_the_problem_of_their_experiment(tmp_path):
+    """Whatever the experiment is called, and with further episodes or without."""
+    study = {
+        "study": {"name": "names", "n_environments": 2},
+        "experiments": [
+            {"name": "Chain-10d", "problem": "Chain-10s"},
+            {"name": "a chain", "problem": "with_end(Chain-10d)"},
+        ],
+        "agents": [{"algorithm": "Sarsa-lambda", "learning_episodes": 100}],
+    }
+    results = jbrl.run(study, tmp_path, progress=False)
+    scores = results.returns.groupby("experiment")["score"].apply(list)
+    trials, pieces = jordan_kept.of_results(tmp_path)
+    found = trials.groupby("environment")["score"].apply(list)
+    assert found.to_dict() == {"Chain-10d": scores["a chain"], "Chain-10s": scores["Chain-10d"]}
+    assert list(pieces["environment"]) == ["Chain-10d", "Chain-10s"]
+
+
+def test_results_without_a_trial_of_the_comparison_are_refused(tmp_path):
+    study = {
+        "study": {"name": "other", "n_environments": 2},
+        "experiments": [{"name": "Chain-10d", "problem": "Gridworld(size=3)", "episodes": 2}],
+        "agents": [{"algorithm": "Sarsa-lambda"}],
+    }
+    jbrl.run(study, tmp_path / "results", progress=False)
+    with pytest.raises(JbrlError, match="no score of one of the algorithms"):
+        jordan_kept.keep([tmp_path / "results"], tmp_path / "kept")

@@ -273,24 +273,25 @@ def test_over_lanes_where_some_arguments_are_shared(outer, inner):
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 63, 64, 65, 97, 200])
 def test_fold(count):
     table = random(count, 6)
-    sums = jax.jit(lambda table: vectorize.fold(jnp.add, lambda i: vectorize.at(table, i), count))(
-        table
-    )
+
+    @jax.jit
+    def folded(table):
+        both = (jnp.add, jnp.maximum)
+        return [vectorize.fold(f, lambda i: vectorize.at(table, i), count) for f in both]
+
+    sums, greatest = folded(table)
     np.testing.assert_allclose(sums, table.sum(0, dtype=float), atol=2e-5)
-    greatest = jax.jit(
-        lambda table: vectorize.fold(jnp.maximum, lambda i: vectorize.at(table, i), count)
-    )(table)
     same(greatest, table.max(0))
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (5, 3, 4), (40, 4), (20, 30, 4), (6, 7, 8, 4)])
 def test_pick_along_any_axis(shape):
-    table = jnp.asarray(random(*shape))
+    table, pick = jnp.asarray(random(*shape)), jax.jit(vectorize.pick, static_argnums=2)
     for axis in range(len(shape) - 1):
         i = integers(shape[axis], 4)
         expected = np.stack([np.take(np.asarray(table)[..., n], i[n], axis) for n in range(4)], -1)
-        same(vectorize.pick(table, i, axis), expected)
-        one = vectorize.pick(table[..., :1], i, axis)  # common to all lanes
+        same(pick(table, i, axis), expected)
+        one = pick(table[..., :1], i, axis)  # common to all lanes
         same(one, np.stack([np.take(np.asarray(table)[..., 0], i[n], axis) for n in range(4)], -1))
 
 

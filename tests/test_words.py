@@ -5,6 +5,7 @@ without phrases that obscure.
 """
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -55,13 +56,16 @@ OPENING = re.compile(rf"[\"']\s*(?:{'|'.join(INTERROGATIVES)})\b")
 BANNED_PATTERN = re.compile(rf"\b(?:{'|'.join(BANNED)})\b".replace(" ", r"\s+"), re.IGNORECASE)
 
 
-def docstrings(path: Path) -> Iterator[tuple[ast.AST, str, int]]:
-    """Yield module, class or function, its docstring and its line."""
+@functools.cache
+def docstrings(path: Path) -> list[tuple[ast.AST, str, int]]:
+    """Return each module, class or function, its docstring and its line."""
+    found: list[tuple[ast.AST, str, int]] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
-                yield node, text, node.body[0].lineno
+                found.append((node, text, node.body[0].lineno))
+    return found
 
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:

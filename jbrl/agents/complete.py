@@ -101,6 +101,13 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         )
 
 
+def parameters_of(agent: Agent) -> dict[str, Any]:
+    """Return the parameters of an agent by name, a `Distribution` in place of what is drawn."""
+    if isinstance(agent, Complete):
+        return parameters_of(agent.base) | agent.distributions
+    return {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
+
+
 def is_oracle(agent: Agent) -> bool:
     """Return whether the agent, or each one drawn in its place, sees the true environment."""
     return isinstance(agent.base if isinstance(agent, Complete) else agent, Oracle)

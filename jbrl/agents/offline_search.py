@@ -40,6 +40,10 @@ class Trials(Protocol):
     def width(self) -> int:
         """Trajectories that one call plays at little more than the cost of one."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes that may be used; 0: unknown, no bound."""
+
     def compile(self, examples: Sequence[Agent], wanted: int) -> None:
         """Make ready, outside the clock, to try agents of the structures of `examples`, about
         `wanted` at once.
@@ -110,6 +114,8 @@ class OfflineSearch:
     def weights(self, findings: Findings) -> dict[str, np.ndarray]:
         """Return the arrays that the strategy consists of, by name, where it is no agent of the
         register: `trained` makes it of them. Default: it is one.
+
+        Those under `parameters`, where there is such a name, are counted as what was learned.
         """
         return {}
 

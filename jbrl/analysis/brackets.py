@@ -5,7 +5,7 @@
 
 import csv
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -52,26 +52,41 @@ def known() -> tuple[Bracket, ...]:
     )
 
 
-def find(problem: str, discount: float, horizon: int) -> Bracket | None:
-    """Return the bracket of a test distribution, by its name; None where none is kept.
+def find(problem: str, discount: float, horizon: int, digest: str | None = None) -> Bracket | None:
+    """Return the bracket of a test distribution, by its digest, or by its name where that is not
+    known; None where none is kept.
 
     An agent with another prior than the test distribution cannot earn more on average than one
     with the right one: the bracket holds for it too.
     """
-    wanted = (problem, discount, horizon)
-    return next((b for b in known() if (b.problem, b.discount, b.horizon) == wanted), None)
+    wanted = (problem if digest is None else digest, discount, horizon)
+    for one in known():
+        if (one.problem if digest is None else one.digest, one.discount, one.horizon) == wanted:
+            return one
+    return None
+
+
+def with_digests(manifest: Mapping[str, Any], units: pd.DataFrame) -> dict[str, Any]:
+    """Return a manifest with the digests of the test distributions of its experiments, as far as
+    its units tell them.
+
+    A distribution may have another name than the one that is kept, and the other way round.
+    """
+    told = units[units["test_digest"].notna()].drop_duplicates("experiment")
+    digests = dict(zip(told["experiment"], told["test_digest"], strict=True))
+    return {**manifest, "test_digests": digests}
 
 
 def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
     """Return the brackets of the experiments of a study, by name, where they are known."""
-    study = manifest.get("study") or {}
+    study, digests = manifest.get("study") or {}, manifest.get("test_digests") or {}
     found = {}
     for table in manifest.get("experiments") or []:
         settings = {**study, **{key: value for key, value in table.items() if value is not None}}
         discount, horizon = settings.get("discount"), settings.get("horizon")
         test = str(settings.get("test") or settings.get("prior") or "").replace(" ", "")
         if isinstance(discount, int | float) and isinstance(horizon, int):
-            bracket = find(test, float(discount), horizon)
+            bracket = find(test, float(discount), horizon, digests.get(table["name"]))
             if bracket is not None:
                 found[table["name"]] = bracket
     return found
@@ -91,15 +106,21 @@ def share(mean: float, ci95: float, bracket: Bracket) -> tuple[float, float]:
     )
 
 
-def with_shares(scores: pd.DataFrame, brackets: Mapping[str, Bracket]) -> pd.DataFrame:
-    """Return scores with the columns `SHARES` behind their interval, if any bracket is known."""
+def with_shares(
+    scores: pd.DataFrame, brackets: Mapping[str, Bracket], oracles: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return scores with the columns `SHARES` behind their interval, if any bracket is known.
+
+    Args:
+      oracles: algorithms that are shown the MDP, of which a bracket says nothing.
+    """
     if not any(name in brackets for name in scores["experiment"]):
         return scores
     shares = [
         share(row.mean, row.ci95, brackets[row.experiment])
-        if row.experiment in brackets
+        if row.experiment in brackets and row.algorithm not in oracles
         else (np.nan, np.nan)
-        for row in scores[["experiment", "mean", "ci95"]].itertuples(index=False)
+        for row in scores[["experiment", "algorithm", "mean", "ci95"]].itertuples(index=False)
     ]
     scores = scores.copy()
     for number, column in enumerate(SHARES):

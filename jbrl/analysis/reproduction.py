@@ -26,6 +26,7 @@ from jbrl.errors import JbrlError
 FAR = 3.5  # standard errors from which on a cell differs
 AGREES, DIFFERS, ABSENT, SINGLE = "agrees", "differs", "not played", "one trial"
 CELLS = ("environment", "algorithm", "n", "mean", "error", "published", "difference", "z")
+UNDEFINED = "undefined"  # of a trial: its agent has met NaN; of a cell: how many trials have
 AGGREGATE = (
     *("method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst"),
     *("published", "published_lower", "published_upper"),
@@ -35,6 +36,7 @@ MOVES = (
     *("change", "value", "method", "algorithm"),
     *("score", "lower", "upper", "rank", "rank_best", "rank_worst"),
 )
+SHOWN = 10  # cells named in one line
 DELTAS = (0.01, 0.05, 0.1, 0.2, 0.5)
 SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)  # of the trials of each cell, the first ones
 
@@ -64,11 +66,13 @@ def compare_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Compare means with the 165 published ones.
 
     Args:
-      table: of `known`.
+      table: of `known`; with a column `UNDEFINED` where agents have counted NaN, 1 or 0, or NaN for
+        an agent that has not.
 
     Returns:
       Columns `CELLS` and verdict. `error` is the standard error of the difference, `z` the
-      difference beyond rounding in such errors; both NaN for fewer than two trials.
+      difference beyond rounding in such errors; both NaN for fewer than two trials. Before verdict
+      `UNDEFINED` where `table` has it.
     """
     by = ["environment", "algorithm"]
     means = table.groupby(by, sort=False)["score"].agg(n="size", mean="mean", std="std")
@@ -83,9 +87,25 @@ def compare_cells(table: pd.DataFrame) -> pd.DataFrame:
     verdict = np.select(
         [np.isnan(n), n < 2, np.abs(z) <= FAR], [ABSENT, SINGLE, AGREES], default=DIFFERS
     )
+    counted = _undefined(table, found)
     return found.assign(
-        n=np.nan_to_num(n).astype(int), error=error, difference=difference, z=z, verdict=verdict
-    )[[*CELLS, "verdict"]]
+        n=np.nan_to_num(n).astype(int),
+        error=error,
+        difference=difference,
+        z=z,
+        verdict=verdict,
+        **counted,
+    )[[*CELLS, *counted, "verdict"]]
+
+
+def _undefined(table: pd.DataFrame, cells: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the column `UNDEFINED` of cells, where the table has it: NaN where it is not known."""
+    if UNDEFINED not in table:
+        return {}
+    by = ["environment", "algorithm"]
+    sums = table.groupby(by, sort=False)[UNDEFINED].sum(min_count=1)
+    values = cells[by].join(sums, on=by)[UNDEFINED].where(cells["n"].notna(), 0.0).to_numpy()
+    return {UNDEFINED: values if np.isnan(values).any() else values.astype(int)}
 
 
 def shared_samples(table: pd.DataFrame) -> Samples | None:
@@ -180,8 +200,29 @@ def in_words(cells: pd.DataFrame, samples: Samples | None) -> str:
             f"differences beyond rounding: {root:.2f} standard errors in the root mean square, at "
             f"most {np.abs(z).max():.2f}"
         )
+    lines += _undefined_words(cells)
     lines += _aggregate_words(samples)
     return "\n".join(lines)
+
+
+def _undefined_words(cells: pd.DataFrame) -> Iterator[str]:
+    """Describe the trials in which agents have met NaN; nothing where there are none."""
+    if UNDEFINED not in cells:
+        return
+    bad = cells[cells[UNDEFINED] > 0]
+    if not len(bad):
+        return
+    columns = ("algorithm", "environment", UNDEFINED, "n")
+    which = [
+        f"{algorithm} on {environment} {count:,.0f} of {n:,}"
+        for algorithm, environment, count, n in zip(*(bad[c] for c in columns), strict=True)
+    ]
+    more = f", and {len(which) - SHOWN} more cells" if len(which) > SHOWN else ""
+    yield (
+        f"{bad[UNDEFINED].sum():,.0f} of {cells['n'].sum():,} trials with NaN, as weights that "
+        "overflow make it: updates were skipped or steps were undefined, and their scores count; "
+        f"{', '.join(which[:SHOWN])}{more}"
+    )
 
 
 def _aggregate_words(samples: Samples | None) -> Iterator[str]:

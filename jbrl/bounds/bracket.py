@@ -65,6 +65,9 @@ class Bracket:
     lower_end: End
     upper_end: End
     seed: int
+    # what kept D from being greater, where it was chosen: "memory", "budget", "size" (of arrays);
+    # None: D is as asked for, or the horizon
+    limited_by: str | None = None
 
     @property
     def width(self) -> float:
@@ -103,7 +106,8 @@ def bound(
       seed: of all samples.
       agents: agents that may earn the lower end, besides policies that the look-ahead suggests:
         names of the register, or agents by names of their own, for example policies that were
-        trained. Pieces in `out` are known by these names.
+        trained. Pieces in `out` are known by these names, those of agents of the register and of
+        `module:Class` by their parameters and source as well.
       played: MDPs in which the policy of the lower end plays; default: 20,480, or what the budget
         allows.
       out: folder for pieces of the work; the same call again goes on from them.
@@ -222,6 +226,7 @@ class _Work:
             lower,
             upper,
             self.seed,
+            plan.limited_by,
         )
 
     def _floor(self, ahead: LookAhead, pieces: Pieces, tell: Tell) -> End:
@@ -298,7 +303,10 @@ class _Work:
         step = "lower end, policies"
         tell(step, 0, 1)
         layers = Layers(self.model, merge_states=False)  # a table names states as they are
-        tried = candidates(self.problem, layers, self.discount, self.horizon, self.cores, agents)
+        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        tried = candidates(
+            self.problem, layers, self.discount, self.horizon, self.cores, agents, training
+        )
         choosing, certifying = self.seeds("lower", 2)
         means = []
         for number, candidate in enumerate(tried):
@@ -332,7 +340,8 @@ class _Work:
                 "margin": margin(found, ONE_SIDED),
             }
 
-        return pieces.get(f"{purpose}-{n_mdps}-{_slug(candidate.name)}", make)
+        name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))
+        return pieces.get(f"{purpose}-{n_mdps}-{name}", make)
 
 
 def _slug(name: str) -> str:

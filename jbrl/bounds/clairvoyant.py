@@ -8,6 +8,7 @@ from scipy.stats import qmc
 
 from jbrl.bounds.model import Model
 
+MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
 
 
@@ -33,9 +34,8 @@ def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> Sampl
     Args:
       n_mdps: a power of 2.
     """
-    sticks = sum(int(block.possible.sum()) - len(block.actions) for block in model.blocks)
     generator = np.random.default_rng(seed)
-    uniforms = qmc.Sobol(max(sticks, 1), scramble=True, rng=generator).random(n_mdps)
+    uniforms = qmc.Sobol(max(model.n_free, 1), scramble=True, rng=generator).random(n_mdps)
     column, found = 0, []
     for block in model.blocks:
         log_rows = np.full((*block.concentrations.shape, n_mdps), SMALLEST_LOG)

@@ -64,12 +64,12 @@ def second_moments(splits: Splits) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Control:
-    """c + g p + p' H p for each state x, p being the free probabilities."""
+    """c + g p + p' H p for each state x, p being the free probabilities; H may be 0."""
 
     layers: Layers
     constant: np.ndarray  # [S]
     slopes: np.ndarray  # [S, V]
-    curvatures: np.ndarray  # [S, V, V], symmetric
+    curvatures: np.ndarray | None  # [S, V, V], symmetric; None: all are 0
     _found: dict[tuple[int, Total], tuple[np.ndarray, np.ndarray]] = dataclasses.field(
         default_factory=dict, repr=False
     )
@@ -77,7 +77,7 @@ class Control:
     def of_mdps(self, p: np.ndarray) -> np.ndarray:
         """Return its values: [S, M] from [V, M]."""
         found = self.constant[:, None] + self.slopes @ p
-        for x, curvature in enumerate(self.curvatures):
+        for x, curvature in enumerate(() if self.curvatures is None else self.curvatures):
             if curvature.any():
                 found[x] += (p * (curvature @ p)).sum(0)
         return found
@@ -89,22 +89,28 @@ class Control:
         cut = int(np.argmin(sizes))
         left, left_p = self._joint(cell, 0, cut)
         right, right_p = self._joint(cell, cut, len(shape))
-        n_left = left_p.shape[1]
-        between = self.curvatures[cell.state][:n_left, n_left:]
-        found = 2 * (left_p @ between) @ right_p.T
+        found = np.zeros((len(left), len(right)))
+        if self.curvatures is not None:
+            n_left = left_p.shape[1]
+            between = self.curvatures[cell.state][:n_left, n_left:]
+            found = 2 * (left_p @ between) @ right_p.T
         found += (self.constant[cell.state] + left)[:, None]
         found += right
         return found.reshape(shape)
 
     def _joint(self, cell: Cell, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what concerns blocks from number `first` up to `end`: the posterior mean of that
-        part, [n], and the means of their variables, [n, V], n being the product of their splits.
+        part, [n], and the means of their variables, [n, V], n being the product of their splits;
+        without curvatures no means.
         """
         x = cell.state
         value, p = np.zeros(1), np.zeros((1, 0))
         start = self._slices[first].start if first < end else 0
         for axis in range(first, end):
             own, means = self._own(axis, cell.totals[axis])
+            if self.curvatures is None:
+                value = (value[:, None] + own[x]).ravel()
+                continue
             here = self._slices[axis]
             between = self.curvatures[x][start : here.start, here]
             value = (value[:, None] + own[x] + 2 * (p @ between) @ means.T).ravel()
@@ -127,11 +133,17 @@ class Control:
             splits, here = self.layers.blocks[axis].splits(total), self._slices[axis]
             means = first_moments(splits)
             own = self.slopes[:, here] @ means.T
-            curvatures = self.curvatures[:, here, here]
-            if curvatures.any():
-                own += np.tensordot(curvatures, second_moments(splits), ([1, 2], [1, 2]))
+            if self.curvatures is not None:
+                curvatures = self.curvatures[:, here, here]
+                if curvatures.any():
+                    own += np.tensordot(curvatures, second_moments(splits), ([1, 2], [1, 2]))
             self._found[axis, total] = own, means
         return self._found[axis, total]
+
+
+def n_features(n: int) -> int:
+    """Return the number of terms of the polynomial in `n` variables."""
+    return 1 + n + (n * (n + 1) // 2 if n <= MOST_SQUARED else 0)
 
 
 def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Control:
@@ -143,10 +155,13 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
     """
     p = variables(layers.model, mdps)
     n = len(p)
-    i, j = np.triu_indices(n) if n <= MOST_SQUARED else (np.zeros(0, int), np.zeros(0, int))
+    squared = n_features(n) > 1 + n
+    i, j = np.triu_indices(n) if squared else (np.zeros(0, int), np.zeros(0, int))
     features = np.concatenate([np.ones((1, p.shape[1])), p, p[i] * p[j]])
     found = np.linalg.lstsq(features.T, values.T, rcond=1e-8)[0].T
-    curvatures = np.zeros((len(values), n, n))
-    curvatures[:, i, j] += found[:, 1 + n :] / 2
-    curvatures[:, j, i] += found[:, 1 + n :] / 2
+    curvatures = None
+    if squared:
+        curvatures = np.zeros((len(values), n, n))
+        curvatures[:, i, j] += found[:, 1 + n :] / 2
+        curvatures[:, j, i] += found[:, 1 + n :] / 2
     return Control(layers, found[:, 0], found[:, 1 : 1 + n], curvatures)

@@ -1,6 +1,7 @@
 """Lifetimes of a policy of the look-ahead, many at once."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,15 +73,15 @@ class Lifetimes:
         """Play one lifetime in each of N MDPs drawn from the prior.
 
         Args:
-          n_mdps: N, a multiple of `LANES`.
+          n_mdps: N, at least 1.
 
         Returns: discounted returns, [N] float64; the first ones are the same for any N.
         """
         found = []
-        for number in range(n_mdps // LANES):
+        for number in range(math.ceil(n_mdps / LANES)):
             own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
             found.append(self._play(bonus, np.random.default_rng(own)))
-        return np.concatenate(found)
+        return np.concatenate(found)[:n_mdps]
 
     def _play(self, bonus: float, generator: np.random.Generator) -> np.ndarray:
         true = _draw(self.rows, generator)

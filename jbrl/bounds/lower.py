@@ -2,21 +2,26 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jbrl.agents.agent import Agent
+from jbrl.agents.agent import AGENTS, Agent
+from jbrl.agents.complete import Complete
 from jbrl.agents.lookup import find_agent
+from jbrl.agents.offline_search import OfflineSearch
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
 from jbrl.errors import JbrlError
+from jbrl.outside import is_outside, source_digest
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Oracle
 from jbrl.runner.play.play import play
-from jbrl.runner.play.protocol import Protocol
+from jbrl.runner.play.protocol import Played, Protocol
+from jbrl.runner.storage.unit import canonical
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
@@ -32,6 +37,7 @@ class Candidate:
 
     name: str
     play: Player  # returns [N] float64 in N new MDPs, with that seed
+    digest: str = ""  # of an agent that can change under its name
 
 
 def find_agents(
@@ -59,8 +65,13 @@ def candidates(
     horizon: int,
     threads: int,
     agents: Mapping[str, Agent],
+    training: int,
 ) -> list[Candidate]:
-    """Return policies that the look-ahead suggests, and agents by their names."""
+    """Return policies that the look-ahead suggests, and agents by their names.
+
+    Args:
+      training: seed of the searches of agents that search on their prior.
+    """
     decisions = _decisions(layers, horizon)
 
     @functools.cache
@@ -80,20 +91,37 @@ def candidates(
         )
         found.append(Candidate(name, lookahead))
     for name, agent in agents.items():
-
-        def registered(n: int, seed: np.random.SeedSequence, agent: Agent = agent) -> np.ndarray:
-            played = play(
-                agent,
-                prior=problem,
-                n_environments=n,
-                seed=int(seed.generate_state(1)[0]),
-                horizon=horizon,
-                discount=discount,
-            )
-            return np.asarray(played.returns, np.float64)
-
-        found.append(Candidate(name, registered))
+        plays = functools.partial(play, prior=problem, horizon=horizon, discount=discount)
+        found.append(Candidate(name, _player(agent, plays, training), _digest(agent, name)))
     return found
+
+
+def _digest(agent: Agent, name: str) -> str:
+    """Return what tells an agent of the register, or one outside jbrl, from others of its name:
+    eight hexadecimal digits of its version, parameters and source. "" for other names, which stand
+    for one policy each.
+    """
+    if name not in AGENTS and ":" not in name:
+        return ""
+    base = agent.base if isinstance(agent, Complete) else agent
+    source = source_digest(type(base)) if is_outside(type(base)) else ""
+    identity = canonical([agent.version, repr(agent), source])
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
+
+
+def _player(agent: Agent, plays: Callable[..., Played], training: int) -> Player:
+    @functools.cache
+    def policy() -> Agent:
+        """Return the agent that plays: of one that searches its finding, the same in all calls."""
+        searches = isinstance(agent, OfflineSearch)
+        learned = plays(agent, n_environments=1, seed=training).learned if searches else None
+        return agent if learned is None else learned.strategy
+
+    def player(n: int, seed: np.random.SeedSequence) -> np.ndarray:
+        played = plays(policy(), n_environments=n, seed=int(seed.generate_state(1)[0]))
+        return np.asarray(played.returns, np.float64)
+
+    return player
 
 
 def _decisions(layers: Layers, horizon: int) -> int:

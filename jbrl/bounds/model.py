@@ -90,6 +90,13 @@ class Model:
         """Return the number of uncertain rows."""
         return sum(len(block.actions) for block in self.blocks)
 
+    @property
+    def n_free(self) -> int:
+        """Return the number of free transition probabilities: one for each possible successor of an
+        uncertain row but its last one.
+        """
+        return sum(int(block.possible.sum()) for block in self.blocks) - self.n_uncertain
+
 
 def make_model(mdps: DirichletMDPs) -> Model:
     """Sort the rows of a distribution over MDPs into blocks and certain rows."""

@@ -2,10 +2,20 @@
 
 import dataclasses
 
+from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.leaves import CHUNK
 from jbrl.bounds.lifetimes import LANES
+from jbrl.bounds.memory import (
+    CELL,
+    VALUE,
+    bytes_of_fit,
+    bytes_of_lifetimes,
+    bytes_of_samples,
+    bytes_text,
+)
 from jbrl.bounds.model import Model
+from jbrl.bounds.upper import PILOT
 from jbrl.errors import JbrlError
 
 MOST_BLOCKS = 60  # states with uncertain rows: an array has an axis for each
@@ -13,9 +23,8 @@ MOST_ROWS = 4096  # uncertain rows of a problem
 MOST_CELLS = 100_000  # of a layer: each is an array of its own
 MOST_TRANSITIONS = 300_000  # from the cells of a layer
 MOST_DIVISIONS = 2_000_000  # of a total among the rows of a state
-MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing
+MOST_DECISIONS = 120  # with more, the estimates of weights mean nothing; the horizon needs none
 
-VALUE = 8  # bytes
 # bytes of temporary arrays and of products of weights that are kept
 BASE = 2**28
 WEIGHT = 4  # bytes, of a split in an MDP
@@ -47,7 +56,7 @@ def check_model(model: Model, name: str) -> None:
     """Refuse a prior that is too large.
 
     Raises:
-      JbrlError: more uncertain rows than are accepted.
+      JbrlError: more uncertain rows, or more free probabilities in them, than are accepted.
     """
     if len(model.blocks) > MOST_BLOCKS:
         raise JbrlError(
@@ -59,6 +68,12 @@ def check_model(model: Model, name: str) -> None:
             f"problem '{name}': {model.n_uncertain} rows (state, action) have several possible "
             f"next states: expected at most {MOST_ROWS}"
         )
+    if model.n_free > MOST_FREE:
+        raise JbrlError(
+            f"problem '{name}': {model.n_free} transition probabilities are free (all of a row but "
+            f"one): expected at most {MOST_FREE}; fewer states, actions or possible next states "
+            "make fewer"
+        )
 
 
 class Sizes:
@@ -66,6 +81,9 @@ class Sizes:
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
+        model = layers.model
+        self._samples = bytes_of_samples(model, PILOT)
+        self._least = max(self._samples + bytes_of_fit(model), bytes_of_lifetimes(model))
         self._found: list[Size] = []
 
     def of(self, decisions: int) -> Size | None:
@@ -83,8 +101,10 @@ class Sizes:
                 return None
             leaves, cells = self._layers.count(d), len(self._layers.layer(d))
             arrays = leaves + before.leaves + 3 * self._layers.largest(d)
-            memory = BASE + VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
-            self._found.append(Size(d, leaves, before.all + leaves, before.cells + cells, memory))
+            ahead = VALUE * arrays + WEIGHT * CHUNK * self._layers.distinct_splits(d)
+            cells += before.cells
+            memory = BASE + CELL * cells + max(self._samples + ahead, self._least)
+            self._found.append(Size(d, leaves, before.all + leaves, cells, memory))
         return self._found[decisions]
 
     def _transitions(self, decisions: int) -> int:
@@ -96,6 +116,14 @@ class Sizes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Limit:
+    """A reason why a look-ahead is no deeper."""
+
+    by: str  # "memory", "budget", "size" or "estimates"
+    takes: str  # a deeper one
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The depth of the look-ahead and the sizes of the samples."""
 
@@ -104,6 +132,7 @@ class Plan:
     replications: int
     n_played: int  # MDPs in which the agent of the lower end plays
     seconds: float | None = None  # that the upper end may take
+    limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
 
 REPLICATIONS = 8
@@ -134,25 +163,35 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    size, why = _deepest(layers, most, memory, upper, threads)
+    size, limit_of_size = _deepest(layers, most, horizon, memory, upper, threads)
+    takes = "" if limit_of_size is None else limit_of_size.takes
     if size is None:
-        raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {why}")
+        raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {takes}")
     if decisions is not None and size.decisions < decisions:
         raise JbrlError(
-            f"decisions = {decisions}: looking so far ahead in '{name}' takes {why}: expected at "
+            f"decisions = {decisions}: looking so far ahead in '{name}' takes {takes}: expected at "
             f"most {size.decisions}"
         )
     if upper is None:
         return Plan(size, USUAL_MDPS, REPLICATIONS, PLAYED)
     n_mdps = LEAST_MDPS
-    while 2 * n_mdps <= MOST_MDPS and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper:
+    while (
+        2 * n_mdps <= MOST_MDPS
+        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper
+        and size.memory + _more_samples(layers.model, 2 * n_mdps) <= memory
+    ):
         n_mdps *= 2
     assert limit is not None
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
     played = int((1 - SHARE) / 2 * limit * rate * threads * 250 / horizon)
-    return Plan(
-        size, n_mdps, REPLICATIONS, max(PLAYED, min(MOST_PLAYED, played // LANES * LANES)), upper
-    )
+    n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
+    by = None if limit_of_size is None else limit_of_size.by
+    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, by)
+
+
+def _more_samples(model: Model, n_mdps: int) -> int:
+    """Return the bytes that MDPs take beyond those that `Size.memory` counts."""
+    return max(0, bytes_of_samples(model, n_mdps) - bytes_of_samples(model, PILOT))
 
 
 def checked_played(played: int) -> int:
@@ -186,22 +225,31 @@ def _number(value: object) -> bool:
 
 
 def _deepest(
-    layers: Layers, most: int, memory: int, seconds: float | None, threads: int
-) -> tuple[Size | None, str]:
+    layers: Layers, most: int, horizon: int, memory: int, seconds: float | None, threads: int
+) -> tuple[Size | None, Limit | None]:
     """Return the deepest look-ahead up to `most` decisions that fits, and why no deeper does."""
-    sizes, best = Sizes(layers), None
+    sizes, best, limit = Sizes(layers), None, None
+    estimated = most if not layers.blocks else min(most, MOST_DECISIONS)
+    if estimated < most < horizon:
+        most = estimated
+        limit = Limit(
+            "estimates",
+            f"estimates that mean nothing after more than {MOST_DECISIONS} decisions (at the "
+            f"horizon, {horizon}, none is needed)",
+        )
     for decisions in range(most + 1):
-        if decisions > MOST_DECISIONS and layers.blocks:
-            return best, f"more than {MOST_DECISIONS} decisions, after which no estimate is good"
         size = sizes.of(decisions)
         if size is None:
-            return best, f"more than {MOST_CELLS} arrays, or too large ones"
+            return best, Limit("size", f"more than {MOST_CELLS} arrays, or too large ones")
         if size.memory > memory:
-            return best, f"about {size.memory} bytes, more than memory = {memory}"
+            needed, given = bytes_text(size.memory), bytes_text(memory)
+            return best, Limit("memory", f"about {needed}, more than memory = {given}")
         if seconds is not None:
-            needed = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
-            if needed > seconds:
-                budget = seconds / SHARE
-                return best, f"about {needed / SHARE:.3g} seconds, more than budget = {budget:.3g}"
-        best = size
-    return best, ""
+            longer = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
+            if longer > seconds:
+                least, budget = longer / SHARE, seconds / SHARE
+                takes = f"about {least:.3g} seconds, more than budget = {budget:.3g}"
+                return best, Limit("budget", takes)
+        if decisions <= estimated or decisions == horizon:
+            best = size
+    return best, limit

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from jbrl.bounds.bracket import Bracket, End
 
 
+LIMITS = {
+    "memory": "as far as the memory allows",
+    "budget": "as far as the budget allows",
+    "size": "as far as arrays are not too large",
+}
+
+
 class Form(StrEnum):
     """Forms of a bracket."""
 
@@ -149,6 +156,8 @@ def _lines(found: "Bracket") -> list[str]:
         f"  lower end: {_end(found.lower_end)}",
         f"  upper end: {_end(found.upper_end)}",
     ]
+    if found.limited_by is not None:
+        lines.append(f"  decisions looked ahead: {found.decisions}, {LIMITS[found.limited_by]}")
     if found.clairvoyant is not None:
         lines.append(f"  an agent that is shown the MDP: {found.clairvoyant:.5g}")
     return lines

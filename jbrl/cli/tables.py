@@ -56,7 +56,8 @@ def scores(
     compile. Status is done, failed or missing.
 
     share_low and share_high, where a bracket of the Bayes-optimal value is kept:
-    the least and the greatest part of it that the mean can be.
+    the least and the greatest part of it that the mean can be; empty for agents
+    that are shown the MDP.
 
     [bold]Examples[/bold]
 
@@ -65,13 +66,15 @@ def scores(
     jbrl scores out/quick --format csv > scores.csv
     jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
-    from jbrl.analysis.brackets import of_experiments, with_shares
+    from jbrl.analysis.brackets import of_experiments, with_digests, with_shares
+    from jbrl.report.chapters import oracles_of
     from jbrl.results import Results
 
     show_warnings()
     results = Results(folder)
     table = _with_rules(results) if format in (Format.table, Format.md) else results.scores
-    table = with_shares(table, of_experiments(results.manifest))
+    brackets = of_experiments(with_digests(results.manifest, results.units))
+    table = with_shares(table, brackets, oracles_of(results.manifest))
     print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(
@@ -127,14 +130,20 @@ def returns(
 def strategies(
     folder: Folder,
     top: Annotated[
-        int, typer.Option(min=1, help="Strategies of each search, the most pulled first.")
+        int,
+        typer.Option(
+            min=1,
+            help="Strategies of each search, the most pulled first; of each training, stretches "
+            "in order, evenly spaced up to the last.",
+        ),
     ] = 5,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
 ) -> None:
     """Print what agents that search offline have tried, and how often.
 
     One search serves all experiments with the same prior. Consumed and simulated
-    are trajectories of the whole search: made use of, and played.
+    are trajectories of the whole search: made use of, and played. A training has a
+    row for each stretch of it, up to 50.
 
     [bold]Examples[/bold]
 
@@ -142,15 +151,14 @@ def strategies(
     jbrl strategies out/quick
     jbrl strategies out/quick --top 10000 --format csv > strategies.csv
     """
+    from jbrl.analysis.tried import few
     from jbrl.results import Results
 
     show_warnings()
     found = Results(folder).strategies
     if found.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    print_table(
-        found.groupby(["prior", "algorithm", "parameters", "seed"], sort=False).head(top), format
-    )
+    print_table(few(found, top), format)
 
 
 def report(

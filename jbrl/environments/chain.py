@@ -40,12 +40,12 @@ class Chain(Environment[ChainState], Perturbed):
     ends. With probability slip / 2 the agent stays, with probability slip / 2 it goes the
     other way.
 
-    Reward: -1, but 0 for the last step of an episode. An episode terminates in state N - 1 or after
-    20 N steps: running out of time is terminal, as in the published comparison. Returns lie in
-    [-(20 N - 1), -(N - 2)], and both ends are attained.
+    Reward: -1, but `last_reward` for the last step of an episode. An episode terminates in state
+    N - 1 or after 20 N steps: running out of time is terminal, as in the published comparison.
+    Returns lie in [-(20 N - 1), -(N - 2)], plus `last_reward`, and both ends are attained.
 
     Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it
-    says more.
+    says more, and where it differs: the last step earns -1 in the paper, 0 in the program.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
@@ -56,6 +56,15 @@ class Chain(Environment[ChainState], Perturbed):
     )
     stochastic: bool = parameter(
         False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]"
+    )
+    # Static: with its default the compiled program is the one without it, to the last bit.
+    last_reward: float = parameter(
+        0.0,
+        "reward of the last step of an episode; -1: that of every other step, as in the paper",
+        low=-1,
+        high=0,
+        static=True,
+        late=True,
     )
 
     @property
@@ -89,5 +98,5 @@ class Chain(Environment[ChainState], Perturbed):
         )
         steps = state.steps + 1
         ended = (position == self.n_states - 1) | (steps >= 20 * self.n_states)
-        reward = jnp.where(ended, jnp.float32(0), jnp.float32(-1))
+        reward = jnp.where(ended, jnp.float32(self.last_reward), jnp.float32(-1))
         return ChainState(position, steps), Step(position, reward, ended, jnp.bool_(False))

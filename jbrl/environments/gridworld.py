@@ -40,14 +40,14 @@ class Gridworld(Environment[GridworldState], Perturbed):
     Observation: the number of the cell, x N + y. Actions: 0 for y - 1, 1 for y + 1, 2 for x - 1, 3
     for x + 1; nothing leads beyond the border. With probability slip / 2 the agent stays, with
     probability slip / 4 each it takes the action whose number is one above or one below, 0
-    following upon 3.
+    following upon 3, or, with `perpendicular`, one of the two actions along the other axis.
 
     Reward: -1 at each step, the last one included. An episode terminates in the far corner or after
     20 N^2 steps: running out of time is terminal, as in the published comparison. Returns lie in
     [-20 N^2, -2 (N - 1)], and both ends are attained.
 
     Source: Jordan et al. 2020; the published program (ScottJordan/EvaluationOfRLAlgs) where it
-    says more.
+    says more, and where it differs: slips are perpendicular in the paper.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
@@ -58,6 +58,14 @@ class Gridworld(Environment[GridworldState], Perturbed):
     )
     stochastic: bool = parameter(
         False, f"draw `slip` for each lifetime, uniformly from [0, {LARGEST_SLIP}]"
+    )
+    # Static: with its default the compiled program is the one without it, to the last bit.
+    perpendicular: bool = parameter(
+        False,
+        "a step that slips goes to one side of where it is meant to, as in the paper, instead of "
+        "taking the action one above or one below",
+        static=True,
+        late=True,
     )
 
     @property
@@ -84,7 +92,7 @@ class Gridworld(Environment[GridworldState], Perturbed):
         uniform = sampling.uniforms(key)[0]
         turn = jnp.where(uniform >= self.slip, 0, jnp.where(uniform < 0.75 * self.slip, 1, -1))
         stays = uniform < 0.5 * self.slip
-        taken = (action + turn) & 3
+        taken = _to_the_side(action, turn) if self.perpendicular else (action + turn) & 3
         move = jnp.where(stays, 0, 2 * (taken & 1) - 1)
         last = self.size - 1
         x = vectorize.prevent_fusion_index(
@@ -98,3 +106,11 @@ class Gridworld(Environment[GridworldState], Perturbed):
         return GridworldState(x, y, steps), Step(
             x * self.size + y, jnp.float32(-1), ended, jnp.bool_(False)
         )
+
+
+def _to_the_side(action: chex.Array, turn: chex.Array) -> chex.Array:
+    """Return the action along the other axis, forwards for a turn of 1 and backwards for -1; the
+    action itself for 0.
+    """
+    side = (2 - (action & 2)) + jnp.where(turn > 0, 1, 0)
+    return jnp.where(turn == 0, action, side)

@@ -7,7 +7,8 @@
       "polygons": [[[x, y], [x, y], [x, y], …], …]     at least three points each
     }
 
-All numbers are between -1000 and 1000. Other fields are refused.
+The points of a polygon do not all lie on one line. All numbers are between -1000 and 1000. Other
+fields are refused.
 """
 
 import dataclasses
@@ -124,6 +125,8 @@ def _polygon(points: Any, where: str) -> np.ndarray:
             f"{where}: points {i} and {(i + 1) % len(found)} are the same: expected edges of a "
             "length above 0"
         )
+    if np.linalg.svd(found - found.mean(0), compute_uv=False)[1] < 1e-6:
+        raise JbrlError(f"{where}: all points lie on one line: expected points around an area")
     return found
 
 

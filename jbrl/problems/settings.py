@@ -118,7 +118,7 @@ def registered_name(environment: Environment) -> str:
 
 def identity(environment: Environment, name: str) -> dict[str, Any]:
     """Return the identity of an environment, as data for JSON: its name, the version of its
-    behaviour, all its fields.
+    behaviour, all its fields but those that came late (`parameter`) and have their defaults.
 
     Of a class outside jbrl also the SHA-256 of its source.
     """
@@ -126,11 +126,16 @@ def identity(environment: Environment, name: str) -> dict[str, Any]:
     values = {
         f.name: _fingerprint(getattr(environment, f.name))
         for f in fields
-        if f.name not in environment.aside
+        if f.name not in environment.aside and not _as_before(f, getattr(environment, f.name))
     }
     source = source_digest(type(environment)) if is_outside(type(environment)) else ""
     known = {"environment": name, "version": environment.version, "settings": values}
     return known | ({"source": source} if source else {})
+
+
+def _as_before(field: dataclasses.Field, value: Any) -> bool:
+    """Return whether a field came late and has its default."""
+    return bool(field.metadata.get("late") and value == field.default)
 
 
 def _fingerprint(value: Any) -> Any:

@@ -71,12 +71,35 @@ def _select(condition: chex.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
+def check_learning(recorder: Any, learning_episodes: object, problem: str) -> None:
+    """Refuse an agent that would not stop learning where the score of a lifetime ends.
+
+    Args:
+      learning_episodes: its parameter, or the distribution that it is drawn from; None: it has no
+        such parameter.
+      problem: name of the problem with this recorder, for the message.
+
+    Raises:
+      JbrlError: says which value to set.
+    """
+    if not isinstance(recorder, LifeAndEnd) or learning_episodes in (None, recorder.episodes):
+        return
+    drawn = not isinstance(learning_episodes, int | np.integer)
+    given = "is drawn" if drawn else f"= {learning_episodes}"
+    raise JbrlError(
+        f"learning_episodes {given}: expected {recorder.episodes} for '{problem}', whose last "
+        f"{END} episodes are played by the policy learned before them"
+    )
+
+
 @register_derived("with_end")
 def with_end(of: Problem) -> Problem:
     """Lifetimes of a problem with 30 more episodes, whose mean return is the metric `end`.
 
     The score is that of the problem itself. Agents with a parameter `learning_episodes` stop
-    learning there (Jordan et al. 2020, the released program).
+    learning there (Jordan et al. 2020, the released program); they are refused unless it is the
+    number of episodes that belong to the score. Others go on learning: their `end` is no score of a
+    policy that stays as it is.
 
     Raises:
       JbrlError: a lifetime of the problem is no number of episodes, or its score is not their mean

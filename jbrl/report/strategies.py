@@ -11,6 +11,7 @@ from jinja2 import Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from jbrl.analysis.tried import few, is_training
 from jbrl.report.axes import mark, rows_figure
 from jbrl.report.style import LOOK, PAPER, Style, styles
 from jbrl.report.svg import inline
@@ -24,7 +25,8 @@ def render(strategies: pd.DataFrame, name: str, template: Template, version: str
     """Return the page as text.
 
     Args:
-      strategies: one row for each strategy of each search, the most pulled of a search first:
+      strategies: one row for each strategy of each search, the most pulled of a search first, or
+        for each stretch of a training, in order:
         prior, algorithm, parameters, seed, strategy, pulls, mean, std, ci95, discarded, chosen,
         consumed, simulated, offline_seconds.
       name: of the study.
@@ -93,6 +95,7 @@ def _search(rows: pd.DataFrame) -> dict[str, Any]:
     chosen = rows[rows["chosen"]].iloc[0]
     return {
         "label": first["label"],
+        "caption": _caption(rows, len(listed)),
         "algorithm": first["algorithm"],
         "chosen": chosen["strategy"],
         "pulls": chosen["pulls"],
@@ -108,8 +111,14 @@ def _search(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _most(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the strategies that a search tried most."""
-    return rows[rows["pulls"] > 0].head(LISTED)
+    """Return the strategies that a search tried most; of a training, some stretches."""
+    return few(rows[rows["pulls"] > 0], LISTED)
+
+
+def _caption(rows: pd.DataFrame, listed: int) -> str:
+    """Say which rows of a search a table lists."""
+    of = f" of {len(rows):,}" if listed < len(rows) else ""
+    return f"{listed}{of} stretches of it" if is_training(rows) else f"The {listed} tried most{of}"
 
 
 def _figure(rows: pd.DataFrame, id: str, prior: str, look: Mapping[str, Style]) -> Markup:

@@ -131,7 +131,7 @@ def test_soft_max_compares_unnormalised_weights():
         DirichletMDPs(jnp.ones((1, 2, 1)), rewards, jnp.int32(0)), jnp.float32(0.95), 10
     )
     agent = as_arrays(UnnormalisedSoftMax(2.0))
-    state = agent.reset(KEY, agent.train(KEY, told))
+    state = jax.jit(lambda told: agent.reset(KEY, agent.train(KEY, told)))(told)
     keys = jax.random.split(jax.random.key(1), 200)
     actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, jnp.int32(0))[0]))(keys)
     uniforms = (np.asarray(jax.random.key_data(keys))[:, 0] >> 8) / 2**24
@@ -164,7 +164,7 @@ def test_e_greedy_stops_after_251_sweeps():
     the optimum.
     """
     told = DirichletPrior(prior_of("GC").mdps, jnp.float32(0.9999), 10)
-    q = as_arrays(CoarseEpsilonGreedy()).train(KEY, told).q
+    q = jax.jit(as_arrays(CoarseEpsilonGreedy()).train)(KEY, told).q
     transitions = np.asarray(told.mdps.concentrations, float)
     transitions /= transitions.sum(-1, keepdims=True)
     rewards, expected = (transitions * told.mdps.rewards).sum(-1), np.zeros(q.shape)
@@ -179,7 +179,7 @@ def test_e_greedy_solves_to_a_hundredth():
         wrong += len(disagreements(steps, CoarseTwin(problem("GC").mdps, 0.3)))
     assert wrong == 0
     agent, mdps = as_arrays(CoarseEpsilonGreedy()), problem("GC").mdps
-    coarse = np.asarray(agent.train(KEY, prior_of("GC")).q)
+    coarse = np.asarray(jax.jit(agent.train)(KEY, prior_of("GC")).q)
     exact = twins.optimal_values(
         np.asarray(mdps.concentrations) / mdps.concentrations.sum(-1, keepdims=True),
         np.asarray(mdps.rewards),
@@ -207,8 +207,6 @@ def test_sboss_samples_anew_after_a_transition_of_the_lost_half_whatever_it_has_
     agent = as_arrays(FrozenSBOSS(epsilon=0.5, delta=delta))
     begun = agent.reset(KEY, DirichletPrior(mdps, jnp.float32(0.95), 10))
     state = dataclasses.replace(begun, due=jnp.bool_(False))
-    due = [
-        bool(agent.observe(KEY, state, transition(pair // 3, pair % 3, 4)).due)
-        for pair in range(15)
-    ]
+    observe = jax.jit(agent.observe)
+    due = [bool(observe(KEY, state, transition(pair // 3, pair % 3, 4)).due) for pair in range(15)]
     assert due == renewed

@@ -39,6 +39,7 @@ def test_the_umbrella_is_always_right():
     assert np.nanmax(found.metrics["log_total_regret"]) == 0
 
 
+@pytest.mark.slow
 def test_noise_and_scale_do_not_disturb_it():
     found = play(Scripted(), test="bsuite/catch_noise/19", n_environments=2, episodes=30)
     assert np.nanmax(found.metrics["log_total_regret"]) == 0

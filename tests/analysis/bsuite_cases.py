@@ -38,12 +38,18 @@ def expected(name: str) -> pd.DataFrame:
     return pd.DataFrame({"score": found["score"], "finished": found["finished"]}, index=names)
 
 
+@cache
+def logged(episodes: int) -> np.ndarray:
+    """Numbers of the episodes of which a run of that length has rows."""
+    return np.array(logged_episodes(episodes), np.float64)
+
+
 def made_up(
     agent: str, bsuite_id: str, rate: float, *, number: int = 0, episodes: int | None = None
 ) -> Run:
     """A run with the same regret `rate` in every episode, of the columns that its score needs."""
     experiment = SWEEP[bsuite_id].experiment
-    episode = np.array(logged_episodes(episodes or experiment.episodes), np.float64)
+    episode = logged(episodes or experiment.episodes)
     columns = {name: np.zeros(len(episode)) for name in experiment.log_columns}
     columns |= {"episode": episode, "steps": 9 * episode, "episode_len": 9 + 0 * episode}
     for name in ("total_regret", "total_bad_episodes"):

@@ -8,17 +8,15 @@ def returns_of(
     agents: dict[tuple[str, str], list[float]], experiment: str = "GC", seed: int = 0
 ) -> pd.DataFrame:
     """Score table of one experiment from {(algorithm, parameters): scores}."""
-    frames = [
-        pd.DataFrame(
-            {
-                "experiment": experiment,
-                "algorithm": algorithm,
-                "parameters": parameters,
-                "unit": np.arange(len(scores)),
-                "seed": seed,
-                "score": np.asarray(scores, np.float64),
-            }
-        )
-        for (algorithm, parameters), scores in agents.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
+    rows = [(*agent, unit) for agent, scores in agents.items() for unit in range(len(scores))]
+    algorithms, parameters, units = zip(*rows, strict=True)
+    return pd.DataFrame(
+        {
+            "experiment": experiment,
+            "algorithm": algorithms,
+            "parameters": parameters,
+            "unit": units,
+            "seed": seed,
+            "score": np.concatenate([np.asarray(v, np.float64) for v in agents.values()]),
+        }
+    )

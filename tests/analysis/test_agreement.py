@@ -46,7 +46,13 @@ def test_the_published_means_agree_with_themselves(everything):
     }
 
 
-@pytest.mark.parametrize(("shift", "agree"), [(1.99, 48), (-1.99, 48), (2.01, 2), (-2.01, 2)])
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("shift", "agree"), [(1.99, 48), slow(-1.99, 48), slow(2.01, 2), (-2.01, 2)]
+)
 def test_means_agree_up_to_the_sum_of_both_half_widths(shift, agree):
     """Both half-widths are equal. Soft-max on Grid is 0 ± 0 whatever the shift."""
     returns, units = study(shift)

@@ -103,14 +103,8 @@ def test_laws_of_the_resamples():
     for i, k in ((0, 1), (1, 0), (2, 1)):
         for j in range(2):
             x, y = raw[i, j], raw[k, j]
-            again = np.array(
-                [
-                    np.mean(
-                        generator.choice(x, len(x))[:, None] >= generator.choice(y, len(y))[None, :]
-                    )
-                    for _ in range(4000)
-                ]
-            )
+            drawn = [generator.choice(v, (4000, len(v))) for v in (x, y)]
+            again = (drawn[0][:, :, None] >= drawn[1][:, None, :]).mean(axis=(1, 2))
             ours = found[:, i, j, k]
             # E of the resampled payoff is the payoff itself
             assert abs(ours.mean() - z[i, j, k]) < 4.5 * ours.std() / 4000**0.5

@@ -1,12 +1,14 @@
 """Known brackets of Bayes-optimal values, and shares of them."""
 
 import importlib.util
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import jbrl
 from jbrl.analysis.brackets import (
@@ -16,8 +18,10 @@ from jbrl.analysis.brackets import (
     of_experiments,
     share,
     share_text,
+    with_digests,
     with_shares,
 )
+from jbrl.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 TWO = Bracket("two", "", 0.9, 5, 3, 4.0, 5.0, 6.0)
@@ -70,12 +74,19 @@ def test_shares_by_hand() -> None:
 
 def test_columns_appear_where_a_bracket_is_known() -> None:
     scores = pd.DataFrame(
-        {"experiment": ["a", "b"], "mean": [4.0, 1.0], "ci95": [0.5, 0.1], "seed": 0}
+        {
+            "experiment": ["a", "b"],
+            "algorithm": ["Known", "Known"],
+            "mean": [4.0, 1.0],
+            "ci95": [0.5, 0.1],
+            "seed": 0,
+        }
     )
     assert with_shares(scores, {}) is scores
     found = with_shares(scores, {"a": TWO})
-    assert list(found.columns) == ["experiment", "mean", "ci95", "share_low", "share_high", "seed"]
+    assert list(found.columns)[2:] == ["mean", "ci95", "share_low", "share_high", "seed"]
     assert found["share_low"].tolist() == pytest.approx([0.7, np.nan], nan_ok=True)
+    assert with_shares(scores, {"a": TWO}, ["Known"])["share_low"].isna().all()
 
 
 def test_experiments_are_found_by_test_discount_and_horizon() -> None:
@@ -89,3 +100,23 @@ def test_experiments_are_found_by_test_discount_and_horizon() -> None:
     found = of_experiments({"study": study, "experiments": experiments})
     assert found == {"right": find("GDL", 0.95, 250), "wrong prior": find("GDL", 0.95, 250)}
     assert of_experiments({"study": {}, "experiments": experiments[:1]}) == {}
+
+
+def test_a_problem_is_known_by_its_digest_whatever_its_name() -> None:
+    names = ["GC(n_states=5,n_actions=3)", "GC", "GDL"]
+    digests = [jbrl.problem(names[0]).digest, "that of another problem", None]
+    experiments = [{"name": str(n), "test": name} for n, name in enumerate(names)]
+    manifest = {"study": {"discount": 0.95, "horizon": 250}, "experiments": experiments}
+    units = pd.DataFrame({"experiment": ["0", "1", "2"], "test_digest": digests})
+    found = of_experiments(with_digests(manifest, units))
+    assert found == {"0": find("GC", 0.95, 250), "2": find("GDL", 0.95, 250)}
+
+
+def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp() -> None:
+    folder = str(ROOT / "experiments/published/paper-cpu")
+    result = CliRunner().invoke(app, ["scores", folder, "--format", "csv"])
+    found = pd.read_csv(io.StringIO(result.stdout))
+    shown = found["algorithm"] == "Optimal"
+    assert shown.any()
+    assert found.loc[shown, "share_low"].isna().all()
+    assert found.loc[~shown, "share_low"].notna().any()

@@ -225,7 +225,7 @@ def test_one_name_for_two_agents_is_refused(tmp_path):
 
 
 @pytest.mark.first_case_quick
-@pytest.mark.parametrize("ending", ["csv", "parquet", "csv.gz"])
+@pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz"])
 def test_tables_hold_what_folders_hold(tmp_path, ending):
     logs = merged([golden("scores_a"), golden("scores_b")])
     path = tmp_path / f"rows.{ending}"

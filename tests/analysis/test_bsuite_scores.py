@@ -173,6 +173,7 @@ def test_agents_that_differ_are_told_apart_and_equal_ones_are_not():
     assert compare(same).iloc[0]["p_value"] == 1.0
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("experiment", ["catch_noise", "umbrella_length"])
 def test_level_of_the_test(experiment):
     """Two agents with the same distribution in each setting: p <= 0.1 in at most a tenth.

@@ -1,5 +1,7 @@
 """Deviations from the published comparison, against simulated studies whose truth is known."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from jbrl.analysis import agreement, deviations, published
 from tests.published_study import rows, study
 
 
+@functools.cache
 def whole(shift=0.0):
     returns, units = study(shift)
     scores = agreement.played(returns, units)

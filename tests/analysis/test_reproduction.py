@@ -154,3 +154,16 @@ def test_what_does_not_belong_to_the_comparison_is_left_out_and_nothing_is_refus
         reproduction.known(table[1:])
     with pytest.raises(JbrlError, match="no environment that two algorithms"):
         reproduction.moves(reproduction.known(table))
+
+
+def test_cells_with_nan_are_named_only_where_there_are_some():
+    table = scores({("AC", "Chain-10d"): [1, 2, 3], ("ppo", "mountaincar"): [1, 2]})
+    assert "NaN" not in reproduction.in_words(reproduction.compare_cells(table), None)
+    for values, expected in [([0, 0, 0, 0, 0], 0), ([1, 0, 1, 0, 0], 2)]:
+        cells = reproduction.compare_cells(table.assign(undefined=np.array(values, float)))
+        assert cells["undefined"].sum() == expected
+        words = reproduction.in_words(cells, None)
+        assert ("2 of 5 trials with NaN" in words) == (expected == 2)
+    assert "AC on Chain-10d 2 of 3" in words and "MountainCar" not in words
+    unknown = reproduction.compare_cells(table.assign(undefined=[0, 0, 1, np.nan, np.nan]))
+    assert unknown.set_index(["algorithm", "environment"])["undefined"].isna().sum() == 1

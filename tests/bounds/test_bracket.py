@@ -7,8 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.bounds import bracket
+from jbrl.bounds import bracket, size
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.model import make_model
 from jbrl.cli.app import app
+from jbrl.cli.bound import _lines
+from jbrl.errors import JbrlError
 from tests.bounds.exact import PRIORS, exact, problem
 
 
@@ -18,6 +22,14 @@ def test_the_whole_lifetime_is_exact() -> None:
     value = exact(two.mdps, 0.9, 5)
     assert (found.lower, found.upper) == pytest.approx((value, value), abs=1e-6)
     assert found.confidence == 1
+
+
+def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "MOST_DECISIONS", 2)
+    two = problem(PRIORS["fractions"])
+    assert jbrl.bound(two, discount=0.9, horizon=4, decisions=4).confidence == 1
+    with pytest.raises(JbrlError, match=r"at the horizon, 4, none is needed\): expected at most 2"):
+        jbrl.bound(two, discount=0.9, horizon=4, decisions=3)
 
 
 def test_a_bracket_contains_the_value_and_resumes(
@@ -74,11 +86,11 @@ def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
         "study": {"name": "small", "n_mdps": 4, "horizon": 3},
         "experiments": [{"name": "small", "prior": small, "test": small}],
         "agents": [
-            {"algorithm": "e-Greedy"},
-            {"algorithm": "OPPS-DS", "space": "F2", "budget": 50},
+            {"algorithm": "Random"},
+            {"algorithm": "OPPS-DS", "space": "Q0; -Q0", "budget": 50},
         ],
     }
-    results = jbrl.run(study, tmp_path / "study")
+    results = jbrl.run(study, tmp_path / "study", only="OPPS")
     found = results.learned_on(jbrl.problem(small).digest)
     assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
     assert not results.learned_on(jbrl.problem("UGC").digest)
@@ -110,6 +122,27 @@ def test_the_command_prints_text() -> None:
     assert "exact" in result.stdout
 
 
+@pytest.mark.parametrize("by", ["memory", "budget"])
+def test_the_command_says_what_limits_the_decisions(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = Layers(make_model(problem(PRIORS["unlike"]).mdps))
+    sizes = size.Sizes(layers)
+    third = sizes.of(3)
+    monkeypatch.setattr(size, "SHARE", 1.0)
+    memory = third.memory - 1 if by == "memory" else 2**33
+    seconds = third.seconds(size.LEAST_MDPS, size.REPLICATIONS, 1) * (0.99 if by == "budget" else 9)
+    plan = size.make_plan(layers, "unlike", 250, None, seconds, memory, 1)
+    assert by == "budget" or plan.size.decisions == 2
+    assert plan.limited_by == by
+    end = bracket.End(1.0, 1.0, 1.0, 0.0, {"method": "exact"})
+    found = bracket.Bracket("p", "d", 0.9, 9, 2, 1, 1, 1, None, 9, end, end, 0, plan.limited_by)
+    assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_lines(found))
+    assert found.as_dict()["limited_by"] == by
+    asked = size.make_plan(layers, "unlike", 250, 1, None, memory, 1)
+    assert asked.limited_by is None
+
+
 REFUSED = {
     ("GC", "--discount", "1"): "discount = 1",
     ("GC", "--discount", "-0.1"): "discount",
@@ -124,8 +157,11 @@ REFUSED = {
     ("GC", "--horizon", "0"): "horizon",
     ("GC", "--decisions", "60"): "expected at most",
     ("GC", "--decisions", "26", "--memory", "600MB"): "expected at most",
+    ("UGC(n_states=20,n_actions=3)", "--memory", "500MB"): "not even 0 decisions fit",
+    ("GC", "--memory", "100MiB"): "MiB, more than memory = 100 MiB",
     ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
     ("Grid(rows=9,columns=9)",): "expected at most 60",
+    ("UGC(n_states=60,n_actions=7)",): "24780 transition probabilities are free",
     ("MountainCar",): "expected a Dirichlet distribution",
     ("Nothing",): "unknown problem",
     ("GC", "--agent", "Nobody"): "Nobody",
@@ -133,7 +169,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("arguments", REFUSED, ids=" ".join)
+# Counted until half of the memory of this machine is full: a given memory is full sooner.
+COUNTED = ("GC", "--decisions", "60")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(a, marks=pytest.mark.slow) if a == COUNTED else a for a in REFUSED],
+    ids=" ".join,
+)
 def test_bad_input_is_refused_in_one_sentence(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["bound", *arguments])
     assert result.exit_code == 2, result.output

@@ -172,6 +172,7 @@ def test_less_time_allows_fewer_moves_back() -> None:
     assert relaxed.n_mdps(enough) == LEAST_MDPS
 
 
+@pytest.mark.slow
 def test_a_bracket_of_a_problem_of_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The upper end is that of forgetting, and the work goes on from pieces."""
     name = "Grid(rows=2,columns=2)"

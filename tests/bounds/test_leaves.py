@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jbrl.bounds import clairvoyant
+from jbrl.bounds import clairvoyant, control
 from jbrl.bounds.control import first_moments, fit_control, second_moments, variables
 from jbrl.bounds.layers import Cell, Layers
 from jbrl.bounds.leaves import estimate
@@ -66,6 +66,22 @@ def test_clairvoyant_values_against_value_iteration_by_hand() -> None:
         assert found[LEFT][:, m] == pytest.approx(expected, rel=1e-6)
 
 
+def test_curvatures_that_are_0_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "MOST_SQUARED", 0)
+    model = make_model(problem(PRIORS["fractions"]).mdps)
+    layers = Layers(model)
+    pilot = clairvoyant.draw(model, 256, 7)
+    values = clairvoyant.values(model, pilot, DISCOUNT, (LEFT,))[LEFT]
+    linear = fit_control(layers, pilot, values)
+    assert linear.curvatures is None
+    n = linear.slopes.shape[1]
+    whole = control.Control(layers, linear.constant, linear.slopes, np.zeros((len(values), n, n)))
+    for cell in layers.layer(3):
+        assert np.array_equal(linear.mean(cell), whole.mean(cell))
+    p = variables(model, pilot)
+    assert np.array_equal(linear.of_mdps(p), whole.of_mdps(p))
+
+
 @pytest.mark.parametrize("name", ["zeros", "fractions"])
 def test_leaves_against_the_posterior(name: str) -> None:
     """5 combined standard errors: missed by chance in 1 of 90,000 comparisons, of which there are
@@ -76,12 +92,12 @@ def test_leaves_against_the_posterior(name: str) -> None:
     layers = Layers(model)
     cells = layers.layer(3)
     pilot = clairvoyant.draw(model, 2048, 7)
-    control = fit_control(layers, pilot, clairvoyant.values(model, pilot, DISCOUNT, (LEFT,))[LEFT])
+    fitted = fit_control(layers, pilot, clairvoyant.values(model, pilot, DISCOUNT, (LEFT,))[LEFT])
     replications = []
     for seed in range(8):
         drawn = clairvoyant.draw(model, 1024, seed)
         values = clairvoyant.values(model, drawn, DISCOUNT, (LEFT,))[LEFT]
-        replications.append(estimate(layers, cells, drawn, values, control, 1))
+        replications.append(estimate(layers, cells, drawn, values, fitted, 1))
     rewards = np.asarray(mdps.rewards, float)
     for cell in cells[:5]:
         split, transitions = posterior_draws(model, cell, layers, 400)

@@ -38,6 +38,9 @@ def test_plans_in_the_mean_lie_below_the_value_and_do_not_depend_on_the_number()
     few = played.play(0.5, LANES, np.random.SeedSequence(3))
     many = played.play(0.5, 2 * LANES, np.random.SeedSequence(3))
     assert np.array_equal(few, many[:LANES])
+    for n_mdps in (2, LANES + 904):  # of any number, not of whole calls alone
+        some = played.play(0.5, n_mdps, np.random.SeedSequence(3))
+        assert np.array_equal(some, many[:n_mdps])
     assert many.mean() < value + 4.5 * standard_error(many)
     assert many.mean() > value - 0.5
 

@@ -1,6 +1,7 @@
 """Commands of the documentation: found in Markdown, and checked against the options that exist."""
 
 import dataclasses
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -54,9 +55,15 @@ def found() -> list[Command]:
     return commands
 
 
+@functools.cache
+def jbrl():
+    """Return the command `jbrl` with all that is below it."""
+    return get_command(app)
+
+
 def problem_of(words: list[str]) -> str | None:
     """Return why `jbrl` would not know the command or an option of it; None if it does."""
-    command, name = get_command(app), "jbrl"
+    command, name = jbrl(), "jbrl"
     words = [word for word in words if word not in ELLIPSIS]
     context = typer.Context(command)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):

@@ -51,6 +51,10 @@ CHEAP = re.compile(
 COSTLY = re.compile(
     r"--watch|corridor|out/curious|out/paper-cpu --to|F4|F6|quick --latex|local|study\.seed"
 )
+# Commands of the same kind as one that is quick.
+SLOW = re.compile(
+    r"jbrl (report out/(chain|quick --html --latex --markdown)|evaluate out/quick --html)$"
+)
 RUN = list({c.text: c for c in SHOWN if CHEAP.match(c.text) and not COSTLY.search(c.text)}.values())
 
 
@@ -94,7 +98,11 @@ def test_the_command_is_known(command: Command) -> None:
         assert (ROOT / match[1]).is_file()
 
 
-@pytest.mark.parametrize("command", RUN, ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(c, marks=pytest.mark.slow) if SLOW.match(c.text) else c for c in RUN],
+    ids=str,
+)
 def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     words = command.words[1:]
@@ -103,6 +111,8 @@ def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.Mo
         words += ["--dry-run", "--no-units", "--no-calibrate"]
     if words[0] == "rank":
         words += ["--resamples", "50"]
+    if words[0] == "evaluate":
+        words += ["--quiet"]  # notes take longer than all that is printed
     printed = call(*words)
     if words[0] == "rank" and "--format" not in words:
         assert max(map(len, printed.splitlines())) <= 100

@@ -37,6 +37,7 @@ def best():
     return read(KEPT).played.groupby(["experiment", "algorithm"])["mean"].max()
 
 
+@pytest.mark.slow
 def test_tables_are_those_of_the_kept_scores(script, found):
     page = script.PAGE.read_text(encoding="utf-8")
     assert script.filled(page, script.blocks(jbrl.Results(KEPT), found)) == page

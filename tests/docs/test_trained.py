@@ -5,6 +5,11 @@ from pathlib import Path
 import pytest
 
 from experiments import trained
+from jbrl.agents.deep.ann import ANN
+from jbrl.agents.deep.belief_ppo import BeliefPPO
+from jbrl.agents.deep.dense import Dense
+from jbrl.environments.lifetime import Steps
+from jbrl.problems.problem import problem
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +55,16 @@ def test_paired_tests_are_those_of_the_page() -> None:
             if key[0] in ("e-Greedy", "OPPS-DS", "ANN"):
                 ahead = mine - scores[key]
                 assert ahead.mean() / ahead.sem() > least - 0.05
+
+
+def test_sizes_of_networks_are_those_of_the_page() -> None:
+    text = " ".join((trained.STATIC.parent / "trained.md").read_text().split())
+    prior = problem("GC").prior(Steps(250), 0.95)
+
+    def parameters(agent: ANN | BeliefPPO) -> int:
+        network: Dense = agent.lesson(prior).settings[0].network
+        return network.parameters
+
+    assert f"a network of {parameters(ANN()):,} weights" in text
+    shape = f"({parameters(BeliefPPO(budget=81_920))},)"
+    assert f'weights["parameters"].shape # {shape}' in text

@@ -104,6 +104,13 @@ def uniforms(words):
     return (np.asarray(words) >> 8) / 2**24
 
 
+def evenly(n):
+    """n keys, a power of 2, whose first numbers are k / n, k = 0, …, n - 1."""
+    words = np.zeros((n, 2), np.uint32)
+    words[:, 0] = np.arange(n, dtype=np.uint64) * (2**32 // n)
+    return jax.random.wrap_key_data(words)
+
+
 def replay(twin, actions, first, log):
     """Compare one lane with a slow twin, step by step.
 

@@ -13,6 +13,7 @@ from tests.environments.playing import (
     LANES,
     T,
     episodes,
+    evenly,
     lane,
     lifetimes,
     on_host,
@@ -27,8 +28,8 @@ N = 10
 class Twin:
     """The rules in plain Python."""
 
-    def __init__(self, n, slip):
-        self.n, self.slip = n, slip
+    def __init__(self, n, slip, last_reward):
+        self.n, self.slip, self.last_reward = n, slip, last_reward
 
     def reset(self, uniforms):
         self.x, self.steps = 0, 0
@@ -45,20 +46,24 @@ class Twin:
         self.x = min(max(self.x + move, 0), self.n - 1)
         self.steps += 1
         terminated = self.x == self.n - 1 or self.steps == 20 * self.n
-        return 0 if terminated else -1, terminated
+        return self.last_reward if terminated else -1, terminated
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}], ids=str
+    "settings",
+    [{}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}, {"slip": 0.6, "last_reward": -1.0}],
+    ids=str,
 )
 def test_every_step_is_that_of_a_slow_twin(settings):
     lanes, actions, first, log = play(Chain(N, **settings))
     for i in range(LANES):
-        replay(Twin(N, np.float64(lanes.slip[i])), actions[i], first[i], lane(log, i))
+        twin = Twin(N, np.float64(lanes.slip[i]), lanes.last_reward)
+        replay(twin, actions[i], first[i], lane(log, i))
 
 
-def test_bounds_of_the_return_are_attained():
-    lanes, keys = lifetimes(Chain(N))
+@pytest.mark.parametrize("last_reward", [0.0, -1.0])
+def test_bounds_of_the_return_are_attained(last_reward):
+    lanes, keys = lifetimes(Chain(N, last_reward=last_reward))
     log = on_host(
         together(
             lanes, keys, np.broadcast_to(np.array([[0], [0], [1], [1]], np.int32), (LANES, T))
@@ -67,7 +72,7 @@ def test_bounds_of_the_return_are_attained():
     for i, (length, earned) in ((0, (20 * N, -(20 * N - 1))), (3, (N - 1, -(N - 2)))):
         lengths, returns, _ = episodes(lane(log, i))
         assert set(lengths) == {length}
-        assert set(returns) == {earned}
+        assert set(returns) == {earned + last_reward}
 
 
 def expected_return(n, slip, right, limit):
@@ -126,6 +131,18 @@ def test_slips_are_as_frequent_as_they_should_be():
     assert (
         stats.chisquare(counts, len(keys) * np.array([slip / 2, slip / 2, 1 - slip])).pvalue > 1e-4
     )
+
+
+@pytest.mark.parametrize("action", [0, 1])
+def test_slips_have_exactly_their_probabilities(action):
+    """Random numbers are all multiples of 1/1024."""
+    environment = as_arrays(Chain(N, slip=0.25))
+    state = ChainState(np.int32(4), np.int32(0))
+    after = jax.vmap(lambda key: environment.step(key, state, np.int32(action))[0].position)(
+        evenly(1024)
+    )
+    expected = [128, 128, 768] if action else [768, 128, 128]
+    assert np.bincount(np.asarray(after) - 3, minlength=3).tolist() == expected
 
 
 def test_slip_is_drawn_uniformly_where_it_is_drawn():

@@ -13,6 +13,7 @@ from tests.environments.playing import (
     LANES,
     T,
     episodes,
+    evenly,
     lane,
     lifetimes,
     on_host,
@@ -25,11 +26,26 @@ N = 5
 MOVES = [(0, -1), (0, 1), (-1, 0), (1, 0)]
 
 
+def turned(action, perpendicular):
+    """The two actions that a slip may take."""
+    if not perpendicular:
+        return (action + 1) % 4, (action - 1) % 4
+    return [other for other in range(4) if np.dot(MOVES[action], MOVES[other]) == 0]
+
+
+def probabilities(action, slip, perpendicular):
+    """[5], of the four moves and of staying, for a wanted action."""
+    found = np.zeros(5)
+    found[[action, 4]] = 1 - slip, slip / 2
+    found[list(turned(action, perpendicular))] = slip / 4
+    return found
+
+
 class Twin:
     """The rules in plain Python, with the published program's action numbers 1 to 4."""
 
-    def __init__(self, n, slip):
-        self.n, self.slip = n, slip
+    def __init__(self, n, slip, perpendicular):
+        self.n, self.slip, self.perpendicular = n, slip, perpendicular
 
     def reset(self, uniforms):
         self.x, self.y, self.steps = 0, 0, 0
@@ -42,6 +58,9 @@ class Twin:
         u, slip = uniforms[0], self.slip
         if u < slip / 2:
             number = None
+        elif u < slip and self.perpendicular:
+            forwards, backwards = (4, 3) if number <= 2 else (2, 1)
+            number = forwards if u < slip * 0.75 else backwards
         elif u < slip * 0.75:
             number = number + 1 if number < 4 else 1
         elif u < slip:
@@ -54,12 +73,18 @@ class Twin:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}], ids=str
+    "settings",
+    [
+        *({}, {"slip": 0.6}, {"slip": 1.0}, {"stochastic": True}),
+        *({"slip": 0.6, "perpendicular": True}, {"stochastic": True, "perpendicular": True}),
+    ],
+    ids=str,
 )
 def test_every_step_is_that_of_a_slow_twin(settings):
     lanes, actions, first, log = play(Gridworld(N, **settings))
     for i in range(LANES):
-        replay(Twin(N, np.float64(lanes.slip[i])), actions[i], first[i], lane(log, i))
+        twin = Twin(N, np.float64(lanes.slip[i]), lanes.perpendicular)
+        replay(twin, actions[i], first[i], lane(log, i))
 
 
 def test_bounds_of_the_return_are_attained():
@@ -73,16 +98,14 @@ def test_bounds_of_the_return_are_attained():
         assert set(returns) == {-length}
 
 
-def expected_length(n, slip, policy, limit):
+def expected_length(n, slip, policy, limit, perpendicular=False):
     """Mean length of an episode of a policy, four probabilities, by powers of the
     transition matrix.
     """
-    turned = np.roll(policy, 1), np.roll(policy, -1)  # one above, one below
-    taken = (1 - slip) * policy + slip / 4 * (turned[0] + turned[1])
+    taken = sum(p * probabilities(action, slip, perpendicular) for action, p in enumerate(policy))
     matrix = np.zeros((n, n, n, n))
     for x, y in np.ndindex(n, n):
-        matrix[x, y, x, y] += slip / 2
-        for (dx, dy), probability in zip(MOVES, taken, strict=True):
+        for (dx, dy), probability in zip([*MOVES, (0, 0)], taken, strict=True):
             matrix[x, y, min(max(x + dx, 0), n - 1), min(max(y + dy, 0), n - 1)] += probability
     alive, matrix = np.eye(n * n)[0], matrix.reshape(n * n, n * n)
     total = 0.0
@@ -101,19 +124,26 @@ def test_formula_gives_the_known_length_in_two_by_two_cells():
 
 
 @pytest.mark.parametrize(
-    ("slip", "policy"),
-    [(0.0, (0.25, 0.25, 0.25, 0.25)), (0.25, (0.1, 0.5, 0.0, 0.4)), (0.25, (0, 0.5, 0, 0.5))],
+    ("slip", "policy", "perpendicular"),
+    [
+        (0.0, (0.25, 0.25, 0.25, 0.25), False),
+        (0.25, (0.1, 0.5, 0.0, 0.4), False),
+        (0.25, (0, 0.5, 0, 0.5), False),
+        (0.25, (0.1, 0.5, 0.0, 0.4), True),
+        (1.0, (0, 0.5, 0, 0.5), True),
+    ],
 )
-def test_mean_return_is_that_of_the_markov_chain(slip, policy):
+def test_mean_return_is_that_of_the_markov_chain(slip, policy, perpendicular):
     """Mean of 640 independent episodes: 4.5 standard errors, false-alarm rate below 1e-5 each."""
-    lanes, keys = lifetimes(Gridworld(N, slip=slip), seed=1, lanes=64)
+    environment = Gridworld(N, slip=slip, perpendicular=perpendicular)
+    lanes, keys = lifetimes(environment, seed=1, lanes=64)
     actions = np.random.default_rng(2).choice(4, (64, T), p=policy).astype(np.int32)
     log = on_host(together(lanes, keys, actions)[1])
     # The first ten episodes of each lane, all of which end in time: a share of those that end would
     # favour short ones.
     returns = np.concatenate([episodes(lane(log, i))[1][: T // (20 * N**2)] for i in range(64)])
     assert len(returns) == 64 * 10
-    limit = expected_length(N, slip, np.array(policy), 20 * N**2)
+    limit = expected_length(N, slip, np.array(policy), 20 * N**2, perpendicular)
     assert abs(-returns.mean() - limit) < 4.5 * returns.std(ddof=1) / np.sqrt(len(returns))
 
 
@@ -128,18 +158,33 @@ def test_slips_are_as_frequent_as_they_should_be(action):
         GridworldState(*map(np.int32, (2, 2, 0))),
         np.int32(action),
     )
-    around = {(2 + dx) * N + 2 + dy: i for i, (dx, dy) in enumerate(MOVES)} | {2 * N + 2: 4}
-    counts = np.bincount([around[c] for c in np.asarray(cells).tolist()], minlength=5)
-    expected = np.zeros(5)
-    for taken, probability in (
-        (action, 1 - slip),
-        ((action + 1) % 4, slip / 4),
-        ((action - 1) % 4, slip / 4),
-        (4, slip / 2),
-    ):
-        expected[taken] += probability
+    counts, expected = moves(cells), probabilities(action, slip, False)
     assert counts[expected == 0].sum() == 0
     assert stats.chisquare(counts[expected > 0], len(keys) * expected[expected > 0]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("perpendicular", [False, True])
+@pytest.mark.parametrize("action", range(4))
+def test_slips_have_exactly_their_probabilities(action, perpendicular):
+    """Random numbers are all multiples of 1/1024."""
+    cells = many_steps(
+        as_arrays(Gridworld(N, slip=0.25, perpendicular=perpendicular)),
+        evenly(1024),
+        GridworldState(*map(np.int32, (2, 2, 0))),
+        np.int32(action),
+    )
+    expected = 1024 * probabilities(action, 0.25, perpendicular)
+    np.testing.assert_array_equal(moves(cells), expected)
+    ahead, aside = np.flatnonzero(expected == 768), np.flatnonzero(expected == 64)
+    assert (ahead.tolist(), len(aside)) == ([action], 2)
+    opposite = any(np.dot(MOVES[action], MOVES[other]) == -1 for other in aside)
+    assert opposite is not perpendicular
+
+
+def moves(cells):
+    """How many steps from cell (2, 2) went where: [5], by action, and those that stayed."""
+    around = {(2 + dx) * N + 2 + dy: i for i, (dx, dy) in enumerate(MOVES)} | {2 * N + 2: 4}
+    return np.bincount([around[c] for c in np.asarray(cells).tolist()], minlength=5)
 
 
 many_steps = jax.jit(
@@ -171,10 +216,11 @@ cells = st.integers(0, N - 1)
     st.integers(0, 3),
     st.integers(0, 2**32 - 1),
     st.floats(0, 1, width=32),
+    st.booleans(),
 )
-def test_one_step_moves_by_one_cell_at_most(x, y, steps, action, word, slip):
+def test_one_step_moves_by_one_cell_at_most(x, y, steps, action, word, slip, perpendicular):
     key = jax.random.wrap_key_data(np.array([word, 0], np.uint32))
-    environment = as_arrays(Gridworld(N, slip=slip))
+    environment = as_arrays(Gridworld(N, slip=slip, perpendicular=perpendicular))
     state, step = one_step(
         environment, key, GridworldState(*map(np.int32, (x, y, steps))), np.int32(action)
     )

@@ -293,10 +293,8 @@ def mirrored(velocity, way):
     return speed * math.cos(theta), speed * math.sin(theta)
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"),
-    [("medium", 150), pytest.param("single", 2000, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "steps"), [("medium", 150), ("single", 2000)])
 def test_every_step_is_that_of_a_twin_in_double_precision(name, steps):
     """One step at a time, from the state that was played.
 
@@ -387,6 +385,7 @@ TWO = [[0.1, 0.1], [0.2, 0.2]]
     [
         (MAP | {"polygons": [SQUARE, TWO]}, "polygons[1]: 2 points: expected a list of at least"),
         (MAP | {"polygons": [[*SQUARE, SQUARE[0]]]}, "points 4 and 0 are the same"),
+        (MAP | {"polygons": [[[0, 0], [0.5, 0.25], [1, 0.5]]]}, "all points lie on one line"),
         (MAP | {"polygons": []}, "polygons = []: expected a list of at least one polygon"),
         (MAP | {"polygons": [5]}, "polygons[0]: 5: expected a list of at least three points"),
         (MAP | {"polygons": [[[0, 0], [1, 0], [0]]]}, "polygons[0][2] = [0]: expected a list of 2"),
@@ -401,7 +400,7 @@ TWO = [[0.1, 0.1], [0.2, 0.2]]
         ([], "expected a JSON object with the fields start, target, ball, polygons"),
         ("{", "not valid JSON"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_bad_maps_are_refused_in_one_sentence(tmp_path, content, message):
     path = tmp_path / "map.json"

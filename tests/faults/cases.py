@@ -28,8 +28,8 @@ test = "GC"
 algorithm = "Random"
 
 [[agents]]
-algorithm = "e-Greedy"
-epsilon = [0.1, 0.5]
+algorithm = "Q-learning"
+alpha = [0.1, 0.5]
 """
 SEARCH = """
 [[agents]]

@@ -87,7 +87,7 @@ def test_they_fail_and_the_others_go_on(wrong: Path, whole: dict) -> None:
         == []
     )
     again = CliRunner().invoke(
-        app, ["run", str(wrong), "--out", str(out), "--only", "Random|e-Greedy|good"]
+        app, ["run", str(wrong), "--out", str(out), "--only", "Random|Q-learning|good"]
     )
     assert again.exit_code == 0
 

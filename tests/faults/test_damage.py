@@ -20,7 +20,7 @@ from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.storage.unit import canonical
 from jbrl.runner.study.plan import plan
 from jbrl.runner.study.progress import Progress
-from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
+from tests.faults.cases import differences, files, outcome, sealed
 
 HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}
 ARRAYS = {"returns": np.sqrt(np.arange(3.0)), "states": np.arange(12, dtype=np.int32).reshape(3, 4)}
@@ -151,6 +151,34 @@ def test_nothing_is_executed(
     assert mark.exists()  # it would have gone off
 
 
+STUDY = """
+[study]
+name = "damage"
+n_environments = 40
+horizon = 12
+chunk = 2
+record = true
+
+[[experiments]]
+name = "GC"
+prior = "GC"
+test = "GC"
+
+[[agents]]
+algorithm = "Random"
+
+[[agents]]
+algorithm = "Q-learning"
+alpha = [0.1, 0.5]
+
+[[agents]]
+algorithm = "OPPS-DS"
+space = "Q0; -Q0"
+budget = 600
+c = 60.0
+"""
+
+
 class Interrupt(Progress):
     """Leaves checkpoints of a search and of a unit."""
 
@@ -168,12 +196,12 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study whose directory has every kind of file, and, beside it, what it comes to."""
     folder = tmp_path_factory.mktemp("kinds")
     study = folder / "study.toml"
-    study.write_text(STUDY + SEARCH)
+    study.write_text(STUDY)
     jbrl.run(study, folder / "whole")
     for only in ("Random", "OPPS"):
         with pytest.raises(KeyboardInterrupt):
             plan(study, folder / "part", only=only).execute(Interrupt())
-    jbrl.run(study, folder / "part", only="epsilon=0.1")
+    jbrl.run(study, folder / "part", only="alpha=0.1")
     return folder
 
 
@@ -204,8 +232,19 @@ def test_every_file_is_sealed(complete: Path) -> None:
     assert len(results) == (4 + 1) + (1 + 1 + 1) and all(sealed(path) for path in found)
 
 
-@pytest.mark.parametrize("harm", [halve, flip, empty])
-@pytest.mark.parametrize("kind", KINDS)
+# Each kind and each harm: how a file was harmed plays no part in what is done about it.
+HARMED = [("result", halve), ("knowledge", flip), ("manifest", empty)]
+HARMED += [("checkpoint", halve), ("search", flip)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "harm"),
+    [
+        pytest.param(kind, harm, marks=() if (kind, harm) in HARMED else pytest.mark.slow)
+        for kind in KINDS
+        for harm in (halve, flip, empty)
+    ],
+)
 def test_what_is_damaged_is_done_again(
     complete: Path, kind: str, harm: Callable[[Path], None], tmp_path: Path
 ) -> None:

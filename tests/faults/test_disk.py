@@ -47,6 +47,7 @@ def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
     assert found.keys() == whole.keys() and list(differences(found, whole)) == []
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow(study: Path, warm: Warm, whole: dict) -> None:
     """Limit as of a quota; needs no privileges."""
     out, log = study.parent / "out", study.parent / "log"

@@ -73,8 +73,9 @@ def test_a_sweep_is_that_of_the_definition():
 
 def test_value_iteration_stops_where_its_twin_stops():
     transitions, rewards = random_mdps(5, 3)
+    solve = jax.jit(jax.vmap(lambda p, r, t: iterate(p, r, tolerance=t), (0, 0, None)))
     for tolerance in (3.0, 0.5, 1e-2):
-        got = jax.vmap(lambda p, r, t=tolerance: iterate(p, r, tolerance=t))(transitions, rewards)
+        got = jax.tree.map(np.asarray, solve(transitions, rewards, np.float32(tolerance)))
         for i in range(6):
             q, residual, sweeps = twin.value_iteration(
                 transitions[i].astype(float), rewards[i].astype(float), float(DISCOUNT), tolerance
@@ -111,14 +112,15 @@ def test_no_tolerance_at_all_stops_at_rounding():
 @pytest.mark.parametrize("solver", solvers)
 def test_without_a_future_rewards_are_values(solver):
     transitions, rewards = (v[0] for v in random_mdps(5, 3))
-    got = solvers[solver](transitions, rewards, np.float32(0))
+    got = jax.jit(solvers[solver])(transitions, rewards, np.float32(0))
     np.testing.assert_allclose(got.q, rewards, rtol=1e-6)
 
 
 def test_patience_costs_policy_iteration_nothing():
     transitions, rewards = random_mdps(5, 3)
     discount = np.float32(0.999)
-    got = jax.vmap(lambda p, r: planning.policy_iteration(p, r, discount))(transitions, rewards)
+    solve = jax.jit(jax.vmap(lambda p, r: planning.policy_iteration(p, r, discount)))
+    got = solve(transitions, rewards)
     assert (np.asarray(got.sweeps) < 10).all()
     expected = exact(transitions, rewards, discount)
     np.testing.assert_allclose(got.q, expected, rtol=0, atol=1e-4 * abs(expected).max())
@@ -134,7 +136,7 @@ def test_not_a_number_ends_the_loops():
 @pytest.mark.parametrize("discount", [0.0, 0.95, 0.999])
 def test_resolvent(discount):
     followed = random_mdps(9, 1, number=4)[0][:, :, 0]
-    got = planning.lanes_resolvent(
+    got = jax.jit(planning.lanes_resolvent)(
         jnp.moveaxis(followed, 0, -1), jnp.full(4, discount, jnp.float32)
     )
     expected = np.linalg.inv(np.eye(9) - discount * followed.astype(float))
@@ -154,17 +156,19 @@ def test_replacing_a_row_mends_it():
     x, wanted = np.array([1, 4, 5], np.int32), np.array([1, 1, 0], np.float32)
     rows = np.stack([followed[i, x[i]] for i in range(3)], -1)
     lanes_last = jnp.asarray(np.moveaxis(inverse, 0, -1), jnp.float32)
-    got, column = planning.lanes_replace_row(lanes_last, x, rows, jnp.full(3, DISCOUNT), wanted)
+    replace = jax.jit(planning.lanes_replace_row)
+    found = replace(lanes_last, x, rows, jnp.full(3, DISCOUNT), wanted)
+    got, column = (np.asarray(v) for v in found)
     for i in (0, 1):
         row = (np.eye(6) - float(DISCOUNT) * followed[i])[x[i]] @ np.asarray(got[..., i], float)
         np.testing.assert_allclose(row, np.eye(6)[x[i]], atol=1e-5)
         np.testing.assert_allclose(column[:, i], got[:, x[i], i], atol=1e-5)
-    np.testing.assert_array_equal(got[..., 2], lanes_last[..., 2])
+    np.testing.assert_array_equal(got[..., 2], np.asarray(lanes_last)[..., 2])
     assert not column[:, 2].any()
 
 
 def test_the_mean_of_gc_is_a_tie_everywhere():
     mdps = problem("GC").mdps
     mean = mean_transitions(jnp.asarray(mdps.concentrations))
-    plan = incremental.solve(mean, (mean * mdps.rewards).sum(-1), DISCOUNT)
+    plan = jax.jit(incremental.solve)(mean, (mean * mdps.rewards).sum(-1), DISCOUNT)
     assert (plan.q.max(1) - plan.q.min(1) <= plan.tolerance).all()

@@ -29,6 +29,13 @@ from jbrl.problems.recorder import EpisodeMean
             100,
         ),
         ("MountainCar(force=1e-3)", "MountainCar", "Mountain car", 100),
+        ("Chain(last_reward=-1)", "Chain(last_reward=-1.0)", "Chain", 100),
+        (
+            "Gridworld(size=10, stochastic=true, perpendicular=true)",
+            "Gridworld(size=10,stochastic=true,perpendicular=true)",
+            "Gridworld",
+            100,
+        ),
         (
             "MountainCar(spread=0, force=2e-3)",
             "MountainCar(force=0.002,spread=0.0)",
@@ -95,6 +102,8 @@ def test_two_names_of_one_environment_have_one_digest(one, other):
         ("MountainCar(random_start=1)", "random_start = 1: expected true or false"),
         ("MountainCar(force='strong')", "force = 'strong': expected a number from 0 up to 1"),
         ("MountainCar(force=)", "force = : expected a number"),
+        ("Chain(last_reward=1)", "last_reward = 1.0: expected a number from -1 up to 0"),
+        ("Gridworld(perpendicular=1)", "perpendicular = 1: expected true or false"),
         ("MountainCar(force=-1)", "force = -1.0: expected a number from 0 up to 1"),
         ("MountainCar(force=nan)", "force = nan: expected a number from 0 up to 1"),
         ("MountainCar(force=[1])", "force = [1]: expected a number"),
@@ -173,6 +182,32 @@ def test_identity_holds_every_field():
         Chain(5, slip=np.float32(0.25)), "Chain"
     )
     assert settings.registered_name(plain) == "Chain"
+
+
+def test_a_late_setting_with_its_default_is_not_part_of_the_identity():
+    plain, paper = (settings.identity(Chain(5, last_reward=r), "Chain") for r in (0.0, -1.0))
+    assert "last_reward" not in plain["settings"]
+    assert paper["settings"] == {**plain["settings"], "last_reward": -1.0}
+    assert problem("Chain(last_reward=0)").digest == problem("Chain-10d").digest
+    made = [EnvironmentProblem("c", "c", environment=Chain(last_reward=r)) for r in (0.0, -1.0)]
+    assert made[0].digest != made[1].digest
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("Chain-10d", "9c11d1d5f26736de"),
+        ("Chain-10s", "7d59e4bd3ce31539"),
+        ("Chain-50d", "e5276f098afe178e"),
+        ("Chain-50s", "955516bcdcfc29c5"),
+        ("Gridworld-5d", "e4e520240a4d0077"),
+        ("Gridworld-5s", "787138da2f2b8bfd"),
+        ("Gridworld-10d", "658a9e2f611198fa"),
+        ("Gridworld-10s", "f845ad9ad5209404"),
+    ],
+)
+def test_late_settings_leave_digests_as_they_were(name, digest):
+    assert problem(name).digest.startswith(digest)
 
 
 # An environment of one's own ----------------------------------------------------------------------

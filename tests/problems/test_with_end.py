@@ -9,6 +9,7 @@ from jbrl.errors import JbrlError
 from jbrl.problems.problem import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.problems.with_end import END, LifeAndEnd
+from jbrl.runner.study.study import load_study
 
 
 def test_score_is_that_of_the_problem_and_the_end_is_kept_beside(tmp_path):
@@ -60,3 +61,36 @@ def test_digest_and_lifetime_are_its_own():
 def test_problems_with_other_scores_are_refused(name):
     with pytest.raises(JbrlError, match=r"expected a problem whose score is the mean return"):
         problem(f"with_end({name})")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, r"learning_episodes = 0: expected 100 for 'with_end\(Chain-10d\)', whose last 30"),
+        ({"learning_episodes": [100, 130]}, "learning_episodes = 130: expected 100"),
+        ({"learning_episodes": {"choice": [50, 100]}}, "learning_episodes is drawn: expected 100"),
+        ({"learning_episodes": 100}, None),
+        ({"learning_episodes": 100, "epsilon_low": {"uniform": [0, 0.1]}}, None),
+    ],
+    ids=["default", "grid", "drawn", "set", "other drawn"],
+)
+def test_agents_that_would_learn_to_the_end_are_refused(given, message):
+    study = {
+        "study": {"name": "end"},
+        "experiments": [{"name": "e", "problem": "with_end(Chain-10d)"}],
+        "agents": [{"algorithm": "Q-lambda", **given}, {"algorithm": "Q-learning"}],
+    }
+    if message is None:
+        assert len(load_study(study).units) == 2
+        return
+    with pytest.raises(JbrlError, match=f"Q-lambda in experiment 'e': {message}"):
+        load_study(study)
+
+
+def test_elsewhere_agents_may_learn_as_long_as_they_like():
+    agents = [{"algorithm": "Q-lambda", "learning_episodes": [0, 5]}]
+    experiments = [{"name": "e", "problem": "Chain-10d"}]
+    study = {"study": {"name": "plain"}, "experiments": experiments, "agents": agents}
+    assert len(load_study(study).units) == 2
+    with pytest.raises(JbrlError, match="learning_episodes = 0: expected 500"):
+        jbrl.play("AC", test="with_end(Acrobot)", n_environments=1)

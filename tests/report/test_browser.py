@@ -132,13 +132,19 @@ TWELVE = [
 ]
 
 
+@pytest.fixture(scope="module", params=[2, pytest.param(6, marks=pytest.mark.slow)])
+def experiments(request):
+    """How many experiments the study of the page has."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory):
-    """Measures of the page of a study of six experiments and twelve algorithms, by width."""
+def frames(tmp_path_factory, experiments):
+    """Measures of the page of a study of some experiments and twelve algorithms, by width."""
     if CHROMIUM is None:
         pytest.skip("no Chromium")
     folder = tmp_path_factory.mktemp("frames")
-    scores, returns = study(n=4, experiments=SIX, agents=TWELVE)
+    scores, returns = study(n=4, experiments=SIX[:experiments], agents=TWELVE)
     scores["offline_seconds"] = scores["algorithm"].map({"BEB": 2.0}).fillna(0.0)
     scores["latency_seconds"] = 200 * scores["online_seconds"]
     write_report(scores, returns, MANIFEST, folder, searched())
@@ -167,8 +173,8 @@ def test_the_page_is_no_wider_than_the_window(frames, width):
 
 
 @pytest.mark.parametrize("width", ["1400", "paper", "strategies"])
-def test_no_column_of_a_table_is_cut_off(frames, width):
-    assert len(frames[width]["beyond"]) == (5 if width == "strategies" else 27)
+def test_no_column_of_a_table_is_cut_off(frames, experiments, width):
+    assert len(frames[width]["beyond"]) == (5 if width == "strategies" else 3 + 4 * experiments)
     assert {id: by for id, by in frames[width]["beyond"].items() if by > 1} == {}
 
 

@@ -64,7 +64,7 @@ def test_nothing_is_said_where_there_is_no_choice(section):
 
 def test_each_algorithm_named_is_a_winner_within_its_bounds():
     rng = np.random.default_rng(0)
-    for _ in range(20):
+    for _ in range(10):
         online = 10 ** rng.uniform(-8, -6, 5)
         offline = np.where(rng.random(5) < 0.5, 0, 10 ** rng.uniform(-2, 2, 5))
         section = section_of(offline, online)

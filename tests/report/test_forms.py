@@ -28,5 +28,6 @@ def test_unknown_forms_are_refused(tmp_path):
 @pytest.mark.parametrize("form", ["latex", "markdown"])
 def test_where_nothing_can_be_written_it_says_so(form, tmp_path):
     (tmp_path / "file").write_text("")
+    little = study(n=3, experiments=(("GC", "GC", "GC"),), agents=(("Random", {}),))
     with pytest.raises(JbrlError, match="the report cannot be written here"):
-        write(form, *SMALL, MANIFEST, tmp_path / "file")
+        write(form, *little, MANIFEST, tmp_path / "file")

@@ -269,8 +269,8 @@ def test_oracles_are_known_from_the_list_and_from_the_units():
 
 
 def test_several_devices_and_latencies_have_columns(tmp_path):
-    scores, returns = study(experiments=ONE)
-    scores["device"] = ["cpu", "cpu", "gpu", "gpu", "gpu"]
+    scores, returns = study(experiments=ONE, agents=[("Random", {}), ("BEB", {"beta": 2.5})])
+    scores["device"] = ["cpu", "gpu"]
     scores["latency_seconds"] = 2e-4
     text = write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8")
     assert ">Device<" in text
@@ -282,4 +282,4 @@ def test_a_place_that_cannot_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(JbrlError, match="cannot be written here"):
-        write_report(*study(experiments=ONE), MANIFEST, blocked / "report")
+        write_report(*study(experiments=ONE, agents=[("Random", {})]), MANIFEST, blocked / "report")

@@ -25,6 +25,7 @@ def test_the_grid_is_that_of_the_paper():
     assert found.total() - found["Optimal"] == 242
 
 
+@pytest.mark.slow
 def test_one_experiment_takes_a_sixth_of_five_megabytes(tmp_path):
     scores, returns = study(n=10, experiments=EXPERIMENTS[:1])
     page = write_report(scores, returns, {"oracles": ["Optimal"]}, tmp_path)

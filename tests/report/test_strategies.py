@@ -12,6 +12,9 @@ from jbrl.report.strategies import LISTED
 from tests.report.synthetic import MANIFEST, study
 from tests.report.test_html import Page
 
+# what it has to say stands on the other page
+LITTLE = study(n=4, experiments=[("GC", "GC", "GC")], agents=[("Random", {})])
+
 
 def searched(seeds=(0,)):
     """Two searches on GC and one on UGC; the strategies of each by decreasing pulls."""
@@ -54,7 +57,7 @@ def searched(seeds=(0,)):
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    write_report(*study(), MANIFEST, folder, searched())
+    write_report(*LITTLE, MANIFEST, folder, searched())
     return folder
 
 
@@ -81,9 +84,22 @@ def test_the_figure_shows_what_the_table_lists(out):
     assert text.count("<table") == text.count("<caption>") == 2 + 3
 
 
+def test_a_training_is_shown_by_stretches_in_order(tmp_path):
+    names = [f"to lifetime {64 * (n + 1):,}" for n in range(14)]
+    trained = searched().query("parameters.str.contains('1000')")
+    trained = trained.assign(strategy=names, algorithm="BeliefPPO", chosen=np.arange(14) == 13)
+    write_report(*study(), MANIFEST, tmp_path, trained)
+    text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
+    assert f"<caption><div>{LISTED} of 14 stretches of it" in text
+    listed = [name for name in names if f'<th scope="row">{name}' in text]
+    assert len(listed) == LISTED and listed[-1] == names[-1]
+    places = [text.index(f'<th scope="row">{name}') for name in listed]
+    assert places == sorted(places)
+
+
 def test_strategies_without_a_pull_are_neither_drawn_nor_listed(tmp_path):
     never = searched().assign(pulls=lambda rows: rows["pulls"].where(rows["chosen"], 0))
-    write_report(*study(), MANIFEST, tmp_path, never)
+    write_report(*LITTLE, MANIFEST, tmp_path, never)
     text = (tmp_path / "strategies.html").read_text(encoding="utf-8")
     assert "The 1 tried most of 14" in text
     assert "|Q1|" not in text
@@ -101,7 +117,7 @@ def test_the_report_leads_there(out):
 
 
 def test_seeds_are_named_where_there_are_several(tmp_path):
-    write_report(*study(), MANIFEST, tmp_path, searched(seeds=(0, 1)))
+    write_report(*LITTLE, MANIFEST, tmp_path, searched(seeds=(0, 1)))
     assert "OPPS-DS (budget = 100, seed 1)" in (tmp_path / "strategies.html").read_text(
         encoding="utf-8"
     )
@@ -109,6 +125,6 @@ def test_seeds_are_named_where_there_are_several(tmp_path):
 
 @pytest.mark.parametrize("strategies", [None, searched().iloc[:0]])
 def test_without_searches_there_is_no_such_page(tmp_path, strategies):
-    write_report(*study(), MANIFEST, tmp_path, strategies)
+    write_report(*LITTLE, MANIFEST, tmp_path, strategies)
     assert not (tmp_path / "strategies.html").exists()
     assert "strategies.html" not in (tmp_path / "index.html").read_text(encoding="utf-8")

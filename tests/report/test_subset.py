@@ -38,8 +38,12 @@ def test_progress_ends_with_all_done(made):
     assert told[-1] == (9, 9) and [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-def test_page_stands_alone(made):
-    text = render(made[0], "A <title> & more")
+@pytest.fixture(scope="module")
+def text(made):
+    return render(made[0], "A <title> & more")
+
+
+def test_page_stands_alone(text):
     page = Page(text)
     assert not re.search(r"@import|url\((?!#)|https?://", text.replace("http://www.w3.org", ""))
     ids = [a["id"] for _, a in page.elements if "id" in a]
@@ -50,9 +54,9 @@ def test_page_stands_alone(made):
         assert title in page.text
 
 
-def test_page_says_what_was_found(made):
+def test_page_says_what_was_found(made, text):
     found, _ = made
-    text = "".join(Page(render(found, "scores")).text)
+    text = "".join(Page(text).text)
     best = found.outcome.best
     assert f"{best.coefficients[0]:.6f}" in text
     assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text

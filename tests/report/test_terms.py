@@ -16,6 +16,7 @@ from tests.report.test_chapters import blocks, strings, text
 
 WHOLE = study(experiments=(CHAIN, SEA), agents=LEARNERS)
 BOTH = study(experiments=(("GC", "GC", "GC"), CHAIN, SEA))
+PAIR = (("Random", {}), ("BEB", {"beta": 2.5}))  # where any agents will do
 # words about finite MDPs
 FINITE = ("MDP", "discounted return", "trajectory", "prior", "Trained on")
 
@@ -155,19 +156,20 @@ def test_long_numbers_leave_place_for_the_label():
 
 
 def test_lifetimes_of_one_length_stand_in_the_heading():
-    whole = study(experiments=(CHAIN,), agents=LEARNERS)
+    whole = study(experiments=(CHAIN,), agents=PAIR[:1])
     assert "lifetimes of 100 episodes" in report_of(whole, EPISODIC).facts
-    assert "250 decisions" in report_of(study(experiments=(("GC", "GC", "GC"),)), MIXED).facts
+    whole = study(experiments=(("GC", "GC", "GC"),), agents=PAIR[:1])
+    assert "250 decisions" in report_of(whole, MIXED).facts
     # the experiment's own horizon, not the study's
     longer = MANIFEST | {"experiments": [GC | {"lifetime": "1,000 steps"}]}
-    assert "1,000 decisions" in report_of(study(experiments=(("GC", "GC", "GC"),)), longer).facts
+    assert "1,000 decisions" in report_of(whole, longer).facts
 
 
 def test_mdps_of_several_horizons_say_so():
     manifest = MANIFEST | {
         "experiments": [GC, GC | {"name": "GC, inaccurate", "prior": "UGC", "lifetime": "20 steps"}]
     }
-    report = report_of(study(), manifest)
+    report = report_of(study(agents=PAIR), manifest)
     assert (
         setup(report, "gc-inaccurate")
         == "inaccurate prior Trained on UGC, played on MDPs drawn from GC, 20 steps on each."
@@ -183,7 +185,7 @@ def test_another_prior_is_told():
             {"name": "Chain", "lifetime": "100 episodes", "criterion": "mean return per episode"}
         ]
     }
-    report = report_of(study(experiments=slippery, agents=LEARNERS), manifest)
+    report = report_of(study(experiments=slippery, agents=PAIR), manifest)
     told = (
         "inaccurate prior Trained on Chain-10s, played in environments drawn from Chain-10d, 100 "
         "episodes in each."
@@ -222,16 +224,15 @@ def test_of_both_kinds_each_is_said_what_is_right_for_it(mixed):
 
 
 def test_an_oracle_sees_the_environment(mixed):
-    alone = report_of(study(experiments=(CHAIN,)), EPISODIC, ["Optimal"])
+    agents = (*PAIR, ("Optimal", {}))
+    alone = report_of(study(experiments=(CHAIN,), agents=agents), EPISODIC, ["Optimal"])
     for report, seen in (
         (alone, "sees the true environment"),
         (mixed, "sees the true environment"),
     ):
         assert overview(report).rows[-1].cells[0].small == seen
-    assert (
-        overview(report_of(study(), MANIFEST, ["Optimal"])).rows[-1].cells[0].small
-        == "sees the true MDP"
-    )
+    finite = report_of(study(agents=agents), MANIFEST, ["Optimal"])
+    assert overview(finite).rows[-1].cells[0].small == "sees the true MDP"
 
 
 def test_agents_that_cannot_be_paired(report):
@@ -255,6 +256,7 @@ def test_tables_beside_the_page_say_it_too():
     [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")],
 )
 def test_every_form(form, place, tmp_path):
-    assert write(form, *WHOLE, EPISODIC, tmp_path) == tmp_path / place
+    whole = study(experiments=(CHAIN,), agents=LEARNERS)
+    assert write(form, *whole, EPISODIC, tmp_path) == tmp_path / place
     page = (tmp_path / place).read_text(encoding="utf-8")
     assert "100 episodes in each" in page and "MDP" not in page

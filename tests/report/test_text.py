@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jbrl.report import text
@@ -96,6 +96,7 @@ def test_only_parameters_that_vary_are_shown():
     assert text.varied(['{"a": 1}', '{"a": true}']) == ["a"]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.text(), unique=True, max_size=8))
 def test_slugs_are_fit_for_ids_and_differ(names):
     found = []

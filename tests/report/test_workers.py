@@ -51,4 +51,4 @@ def test_errors_and_results_come_back(monkeypatch):
 
 def test_small_reports_are_drawn_by_one_process(tmp_path, monkeypatch):
     monkeypatch.delattr(html, "side_by_side")
-    write_report(*study(n=6), MANIFEST, tmp_path)
+    write_report(*study(n=6, agents=[("Random", {})]), MANIFEST, tmp_path)

@@ -81,6 +81,7 @@ class ANN(TrainedOnPrior, Agent[None, None]):
             prior_imitation.label_and_learn,
             self.batch,
             8 * self.batch * horizon * (inputs.size + prior.mdps.n_actions + 2),
+            network.parameters,
             (settings, (inputs, prior)),
             lambda key: prior_imitation.begin(network, key),
             known_arrays(inputs, network),

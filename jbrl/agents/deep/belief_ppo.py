@@ -5,7 +5,7 @@ import numpy as np
 
 from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.deep import prior_ppo
-from jbrl.agents.deep.belief_inputs import belief_inputs, number_of_inputs
+from jbrl.agents.deep.belief_inputs import belief_inputs, greatest_reward, number_of_inputs
 from jbrl.agents.deep.belief_policy import known_arrays, policy_of
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.trained import (
@@ -81,6 +81,7 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
             jnp.float32(self.value_cost),
             jnp.float32(self.entropy_cost),
             jnp.float32(self.max_gradient_norm),
+            jnp.float32(greatest_reward(prior)),
             network,
             width,
             self.batch // width,
@@ -93,6 +94,7 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
             prior_ppo.play_and_learn,
             self.batch,
             8 * self.batch * horizon * (inputs.size + 8),
+            network.parameters,
             (settings, (inputs, prior)),
             lambda key: prior_ppo.begin(network, key),
             known_arrays(inputs, network),

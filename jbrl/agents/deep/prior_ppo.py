@@ -26,6 +26,8 @@ from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record, static
 
 INITIAL_SCALE = 0.01  # of the weights that outputs start with: the first policy is nearly uniform
+ROUNDING = 1e-5  # a deviation below this part of the mean is that of sums in single precision
+LEAST_SCALE = 1e-6  # of values
 
 
 @record
@@ -34,8 +36,8 @@ class Training:
 
     parameters: chex.Array  # [P] float32
     optimiser: Any  # of `optax.scale_by_adam`
-    # [2] float32, mean and standard deviation of the returns of the first round, which values are
-    # expressed in
+    # [2] float32, mean and standard deviation of the returns of the first round, or what stands in
+    # for it (`scale_of`), which values are expressed in
     returns: chex.Array
     round: chex.Array  # [] int32, rounds done
 
@@ -50,6 +52,7 @@ class Settings:
     value_cost: chex.Array
     entropy_cost: chex.Array
     max_gradient_norm: chex.Array
+    greatest_reward: chex.Array
     network: Dense = static()
     width: int = static()  # W, lifetimes of a group
     groups: int = static()  # G
@@ -237,7 +240,7 @@ def play_and_learn(
     squares = total(lambda _, v: ((v - first) ** 2).sum(), returns)
     spread = jnp.sqrt(jnp.maximum(squares / count, 0))
     scale = jnp.where(
-        training.round == 0, jnp.stack([first, jnp.maximum(spread, 1e-6)]), training.returns
+        training.round == 0, scale_of(first, spread, settings.greatest_reward), training.returns
     )
     advantages, fitted = each(lambda _, one: targets(settings, one, discount, scale), played)
     advantages = normalised(advantages)
@@ -261,6 +264,19 @@ def play_and_learn(
     (parameters, moments), _ = lax.scan(descend, (training.parameters, training.optimiser), order)
     state = Training(parameters, moments, scale, training.round + 1)
     return state, jnp.stack([first, spread])
+
+
+def scale_of(mean: chex.Array, deviation: chex.Array, greatest_reward: chex.Array) -> chex.Array:
+    """Return what values are expressed in, by the returns of the first round: their mean and
+    standard deviation, [2].
+
+    The greatest reward stands in for a deviation that is none, as where the first round met no
+    reward, or played one lifetime: in a unit near 0 no later return could be fitted.
+    """
+    spread = deviation > ROUNDING * jnp.abs(mean)
+    return jnp.stack(
+        [mean, jnp.where(spread, jnp.maximum(deviation, LEAST_SCALE), greatest_reward)]
+    )
 
 
 def normalised(

@@ -20,6 +20,7 @@ from jbrl.agents.deep.prior_ppo import (
     adam_step,
     normalised,
     sample,
+    scale_of,
     surrogate,
 )
 from jbrl.agents.deep.returns import lambda_returns
@@ -235,9 +236,10 @@ def remember_and_learn(
     found, values = each(lambda _, one: targets(settings, one, training.returns), played)
     decisions = jnp.float32(count * settings.horizon)
     level, deviation = mean_of(found, decisions)
-    scale = jnp.where(
-        training.round == 0, jnp.stack([level, jnp.maximum(deviation, 1e-6)]), training.returns
-    )
+    # without a reward, returns are sums of what the network says before it has learned
+    rewarded = (played.rewards != 0).any()
+    measured = scale_of(level, jnp.where(rewarded, deviation, 0.0), 1 / settings.reward_scale)
+    scale = jnp.where(training.round == 0, measured, training.returns)
     advantages, fitted = each(lambda _, g, v: (g - v, (g - scale[0]) / scale[1]), found, values)
     advantages = normalised(advantages)
     parts = Sequences(played.inputs, played.actions, played.logs, advantages, fitted)

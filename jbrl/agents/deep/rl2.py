@@ -187,6 +187,7 @@ class RL2(TrainedOnPrior, Agent[None, None]):
             prior_recurrent.remember_and_learn,
             self.batch,
             4 * horizon * (2 * self.batch * (size + 8) + unrolled),
+            network.parameters,
             (settings, prior),
             lambda key: prior_ppo.begin(network, key),
             {

@@ -20,10 +20,16 @@ TRAINING = 2**32 - 2  # number of the key of training; searches that try strateg
 LARGEST_BUDGET = 2 * 10**9
 MOST_ROUNDS, MOST_GROUPS = 2**19, 2**12  # of which each batch of lifetimes has a number of 32 bits
 MAX_BYTES = 4 << 30  # of what one round plays
+# of the parameters: with both moments before and after a round and on the host, the gradient, its
+# parts, and the layers cut out of them
+COPIES = 12
 STRETCHES = 50  # of a training, that its table shows
 NEGLIGIBLE = 0.005  # discount of rewards that training leaves to the value function
 SMALLEST_SHARE = 0.02  # of the step size, at the end
 WIDTH = 256  # lifetimes of a group, at most
+# beyond which training has diverged: inputs, rewards and values are scaled to about 1, so that
+# weights stay near 1, but the step of Adam has one length however large they have become
+LARGEST_WEIGHT = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +40,16 @@ class Lesson:
     # of the returns
     round: Callable[..., Any]
     lifetimes: int  # of a round
-    bytes: int  # that a round takes
+    bytes: int  # that a round plays
+    parameters: int  # P, of the network
     settings: Any  # pytree of arrays
     start: Callable[[jax.Array], Any]  # the first state, by a key; has `parameters`
     known: dict[str, np.ndarray]  # the weights of the strategy that training leaves as they are
+
+    @property
+    def memory(self) -> int:
+        """Bytes that training takes, what a round plays and the learner."""
+        return self.bytes + 4 * COPIES * self.parameters
 
 
 class TrainedOnPrior(OfflineSearch):
@@ -62,7 +74,7 @@ class TrainedOnPrior(OfflineSearch):
         self, seed: int, prior: Any, trials: Trials, before: Findings | None
     ) -> Iterator[Findings]:
         lesson = self.lesson(prior)
-        self._check(lesson)
+        self._check(lesson, trials.memory)
         key = jax.random.fold_in(trials.key, TRAINING)
         state = jax.jit(lesson.start)(key)
         example = (state, jnp.float32(1), key, lesson.settings)
@@ -90,7 +102,7 @@ class TrainedOnPrior(OfflineSearch):
             left = min(left, 1 - spent / self.seconds)
         return max(left, SMALLEST_SHARE)
 
-    def _check(self, lesson: Lesson) -> None:
+    def _check(self, lesson: Lesson, memory: int) -> None:
         if math.ceil(self.budget / lesson.lifetimes) > MOST_ROUNDS:
             raise JbrlError(
                 f"budget = {self.budget}: expected at most {MOST_ROUNDS:,} rounds of "
@@ -101,12 +113,22 @@ class TrainedOnPrior(OfflineSearch):
                 f"{type(self).__name__} takes {lesson.bytes / 2**30:.3g} GiB for a round of "
                 f"training: expected at most {MAX_BYTES >> 30} GiB; a smaller batch takes less"
             )
+        if memory and lesson.memory > memory:
+            raise JbrlError(
+                f"{type(self).__name__} takes {lesson.memory / 2**30:.3g} GiB for training, with a "
+                f"network of {lesson.parameters:,} weights: expected at most "
+                f"{memory / 2**30:.3g} GiB, the memory that may be used (--memory); a smaller "
+                "network or batch takes less"
+            )
 
     def _check_numbers(self, state: Any) -> None:
-        if not np.isfinite(np.asarray(state.parameters)).all():
+        largest = float(np.abs(np.asarray(state.parameters)).max())  # NaN where one is
+        if not largest <= LARGEST_WEIGHT:
+            found = "NaN" if math.isnan(largest) else f"as large as {largest:.2g}"
             raise JbrlError(
-                f"{type(self).__name__}: its weights are NaN after {int(state.round):,} rounds: "
-                "training has diverged; a smaller learning_rate may help"
+                f"{type(self).__name__}: its weights are {found} after {int(state.round):,} "
+                f"round{'s' if int(state.round) > 1 else ''}: training has diverged; a smaller "
+                "learning_rate may help"
             )
 
     def _findings(self, lesson: Lesson, state: Any, curve: np.ndarray, spent: float) -> Findings:

@@ -3,7 +3,8 @@
 A complete algorithm has no parameter that anybody has to choose: each hyperparameter is drawn anew
 for each lifetime, from a distribution that is part of the algorithm. Jordan et al. 2020, section 2
 and table 4. Here the ends of the distributions are the parameters of the agent, in pairs `_low` and
-`_high`; the same number twice fixes a hyperparameter.
+`_high`; the same number twice fixes a hyperparameter. Those of the steps of a buffer and of a
+minibatch of PPO-linear are constants, which the sizes of its arrays follow from.
 """
 
 import dataclasses
@@ -212,18 +213,21 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
             raise JbrlError(f"{lower} = {low}, {upper} = {high}: expected the lower one first")
 
     def cost(self, prior: Any) -> Cost:
-        """Count the passes over the weights and traces of the middle of the sizes that are drawn.
+        """Count the passes over the weights and traces of the middle of the sizes that are drawn;
+        their memory is that of the greatest.
 
         Raises:
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         features = self.features(prior)
         state = jax.eval_shape(lambda: self.reset(jax.random.key(0), prior))
-        numbers = sum(v.size for v in jax.tree.leaves(state) if v.ndim == 2)
+        arrays = jax.tree.leaves(state)
+        numbers = sum(v.size for v in arrays if v.ndim == 2)
         share = _mean_size(features, self) / features.capacity
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
         seconds = self.beside + self.passes * numbers * share * each
-        return Cost(steps=seconds / STEP)
+        lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
+        return Cost(steps=seconds / STEP, lane_bytes=lane_bytes)
 
     def features(self, prior: Prior) -> Features:
         """Return the features, for the greatest orders.
@@ -232,7 +236,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         orders = self.dependent_high, self.independent_high
-        return features_of(prior.spec.observation, *orders, type(self).__name__)
+        return features_of(prior.spec.observation, *orders)
 
     def drawing(self, key: chex.PRNGKey, prior: Prior) -> Drawing:
         """Return the drawing of a lifetime, with the hyperparameters that all algorithms have.

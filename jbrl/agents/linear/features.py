@@ -19,12 +19,11 @@ GREATEST_CAPACITY = 1 << 20  # features: a lane then takes some 50 MB
 Features = Table | Fourier
 
 
-def features_of(observation: Observation, dependent: int, independent: int, name: str) -> Features:
+def features_of(observation: Observation, dependent: int, independent: int) -> Features:
     """Return the features of observations of this kind. On the host.
 
     Args:
       dependent, independent: the greatest orders of a Fourier basis.
-      name: the agent's, for messages.
 
     Raises:
       JbrlError: an observation without finite ends, or a basis with too many features.
@@ -38,12 +37,12 @@ def features_of(observation: Observation, dependent: int, independent: int, name
     )
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise JbrlError(
-            f"{name} needs observations between finite ends: {observation} has an entry without"
+            f"expected observations between finite ends: {observation} has an entry without"
         )
     count = (dependent + 1) ** inputs + inputs * max(0, independent - dependent)
     if count > GREATEST_CAPACITY:
         raise JbrlError(
-            f"{name}: dependent_high = {dependent} and independent_high = {independent} give "
+            f"dependent_high = {dependent} and independent_high = {independent} give "
             f"{_number(count)} features of {inputs} inputs: expected orders that give at most "
             f"{GREATEST_CAPACITY:,}"
         )

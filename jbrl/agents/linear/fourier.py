@@ -70,15 +70,15 @@ class Fourier:
         return jnp.zeros(self.capacity, jnp.float32)
 
     def encoded(self, x: chex.Array, orders: Orders) -> chex.Array:
-        """Return the features of `x`, [d], in the order of the basis: [F] float32, 0 where a lane
-        does not use them.
+        """Return the features of `x`, an observation of any shape with d entries, in the order of
+        the basis: [F] float32, 0 where a lane does not use them.
         """
 
         def write(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
             del parts
             return carry, self._features(start, *consts)[0]
 
-        return self._pass(write, (), self.blank, (), (self._scaled(x), orders))[1]
+        return self._pass(write, (), self.blank, (), (self._scaled(x.reshape(-1)), orders))[1]
 
     def values(self, weights: chex.Array, at: chex.Array, orders: Orders) -> chex.Array:
         """See `Table`; `at` is [F]."""

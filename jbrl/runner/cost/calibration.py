@@ -34,7 +34,7 @@ from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.unit import Unit, canonical
 
 # of the file, and of the rule that its factors refer to; raised when either changes its meaning
-FORMAT = 1
+FORMAT = 2
 SECONDS = 100.0  # limit of a calibration, except for the run in progress
 BUSY = 1.5  # times as long as on a machine of its own
 NEAR = 1e-3  # a distance that counts as none, squared
@@ -204,7 +204,9 @@ class Calibration:
         lanes = lanes_per_device(agent, protocol.n_environments, self.devices)
         return Outlook(
             cost,
-            estimates.memory_bytes(agent, protocol, lanes) * factors.memory * n_devices,
+            estimates.memory_bytes(agent, protocol, lanes, self.devices)
+            * factors.memory
+            * n_devices,
             factors.measured,
         )
 

@@ -6,6 +6,7 @@ one core of two, in 2026.
 """
 
 import math
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.environment import Box
 from jbrl.problems.problem import DirichletProblem
 from jbrl.runner.play.batching import lanes_per_device
+from jbrl.runner.play.lifetimes import group_width
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
 
@@ -93,15 +95,22 @@ def lone_seconds(unit: Unit, decision: float) -> float:
     return unit.latency * decisions * decision * (1.0 if alone else SLOWER_ALONE)
 
 
-def memory_bytes(agent: Agent, protocol: Protocol, lanes: int) -> int:
+def memory_bytes(
+    agent: Agent, protocol: Protocol, lanes: int, devices: Sequence[jax.Device]
+) -> int:
     """Estimate the bytes that a call takes on each device, by the rough rule.
 
-    Environments, a belief and a plan or a table; 16 bytes for each decision.
+    Environments, a belief and a plan or a table; 16 bytes for each decision; the states of one
+    group of lanes, where agents state their size.
     """
     decisions = LATENCY_STEPS if protocol.in_blocks else protocol.horizon
+    found = cost(agent, protocol.agent_prior())
+    on_cpu = devices[0].platform == "cpu"
+    group = group_width(agent, found.lane_bytes) if protocol.in_blocks and on_cpu else lanes
     return (
         lanes * (16 * entries(protocol) + 16 * decisions)
-        + cost(agent, protocol.agent_prior()).memory_bytes
+        + found.memory_bytes
+        + min(group, lanes) * found.lane_bytes
     )
 
 

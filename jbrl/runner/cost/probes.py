@@ -200,7 +200,7 @@ def measure(chosen: Probe, devices: list[jax.Device]) -> Measured:
         search=run.learned.seconds / estimates.search_seconds(agent, protocol)
         if run.learned
         else None,
-        memory=run.bytes_per_device / estimates.memory_bytes(agent, protocol, lanes),
+        memory=run.bytes_per_device / estimates.memory_bytes(agent, protocol, lanes, devices),
         compile_seconds=run.compile_seconds or None,
         resident_bytes=max(0, grown) if before and run.compile_seconds else None,
         busy=busy,

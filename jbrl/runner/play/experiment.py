@@ -86,7 +86,8 @@ class Run:
             protocol = self.protocol
             # CPUs have their own width, for any memory
             lanes = None if self.resources.on_cpu else self._lanes
-            trials = Trials(prior, protocol.discount, self._own, self.devices, lanes)
+            memory = self.resources.memory
+            trials = Trials(prior, protocol.discount, self._own, self.devices, lanes, memory)
             self.learned, self.compile_seconds = learn(
                 self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint()
             )

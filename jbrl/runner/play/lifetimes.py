@@ -76,6 +76,12 @@ class Flight:
         return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
 
 
+def group_width(agent: Agent, lane_bytes: int) -> int:
+    """Return the lanes of a group on a CPU, the state of each of so many bytes."""
+    fitting = 1 << (max(1, GROUP_BYTES // max(1, lane_bytes)).bit_length() - 1)
+    return min(agent.lanes, max(NARROWEST, fitting))
+
+
 class LifetimeRun(Run):
     """Variant of `Run` for lifetimes that are played in blocks.
 
@@ -180,8 +186,7 @@ class LifetimeRun(Run):
         """
         if not self.resources.on_cpu:
             return batching.lanes_per_device(self.agent, self.protocol.n_environments, self.devices)
-        fitting = 1 << (max(1, GROUP_BYTES // max(1, self._lane_bytes)).bit_length() - 1)
-        return min(self.agent.lanes, max(NARROWEST, fitting))
+        return group_width(self.agent, self._lane_bytes)
 
     def _groups_per_device(self) -> int:
         wanted = -(

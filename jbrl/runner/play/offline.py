@@ -40,6 +40,7 @@ class Trials:
       key: all randomness depends on it, the arm and the number of the pull.
       lanes: trajectories that each device plays at once, accelerators at most; None: few on CPUs,
         on accelerators as many as are wanted.
+      memory: bytes that may be used; 0: unknown, no bound.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Trials:
         key: jax.Array,
         devices: list[jax.Device],
         lanes: int | None = None,
+        memory: int = 0,
     ) -> None:
         self._prior, self._discount, self._key, self._devices = prior, discount, key, devices
+        self._memory = memory
         unit = isinstance(prior, DirichletPrior) and has_unit_concentrations(prior.mdps)
         self._trial = _trial_unit if unit else _trial
         self._on_cpu = devices[0].platform == "cpu"
@@ -63,6 +66,10 @@ class Trials:
     @property
     def key(self) -> jax.Array:
         return self._key
+
+    @property
+    def memory(self) -> int:
+        return self._memory
 
     @property
     def width(self) -> int:
@@ -158,7 +165,7 @@ class Learned:
             "parameters": dataclasses.asdict(named),
         }
         if self.weights:
-            strategy["weights"] = sum(v.size for v in self.weights.values())
+            strategy["weights"] = _count(self.weights)
         return {
             "strategy": strategy,
             "consumed": self.consumed,
@@ -191,6 +198,14 @@ class Learned:
             strategy = agent.trained(weights)
             return cls(strategy, arms, consumed, simulated, seconds, agent, weights)
         return cls(agent, arms, consumed, simulated, seconds)
+
+
+def _count(weights: dict[str, np.ndarray]) -> int:
+    """Return the number of weights that were learned: without plans and sizes, where these are
+    apart.
+    """
+    learned = [weights["parameters"]] if "parameters" in weights else weights.values()
+    return sum(v.size for v in learned)
 
 
 class SearchCheckpoint:

@@ -8,12 +8,14 @@ import numpy as np
 
 from jbrl import notebook
 from jbrl.agents.agent import Agent, check_requirements
+from jbrl.agents.complete import parameters_of
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Lifetime, Steps, check_count
 from jbrl.errors import JbrlError
 from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
+from jbrl.problems.with_end import check_learning
 from jbrl.runner.play.offline import Learned
 
 DEFAULT_LIFETIME = Steps(250)
@@ -113,6 +115,8 @@ class Protocol:
     def check_agent(self, agent: Agent, name: str) -> None:
         """Raise `JbrlError` if an agent cannot use what the prior offers."""
         check_requirements(agent, name, self.agent_prior(), self.prior.short_name)
+        asked = parameters_of(agent).get("learning_episodes")
+        check_learning(self.test.recorder, asked, self.test.short_name)
         if self.together and isinstance(agent, OfflineSearch):
             raise JbrlError(
                 f"{name} needs a prior to sample environments from: '{self.prior.short_name}' is "

@@ -31,7 +31,7 @@ MEASURED = tuple(
     for c in UNIT_COLUMNS
     if c not in ("experiment", "prior", "test", "algorithm", "parameters", "seed")
 )  # not in the manifest
-_TRIED = 5  # strategies of each search that are kept
+_TRIED = 5  # strategies of each search that are kept; of a training, all stretches
 
 
 class Archive:
@@ -80,7 +80,7 @@ class Archive:
         return self._table("returns").drop(columns=["prior", "test"])
 
     def strategies(self) -> pd.DataFrame:
-        """As `Store.strategies`, the first few of each search."""
+        """As `Store.strategies`, of each search the few that were tried most."""
         return (
             self._table("strategies")
             if (self.folder / "strategies.parquet").exists()
@@ -151,12 +151,10 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
     if decimals is not None:
         returns = returns.assign(score=returns["score"].round(decimals))
     returns = returns.astype({"unit": np.int32, "seed": np.int64})
-    strategies = store.strategies()
+    strategies = store.strategies(_TRIED)
     tables = {"units": units, "returns": returns[list(RETURNS)]}
     if len(strategies):
-        tables["strategies"] = strategies.groupby(
-            ["prior", "algorithm", "parameters", "seed"], sort=False
-        ).head(_TRIED)
+        tables["strategies"] = strategies
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "study.json").write_text(

@@ -400,13 +400,16 @@ class Store:
         """
         return self.read().returns()
 
-    def strategies(self) -> pd.DataFrame:
-        """Return one row for each strategy tried by each search on a prior, the most pulled first:
-        columns `STRATEGIES`.
+    def strategies(self, most: int | None = None) -> pd.DataFrame:
+        """Return one row for each strategy tried by each search on a prior, the most pulled first,
+        and for each stretch of each training, the first one first: columns `STRATEGIES`.
 
         `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated`
         are trajectories of the whole search: made use of, and played; `offline_seconds` is its
         wall time.
+
+        Args:
+          most: rows of each search; None: all. Trainings have all of theirs.
         """
         parts, seen = [], set()
         for listed in self.manifest()["units"]:
@@ -425,9 +428,11 @@ class Store:
                 }
                 arms = {name: v for name, v in found.arrays.items() if "/" not in name}
                 rows = pd.DataFrame({**named, **arms, **cost})
-                parts.append(
-                    rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable")
-                )
+                if "weights" not in learned["strategy"]:
+                    rows = rows.sort_values(
+                        ["pulls", "chosen", "mean"], ascending=False, kind="stable"
+                    ).head(len(rows) if most is None else most)
+                parts.append(rows)
         return (
             pd.concat(parts, ignore_index=True)[list(STRATEGIES)]
             if parts

@@ -14,12 +14,12 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "test", "beta", "bonus"),
     [
         ("GC", "GC", 2.5, "pair"),
-        pytest.param("UGDL", "GDL", 0.5, "pair", marks=pytest.mark.slow),
+        ("UGDL", "GDL", 0.5, "pair"),
         ("GC", "GC", 1.0, "transition"),
         ("UGC", "GC", 4.0, "transition"),
     ],

@@ -118,6 +118,7 @@ def test_bounds_enclose_the_value_of_a_known_mdp_and_close_in_on_it():
     assert widths[-1] == pytest.approx(0.8**4 * 5, abs=1e-5)  # all that the depth limit leaves open
 
 
+@pytest.mark.slow
 def test_with_many_samples_and_trajectories_the_bounds_enclose_the_bayes_optimal_value():
     counts, rewards = np.ones((2, 2, 2), np.float32), np.zeros((2, 2, 2), np.float32)
     rewards[:, :, 1], rewards[0, 0, 0] = 1.0, 0.4
@@ -223,8 +224,8 @@ def test_ties_are_drawn_uniformly():
 
 def test_what_is_seen_is_counted():
     agent = BFS3()
-    before = agent.reset(KEY, prior())
-    after = agent.observe(KEY, before, transition(2, 1, 0))
+    before = jax.jit(agent.reset)(KEY, prior())
+    after = jax.jit(agent.observe)(KEY, before, transition(2, 1, 0))
     change = np.zeros((3, 2, 3))
     change[2, 1, 0] = 1
     np.testing.assert_array_equal(after.counts - before.counts, change)

@@ -15,13 +15,15 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import decisions, disagreements
 
 
-# Two variables and three: then one plan has to wait for the others.
+# Two variables and three: then one plan has to wait for the others. Returns of many formulas are
+# those of the same twin in `test_opps.py`.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "prior", "test", "n_environments", "horizon"),
     [
         ("Q0/Q2", "GC", "GC", 4, 250),
-        pytest.param("max(Q0,Q1)", "UGDL", "GDL", 3, 250, marks=pytest.mark.slow),
-        pytest.param("max(Q0,Q1)*Q2", "GC", "GC", 8, 60, marks=pytest.mark.slow),
+        ("max(Q0,Q1)", "UGDL", "GDL", 3, 250),
+        ("max(Q0,Q1)*Q2", "GC", "GC", 8, 60),
     ],
 )
 def test_its_twin_decides_alike(formula, prior, test, n_environments, horizon):

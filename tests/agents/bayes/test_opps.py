@@ -109,14 +109,12 @@ def test_weights_are_searched():
     two cuts.
     """
 
+    noise = np.random.default_rng(0).normal(0, 1, 60_000)
+
     class Sloping(MadeUp):
         def __call__(self, agents, arms, numbers):
-            noise = [np.random.default_rng(int(n)).normal(0, 1) for n in numbers]
-            return (
-                5
-                - ((np.asarray(agents.weights) - np.array([2 / 3, -2 / 3])) ** 2).sum(1)
-                + np.array(noise)
-            )
+            apart = np.asarray(agents.weights) - np.array([2 / 3, -2 / 3])
+            return 5 - (apart**2).sum(1) + noise[np.asarray(numbers)]
 
     agent = OPPSCS("Q0,Q2", 60_000, 200)
     *_, half = (

@@ -20,7 +20,8 @@ from jbrl.problems.problem import DirichletProblem, distribution, problem
 from tests.reference.trajectories import KEY, decisions, disagreements, true_mdp
 
 
-@pytest.mark.parametrize("test", ["GC", pytest.param("Grid", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("test", ["GC", "Grid"])
 def test_its_twin_decides_alike(test):
     for index, steps in decisions(Optimal(), test):
         assert disagreements(steps, twins.Optimal(*true_mdp(test, index))) == []

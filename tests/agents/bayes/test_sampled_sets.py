@@ -37,14 +37,8 @@ def disagreements(agent, twin, told, test):
     return found, solved
 
 
-@pytest.mark.parametrize(
-    ("told", "test"),
-    [
-        ("UGC", "GC"),
-        pytest.param("GC", "GC", marks=pytest.mark.slow),
-        pytest.param("GDL", "GDL", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("told", "test"), [("UGC", "GC"), ("GC", "GC"), ("GDL", "GDL")])
 def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
     # Odd numbers: no variance is a multiple of epsilon and no movement equal to delta but
     # for rounding.

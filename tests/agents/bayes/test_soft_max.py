@@ -1,5 +1,6 @@
 """Soft-max against its twin, its probabilities, and its two limits."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from jbrl.problems.problem import problem
 from tests.reference.trajectories import decisions, disagreements
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [0.5, 5.0])
 def test_its_twin_decides_alike(tau):
     for _, steps in decisions(SoftMax(tau), "UGC", "GC"):
@@ -23,7 +24,7 @@ def test_its_twin_decides_alike(tau):
 def plan_of(*values):
     """A plan of one state in which the actions have these values."""
     values = jnp.array([values], jnp.float32)
-    return incremental.solve(jnp.ones((1, values.size, 1)), values, jnp.float32(0))
+    return jax.jit(incremental.solve)(jnp.ones((1, values.size, 1)), values, jnp.float32(0))
 
 
 @pytest.mark.first_case_quick

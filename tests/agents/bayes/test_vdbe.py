@@ -1,17 +1,22 @@
 """VDBE-e-Greedy against its twin, and its epsilons by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from benchmarks.twins import agents as twins
+from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.vdbe import VDBE
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution, problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
+BEGIN = jax.jit(lambda agent, prior: agent.reset(KEY, agent.train(KEY, prior)))
+OBSERVE = jax.jit(lambda agent, state, seen: agent.observe(KEY, state, seen))
 
-@pytest.mark.first_case_quick
+
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [(1.0, 0.0, 1.0), (20.0, 0.7, 0.3)])
 def test_its_twin_decides_alike(parameters):
     for _, steps in decisions(VDBE(*parameters), "GC"):
@@ -27,10 +32,10 @@ def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
     """
     rewards = np.zeros((2, 2, 2))
     rewards[0, 1, 1] = 8
-    agent = VDBE(sigma=2.0, delta=delta, epsilon0=0.4)
+    agent = as_arrays(VDBE(sigma=2.0, delta=delta, epsilon0=0.4))
     prior = DirichletPrior(distribution(np.ones((2, 2, 2)), rewards), jnp.float32(0), 10)
-    state = agent.reset(KEY, agent.train(KEY, prior))
-    state = agent.observe(KEY, state, transition(0, 1, 1, 8))
+    state = BEGIN(agent, prior)
+    state = OBSERVE(agent, state, transition(0, 1, 1, 8))
     e = np.exp(-(8 * 2 / 3 - 8 / 2) / 2)
     np.testing.assert_allclose(
         state.epsilons, [weight * (1 - e) / (1 + e) + (1 - weight) * 0.4, 0.4], rtol=1e-5
@@ -40,9 +45,9 @@ def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
 def test_no_surprise_no_exploration():
     """A certain transition changes no value: epsilon decays by 1 - 1/A."""
     concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))
-    agent = VDBE()
+    agent = as_arrays(VDBE())
     prior = DirichletPrior(distribution(concentrations, concentrations), jnp.float32(0.9), 10)
-    state = agent.reset(KEY, agent.train(KEY, prior))
+    state = BEGIN(agent, prior)
     np.testing.assert_array_equal(state.epsilons, [1, 1])
-    state = agent.observe(KEY, state, transition(0, 1, 1, 1))
+    state = OBSERVE(agent, state, transition(0, 1, 1, 1))
     np.testing.assert_allclose(state.epsilons, [0.5, 1], atol=1e-5)

@@ -150,21 +150,26 @@ def test_its_twin_learns_alike_in_double_precision(joint):
             np.testing.assert_allclose(layer[k, :, -1], bias, atol=1e-12, rtol=0)
 
 
+@jax.jit
+def begun(agent, key):
+    return agent.reset(key, problem("Chain-10s").prior(Steps(10), 0.95))
+
+
+@jax.jit
+def stepped(agent, state, i):
+    key = jax.random.fold_in(KEY, i)
+    action, state = agent.act(key, state, i % 10)
+    ends = i % 7 == 6
+    t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
+    return agent.observe(jax.random.fold_in(key, 1), state, t)
+
+
 def lived(values, n=40, seed=0):
     """States after n transitions in Chain-10s, an episode of 7 at a time."""
     agent = as_arrays(BootDQN(**{**SMALL, **values}))
-    state = agent.reset(jax.random.key(seed), problem("Chain-10s").prior(Steps(10), 0.95))
-
-    @jax.jit
-    def step(state, key, i):
-        action, state = agent.act(key, state, i % 10)
-        ends = i % 7 == 6
-        t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
-        return agent.observe(jax.random.fold_in(key, 1), state, t)
-
-    states = [state]
+    states = [begun(agent, jax.random.key(seed))]
     for i in range(n):
-        states.append(step(states[-1], jax.random.fold_in(KEY, i), jnp.int32(i)))
+        states.append(stepped(agent, states[-1], np.int32(i)))
     return agent, states
 
 
@@ -180,6 +185,7 @@ def test_another_head_decides_in_each_episode():
 
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
     agent, states = lived({"frozen_head": True}, n=30)
+    states = [jax.tree.map(np.asarray, state) for state in states]
     first = jax.tree.map(lambda v: v[0], (states[0].ensemble.online, states[0].prior))
     jax.tree.map(np.testing.assert_array_equal, states[6].acting, first)
     for end in (14, 21, 28):
@@ -190,7 +196,7 @@ def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
         jax.tree.map(np.testing.assert_array_equal, after.acting, expected)
     jax.tree.map(np.testing.assert_array_equal, states[25].acting, states[22].acting)
     assert not np.array_equal(states[25].ensemble.online[0], states[22].ensemble.online[0])
-    assert agent.act(KEY, states[25], jnp.int32(0))[0].dtype == jnp.int32
+    assert jax.eval_shape(agent.act, KEY, states[25], np.int32(0))[0].dtype == jnp.int32
 
 
 def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
@@ -229,7 +235,8 @@ def test_it_is_refused_where_it_does_not_fit():
 
 def test_heads_and_seeds_differ():
     prior = problem("Catch").prior(Episodes(10), 0.95)
-    states = [BootDQN(**SMALL).reset(jax.random.key(seed), prior) for seed in (0, 1)]
+    reset = jax.jit(lambda key: BootDQN(**SMALL).reset(key, prior))
+    states = [reset(jax.random.key(seed)) for seed in (0, 1)]
     layers = [np.asarray(v) for s in states for v in (s.ensemble.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12

@@ -75,8 +75,9 @@ def test_a_lookup_is_the_product_with_one_hot_vectors_forward_and_backward():
         def loss(records, inputs, lookup):
             return (Mlp(5, (6, 3), lookup).apply(records, inputs) * weighed).sum()
 
-        looked_up = jax.value_and_grad(loss)(records, seen, True)
-        multiplied = jax.value_and_grad(loss)(records, one_hot(INDICES, 5), False)
+        slopes = jax.jit(jax.value_and_grad(loss), static_argnums=2)
+        looked_up = slopes(records, seen, True)
+        multiplied = slopes(records, one_hot(INDICES, 5), False)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), *[looked_up, multiplied]
         )
@@ -92,9 +93,11 @@ def test_action_values_are_those_of_layers_in_numpy(lookup):
     with jax.enable_x64(True):
         packed = network.pack([(jnp.asarray(w), jnp.asarray(b)) for w, b in layers])
         inputs = jnp.asarray(INDICES, jnp.int32) if lookup else with_one(x)
-        np.testing.assert_allclose(network.values(packed, inputs).T, dense(layers, x), rtol=1e-12)
+        found = jax.jit(network.values)(packed, inputs)
+        np.testing.assert_allclose(found.T, dense(layers, x), rtol=1e-12)
         seen = jnp.int32(INDICES[0]) if lookup else jnp.asarray(x[0].reshape(5, 1))
-        np.testing.assert_allclose(network.values_of(packed, seen), dense(layers, x)[0], rtol=1e-12)
+        found = jax.jit(network.values_of)(packed, seen)
+        np.testing.assert_allclose(found, dense(layers, x)[0], rtol=1e-12)
 
 
 def with_one(x):
@@ -135,7 +138,7 @@ def test_the_value_of_the_action_taken_is_read_by_its_number():
 def test_a_lookup_in_lanes_is_that_of_each_lane():
     """Mapped, a table is another one in each lane, and so is its gradient."""
     network = QNetwork(5, (3, 2), True)
-    layers = jax.vmap(network.init)(jax.random.split(KEY, 4))
+    layers = jax.jit(jax.vmap(network.init))(jax.random.split(KEY, 4))
     index = jnp.asarray(RNG.integers(-1, 5, (4, 6)), jnp.int32)
 
     def loss(layers, index):

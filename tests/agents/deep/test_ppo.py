@@ -145,6 +145,7 @@ def test_the_first_policy_is_nearly_uniform_and_values_are_not_scaled():
     assert abs(weights[:, -1]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_indices_are_the_vectors_that_they_stand_for():
     dense = scripted.follow_one(
         as_arrays(SMALL), scripted.BOX, KEY, scripted.transitions(dense=True)

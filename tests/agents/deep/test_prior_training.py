@@ -85,14 +85,15 @@ def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
     prior = mixed()
     inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
     seen, history = inputs.begin(), random_history(prior, 25, 0)
+    inputs_of, note = jax.jit(inputs.inputs), jax.jit(inputs.note)
     x = 0
     for t in range(len(history) + 1):
-        found = inputs.inputs(seen, jnp.int32(x))
+        found = inputs_of(seen, jnp.int32(x))
         assert found.shape == (inputs.size,)
         np.testing.assert_allclose(found, slow_inputs(prior, history[:t], x), atol=1e-6)
         if t < len(history):
             x, u, y = history[t]
-            seen = inputs.note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
+            seen = note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
             x = y
 
 
@@ -136,13 +137,14 @@ def test_next_states_are_those_of_the_mdp_drawn() -> None:
     step = jax.jit(
         lambda pair, noise: prior_lifetimes.step(traced, jnp.asarray(thresholds), pair, noise)
     )
-    luck = prior_lifetimes.draw_luck(KEY, jnp.int32(2), HORIZON, WIDTH)
+    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    luck = np.asarray(draw(KEY, jnp.int32(2), HORIZON, WIDTH).noise)
     alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
     for x in range(3):
         for u in range(2):
             pair = x * 2 + u
-            noise = np.asarray(luck.noise[pair])
-            y, reward = step(jnp.full(WIDTH, pair, jnp.int32), luck.noise[pair])
+            noise = luck[pair]
+            y, reward = (np.asarray(v) for v in step(np.full(WIDTH, pair, np.int32), noise))
             possible = np.flatnonzero(alpha[x, u])
             for n in range(WIDTH):
                 limits = thresholds[rows.row[pair], :, n] if len(possible) > 1 else [1.0]
@@ -165,7 +167,7 @@ def test_mdps_are_drawn_from_the_prior() -> None:
 
 
 def settings_for(network: Dense, *, ends: bool = False) -> prior_ppo.Settings:
-    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)
+    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 1.0)
     return prior_ppo.Settings(*numbers, network, 2, 1, 3, ends, 1, False)
 
 
@@ -192,8 +194,75 @@ def test_returns_are_those_computed_by_hand(ends: bool) -> None:
     np.testing.assert_allclose(advantages[:, 0], (expected - [2, 3, 4]) / 10, rtol=1e-5)
 
 
-def finite_differences(function: Any, at: jax.Array) -> np.ndarray:
-    step, found = 1e-6, np.zeros(at.size)
+def recurrent_settings(
+    network: Gru, width: int, horizon: int, *, ends: bool = False
+) -> prior_recurrent.RecurrentSettings:
+    """Of one group, whose discount is 0.5 and whose lambda is 0.8."""
+    numbers: Any = (1e-3, 0.5, 0.8, 0.2, 0.5, 0.01, 0.5, 0.1)
+    sizes = (network, width, 1, horizon, ends, 1, 1)
+    return prior_recurrent.RecurrentSettings(*map(jnp.float32, numbers), *sizes)
+
+
+def remembered() -> prior_recurrent.Played:
+    """Three decisions of two lifetimes: an episode of the first one terminates with the second
+    decision, one of the second is cut off there.
+    """
+    nothing = jnp.zeros((3, 2))
+    return prior_recurrent.Played(
+        jnp.zeros((3, 1, 2)),
+        nothing.astype(jnp.int32),
+        nothing,
+        jnp.array([[0.1, 0.1], [0.2, 0.2], [0.3, 0.3], [0.4, 0.4]]),
+        jnp.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]),
+        jnp.array([[False, False], [True, False], [False, False]]),
+        jnp.array([[False, False], [True, True], [False, True]]),
+    )
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_returns_of_a_memory_are_those_computed_by_hand(ends: bool) -> None:
+    """Values are 10 times what the network says, plus 1. Nothing follows where an episode has
+    terminated; where it was cut off, the next one does.
+    """
+    found, values = prior_recurrent.targets(
+        recurrent_settings(Gru(1, 1, 1), 2, 3, ends=ends), remembered(), jnp.array([1.0, 10.0])
+    )
+    after = 0.0 if ends else 0.5 * 5
+    terminated = [1 + 0.5 * (0.2 * 3 + 0.8 * 2), 2, 3 + after]
+    second = 20 + 0.5 * (0.2 * 4 + 0.8 * (30 + after))
+    cut_off = [10 + 0.5 * (0.2 * 3 + 0.8 * second), second, 30 + after]
+    np.testing.assert_allclose(found, np.transpose([terminated, cut_off]), rtol=1e-6)
+    np.testing.assert_allclose(values, [[2, 2], [3, 3], [4, 4]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("discount", "found"), [(0.5, [1 + 1 + 0.75, 10 + 10 + 7.5]), (1.0, [6 / 2, 60 / 2])]
+)
+def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: list) -> None:
+    """Without a discount, the mean of two episodes: none begins after the last decision."""
+    scores = prior_recurrent.scores(remembered(), jnp.float32(discount))
+    np.testing.assert_allclose(scores, found, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "found"),
+    [
+        (0.0, 0.0, 10.0),  # no reward
+        (7.5, 0.0, 10.0),  # one lifetime
+        (40.0, 1e-5, 10.0),  # rounding
+        (40.0, 2.5, 2.5),
+        (1e-8, 1e-8, 1e-6),
+    ],
+)
+def test_values_have_a_unit_that_returns_can_be_fitted_in(
+    mean: float, deviation: float, found: float
+) -> None:
+    scale = prior_ppo.scale_of(jnp.float32(mean), jnp.float32(deviation), jnp.float32(10))
+    np.testing.assert_array_equal(scale, np.array([mean, found], np.float32))
+
+
+def finite_differences(function: Any, at: Any) -> np.ndarray:
+    step, found, at = 1e-6, np.zeros(at.size), np.asarray(at)
     for i in range(at.size):
         move = np.zeros(at.size)
         move[i] = step
@@ -292,7 +361,7 @@ def gc() -> tuple[Any, Any, Any]:
     prior = problem("GC").prior(Steps(250), 0.95)
     inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
     network = Dense((inputs.size, 16, 4))
-    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5)]
+    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 10.0)]
     settings = prior_ppo.Settings(*numbers, network, WIDTH, 1, HORIZON, False, 1, True)
     return prior, jax.tree.map(jnp.asarray, inputs), settings
 
@@ -312,6 +381,33 @@ def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(prior_lifetimes, "draw_thresholds", swapped)
         played = prior_ppo.collect(settings, parameters, (inputs, prior), KEY, jnp.int32(0))
+        return played.inputs, played.actions
+
+    (met, actions), (other_met, other_actions) = (
+        tuple(map(np.asarray, play(jnp.int32(shift)))) for shift in (0, 1)
+    )
+    same = np.cumprod((met == other_met).all(axis=1), axis=0).astype(bool)
+    assert (actions == other_actions)[same].all()
+    assert same.sum() > 2 * WIDTH, "some things happen in both"
+    assert not same[-1].any(), "other things happen in every lifetime"
+
+
+def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lifetimes get other MDPs and keep their luck: decisions are the same up to where
+    something else has happened.
+    """
+    prior, _, _ = gc()
+    network = Gru(prior_recurrent.input_size(prior.spec), 8, prior.spec.actions.n + 1)
+    settings = recurrent_settings(network, WIDTH, HORIZON)
+    parameters = network.init(KEY)
+
+    @jax.jit
+    def play(shift: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def other(key: Any, number: Any, name: str) -> Any:
+            return stream(key, number + shift if name == "mdp" else number, name)
+
+        monkeypatch.setattr(prior_recurrent, "stream", other)
+        played = prior_recurrent.collect(settings, parameters, prior, KEY, jnp.int32(0))
         return played.inputs, played.actions
 
     (met, actions), (other_met, other_actions) = (

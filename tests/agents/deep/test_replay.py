@@ -49,7 +49,7 @@ def test_it_keeps_the_last_transitions(observation):
         buffer = add(buffer, transition, extra)
     assert int(buffer.size) == buffer.capacity == CAPACITY
     places = np.array([0, 1, 2, 3, 4, 2])
-    found = replay.read(buffer, jnp.asarray(places, jnp.int32))
+    found = jax.tree.map(np.asarray, jax.jit(replay.read)(buffer, places.astype(np.int32)))
     for row, place in enumerate(places):
         i = place + CAPACITY if place < 2 else place
         transition = kept[i]
@@ -86,8 +86,9 @@ def test_every_transition_is_drawn_equally_often():
 
 def test_what_is_not_there_yet_is_not_drawn():
     buffer = replay.empty(Discrete(9), 100)
+    add = jax.jit(replay.add)
     for transition in transitions(Discrete(9), 3):
-        buffer = replay.add(buffer, jax.tree.map(jnp.asarray, transition))
+        buffer = add(buffer, transition)
     found = jax.jit(lambda b, key: replay.sample(b, key, 200))(buffer, KEY)
     rewards = set(np.asarray(replay.read(buffer, jnp.arange(3)).reward).tolist())
     assert set(np.asarray(found.reward).tolist()) == rewards

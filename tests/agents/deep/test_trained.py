@@ -2,6 +2,7 @@
 plain data, refused with a sentence.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
@@ -206,12 +207,54 @@ def test_what_was_found_is_kept_as_plain_data(name: str) -> None:
     assert found.arms["chosen"].tolist() == [False] * (len(found.arms["pulls"]) - 1) + [True]
 
 
-def test_training_that_diverges_is_refused() -> None:
-    agent = BeliefPPO(
-        budget=76_800, batch=256, hidden_width=16, learning_rate=1e9, max_gradient_norm=1e9
-    )
-    with pytest.raises(JbrlError, match=r"weights are NaN after \d+ rounds: training has diverged"):
+TINY: dict[str, Any] = {"budget": 16, "batch": 8, "horizon": 3}
+DIVERGED: list[tuple[Any, str]] = [
+    (ANN(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (BeliefPPO(hidden_width=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (RL2(units=4, learning_rate=1e9, **TINY), r"as large as [1-9][\d.]*e\+\d+"),
+    (BeliefPPO(hidden_width=4, learning_rate=float("nan"), **TINY), "NaN"),
+]
+
+
+@pytest.mark.parametrize(("agent", "found"), DIVERGED)
+def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
+    """The step of Adam has one length: weights that have diverged may stay finite."""
+    with pytest.raises(
+        JbrlError,
+        match=f"^{type(agent).__name__}: its weights are {found} after 1 round: training has "
+        "diverged; a smaller learning_rate may help$",
+    ):
         list(rounds(agent))
+
+
+@pytest.mark.parametrize(
+    ("weights", "counted"),
+    [
+        ({"parameters": np.zeros(42), "sizes": np.zeros(7), "inputs/.scale": np.zeros(())}, 42),
+        ({"layer": np.zeros((3, 4)), "bias": np.zeros(3)}, 15),
+    ],
+)
+def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: int) -> None:
+    """Plans and sizes, which the strategy consists of as well, are none of it."""
+    policy: Any = None
+    found = Learned(policy, {}, 8, 8, 0.1, ANN(), weights)
+    assert found.describe()["strategy"]["weights"] == counted
+
+
+@pytest.mark.parametrize(
+    "agent", [BeliefPPO(hidden_width=4, **TINY), RL2(units=4, **TINY)], ids=["BeliefPPO", "RL2"]
+)
+def test_a_first_round_without_reward_sets_no_tiny_unit(agent: Any) -> None:
+    """The first decision, from a state that pays nothing, is all that is played in training."""
+    prior = bandit_like()
+    rewards = prior.mdps.rewards.at[0].set(0.0).at[1, 1, 1].set(8.0)
+    quiet = DirichletPrior(
+        DirichletMDPs(prior.mdps.concentrations, rewards, jnp.int32(0)), prior.discount, T
+    )
+    agent = dataclasses.replace(agent, horizon=1)
+    found = list(agent.search(0, quiet, Trials(quiet, DISCOUNT, KEY, jax.devices()[:1]), None))
+    assert not found[-1].arrays["curve"].any()
+    assert found[-1].arrays["state/.returns"][1] == 8
 
 
 def test_time_ends_a_training() -> None:
@@ -230,6 +273,27 @@ def test_time_ends_a_training() -> None:
 def test_parameters_that_are_refused(values: dict, message: str) -> None:
     with pytest.raises(JbrlError, match=message):
         check_parameters(BeliefPPO, values, "BeliefPPO")
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        ANN(hidden_width=4096, hidden_layers=8),
+        BeliefPPO(hidden_width=4096, hidden_layers=8),
+        RL2(units=4096, batch=8, horizon=2),
+    ],
+    ids=["ANN", "BeliefPPO", "RL2"],
+)
+def test_networks_that_do_not_fit_are_refused_before_they_are_made(agent: Any) -> None:
+    prior, memory = bandit_like(), 500 * 10**6
+    limited = Trials(prior, DISCOUNT, KEY, jax.devices()[:1], memory=memory)
+    with pytest.raises(
+        JbrlError,
+        match=rf"^{type(agent).__name__} takes [\d.]+ GiB for training, with a network of [\d,]+ "
+        r"weights: expected at most 0.466 GiB, the memory that may be used \(--memory\); a smaller "
+        "network or batch takes less$",
+    ):
+        next(agent.search(0, prior, limited, None))
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:

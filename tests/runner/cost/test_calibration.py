@@ -107,6 +107,25 @@ def test_a_call_always_plays_all_its_lanes() -> None:
     assert lanes("Random", n_environments=510, chunk=100) == 6 * 256
 
 
+@cpu_only
+def test_states_of_a_group_of_lanes_are_part_of_the_memory(tmp_path: Path) -> None:
+    """Pinball has four inputs: 31^4 = 923,521 features by orders of 30, five actions and a value,
+    three arrays each, 16 lanes.
+    """
+    study = {
+        "study": {"name": "large", "n_environments": 100},
+        "experiments": [{"name": "Pinball-empty", "problem": "Pinball-empty"}],
+        "agents": [
+            {"algorithm": "PPO-linear"},
+            {"algorithm": "PPO-linear", "dependent_high": 30, "independent_high": 30},
+        ],
+    }
+    small, large = Calibration(folder=tmp_path).outlooks(load_study(study).units).values()
+    each = len(jax.devices()) * 16 * 6 * 3 * 4
+    assert each * 923_521 < large.bytes < 1.05 * each * 923_521
+    assert each * 10_000 < small.bytes < 1.5 * each * 10_000
+
+
 def test_the_time_of_a_search_grows_with_what_it_simulates(tmp_path: Path) -> None:
     agents = [
         {"algorithm": "BAMCP", "simulations": [10, 10_000]},

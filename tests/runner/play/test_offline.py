@@ -27,7 +27,7 @@ BUDGET = 900
 
 def tables(budget: int = BUDGET) -> dict[str, Any]:
     return {
-        "study": {"name": "search", "n_environments": 5},
+        "study": {"name": "search", "n_environments": 5, "horizon": 60},
         "experiments": [
             {"name": "one", "prior": "GC", "test": "GC"},
             {"name": "two", "prior": "GC", "test": "GC"},
@@ -84,7 +84,7 @@ def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
 def test_what_was_found_plays_again(results: jbrl.Results) -> None:
     found = results.learned("one", "OPPS-DS")
     assert found.strategy == Formula("Q0/Q2")
-    played = jbrl.play(found.strategy, prior="GC", n_environments=5)
+    played = jbrl.play(found.strategy, prior="GC", n_environments=5, horizon=60)
     np.testing.assert_array_equal(
         played.returns, results.returns.query("experiment == 'one'")["score"]
     )

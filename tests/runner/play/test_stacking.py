@@ -307,11 +307,11 @@ def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
 
 def test_a_protocol_of_a_run_is_its_own() -> None:
     gc = problem("GC")
-    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, Steps(20)))
+    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, Steps(30)))
     run.prepare()
     short = run.shortened(4, 6)
     assert (short.protocol.n_environments, short.protocol.horizon) == (4, 6)
     assert run.protocol == dataclasses.replace(
-        short.protocol, n_environments=10, lifetime=Steps(20)
+        short.protocol, n_environments=10, lifetime=Steps(30)
     )
     assert len(next(short.chunks()).returns) == 4

@@ -2,6 +2,8 @@
 kill.
 """
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study import played
 from jbrl.runner.study.plan import plan
 from jbrl.runner.study.progress import Progress
+
+# The runner treats trainings as searches, of which `test_offline.py` says the same.
+pytestmark = pytest.mark.slow
 
 ROUNDS, BATCH = 6, 32
 
@@ -53,11 +58,24 @@ def test_one_training_serves_all_experiments_with_the_same_prior(results: jbrl.R
     assert (results.units["offline_seconds"] > 0).all()
     table = results.strategies
     assert table["pulls"].sum() == table["consumed"][0] == table["simulated"][0] == ROUNDS * BATCH
-    assert table["strategy"][0] == f"to lifetime {ROUNDS * BATCH}" and table["chosen"][0]
-    printed = CliRunner().invoke(
-        app, ["strategies", str(results.store.folder)], catch_exceptions=False
-    )
-    assert "to lifetime" in printed.stdout
+
+
+def stretches(*numbers: int) -> list[str]:
+    return [f"to lifetime {number * BATCH}" for number in numbers]
+
+
+def test_the_course_of_a_training_is_in_order(results: jbrl.Results, tmp_path: Path) -> None:
+    """In the table, in what is printed of it, and in what an archive keeps."""
+    table = results.strategies
+    assert table["strategy"].tolist() == stretches(1, 2, 3, 4, 5, 6)
+    assert table["chosen"].tolist() == [False] * 5 + [True]
+    arguments = ["strategies", str(results.store.folder), "--top", "3", "--format", "csv"]
+    printed = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    rows = csv.DictReader(io.StringIO(printed.stdout))
+    assert [row["strategy"] for row in rows] == stretches(2, 4, 6)
+    results.archive(tmp_path / "kept")
+    kept = jbrl.Results(tmp_path / "kept").strategies
+    assert kept["strategy"].tolist() == table["strategy"].tolist()
 
 
 def test_what_was_trained_plays_again(results: jbrl.Results) -> None:
@@ -105,9 +123,16 @@ def test_a_training_that_is_killed_goes_on(
 
 @pytest.mark.slow
 def test_a_training_that_diverges_fails_alone(tmp_path: Path) -> None:
-    study = tables(learning_rate=1e9, max_gradient_norm=1e9)
+    study = tables(learning_rate=1e9)
     study["agents"].append({"algorithm": "Random"})
     found = jbrl.run(study, tmp_path, only="right/")
     assert sorted(found.units["status"].dropna()) == ["done", "failed", "missing", "missing"]
     reasons = " ".join(str(reason) for reason in found.units["reason"])
     assert "training has diverged; a smaller learning_rate may help" in reasons
+
+
+def test_the_memory_of_a_run_bounds_its_trainings(tmp_path: Path) -> None:
+    study = tables(hidden_width=4096, hidden_layers=4)
+    found = jbrl.run(study, tmp_path, only="right/", memory="500MB")
+    assert found.units["status"].dropna().tolist() == ["failed", "missing"]
+    assert "0.466 GiB, the memory that may be used (--memory)" in str(found.units["reason"][0])

@@ -30,7 +30,7 @@ HERE = socket.gethostname()
 TABLES: dict[str, Any] = {
     "study": {"name": "tiny", "n_environments": 8, "horizon": 12, "chunk": 4, "seed": [0, 1]},
     "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
-    "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}],
+    "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": [0.1, 0.5]}],
 }
 
 
@@ -48,7 +48,7 @@ class Looking(Progress):
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three of six units are done; nothing is at work."""
     folder = tmp_path_factory.mktemp("half")
-    jbrl.run(TABLES, folder, only="Random|epsilon=0.1.* seed 0")
+    jbrl.run(TABLES, folder, only="Random|alpha=0.1.* seed 0")
     cost_report.save_estimates(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
     return folder
 

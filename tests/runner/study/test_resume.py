@@ -29,7 +29,7 @@ def tables(**settings: Any) -> dict[str, Any]:
     return {
         "study": {"name": "tiny", "n_environments": N_MDPS, "horizon": 16, **settings},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
-        "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.1, 0.5]}],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": [0.1, 0.5]}],
     }
 
 
@@ -52,7 +52,7 @@ def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
 
 
 def test_chunks_of_seven(tmp_path: Path, returns: pd.DataFrame) -> None:
-    found = jbrl.run(tables(chunk=7), tmp_path, only=r"Random|epsilon=0\.1").returns
+    found = jbrl.run(tables(chunk=7), tmp_path, only=r"Random|alpha=0\.1").returns
     same(found, returns[: 2 * N_MDPS])
 
 
@@ -65,7 +65,7 @@ def test_fewer_mdps_are_the_first_ones(tmp_path: Path, returns: pd.DataFrame) ->
 def test_one_device(tmp_path: Path, returns: pd.DataFrame) -> None:
     program = f"""
 import jax, jbrl
-results = jbrl.run({tables()!r}, {str(tmp_path)!r}, only="epsilon=0.1")
+results = jbrl.run({tables()!r}, {str(tmp_path)!r}, only="alpha=0.1")
 assert len(jax.devices()) == 1
 """
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}

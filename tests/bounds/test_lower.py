@@ -1,0 +1,55 @@
+"""Agents that compete for the lower end."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jbrl.agents.lookup import find_agent
+from jbrl.bounds import lower
+from jbrl.bounds.layers import Layers
+from jbrl.bounds.model import make_model
+from tests.bounds.exact import PRIORS, problem
+
+
+def test_the_policy_that_is_certified_is_the_one_that_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played: list[tuple[Any, int]] = []
+
+    def play(agent: Any, *, n_environments: int, seed: int, **_: Any) -> SimpleNamespace:
+        played.append((agent, seed))
+        learned = SimpleNamespace(strategy=f"found with seed {seed}")
+        return SimpleNamespace(returns=np.zeros(n_environments), learned=learned)
+
+    monkeypatch.setattr(lower, "play", play)
+    two = problem(PRIORS["unlike"])
+    agent = find_agent("OPPS-DS", lower.Path.cwd()).agent()
+    layers = Layers(make_model(two.mdps), merge_states=False)
+    candidate = lower.candidates(two, layers, 0.9, 5, 1, {"OPPS-DS": agent}, training=7)[-1]
+    for n, seed in ((3, 1), (4, 2)):
+        assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
+    assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
+    assert len({seed for _, seed in played}) == 3
+
+
+def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = problem(PRIORS["unlike"])
+    layers = Layers(make_model(two.mdps), merge_states=False)
+
+    def digest(name: str, **parameters: float) -> str:
+        agent = dataclasses.replace(find_agent("e-Greedy", lower.Path.cwd()).agent(), **parameters)
+        return lower.candidates(two, layers, 0.9, 5, 1, {name: agent}, training=7)[-1].digest
+
+    known = [digest("e-Greedy"), digest("e-Greedy", epsilon=0.3)]
+    monkeypatch.setattr(lower, "is_outside", lambda _: True)
+    for source in ("one text", "another"):
+        monkeypatch.setattr(lower, "source_digest", lambda _, source=source: source)
+        known.append(digest("mine:Greedy"))
+    assert all(len(one) == 8 for one in known)
+    assert len(set(known)) == 4
+    assert digest("BeliefPPO by 64 lifetimes, f9f2d842") == ""

@@ -1,0 +1,64 @@
+"""Pictures of solved episodes: agents do learn what the pages show, and every picture is drawn."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import classic_pictures as pictures
+
+PAGES = pictures.ROOT / "docs" / "environments"
+DRAWN = {
+    "chain": "chain",
+    "gridworld": "gridworld",
+    "mountain-car": "mountain-car",
+    "cart-pole": "cart-pole",
+    "acrobot": "acrobot",
+    "pinball": "pinball-maps",
+}
+
+
+@pytest.mark.parametrize("page", DRAWN)
+def test_the_page_shows_its_picture(page: str) -> None:
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    words, name = re.findall(r"!\[([^]]+)\]\(\.\./_static/(.+?)\.png\)", text)[0]
+    assert name == DRAWN[page]
+    assert len(words.split()) >= 8
+    assert "python experiments/classic_pictures.py" in " ".join(text.split())
+    assert (pictures.ROOT / "docs" / "_static" / f"{name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "goal", "before", "after"), [("Chain-10s", 9, 30, 10), ("Gridworld-10s", 99, 400, 24)]
+)
+def test_a_path_to_the_goal_is_learned(name: str, goal: int, before: int, after: int) -> None:
+    episodes, lane = pictures.learned(name, pictures.LEARNERS[name])
+    assert (len(episodes), int(lane.fault)) == (pictures.EPISODES, 0)
+    for episode in episodes:
+        assert (episode[0], episode[-1]) == (0, goal)
+        assert goal not in episode[:-1]
+        places = np.stack(np.divmod(episode, 10 if goal == 99 else 1000))
+        assert np.abs(np.diff(places)).sum(0).max() == 1
+    assert len(episodes[0]) - 1 > before
+    assert len(episodes[-1]) - 1 <= after
+
+
+@pytest.mark.slow
+def test_the_way_up_is_learned() -> None:
+    episodes, _ = pictures.learned("MountainCar", pictures.LEARNERS["MountainCar"])
+    assert len(episodes) == pictures.EPISODES
+    for episode in episodes:
+        position, velocity = episode.astype(np.float64).T
+        assert tuple(episode[0]) == (-0.5, 0)
+        assert position[-1] >= 0.5 > position[:-1].max()
+        free = position[1:] > -1.2
+        np.testing.assert_allclose(np.diff(position)[free], velocity[1:][free], atol=2e-7)
+    assert len(episodes[0]) > 2 * len(episodes[-1])
+
+
+@pytest.mark.slow
+def test_all_pictures_are_drawn(tmp_path: Path) -> None:
+    pictures.main(["--out", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {f"{n}.png" for n in DRAWN.values()}
+    assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())
