@@ -182,7 +182,7 @@ def test_slips_have_exactly_their_probabilities(action, perpendicular):
 
 
 def moves(cells):
-    """How many steps from cell (2, 2) went where: [5], by action, and those that stayed."""
+    """Return counts of steps from cell (2, 2): [5], by action, and those that stayed."""
     around = {(2 + dx) * N + 2 + dy: i for i, (dx, dy) in enumerate(MOVES)} | {2 * N + 2: 4}
     return np.bincount([around[c] for c in np.asarray(cells).tolist()], minlength=5)
 

@@ -134,7 +134,7 @@ TWELVE = [
 
 @pytest.fixture(scope="module", params=[2, pytest.param(6, marks=pytest.mark.slow)])
 def experiments(request):
-    """How many experiments the study of the page has."""
+    """Return the number of experiments in the study of the page."""
     return request.param
 
 
