@@ -238,13 +238,21 @@ def beside_table(found: pd.DataFrame, others: pd.DataFrame) -> list[str]:
 def _mean(scores: pd.Series) -> str:
     width = HALF_WIDTH * scores.std() / len(scores) ** 0.5
     digits = 2 if width < 0.1 else 1
-    return f"{scores.mean():,.{digits}f} ± {width:.{digits}f}".replace("-", "−")
+    return f"{scores.mean():,.{digits}f} ± {width:,.{digits}f}".replace("-", "−")
 
 
 def life_and_end(results: jbrl.Results) -> pd.DataFrame:
     """Return a row for each trial: environment, algorithm, unit, life, end."""
-    trials = results.trials.rename(columns={"experiment": "environment", "score": "life"})
-    return trials[["environment", "algorithm", "unit", "life", "end"]].round(DECIMALS)
+    parts = []
+    for cell, rows in results.returns.groupby(["experiment", "algorithm"], sort=False):
+        end = results.metrics(*cell)["end"][rows["unit"]]
+        parts.append(
+            rows[["unit"]].assign(
+                environment=cell[0], algorithm=cell[1], life=rows["score"], end=end
+            )
+        )
+    columns = ["environment", "algorithm", "unit", "life", "end"]
+    return pd.concat(parts, ignore_index=True)[columns].round(DECIMALS)
 
 
 def end_table(trials: pd.DataFrame) -> list[str]:

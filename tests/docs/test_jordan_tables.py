@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments import jordan_kept, jordan_published
 from jbrl.analysis import reproduction
+from jbrl.analysis.published import jordan2020
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +22,7 @@ def trials():
 def test_the_tables_are_those_of_the_kept_trials(tmp_path: Path) -> None:
     jordan_published.main(["--tables", "--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))
-    assert len(tables) == 5
+    assert len(tables) == 7
     for path in tables:
         kept = ROOT / "docs" / "_static" / "jordan" / path.name
         assert path.read_text() == kept.read_text(), path.name
@@ -55,6 +57,27 @@ def test_other_agents_are_as_the_page_says(trials):
     for environment in mean["e-Greedy"].index:
         ours = mean["e-Greedy", environment] - width["e-Greedy", environment]
         assert (ours > theirs[environment].max()) == (environment != "Chain-10s"), environment
+
+
+def test_final_policies_are_as_the_page_says():
+    kept = pd.read_parquet(jordan_published.END)
+    means = kept.groupby(["algorithm", "environment"])[["life", "end"]].mean()
+    discrete = [name for name in kept["environment"].unique() if name in jordan2020.DISCRETE]
+    assert len(discrete) == 8
+    end = means["end"].unstack()[discrete]
+    life = means["life"].unstack()[discrete]
+    greedy = ["Sarsa-lambda", "Sarsa-lambda-s", "Q-lambda", "Q-lambda-s"]
+    assert (end.loc[greedy] < life.loc[greedy]).all(axis=None)
+    actors = ["AC", "AC-s", "AC-Parl2", "PPO-linear"]
+    assert (end.loc[actors] > life.loc[actors]).all(axis=None)
+    assert (end.loc[actors].min() > end.loc[greedy].max()).all()
+
+
+def test_lives_of_the_study_of_ends_are_those_of_the_kept_trials(trials):
+    kept = pd.read_parquet(jordan_published.END)
+    both = kept.merge(trials[trials["seed"] == 2020], on=["environment", "algorithm", "unit"])
+    assert len(both) > 0.9 * len(kept)
+    assert (both["life"] - both["score"]).abs().max() < 1e-2
 
 
 def test_the_page_shows_figures_that_are_there():
