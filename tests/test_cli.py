@@ -243,6 +243,24 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
 
 
+def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[study]\nname = "x"\nn_environments = 2\nhorizon = 2\n'
+        '[[experiments]]\nname = "UGC"\ntest = "UGC"\n'
+        '[[agents]]\nalgorithm = "SBOSS"\nepsilon = [1e-6, 1e-5, 0.01]\n'
+    )
+    words = "run", study, "--out", tmp_path / "out", "--dry-run"
+    note = (
+        "note: UGC/SBOSS(epsilon=1e-06, delta=1.0, max_samples=1024) seed 0: max_samples decides "
+        "how many samples of a pair of state and action are drawn, 1,024; epsilon asks for up to "
+        "26,667 (2 units of SBOSS are alike)\n"
+    )
+    assert call(*words).stderr == note
+    assert call(*words, "--quiet").stderr == ""
+    assert call(*words, "--only", "epsilon=0.01").stderr == ""
+
+
 def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
     result = call("run", study, "--out", tmp_path, "--only", "GC/Random seed 0", "--quiet")
     assert (result.exit_code, result.output) == (0, "")
