@@ -8,11 +8,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import jbrl
@@ -509,3 +512,24 @@ def test_all_public_names_are_there() -> None:
         assert getattr(jbrl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = jbrl.nothing
+
+
+def commands(command: Any, *path: str) -> Iterator[list[str]]:
+    """Yield the words of each command and each group of commands."""
+    yield list(path)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *path, name)
+
+
+@pytest.mark.parametrize("words", list(commands(get_command(app))), ids=" ".join)
+def test_help_names_no_types(words: list[str]) -> None:
+    text = call(*words, "--help").stdout
+    assert not re.search(r"<(int|float|str|bool|path|file|dir|list|tuple)|\[x", text)
+
+
+def test_help_of_numbers_says_what_is_accepted() -> None:
+    text = call("sensitivity", "--help").stdout
+    assert re.search(r"--groups +N>=2 ", text) and re.search(r"--seed +N>=0 ", text)
+    assert re.search(r"--minutes +X>=0 ", call("evaluate", "--help").stdout)
+    text = call("run", "--help").stdout
+    assert re.search(r"--gpus +N>=1 ", text) and re.search(r" DIR ", text)

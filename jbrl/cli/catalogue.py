@@ -34,7 +34,10 @@ class Kind(StrEnum):
 def list_(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     suite: Annotated[
-        str | None, typer.Option(help="A suite, for example bsuite: all its problems, one by one.")
+        str | None,
+        typer.Option(
+            metavar="SUITE", help="A suite, for example bsuite: all its problems, one by one."
+        ),
     ] = None,
 ) -> None:
     """List the agents, the problems, or the environments that problems are made of.
