@@ -328,6 +328,7 @@ def test_options_that_are_not_accepted(
 
 def test_unknown_names_elsewhere() -> None:
     refused(call("show", "Gird"), "'Gird'", "did you mean 'Grid'?")
+    refused(call("show", "Nothing"), "unknown problem 'Nothing' (known: ")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
 
 

@@ -89,7 +89,7 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["all", "7"],
     ]
     assert re.fullmatch(
-        r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)",
+        r"7 units done in .*, .*iB of memory at most \(1 more unit belongs to this study\)",
         lines[12],
     )
     assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
@@ -243,7 +243,7 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     lines = call(
         "run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random"
     ).stdout.splitlines()
-    assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
+    assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 unit, about ")
 
 
 def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> None:
@@ -367,6 +367,7 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         and "Settings: n_states=10, slip=0.0," in problems
     )
     assert max(map(len, problems.splitlines())) <= 100 and "…" not in problems
+    assert 'Settings: folder="",' in problems and "=," not in problems
     for name, entry in own.items():
         fields = [
             field for field in dataclasses.fields(entry.environment) if field.default is not None

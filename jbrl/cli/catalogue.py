@@ -113,7 +113,7 @@ def _settable(cls: type) -> list[dataclasses.Field]:
 
 def _toml(value: object) -> str:
     """Return a default as it is written in a study or in the name of a problem."""
-    return json.dumps(value) if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
 
 
 def _problems() -> list[Table | str]:
