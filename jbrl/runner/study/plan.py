@@ -72,8 +72,8 @@ class RunPlan:
 
     @cached_property
     def notices(self) -> list[str]:
-        """What to know about the cost of units of `todo` before they run: one sentence for each
-        algorithm that says something, about the first unit of which it does.
+        """Notices about the cost of units of `todo`, to read before they run: one sentence for each
+        algorithm that gives one, about the first of its units.
         """
         found = defaultdict(list)
         for unit in self.todo:
