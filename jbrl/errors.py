@@ -13,6 +13,7 @@ class JbrlWarning(UserWarning):
 
 
 LONGEST = 80  # characters of a value in a message
+CUTOFF = 0.6  # of the similarity of names; in short ones one letter of two may be wrong
 
 
 def shown(value: object, text: Callable[[object], str] = repr) -> str:
@@ -38,7 +39,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     folded = {k.casefold(): k for k in known}
     word = str(name).casefold()
     close = (
-        difflib.get_close_matches(word, list(folded), n=1, cutoff=0.5)
+        difflib.get_close_matches(word, list(folded), n=1, cutoff=CUTOFF if len(word) > 3 else 0.5)
         if len(word) <= LONGEST
         else []
     )

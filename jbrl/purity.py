@@ -2,18 +2,22 @@
 the compiled program.
 
 A method that calls `np.random`, `random` or `time` runs once, when JAX traces it; what it has drawn
-then is part of the compiled program, for all lifetimes. Such a method gives another program each
-time it is traced, which is how it is found.
+then is part of the compiled program, for all lifetimes. Draws are found by the states of all
+generators before and after a method is traced, so that a draw counts even where it decides nothing
+this time. Times are found by programs that differ from one tracing to the next.
 """
 
 import contextlib
+import gc
 import hashlib
 import itertools
+import os
+import pickle
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +26,6 @@ from jax.extend import core
 
 FEWEST_TRACES = 2  # compared
 TRACES = 4  # compared where tracing takes less than `SECONDS`
-# Compared where random numbers of the host were drawn, which need not show in two programs:
-MORE_TRACES = 8
 SECONDS = 1.0
 _CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns")
 _DAY = 86_400
@@ -36,27 +38,49 @@ _alone = threading.Lock()  # clocks and generators are the process's
 Programs = Callable[[], Iterator[tuple[str, core.ClosedJaxpr]]]
 
 
-def host_values(programs: Programs) -> str | None:
-    """Return the name of the first program that differs from one tracing to the next; None where
-    all are the same.
+class Trace(NamedTuple):
+    """One tracing of a method."""
 
-    Random numbers of NumPy and Python come from other seeds each time, and the clocks show another
-    date. The states of both generators are afterwards as they were. Programs that cannot be traced
+    program: bytes  # its identity
+    fresh: bool  # random numbers of the operating system were asked for: seeds of new generators
+    before: tuple[bytes, ...]  # states of all generators
+    after: tuple[bytes, ...]
+
+    def depends_on_host(self, other: "Trace") -> bool:
+        """Return whether the two tracings of a method show that it takes values from the host.
+
+        A generator that is in the same state after both was not used, or was seeded by the method
+        itself.
+        """
+        drawn = any(
+            len(set(states)) > 1 and before != states
+            for before, states in zip(
+                zip(self.before, other.before, strict=True),
+                zip(self.after, other.after, strict=True),
+                strict=True,
+            )
+        )
+        return drawn or self.program != other.program or (self.fresh and other.fresh)
+
+
+def host_values(programs: Programs) -> str | None:
+    """Return the name of the first program that takes values from the host; None if none does.
+
+    The generators of NumPy and Python start from other seeds each time, and the clocks show another
+    date; the states of both generators are afterwards as they were. Programs that cannot be traced
     count as the same: they fail where they are used.
 
     Args:
       programs: traces and yields programs by name, always the same ones in the same order.
     """
-    began = time.monotonic()
-    first, drawn = _traced(programs, 0)
-    for number in range(1, MORE_TRACES):
-        wanted = TRACES if time.monotonic() - began < SECONDS else FEWEST_TRACES
-        if number >= wanted and not drawn:
+    began, generators = time.monotonic(), _generators()
+    first = _traced(programs, 0, generators)
+    for number in range(1, TRACES):
+        if number >= FEWEST_TRACES and time.monotonic() - began > SECONDS:
             return None
-        found, more = _traced(programs, number)
-        drawn |= more
-        for name, digest in first.items():
-            if found.get(name, digest) != digest:
+        found = _traced(programs, number, generators)
+        for name, trace in first.items():
+            if name in found and trace.depends_on_host(found[name]):
                 return name
     return None
 
@@ -70,44 +94,47 @@ def refusal(method: str) -> str:
     )
 
 
-def _traced(programs: Programs, seed: int) -> tuple[dict[str, bytes], bool]:
-    """Return the digest of each program, and whether random numbers of the host have been drawn
-    meanwhile.
-    """
+def _traced(programs: Programs, seed: int, generators: Sequence[Any]) -> dict[str, Trace]:
+    """Return a tracing of each program."""
     found = {}
     with (
         _alone,
         _attempt(next(_attempts)),
-        _other_host(seed) as has_drawn,
+        _other_host(seed),
+        _asked_for_entropy() as asked,
         contextlib.suppress(Exception),
     ):
+        before = _states(generators)
         for name, program in programs():
-            found[name] = _digest(program)
-    return found, has_drawn()
+            found[name] = Trace(_digest(program), bool(asked), before, _states(generators))
+            asked.clear()
+            _seed(seed)
+            before = _states(generators)
+    return found
 
 
 @contextlib.contextmanager
-def _other_host(seed: int) -> Iterator[Callable[[], bool]]:
-    """Give this thread other random numbers and another date; yield a function that returns
-    afterwards whether random numbers were drawn.
-    """
+def _other_host(seed: int) -> Iterator[None]:
+    """Give the generators of NumPy and Python another seed, and this thread another date."""
     before = random.getstate(), np.random.get_state()  # noqa: NPY002 (users may call it)
     clocks = {name: getattr(time, name) for name in _CLOCKS}
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    seeded, drawn = _states(), [False]
+    _seed(seed)
     try:
         for name, clock in clocks.items():
             setattr(
                 time, name, _shifted(clock, seed * _DAY * (10**9 if name.endswith("_ns") else 1))
             )
-        yield lambda: drawn[0]
+        yield
     finally:
-        drawn[0] = _states() != seeded
         for name, clock in clocks.items():
             setattr(time, name, clock)
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
 
 
 def _shifted(clock: Callable[[], Any], seconds: int) -> Callable[[], Any]:
@@ -116,9 +143,57 @@ def _shifted(clock: Callable[[], Any], seconds: int) -> Callable[[], Any]:
     return lambda: clock() + (seconds if threading.get_ident() == thread else 0)
 
 
-def _states() -> tuple[Any, ...]:
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), kind, np.asarray(keys).tobytes(), tuple(rest)
+@contextlib.contextmanager
+def _asked_for_entropy() -> Iterator[list[bool]]:
+    """Yield a list that is not empty once this thread asks the operating system for random
+    numbers, as a generator without a seed does, `secrets` and `uuid.uuid4`.
+    """
+    asked: list[bool] = []
+    thread, entropy, make = threading.get_ident(), os.urandom, random.Random.__init__
+
+    def urandom(size: int, /) -> bytes:
+        if threading.get_ident() == thread:
+            asked.append(True)
+        return entropy(size)
+
+    def init(self: random.Random, x: Any = None) -> None:
+        if x is None and threading.get_ident() == thread:
+            asked.append(True)
+        make(self, x)
+
+    changes = (
+        (os, "urandom", urandom),
+        (random, "_urandom", urandom),
+        (random.Random, "__init__", init),
+    )
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for owner, name, value in changes:
+            setattr(owner, name, value)
+        yield asked
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _generators() -> list[Any]:
+    """Return all generators of random numbers of the process that have a state, also those of
+    modules, closures and objects.
+
+    NumPy's all have a bit generator.
+    """
+    return [
+        found
+        for found in gc.get_objects()
+        if issubclass(type(found), random.Random | np.random.BitGenerator)
+        and not isinstance(found, random.SystemRandom)
+    ]
+
+
+def _states(generators: Sequence[Any]) -> tuple[bytes, ...]:
+    return tuple(
+        pickle.dumps(g.getstate() if isinstance(g, random.Random) else g.state) for g in generators
+    )
 
 
 def _digest(program: core.ClosedJaxpr) -> bytes:

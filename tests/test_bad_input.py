@@ -300,6 +300,16 @@ def test_files_that_are_not_there(study: Path, tmp_path: Path) -> None:
             refused(call(command, tmp_path / folder), folder, "no results of a study")
 
 
+@pytest.mark.parametrize("command", ["rank", "scores", "report"])
+def test_a_file_is_no_directory_of_results(tmp_path: Path, command: str) -> None:
+    for name in ("table.csv", "table.txt"):
+        (tmp_path / name).write_text("x")
+        result = call(command, tmp_path / name)
+        refused(result, f"{name} is a file: expected a directory of results")
+        hint = f"; 'jbrl evaluate {tmp_path / name}' reads score tables"
+        assert (hint in result.stderr) == (name == "table.csv")
+
+
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [
@@ -318,6 +328,7 @@ def test_options_that_are_not_accepted(
 
 def test_unknown_names_elsewhere() -> None:
     refused(call("show", "Gird"), "'Gird'", "did you mean 'Grid'?")
+    refused(call("show", "Nothing"), "unknown problem 'Nothing' (known: ")
     refused(call("cite", "BEBB"), "'BEBB'", "did you mean 'BEB'?")
 
 

@@ -8,11 +8,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import jbrl
@@ -88,7 +91,7 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["all", "7"],
     ]
     assert re.fullmatch(
-        r"7 units done in .*, .*iB of memory at most \(1 more units belong to this study\)",
+        r"7 units done in .*, .*iB of memory at most \(1 more unit belongs to this study\)",
         lines[12],
     )
     assert lines[13] == f"See 'jbrl scores {folder}' and 'jbrl report {folder}'."
@@ -245,7 +248,25 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     lines = call(
         "run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random"
     ).stdout.splitlines()
-    assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 units, about ")
+    assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 unit, about ")
+
+
+def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[study]\nname = "x"\nn_environments = 2\nhorizon = 2\n'
+        '[[experiments]]\nname = "UGC"\ntest = "UGC"\n'
+        '[[agents]]\nalgorithm = "SBOSS"\nepsilon = [1e-6, 1e-5, 0.01]\n'
+    )
+    words = "run", study, "--out", tmp_path / "out", "--dry-run"
+    note = (
+        "note: UGC/SBOSS(epsilon=1e-06, delta=1.0, max_samples=1024) seed 0: max_samples decides "
+        "how many samples of a pair of state and action are drawn, 1,024; epsilon asks for up to "
+        "26,667 (2 units of SBOSS are alike)\n"
+    )
+    assert call(*words).stderr == note
+    assert call(*words, "--quiet").stderr == ""
+    assert call(*words, "--only", "epsilon=0.01").stderr == ""
 
 
 def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
@@ -351,6 +372,7 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         and "Settings: n_states=10, slip=0.0," in problems
     )
     assert max(map(len, problems.splitlines())) <= 100 and "…" not in problems
+    assert 'Settings: folder="",' in problems and "=," not in problems
     for name, entry in own.items():
         fields = [
             field for field in dataclasses.fields(entry.environment) if field.default is not None
@@ -496,3 +518,24 @@ def test_all_public_names_are_there() -> None:
         assert getattr(jbrl, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = jbrl.nothing
+
+
+def commands(command: Any, *path: str) -> Iterator[list[str]]:
+    """Yield the words of each command and each group of commands."""
+    yield list(path)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *path, name)
+
+
+@pytest.mark.parametrize("words", list(commands(get_command(app))), ids=" ".join)
+def test_help_names_no_types(words: list[str]) -> None:
+    text = call(*words, "--help").stdout
+    assert not re.search(r"<(int|float|str|bool|path|file|dir|list|tuple)|\[x", text)
+
+
+def test_help_of_numbers_says_what_is_accepted() -> None:
+    text = call("sensitivity", "--help").stdout
+    assert re.search(r"--groups +N>=2 ", text) and re.search(r"--seed +N>=0 ", text)
+    assert re.search(r"--minutes +X>=0 ", call("evaluate", "--help").stdout)
+    text = call("run", "--help").stdout
+    assert re.search(r"--gpus +N>=1 ", text) and re.search(r" DIR ", text)

@@ -2,6 +2,7 @@
 
 # ruff: noqa: NPY002 (what users may call)
 import random
+import secrets
 import time
 from collections.abc import Callable
 
@@ -24,6 +25,18 @@ def compiled(x: jax.Array) -> jax.Array:
     return x + np.random.rand()
 
 
+GENERATOR, OWN = np.random.default_rng(5), random.Random(5)
+RARE: dict[str, Callable[[], float]] = {
+    "random": random.random,
+    "numpy": np.random.rand,
+    "normal": lambda: float(np.random.randn() > -2),
+    "generator of the module": GENERATOR.random,
+    "state of the module": np.random.RandomState(5).random_sample,
+    "Random of the module": OWN.random,
+    "new generator": lambda: np.random.default_rng().random(),
+    "new Random": lambda: random.Random().random(),
+    "the operating system": lambda: secrets.randbelow(1000) / 1000,
+}
 HOST: dict[str, Callable[[jax.Array], jax.Array]] = {
     "numpy": lambda x: x + np.random.rand(),
     "one of two": lambda x: x + np.random.randint(2),
@@ -41,6 +54,9 @@ PURE: dict[str, Callable[[jax.Array], jax.Array]] = {
     "a seeded generator": lambda x: x + np.random.default_rng(0).random(),
     "a loop": lambda x: jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, x),
     "a key": lambda x: x + jax.random.uniform(jax.random.key(3)),
+    "NumPy seeded where it is used": lambda x: x + (np.random.seed(3), np.random.rand())[1],
+    "Python seeded where it is used": lambda x: x + (OWN.seed(3), OWN.random())[1],
+    "a callback": lambda x: jax.pure_callback(lambda v: v * np.float32(np.random.rand()), x, x),
 }
 METHODS = ("train", "reset", "act", "observe")
 
@@ -91,6 +107,29 @@ def test_an_agent_that_takes_numbers_from_the_host_is_refused(kind, prior):
         and (np.random.get_state()[1] == before[1]).all()
         and time.time is before[2]
     )
+
+
+@pytest.mark.parametrize("threshold", [0.01, 0.1, 0.99, 2])
+@pytest.mark.parametrize("kind", RARE)
+def test_a_draw_is_found_that_decides_a_rare_branch(kind, threshold, prior):
+    def take(x):
+        return x + 1 if RARE[kind]() > threshold else x
+
+    with pytest.raises(JbrlError, match="mine:Mine: act uses random numbers or times of the host"):
+        check_host_values(made(take, "act"), "mine:Mine", prior)
+
+
+def test_draws_on_the_host_are_accepted_where_nothing_is_traced(prior):
+    class Drawn(Host):
+        """Draws a number when it is made."""
+
+        def __init__(self):
+            self.noise = np.float32(GENERATOR.random() + random.random())
+
+        def act(self, key, state, observation):
+            return jnp.int32(self.noise), state
+
+    check_host_values(jax.tree_util.register_static(Drawn)(), "mine:Mine", prior)
 
 
 @pytest.mark.parametrize("method", METHODS)

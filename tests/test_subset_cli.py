@@ -197,7 +197,10 @@ def test_models_and_scores_that_are_not_accepted(table: Path, tmp_path: Path) ->
         "algorithm 'mine' has no score in",
         subset[1],
     )
-    refused(call("subset", "predict", table, tmp_path / "few.csv"), "scores.csv", "not valid JSON")
+    refused(
+        call("subset", "predict", table, tmp_path / "few.csv"),
+        "scores.csv: no subset model: expected a file that 'jbrl subset search --save' has written",
+    )
     model.write_text(json.dumps({**json.loads(model.read_text()), "coefficients": [1.0]}))
     refused(
         call("subset", "predict", model, tmp_path / "few.csv"),

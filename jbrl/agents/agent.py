@@ -114,12 +114,22 @@ class HasCost:
         """
         raise NotImplementedError(f"{type(self).__name__} has no method cost")
 
+    def notice(self, prior: DirichletPrior) -> str | None:
+        """Return what to know about the cost before a run, in words; None: nothing. On the host."""
+        del prior
+        return None
+
 
 def cost(agent: Agent, prior: Prior) -> Cost:
     """Return the cost of a decision of `agent`; nothing beside playing, where the agent does not
     state it.
     """
     return agent.cost(prior) if isinstance(agent, HasCost) else Cost()  # type: ignore[arg-type]
+
+
+def notice(agent: Agent, prior: Prior) -> str | None:
+    """Return what to know about the cost of `agent` before a run, if anything."""
+    return agent.notice(prior) if isinstance(agent, HasCost) else None  # type: ignore[arg-type]
 
 
 class Compiled:

@@ -34,7 +34,10 @@ class Kind(StrEnum):
 def list_(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     suite: Annotated[
-        str | None, typer.Option(help="A suite, for example bsuite: all its problems, one by one.")
+        str | None,
+        typer.Option(
+            metavar="SUITE", help="A suite, for example bsuite: all its problems, one by one."
+        ),
     ] = None,
 ) -> None:
     """List the agents, the problems, or the environments that problems are made of.
@@ -110,7 +113,7 @@ def _settable(cls: type) -> list[dataclasses.Field]:
 
 def _toml(value: object) -> str:
     """Return a default as it is written in a study or in the name of a problem."""
-    return json.dumps(value) if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
 
 
 def _problems() -> list[Table | str]:

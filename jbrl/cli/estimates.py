@@ -6,7 +6,7 @@ import typer
 from rich import progress as bars
 from rich.console import Console
 
-from jbrl.cli.text import complain, duration
+from jbrl.cli.text import complain, count, duration
 from jbrl.report.text import ABSENT
 from jbrl.runner.cost.report import cost_report
 from jbrl.runner.storage.machine import memory_bytes
@@ -69,7 +69,7 @@ def foretell(planned: RunPlan, *, units: bool) -> None:
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
     typer.echo(
-        f"{len(planned.units)} units, about "
+        f"{count(len(planned.units), 'unit')}, about "
         f"{duration(sum(seconds.values()))}{ready}{_source(planned)}"
     )
 

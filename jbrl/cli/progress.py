@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from jbrl.cli.estimates import aligned, compared, size_text
 from jbrl.cli.silence import Silence
-from jbrl.cli.text import duration
+from jbrl.cli.text import count, duration
 from jbrl.report.text import seconds_text
 from jbrl.runner.storage.machine import peak_resident_bytes
 from jbrl.runner.storage.unit import Unit
@@ -110,7 +110,7 @@ class Display(Progress):
         self._current = self._bars.add_task("", visible=False, note="")
         ready = f", {len(units) - len(todo)} of them done already" if len(todo) < len(units) else ""
         left = f": about {duration(sum(self._expected.values()))}" if todo else ""
-        self.console.print(f"{len(units)} units{ready}{left}")
+        self.console.print(f"{count(len(units), 'unit')}{ready}{left}")
 
     def started(self, unit: Unit) -> None:
         """Show the current unit."""
@@ -202,14 +202,15 @@ class Display(Progress):
         folder = self.plan.store.folder
         failed = f", [red]{self._failed} failed[/red]" if self._failed else ""
         others = len(self.plan.study.units) - self._units
-        rest = f" ({others} more units belong to this study)" if others else ""
+        verb = "belongs" if others == 1 else "belong"
+        rest = f" ({count(others, 'more unit')} {verb} to this study)" if others else ""
         if self._todo:
             for line in aligned(compared(self.plan.store, set(self._todo))):
                 self.console.print(escape(line))
             peak = peak_resident_bytes()
             memory = f", {size_text(peak)} of memory at most" if peak else ""
             self.console.print(
-                f"{self._ran - self._failed} units done{failed} in "
+                f"{count(self._ran - self._failed, 'unit')} done{failed} in "
                 f"{duration(self._elapsed())}{memory}{rest}"
             )
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")

@@ -189,6 +189,8 @@ def run(
         recall=calibrate is not False,
         devices=resources.devices,
     )
+    for text in () if quiet else planned.notices:
+        complain(text, "note")
     if calibrate:
         measure(planned, quiet=quiet)
     if dry_run:

@@ -270,7 +270,8 @@ def report_command(
         ),
     ],
     title: Annotated[
-        str | None, typer.Option(help="Heading of the page (default: the name of the table).")
+        str | None,
+        typer.Option(metavar="TITLE", help="Heading of the page (default: the name of the table)."),
     ] = None,
     bootstrap: Annotated[
         int,

@@ -1,8 +1,9 @@
 """Every command of the documentation is known, and those that are cheap run.
 
 `jbrl` commands, in blocks and in sentences, are compared with the commands and options that exist;
-scripts, Make targets and files that are named have to exist. Commands of `CHEAP` run, in one folder
-with a small study in the places that the pages name.
+scripts, Make targets and files that are named have to exist. Each command in a block is of one of
+three kinds: it runs, it runs among the slow tests, or `LEFT_OUT` says why not. They run in one
+folder with a small study in the places that the pages name.
 """
 
 import re
@@ -45,17 +46,47 @@ SCORES = "algorithm,environment,score\n" + "".join(
 RUNS = SCORES.replace("algorithm,environment,score", "agent,task,return")
 # Commands that run here: those about results, tables and the catalogue; studies with --dry-run.
 CHEAP = re.compile(
-    r"jbrl (scores|returns|rank|status|strategies|report|show|list|cite|formulas|compare out/new"
-    r"|evaluate (scores|runs)\.csv|evaluate out/quick|run experiments/(quick|episodes|paper-cpu))"
+    r"jbrl (scores|returns|rank|status|strategies|report|show|list|cite|formulas|archive"
+    r"|compare out/(new|paper-cells)|evaluate (scores|runs)\.csv|evaluate out/quick"
+    r"|run (chain|experiments/(quick|episodes|paper-cpu))\.toml|subset predict"
+    r"|bsuite score (all|experiments/published/bsuite/reference)\.parquet)"
 )
-COSTLY = re.compile(
-    r"--watch|corridor|out/curious|out/paper-cpu --to|F4|F6|quick --latex|local|study\.seed"
-)
-# Commands of the same kind as one that is quick.
+# Commands that run among the slow tests.
 SLOW = re.compile(
-    r"jbrl (report out/(chain|quick --html --latex --markdown)|evaluate out/quick --html)$"
+    r"jbrl (report out/(chain|quick --html --latex --markdown|quick --latex --markdown)$"
+    r"|evaluate out/quick --html$|bsuite (score|report) experiments/published"
+    r"|compare (out/paper-cpu|experiments/(published/paper-cpu|evaluation/resimulated))"
+    r"|run experiments/(bsuite|complete|jordan|paper-cells|sensitivity|suite|trained)\S*\.toml)"
 )
-RUN = list({c.text: c for c in SHOWN if CHEAP.match(c.text) and not COSTLY.search(c.text)}.values())
+# Commands that do not run here, and why: none of these is in `CHEAP` or `SLOW` as well.
+LEFT_OUT = {
+    r"bsuite .*\b(logs|out/random|out/bsuite-quick|out/bsuite-agents)\b": "needs logs of bsuite: "
+    "tests/test_bsuite_cli.py",
+    r"subset search settings\.csv": "needs the tables of such logs",
+    r"subset search experiments/atari5": "minutes: tests/analysis/subset/test_published.py",
+    r"subset report": "a search for each of many resamples: tests/test_subset_cli.py",
+    r"bound": "minutes: tests/bounds/test_bracket.py",
+    r"sensitivity": "needs a study with drawn parameters: tests/test_sensitivity_command.py",
+    r"compare out/jordan-cpu": "needs the results of hours: tests/test_compare_jordan.py",
+    r"evaluate (out/complete|experiments/evaluation)": "minutes: tests/test_evaluate.py",
+    r"formulas F[46]": "minutes: tests/agents/bayes/index/test_enumeration.py",
+    r"doctor": "tests/test_cli.py",
+    r"status .*--watch": "waits for the end of a study: tests/runner/slurm/test_status.py",
+    r"run experiments/paper\.toml": "needs a cluster: tests/slurm/test_slurm.py",
+    r"run STUDY\.toml": "names no file",
+    r".*corridor": "tests/docs/test_write_your_own_environment.py",
+    r".*(out/curious|curious_q)": "tests/docs/test_write_your_own_agent.py",
+}
+EACH = list({c.text: c for c in SHOWN if c.text.startswith("jbrl")}.values())
+
+
+def left_out(text: str) -> bool:
+    """Return whether a command is one of `LEFT_OUT`."""
+    return any(re.match(f"jbrl {kind}", text) for kind in LEFT_OUT)
+
+
+RUN = [c for c in EACH if CHEAP.match(c.text) and not SLOW.match(c.text) and not left_out(c.text)]
+RUN_SLOWLY = [c for c in EACH if SLOW.match(c.text)]
 
 
 def call(*words: str) -> str:
@@ -73,10 +104,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs.csv").write_text(RUNS)
     (folder / "experiments").symlink_to(ROOT / "experiments")
     call("run", str(folder / "study.toml"), "--out", str(folder / "out/quick"), "--quiet")
-    for name in ("chain", "paper", "new", "old", "trained"):
-        shutil.copytree(folder / "out/quick", folder / "out" / name)
+    for name in ("out/chain", "out/paper", "out/paper-cpu", "out/new", "out/old", "out/trained"):
+        shutil.copytree(folder / "out/quick", folder / name)
+    shutil.copytree(folder / "out/quick", folder / "local")
     shutil.copytree(folder / "out/quick", folder / "out", dirs_exist_ok=True)
+    page = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
+    (folder / "chain.toml").write_text(re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+    shutil.copy(ROOT / "experiments/published/bsuite/reference.parquet", folder / "all.parquet")
+    shutil.copy(ROOT / "experiments/suite/scores.csv", folder / "mine.csv")
+    options = ("--size", "1", "--target", "mean", "--criterion", "loo", "--nested", "0", "--quiet")
+    model = str(folder / "atari5.json")
+    call("subset", "search", str(folder / "mine.csv"), *options, "--save", model)
     return folder
+
+
+def adapted(command: Command) -> list[str]:
+    """Return the words of a command after `jbrl`, changed so that it is brief and finds files."""
+    words = command.words[1:]
+    if words[0] == "run":
+        words[words.index("--out") + 1] = "new-folder"  # out/quick belongs to another study
+        words += ["--dry-run", "--no-units", "--no-calibrate"]
+    if words[0] == "rank":
+        words += ["--resamples", "50"]
+    if words[0] == "evaluate":
+        words += ["--quiet"]  # notes take longer than all that is printed
+    if words[0] == "compare":
+        words = [re.sub("^out/(paper-c)", r"experiments/published/\1", word) for word in words]
+        words += ["--out", "page"] if "--html" in words else []
+    return words
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
@@ -98,30 +153,42 @@ def test_the_command_is_known(command: Command) -> None:
         assert (ROOT / match[1]).is_file()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(c, marks=pytest.mark.slow) if SLOW.match(c.text) else c for c in RUN],
-    ids=str,
-)
+@pytest.mark.parametrize("command", RUN, ids=str)
 def test_the_command_runs(command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    words = command.words[1:]
-    if words[0] == "run":
-        words[words.index("--out") + 1] = "new-folder"  # out/quick belongs to another study
-        words += ["--dry-run", "--no-units", "--no-calibrate"]
-    if words[0] == "rank":
-        words += ["--resamples", "50"]
-    if words[0] == "evaluate":
-        words += ["--quiet"]  # notes take longer than all that is printed
+    words = adapted(command)
     printed = call(*words)
     if words[0] == "rank" and "--format" not in words:
         assert max(map(len, printed.splitlines())) <= 100
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", RUN_SLOWLY, ids=str)
+def test_the_command_runs_in_more_time(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    call(*adapted(command))
+
+
+@pytest.mark.parametrize("command", EACH, ids=str)
+def test_the_command_runs_or_a_reason_is_given(command: Command) -> None:
+    kinds = command in RUN, command in RUN_SLOWLY, left_out(command.text)
+    assert kinds.count(True) == 1
+    if command.words[1] == "run":
+        assert "--out" in command.words
+
+
+def test_the_reasons_are_those_of_commands_and_name_files() -> None:
+    for kind, reason in LEFT_OUT.items():
+        assert any(re.match(f"jbrl {kind}", command.text) for command in EACH), kind
+        assert all((ROOT / name).exists() for name in re.findall(r"tests/\S+", reason)), reason
+
+
 def test_most_kinds_of_commands_run() -> None:
     ran = {command.words[1] for command in RUN}
     assert ran >= {"scores", "returns", "rank", "strategies", "report", "show", "status", "run"}
-    assert ran >= {"evaluate", "formulas", "compare"}
+    assert ran >= {"evaluate", "formulas", "compare", "archive", "subset", "bsuite"}
 
 
 @pytest.mark.parametrize(

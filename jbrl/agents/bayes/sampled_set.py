@@ -87,6 +87,17 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
             self.renewing(counts) * (rows + counts.shape[0]) * n_states / 2, needed, fewest_lanes=1
         )
 
+    def notice(self, prior: DirichletPrior) -> str | None:
+        """Say if the cap decides how many rows are drawn from the prior."""
+        counts = prior.mdps.concentrations.reshape(-1, prior.mdps.n_states)
+        wanted = int(self.samples(counts).max())
+        if wanted <= self.capacity:
+            return None
+        return (
+            f"max_samples decides how many samples of a pair of state and action are drawn, "
+            f"{self.capacity:,}; epsilon asks for up to {wanted:,}"
+        )
+
     def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> SampledSetState:
         mdps = knowledge.mdps
         n_states, n_actions = mdps.n_states, mdps.n_actions

@@ -236,8 +236,8 @@ def load(path: str | Path) -> Model:
         fields = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise JbrlError(f"{path}: not valid JSON: {error}") from None
+    except ValueError:  # not JSON, or not even text
+        fields = None
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise JbrlError(
             f"{path}: no subset model: expected a file that 'jbrl subset search --save' has "

@@ -84,6 +84,13 @@ class Result:
         return len(self.returns)
 
 
+def _not_a_directory(path: Path) -> str:
+    table = path.suffix in (".csv", ".parquet")
+    return f"{path} is a file: expected a directory of results, the --out of 'jbrl run'" + (
+        f"; 'jbrl evaluate {path}' reads score tables" if table else ""
+    )
+
+
 class Store:
     """The results in one directory."""
 
@@ -123,6 +130,8 @@ class Store:
         except FileNotFoundError:
             raise
         except OSError as error:
+            if self.folder.is_file():
+                raise StoreError(_not_a_directory(self.folder)) from None
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
         if found.get("format", FORMAT) != FORMAT:
             raise StoreError(

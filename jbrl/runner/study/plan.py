@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from jbrl.agents.agent import notice
 from jbrl.runner.cost.calibration import Calibration, Outlook
 from jbrl.runner.cost.report import UnitCost, actual
 from jbrl.runner.play.resources import Resources
@@ -68,6 +69,20 @@ class RunPlan:
         else all.
         """
         return self._outlooks(self.todo)
+
+    @cached_property
+    def notices(self) -> list[str]:
+        """Notices about the cost of units of `todo`, to read before they run: one sentence for each
+        algorithm that gives one, about the first of its units.
+        """
+        found = defaultdict(list)
+        for unit in self.todo:
+            if text := notice(unit.agent, unit.protocol.agent_prior()):
+                found[unit.algorithm].append(f"{unit.label}: {text}")
+        return [
+            texts[0] + (f" ({len(texts)} units of {name} are alike)" if len(texts) > 1 else "")
+            for name, texts in found.items()
+        ]
 
     def calibrate(self, tell: Callable[[str, int, int], None]) -> list[str]:
         """Make short runs that measure how long units of `todo` take, unless they have been made
