@@ -70,7 +70,8 @@ def test_final_policies_are_as_the_page_says():
     assert (end.loc[greedy] < life.loc[greedy]).all(axis=None)
     actors = ["AC", "AC-s", "AC-Parl2", "PPO-linear"]
     assert (end.loc[actors] > life.loc[actors]).all(axis=None)
-    assert (end.loc[actors].min() > end.loc[greedy].max()).all()
+    large = [*(name for name in discrete if name.startswith("Gridworld-10")), "MountainCar"]
+    assert (means["end"].unstack()[large].idxmax() == "AC-Parl2").all()
 
 
 def test_lives_of_the_study_of_ends_are_those_of_the_kept_trials(trials):
