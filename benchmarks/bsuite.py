@@ -183,21 +183,22 @@ def sweep(repeat: int) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument(
-        "parts", nargs="*", choices=["gymnax", "sweep"], default=["gymnax", "sweep"]
-    )
+    parts = {"gymnax": beside_gymnax, "sweep": sweep}
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(parts)}; default: all")
     parser.add_argument("--repeat", type=int, default=5)
     default = ROOT / "benchmarks" / "results" / "bsuite-cpu2.jsonl"
     parser.add_argument("--out", type=Path, default=default)
     chosen = parser.parse_args()
+    for name in chosen.parts:
+        if name not in parts:
+            parser.error(f"part '{name}': expected {', '.join(parts)}")
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "machine": machine(),
     }
-    parts = {"gymnax": beside_gymnax, "sweep": sweep}
     with chosen.out.open("a") as file:
-        for part in chosen.parts:
+        for part in chosen.parts or parts:
             for row in parts[part](chosen.repeat):
                 print(json.dumps(row), flush=True)
                 file.write(json.dumps({**row, **about}) + "\n")

@@ -289,12 +289,16 @@ def tables(file: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run from the command line."""
     parser = kept.parser(__doc__, "formulas")
-    parser.add_argument("what", nargs="*", choices=MEASURED, default=list(MEASURED))
-    options = parser.parse_args(arguments)
-    for name in [] if options.tables else options.what:
-        MEASURED[name](lambda **row: kept.keep(row, options.out))
-    tables(options.out)
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(MEASURED)}; default: all")
+    chosen = parser.parse_args(arguments)
+    for name in chosen.parts:
+        if name not in MEASURED:
+            parser.error(f"part '{name}': expected {', '.join(MEASURED)}")
+    for name in [] if chosen.tables else chosen.parts or MEASURED:
+        MEASURED[name](lambda **row: kept.keep(row, chosen.out))
+    tables(chosen.out)
 
 
 if __name__ == "__main__":

@@ -156,38 +156,17 @@ def _ranks(row: pd.Series, before: str = "") -> str:
     return f"{best}" if best == worst else f"{best}–{worst}"
 
 
-def moves_table(moved: pd.DataFrame) -> list[str]:
+def moves_table(found: pd.DataFrame) -> list[str]:
     """Return the lines of a table: the order of the algorithms with trials and environments left
     out.
-
-    Args:
-      moved: of `reproduction.moves`.
     """
+    table = reproduction.moves(reproduction.known(found), ("pbp",))
     lines = ["| | first | second | third | last |", "|---|---|---|---|---|"]
-    table = moved[(moved["change"] != "delta") & (moved["method"] == "pbp")]
+    table = table[table["change"] != "delta"]  # which moves intervals only
     for (change, value), rows in table.groupby(["change", "value"], sort=False):
         names = list(rows.sort_values("rank")["algorithm"])
         what = f"without {value}" if change == "without" else f"at most {value:,} trials"
         lines.append(f"| {what} | {' | '.join([*names[:3], names[-1]])} |")
-    return lines
-
-
-def deltas_table(moved: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: ranks that PBP and PBP-t leave open, for several values of δ.
-
-    Args:
-      moved: of `reproduction.moves`.
-    """
-    lines = [
-        "| δ | method | " + " | ".join(ALGORITHMS) + " |",
-        "|---:|---|" + "---:|" * len(ALGORITHMS),
-    ]
-    table = moved[moved["change"] == "delta"]
-    for (value, method), rows in table.groupby(["value", "method"], sort=False):
-        by = rows.set_index("algorithm")
-        ranks = [_ranks(by.loc[name]) for name in ALGORITHMS]
-        label = figures.METHOD_NAMES[method]
-        lines.append(f"| {value:g} | {label} | " + " | ".join(ranks) + " |")
     return lines
 
 
@@ -344,13 +323,7 @@ def main(arguments: list[str] | None = None) -> None:
     complete = counts_of_shared(found)
     whole = evaluated(found) if complete >= FEWEST else None
     if whole is not None:
-        moved = reproduction.moves(reproduction.known(found))
-        written = {
-            "aggregate": aggregate_table(whole),
-            "moves": moves_table(moved),
-            "deltas": deltas_table(moved),
-        }
-        for name, lines in written.items():
+        for name, lines in (("aggregate", aggregate_table(whole)), ("moves", moves_table(found))):
             (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name, drawing in drawings(found, whole):
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
