@@ -27,12 +27,13 @@ def test_programs_are_kept_until_mappings_run_short(
 ) -> None:
     forgotten: list[bool] = []
     monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))
+    limit = tmp_path / "max_map_count"
+    limit.write_text("1000000000\n")
+    monkeypatch.setattr(compilation, "_LIMIT", limit)
     program = compilation.compile_once(double, jnp.arange(3.0))
     assert not compilation.forget_when_crowded()
     assert len(kept) == 1 and not forgotten
-    limit = tmp_path / "max_map_count"
     limit.write_text("100\n")
-    monkeypatch.setattr(compilation, "_LIMIT", limit)
     assert compilation.forget_when_crowded(), "a process with JAX has more than 50"
     assert not kept and forgotten
     np.testing.assert_array_equal(program.call(jnp.arange(3.0)), [0, 2, 4])
