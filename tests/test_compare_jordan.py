@@ -104,6 +104,7 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     assert np.isfinite(found["aggregate"][0]["published"])
 
 
+@pytest.mark.slow
 def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
     """Steps of a billion overflow on all trials of one cell; an archive has no counts."""
     agent = {"algorithm": "Sarsa-lambda", "alpha_low": 1e9, "alpha_high": 1e9}

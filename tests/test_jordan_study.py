@@ -140,6 +140,7 @@ def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
         jordan_kept.keep([played[0]], tmp_path)
 
 
+@pytest.mark.slow
 def test_trials_are_kept_under_the_problem_of_their_experiment(tmp_path):
     """Whatever the experiment is called, and with further episodes or without."""
     study = {

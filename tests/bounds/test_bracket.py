@@ -80,6 +80,7 @@ def test_the_command_prints_json() -> None:
     assert found["lower_end"]["rests_on"]["method"] == "exact"
 
 
+@pytest.mark.slow
 def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
     small = "GC(n_states=2,n_actions=2)"
     study = {

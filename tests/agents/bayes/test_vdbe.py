@@ -42,6 +42,7 @@ def test_epsilon_follows_the_change_of_value_where_it_happened(delta, weight):
     )
 
 
+@pytest.mark.slow
 def test_no_surprise_no_exploration():
     """A certain transition changes no value: epsilon decays by 1 - 1/A."""
     concentrations = np.tile(np.array([[0.0, 1], [1, 0]])[:, None], (1, 2, 1))

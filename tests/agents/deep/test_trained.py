@@ -217,6 +217,7 @@ DIVERGED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("agent", "found"), DIVERGED)
+@pytest.mark.first_case_quick
 def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
     """The step of Adam has one length: weights that have diverged may stay finite."""
     with pytest.raises(

@@ -49,6 +49,7 @@ def test_systems_that_do_not_count_mappings(
     assert len(kept) == 1
 
 
+@pytest.mark.slow
 def test_forgetting_gives_mappings_back(
     kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

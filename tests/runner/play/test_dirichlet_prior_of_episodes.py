@@ -58,6 +58,7 @@ def test_the_belief_counts_what_was_met():
 
 
 @pytest.mark.parametrize("name", ["e-Greedy", "PSRL"])
+@pytest.mark.first_case_quick
 def test_it_finds_the_shortest_path(name):
     parameters = {"epsilon": 0.0} if name == "e-Greedy" else {}
     cls = jbrl.AGENTS[name].agent

@@ -46,7 +46,7 @@ def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-@pytest.mark.first_case_quick
+@pytest.mark.slow
 def test_chunks_and_fewer_environments(tmp_path: Path, whole: jbrl.Results) -> None:
     few = jbrl.run(tables(chunk=7), tmp_path, overrides=["study.n_environments=9"]).returns
     same(few, whole.returns[whole.returns["unit"] < 9].reset_index(drop=True))
