@@ -57,13 +57,14 @@ def markdown(
     if runs:
         header = (
             "compile cache",
+            "programs",
             "seconds",
             "compiling or loading",
             "searching priors",
             "deciding",
             "the rest",
         )
-        fields = ("compile_cache", "seconds", "compile", "offline", "decisions", "rest")
+        fields = ("compile_cache", "programs", "seconds", "compile", "offline", "decisions", "rest")
         parts += [
             f"The main job, {runs[0]['units']} units, all cores.",
             _table(header, [[str(row[f]) for f in fields] for row in runs]),

@@ -5,10 +5,11 @@ python benchmarks/main_job.py [--study experiments/quick.toml] [--n-environments
 
 Each run is a process of its own with an empty results directory: `none` keeps no programs, `cold`
 starts with an empty compile cache and fills it, `warm` finds it filled. One JSON line for each:
-wall seconds of the process, the seconds of compilation (or of loading what was compiled) read from
-the results, the seconds of searching the prior, of decisions, and, as `rest`, of everything else;
-last, whether all runs gave the same returns to the last bit. `latency = true` is left out of the
-seconds of decisions: it is part of the rest.
+wall seconds of the process, the number of programs that were compiled or loaded, the seconds of
+compilation (or of loading what was compiled) read from the results, the seconds of searching the
+prior, of decisions, and, as `rest`, of everything else; last, whether all runs gave the same
+returns to the last bit. `latency = true` is left out of the seconds of decisions: it is part of the
+rest.
 """
 
 import argparse
@@ -39,7 +40,9 @@ def run(kind: str, arguments: list[str], folder: Path) -> tuple[dict[str, Any], 
     environment = {
         name: value for name, value in os.environ.items() if name != "JBRL_COMPILE_CACHE"
     }
-    command = [sys.executable, "-m", "jbrl", "run", *arguments, "--out", str(out), "--quiet"]
+    number = folder / "programs"
+    counted = [str(ROOT / "benchmarks" / "programs.py"), "--counted", str(number)]
+    command = [sys.executable, *counted, "run", *arguments, "--out", str(out), "--quiet"]
     started = time.perf_counter()
     subprocess.run(
         command + ([] if kind == "none" else ["--compile-cache", str(cache)]),
@@ -62,6 +65,7 @@ def run(kind: str, arguments: list[str], folder: Path) -> tuple[dict[str, Any], 
         "benchmark": "main job",
         "compile_cache": kind,
         "units": len(done),
+        "programs": int(number.read_text()),
         "seconds": seconds,
         **parts,
     }

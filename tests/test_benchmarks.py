@@ -10,8 +10,9 @@ import jax
 import pytest
 
 from benchmarks import all as table
-from benchmarks import check, gpu, history, kernels
+from benchmarks import check, gpu, history, kernels, programs
 from benchmarks.kernels import Kernel, Pair
+from jbrl.runner.play import compilation
 
 LINES = [
     {"kind": "mine", "ratios": {"plan": 100.0, "urn": 5.0}},
@@ -91,6 +92,29 @@ def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
     assert [line.endswith("SLOWER") for line in told] == [False, False, True]
 
 
+def test_more_programs_than_before_are_too_many(tmp_path: Path) -> None:
+    file = tmp_path / "programs.json"
+    assert not check.too_many(61, file)
+    file.write_text('{"main_job": 60}')
+    assert not check.too_many(60, file) and not check.too_many(59, file)
+    assert "takes 61 programs, 60 before" in check.too_many(61, file)
+
+
+def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
+    """Of two algorithms, one with three values of a parameter: a program for each that plays, one
+    that draws and one that trains; none is compiled.
+    """
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[study]\nname = "three"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
+        '[[agents]]\nalgorithm = "BEB"\nbeta = [0.5, 2.0, 8.0]\n'
+        '[[agents]]\nalgorithm = "Random"\n'
+    )
+    before = set(compilation.KEPT)
+    assert programs.programs_of(study) == 4
+    assert set(compilation.KEPT) == before
+
+
 def test_every_figure_of_the_program_has_a_unit_and_most_of_them_a_kernel() -> None:
     figures = kernels.cpp_figures()
     assert figures["BAMCP simulation on GC"] == 3.4
@@ -113,6 +137,7 @@ def test_the_table() -> None:
         {
             "compile_cache": "cold",
             "units": 3,
+            "programs": 12,
             "seconds": 9.5,
             "compile": 5.0,
             "offline": 1.0,
@@ -122,7 +147,7 @@ def test_the_table() -> None:
     ]
     text = table.markdown(rows, [*job, {"same_bits": True}], history.entry({"a": 4251.5}))
     assert "| a | 0.0334 | 142 | 4252 | 23 | 689 |" in text
-    assert "| cold | 9.5 | 5.0 | 1.0 | 2.0 | 1.5 |" in text
+    assert "| cold | 12 | 9.5 | 5.0 | 1.0 | 2.0 | 1.5 |" in text
     assert "main job" not in table.markdown(rows, [], history.entry({}))
 
 

@@ -93,14 +93,24 @@ def compile_for(
       args: arrays, or shapes in their place.
       sizes: lanes of a call, and lanes of a group or block.
     """
-    leaves, structure = jax.tree.flatten(args)
-    identity = (fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes)
+    identity = identity_of(fn, jitted, args, devices, sizes)
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
     compiled = jitted.lower(*args).compile(compiler_options=options(devices[0].platform))
     program = Program(compiled, sizes[0], True, _bytes(compiled))
     KEPT[identity] = program
     return program
+
+
+def identity_of(
+    fn: Callable, _: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+) -> tuple:
+    """Return what two programs have in common if they are the same.
+
+    Args: as `compile_for`.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    return fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes
 
 
 def forget_when_crowded() -> bool:
