@@ -59,6 +59,26 @@ def deep_sea_table() -> list[str]:
     return lines
 
 
+def memory_table() -> list[str]:
+    """Return the lines of a table: per cent of the episodes with the right answer, of the settings
+    that need a memory and that RecurrentActorCritic has played. Half of them is what guessing gets.
+    """
+    agents = ("RecurrentActorCritic", *SEEDED)
+    found = {(run.agent, run.bsuite_id): run.columns for run in logs("memory", "agents").runs}
+    lines = [f"| setting | {' | '.join(agents)} |", "|---|" + "---:|" * len(agents)]
+    for agent, bsuite_id in found:
+        if agent == agents[0]:
+            kind, settings = bsuite_id.split("/")[0], SWEEP[bsuite_id].all_settings
+            bits, length = settings["num_bits"], settings["memory_length"]
+            about = f"{bits} bit{'s' if bits > 1 else ''}, {length} step{'s' if length > 1 else ''}"
+            cells = [
+                f"{columns['total_perfect'][-1] / columns['episode'][-1]:.1%}"
+                for columns in (found[name, bsuite_id] for name in agents)
+            ]
+            lines.append(f"| {kind}, {about} | {' | '.join(cells)} |")
+    return lines
+
+
 def experiments_table(found: Logs, whole: bool = True) -> list[str]:
     """Return the lines of a table: a row per experiment, a column per agent, with intervals.
 
@@ -111,6 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
         "agents-experiments": experiments_table(found),
         "agents-tags": tags_table(found),
         "agents-deep-sea": deep_sea_table(),
+        "agents-memory": memory_table(),
         "agents-testing": experiments_table(testing_sweep(), whole=False),
     }
     for name, lines in tables.items():

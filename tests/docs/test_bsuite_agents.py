@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
     bsuite_published.main(["--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))
-    assert len(tables) == 4
+    assert len(tables) == 5
     for path in tables:
         kept = ROOT / "docs" / "_static" / "bsuite" / path.name
         assert path.read_text() == kept.read_text(), path.name
@@ -30,3 +30,16 @@ def test_the_testing_sweep_was_played_three_times() -> None:
         runs = [(run.bsuite_id, run.number) for run in found.runs if run.agent == agent]
         assert len(set(runs)) == len(runs) == 3 * len(bsuite_published.TESTING)
     assert all(run.finished for run in found.runs)
+
+
+def test_only_the_agent_with_memory_answers_what_it_has_to_remember() -> None:
+    """The chance that 10,000 guesses are right in more than 52 % is below 1e-4."""
+    lines = [line.split("|")[1:-1] for line in bsuite_published.memory_table()[2:]]
+    assert len(lines) == 33
+    for setting, *shares in lines:
+        remembers, *others = (float(share.strip(" %")) for share in shares)
+        bits, steps = (int(part.split()[0]) for part in setting.split(",")[1:])
+        if steps > 1:
+            assert max(others) < 52
+        if bits == 1 and steps <= 12:
+            assert remembers > 60
