@@ -47,10 +47,6 @@ DECISIONS = {
 }
 # MDPs in which a policy plays that was chosen among those of a study
 PLAYED = {"GC": 819_200, "Grid": 102_400}
-# Lifetimes that a policy is trained on for problems that no study has policies of
-TRAINING = dict.fromkeys(
-    [name for name in DECISIONS if name.startswith("GC") and name != "GC"], 327_680
-)
 CURVES = {
     "GC": (0, 4, 8, 12, 15, 22, 27),
     "GDL": (0, 8, 16, 24, 40),
@@ -73,13 +69,6 @@ def strategies(study: Path, problem: str) -> dict[str, object]:
     return {name: learned.strategy for name, learned in found.items()}
 
 
-def trained(lifetimes: int) -> dict[str, object]:
-    """Return the arguments of `jbrl.bound` that train a policy for the lower end."""
-    from jbrl.agents.deep.belief_ppo import BeliefPPO
-
-    return {"agents": {f"BeliefPPO by {lifetimes:,} lifetimes": BeliefPPO(budget=lifetimes)}}
-
-
 def run(out: Path, study: Path | None, names: list[str]) -> None:
     """Compute brackets that are missing."""
     import jbrl
@@ -88,7 +77,7 @@ def run(out: Path, study: Path | None, names: list[str]) -> None:
     for name, decisions in dict.fromkeys([*tasks, *DECISIONS.items()]):
         if (names and name not in names) or file(name, decisions).exists():
             continue
-        more = trained(TRAINING[name]) if name in TRAINING else {}
+        more = {}
         if study and DECISIONS.get(name) == decisions:
             more = {"agents": strategies(study, name), "played": PLAYED.get(name)}
         found = jbrl.bound(name, decisions=decisions, out=out, **more).as_dict()
