@@ -10,7 +10,9 @@ import numpy as np
 
 from jbrl.agents.agent import Agent
 from jbrl.bounds.blas import one_thread
+from jbrl.bounds.control import Control
 from jbrl.bounds.forgetting import forgetting
+from jbrl.bounds.hidden_ahead import hide
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.limits import margin, standard_error
 from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
@@ -273,26 +275,51 @@ class _Work:
             )
         ]
         limit = None if plan.seconds is None else plan.seconds / plan.replications
-        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
-        if relaxed is None:
+        more = self._forgetting(limit) or self._hiding(ahead, control, limit)
+        if more is None:
             return ways[0]
-        ways.append(
-            _Way(
-                f"forgetting-{relaxed.backs}",
-                relaxed.n_mdps(limit),
-                relaxed.replication,
-                {
-                    "method": "failures are forgotten, then the MDP is revealed",
-                    "moves_back": relaxed.backs,
-                },
-            )
-        )
+        ways.append(more)
         seeds = self.seeds("pilot", len(ways))
         pilots = [
             way.piece(pieces, 0, seed, "pilot-")["value"]
             for way, seed in zip(ways, seeds, strict=True)
         ]
         return ways[int(np.argmin(pilots))]
+
+    def _forgetting(self, limit: float | None) -> _Way | None:
+        """Return the relaxation for moves that may fail, where the problem is one of them."""
+        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
+        if relaxed is None:
+            return None
+        return _Way(
+            f"forgetting-{relaxed.backs}",
+            relaxed.n_mdps(limit),
+            relaxed.replication,
+            {
+                "method": "failures are forgotten, then the MDP is revealed",
+                "moves_back": relaxed.backs,
+            },
+        )
+
+    def _hiding(
+        self, ahead: LookAhead, control: Callable[[], Control], limit: float | None
+    ) -> _Way | None:
+        """Return the relaxation in which one state stays hidden, where a state can."""
+        relaxed = hide(ahead, self.seeds("hide", 1)[0])
+        n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
+        if relaxed is None or n_mdps == 0:
+            return None
+        return _Way(
+            f"hidden-{relaxed.state}-{ahead.decisions}",
+            n_mdps,
+            lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
+            {
+                "method": "the look-ahead, then all rows but those of one state are revealed",
+                "decisions": ahead.decisions,
+                "hidden_state": relaxed.state,
+                "outcomes": relaxed.hidden.trials,
+            },
+        )
 
     def _lower(
         self, plan: Plan, agents: Mapping[str, Agent], pieces: Pieces, floor: End, tell: Tell

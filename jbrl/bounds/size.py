@@ -139,6 +139,7 @@ REPLICATIONS = 8
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
 BUDGET = 60.0  # seconds, where nothing else is said
 SHARE = 0.6  # of the budget for the upper end
+AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
 PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
 LARGEST_PLAYED = 10**8
 PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
@@ -163,7 +164,8 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    size, limit_of_size = _deepest(layers, most, horizon, memory, upper, threads)
+    ahead = None if upper is None else AHEAD * upper
+    size, limit_of_size = _deepest(layers, most, horizon, memory, ahead, threads)
     takes = "" if limit_of_size is None else limit_of_size.takes
     if size is None:
         raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {takes}")
@@ -177,7 +179,7 @@ def make_plan(
     n_mdps = LEAST_MDPS
     while (
         2 * n_mdps <= MOST_MDPS
-        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper
+        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= AHEAD * upper
         and size.memory + _more_samples(layers.model, 2 * n_mdps) <= memory
     ):
         n_mdps *= 2
@@ -247,7 +249,7 @@ def _deepest(
         if seconds is not None:
             longer = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
             if longer > seconds:
-                least, budget = longer / SHARE, seconds / SHARE
+                least, budget = longer / SHARE / AHEAD, seconds / SHARE / AHEAD
                 takes = f"about {least:.3g} seconds, more than budget = {budget:.3g}"
                 return best, Limit("budget", takes)
         if decisions <= estimated or decisions == horizon:
