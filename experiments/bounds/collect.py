@@ -32,7 +32,7 @@ COLUMNS = (
 )
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
 DECISIONS = {
-    "GC": 27,
+    "GC": 22,
     "GDL": 40,
     "Grid": 4,
     "GC-appendix": 12,
@@ -41,14 +41,14 @@ DECISIONS = {
     "GC(n_states=6)": 14,
     "GC(n_states=7)": 14,
     "GC(n_states=8)": 14,
-    "UGC": 4,
+    "UGC": 6,
     "UGDL": 2,
     "UGrid": 1,
 }
 # MDPs in which a policy plays that was chosen among those of a study
 PLAYED = {"GC": 819_200, "Grid": 102_400}
 CURVES = {
-    "GC": (0, 4, 8, 12, 15, 22, 27),
+    "GC": (0, 8, 12, 15, 19, 22),
     "GDL": (0, 8, 16, 24, 40),
 }
 # Agents of the published comparison played again (docs/published-comparison.md), best ones.
@@ -91,12 +91,12 @@ def load(name: str, decisions: int) -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def deepest() -> list[dict]:
-    """Return the deepest bracket of each problem."""
+def narrowest() -> list[dict]:
+    """Return the narrowest bracket of each problem."""
     found = []
     for name in DECISIONS:
         kept = [one for d in range(200) if (one := load(name, d))]
-        found += [max(kept, key=lambda one: one["decisions"])] if kept else []
+        found += [min(kept, key=lambda one: one["upper"] - one["lower"])] if kept else []
     return found
 
 
@@ -106,7 +106,7 @@ def rows() -> str:
         "| problem | D | lower end | upper end | width | shown the MDP |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for one in deepest():
+    for one in narrowest():
         width = (one["upper"] - one["lower"]) / one["lower"]
         lines.append(
             f"| {one['problem']} | {one['decisions']} | {one['lower']:.4g} | {one['upper']:.4g} "
@@ -116,11 +116,11 @@ def rows() -> str:
 
 
 def table() -> None:
-    """Write the deepest bracket of each problem as a row, and the table of the page."""
+    """Write the narrowest bracket of each problem as a row, and the table of the page."""
     with TABLE.open("w", newline="") as target:
         writer = csv.DictWriter(target, COLUMNS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(deepest())
+        writer.writerows(narrowest())
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     PAGE.write_text(f"{before}{MARKS[0]}\n{rows()}\n{MARKS[1]}{after}")

@@ -131,7 +131,8 @@ def bound(
         _half() if memory is None else memory,
         work.cores,
     )
-    plan = plan if played is None else dataclasses.replace(plan, n_played=checked_played(played))
+    if played is not None:
+        plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
     return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
 
 
@@ -208,12 +209,13 @@ class _Work:
                 "seed": self.seed,
             },
         )
+        tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
         with one_thread():
             floor = self._floor(ahead, pieces, tell)
             upper, shown_value = (
                 (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
             )
-        lower = floor if ahead.exact else self._lower(plan, agents, pieces, floor, tell)
+        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, tell)
         return Bracket(
             self.problem.short_name,
             self.problem.digest,
@@ -321,33 +323,45 @@ class _Work:
             },
         )
 
+    def _tried(self, plan: Plan, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
+        """Return policies that may earn the lower end, and in how many MDPs each is tried."""
+        layers = Layers(self.model, merge_states=False)  # a table names states as they are
+        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        share = None if plan.playing is None else plan.playing / max(1, len(agents))
+        return [
+            (candidate, candidate.fitting(TRIAL, share))
+            for candidate in candidates(self.protocol, layers, self.cores, agents, training)
+        ]
+
     def _lower(
-        self, plan: Plan, agents: Mapping[str, Agent], pieces: Pieces, floor: End, tell: Tell
+        self,
+        plan: Plan,
+        tried: Sequence[tuple[Candidate, int]],
+        pieces: Pieces,
+        floor: End,
+        tell: Tell,
     ) -> End:
         """Return what the policy earns that is best on a sample, on another sample; or the floor
         if it is greater.
         """
         step = "lower end, policies"
         tell(step, 0, 1)
-        layers = Layers(self.model, merge_states=False)  # a table names states as they are
-        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
-        tried = candidates(
-            self.problem, layers, self.discount, self.horizon, self.cores, agents, training
-        )
         choosing, certifying = self.seeds("lower", 2)
         means = []
-        for number, candidate in enumerate(tried):
-            means.append(self._play(pieces, candidate, TRIAL, "trial", choosing)["mean"])
+        for number, (candidate, n_mdps) in enumerate(tried):
+            means.append(self._play(pieces, candidate, n_mdps, "trial", choosing)["mean"])
             tell(step, number + 1, len(tried) + 1)
-        best = tried[int(np.argmax(means))]
-        played = self._play(pieces, best, plan.n_played, "certificate", certifying)
+        best = tried[int(np.argmax(means))][0]
+        limit = None if plan.as_asked else plan.playing
+        n_played = best.fitting(plan.n_played, limit, again=True)
+        played = self._play(pieces, best, n_played, "certificate", certifying)
         tell(step, len(tried) + 1, len(tried) + 1)
         end = End(
             played["mean"] - played["margin"],
             ONE_SIDED,
             played["mean"],
             played["standard_error"],
-            {"method": "a policy, played", "policy": best.name, "n_mdps": plan.n_played},
+            {"method": "a policy, played", "policy": best.name, "n_mdps": n_played},
         )
         return max(end, floor, key=lambda one: one.value)
 

@@ -1,8 +1,8 @@
 """Values at the end of the look-ahead if one state stays hidden.
 
 For counts c wanted is E[W_x(w(c_b)) | c], where W and the worth w of the hidden state b are
-functions of the other states' rows. As in `leaves`, it is an average over MDPs drawn from the prior, with the
-exact weights of the counts of all states but b.
+functions of the other states' rows. As in `leaves`, it is an average over MDPs drawn from the
+prior, with the exact weights of the counts of all states but b.
 """
 
 from concurrent.futures import Executor

@@ -17,13 +17,14 @@ from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
 from jbrl.errors import JbrlError
 from jbrl.outside import is_outside, source_digest
-from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Oracle
+from jbrl.runner.cost.estimates import SECONDS_TO_COMPILE, decision_seconds, search_seconds
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Played, Protocol
 from jbrl.runner.storage.unit import canonical
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
+LEAST_PLAYED = 256  # MDPs, however little time there is
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
 MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
@@ -38,6 +39,30 @@ class Candidate:
     name: str
     play: Player  # returns [N] float64 in N new MDPs, with that seed
     digest: str = ""  # of an agent that can change under its name
+    once: float = 0.0  # seconds before it plays, estimated: of its search, of its compilation
+    each: float = 0.0  # seconds of a lifetime, on all cores; 0: no need to bound it
+
+    def fitting(self, most: int, seconds: float | None, again: bool = False) -> int:
+        """Return how many lifetimes, up to `most`, fit into a time; without one all of them.
+
+        Args:
+          again: it has played before: there is nothing to be done once.
+
+        Raises:
+          JbrlError: not even `LEAST_PLAYED` do.
+        """
+        if seconds is None or not self.each:
+            return most
+        once = 0.0 if again else self.once
+        found = int((seconds - once) / self.each)
+        if found < LEAST_PLAYED:
+            least = once + LEAST_PLAYED * self.each
+            raise JbrlError(
+                f"agent = {self.name!r}: {LEAST_PLAYED} lifetimes take about {least:.3g} seconds, "
+                f"and the budget has {seconds:.3g} for them: expected a budget "
+                f"{least / seconds:.3g} times as great"
+            )
+        return min(most, found)
 
 
 def find_agents(
@@ -59,10 +84,8 @@ def find_agents(
 
 
 def candidates(
-    problem: DirichletProblem,
+    protocol: Protocol,
     layers: Layers,
-    discount: float,
-    horizon: int,
     threads: int,
     agents: Mapping[str, Agent],
     training: int,
@@ -70,8 +93,10 @@ def candidates(
     """Return policies that the look-ahead suggests, and agents by their names.
 
     Args:
+      protocol: that all play by: problem, horizon, discount.
       training: seed of the searches of agents that search on their prior.
     """
+    discount, horizon = protocol.discount, protocol.horizon
     decisions = _decisions(layers, horizon)
 
     @functools.cache
@@ -91,8 +116,11 @@ def candidates(
         )
         found.append(Candidate(name, lookahead))
     for name, agent in agents.items():
-        plays = functools.partial(play, prior=problem, horizon=horizon, discount=discount)
-        found.append(Candidate(name, _player(agent, plays, training), _digest(agent, name)))
+        plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
+        player, digest = _player(agent, plays, training), _digest(agent, name)
+        once = search_seconds(agent, protocol) / threads + SECONDS_TO_COMPILE
+        each = decision_seconds(agent, protocol) * horizon / threads
+        found.append(Candidate(name, player, digest, once, each))
     return found
 
 

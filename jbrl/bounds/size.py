@@ -132,6 +132,9 @@ class Plan:
     replications: int
     n_played: int  # MDPs in which the agent of the lower end plays
     seconds: float | None = None  # that the upper end may take
+    # that trials of agents may take together, and as many for the certificate of one of them
+    playing: float | None = None
+    as_asked: bool = False  # `n_played` is not to be made smaller
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
 
@@ -184,11 +187,12 @@ def make_plan(
     ):
         n_mdps *= 2
     assert limit is not None
+    playing = (1 - SHARE) / 2 * limit
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
-    played = int((1 - SHARE) / 2 * limit * rate * threads * 250 / horizon)
+    played = int(playing * rate * threads * 250 / horizon)
     n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
     by = None if limit_of_size is None else limit_of_size.by
-    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, by)
+    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limited_by=by)
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:
