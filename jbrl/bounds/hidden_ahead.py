@@ -116,15 +116,15 @@ def hide(ahead: LookAhead, seed: np.random.SeedSequence) -> HiddenAhead | None:
     """Return the bound with the hidden state that makes it lowest without looking ahead, on a
     sample; None where the problem is too large, or no state can be hidden.
     """
-    found = [HiddenAhead(ahead, hidden) for hidden in _candidates(ahead)]
+    found = candidates(ahead)
     if not found:
         return None
     return found[int(np.argmin([one.root(CHOOSING, seed) for one in found]))]
 
 
-def _candidates(ahead: LookAhead) -> list[Hidden]:
-    """Return the states that may be hidden: those that no symmetry of the states moves, and all of
-    whose rows are uncertain.
+def candidates(ahead: LookAhead) -> list[HiddenAhead]:
+    """Return the bounds with each state that may be hidden: those that no symmetry of the states
+    moves, and all of whose rows are uncertain.
     """
     layers, model = ahead.layers, ahead.layers.model
     if _transitions(model) > MOST_TRANSITIONS:
@@ -135,7 +135,8 @@ def _candidates(ahead: LookAhead) -> list[Hidden]:
         trials = _trials(layers, number, ahead.horizon)
         if trials and not moved and not model.certain[block.state]:
             counts = layers.blocks[number]
-            found.append(Hidden(model, counts, ahead.discount, number, trials))
+            hidden = Hidden(model, counts, ahead.discount, number, trials)
+            found.append(HiddenAhead(ahead, hidden))
     return found
 
 

@@ -188,7 +188,7 @@ def test_merging_exchangeable_states_leaves_the_bound_valid() -> None:
     """States 1 and 2 are exchangeable: neither may be hidden, the others may."""
     layers = Layers(make_model(jbrl.problem("UGC(n_states=4,n_actions=2)").mdps))
     ahead = LookAhead(layers, DISCOUNT, HORIZON, 2, threads=1)
-    assert {one.counts.block.state for one in hidden_ahead._candidates(ahead)} == {0, 3}
+    assert {one.state for one in hidden_ahead.candidates(ahead)} == {0, 3}
     merged = replications(hidden_of(ahead, 3, 3), 2, 512).mean()
     apart = LookAhead(Layers(layers.model, merge_states=False), DISCOUNT, HORIZON, 2, threads=1)
     assert replications(hidden_of(apart, 3, 3), 2, 512).mean() == pytest.approx(merged, rel=1e-3)
