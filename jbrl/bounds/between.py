@@ -1,4 +1,4 @@
-"""What an agent earns from one visit of a state to the next, in MDPs whose other rows are known.
+"""Returns of an agent from one visit of a state to the next, in MDPs whose other rows are known.
 
 Let b be the state, and w what its next visit is worth. W_y(w) is the greatest expected return from
 the state y on, rewards before the visit and then w, discounted. Each policy earns a rising affine

@@ -1,4 +1,4 @@
-"""What a state is worth to an agent that is shown all rows but those of this state.
+"""The worth of a state to an agent that is shown all rows but those of this state.
 
 The rows of the *hidden* state are learned from its outcomes. Between two visits the agent lives in
 a known MDP; so what it earns depends on the counts of the hidden state alone. After some outcomes
@@ -25,7 +25,7 @@ Worth = dict[Total, np.ndarray]  # of the hidden state, by total: [n, M] float32
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hidden:
-    """What a hidden state is worth, by its counts."""
+    """The worth of a hidden state by its counts."""
 
     model: Model
     counts: BlockCounts
