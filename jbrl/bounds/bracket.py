@@ -15,7 +15,7 @@ from jbrl.bounds.forgetting import forgetting
 from jbrl.bounds.hidden_ahead import hide
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.limits import margin, standard_error
-from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
+from jbrl.bounds.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bounds.model import Model, make_model
 from jbrl.bounds.pieces import Pieces
 from jbrl.bounds.size import Plan, check_model, checked_played, make_plan
@@ -324,14 +324,23 @@ class _Work:
         )
 
     def _tried(self, plan: Plan, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
-        """Return policies that may earn the lower end, and in how many MDPs each is tried."""
+        """Return policies that may earn the lower end, and in how many MDPs each is tried.
+
+        Raises:
+          JbrlError: a budget in which the fewest lifetimes of an agent take too long.
+        """
         layers = Layers(self.model, merge_states=False)  # a table names states as they are
         training = int(self.seeds("training", 1)[0].generate_state(1)[0])
         share = None if plan.playing is None else plan.playing / max(1, len(agents))
-        return [
-            (candidate, candidate.fitting(TRIAL, share))
-            for candidate in candidates(self.protocol, layers, self.cores, agents, training)
-        ]
+        found = candidates(self.protocol, layers, self.cores, agents, training)
+        for one in found:
+            seconds = one.seconds(LEAST_PLAYED)
+            if share is not None and one.each and seconds > share:
+                raise JbrlError(
+                    f"agent = {one.name!r}: {LEAST_PLAYED} lifetimes take about {seconds:.3g} "
+                    f"seconds: expected budget = {seconds / share * plan.budget:.3g} or more"
+                )
+        return [(one, one.fitting(TRIAL, share)) for one in found]
 
     def _lower(
         self,
@@ -353,7 +362,7 @@ class _Work:
             tell(step, number + 1, len(tried) + 1)
         best = tried[int(np.argmax(means))][0]
         limit = None if plan.as_asked else plan.playing
-        n_played = best.fitting(plan.n_played, limit, again=True)
+        n_played = best.fitting(plan.n_played, limit, searched=True)
         played = self._play(pieces, best, n_played, "certificate", certifying)
         tell(step, len(tried) + 1, len(tried) + 1)
         end = End(

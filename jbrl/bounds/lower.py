@@ -18,7 +18,7 @@ from jbrl.bounds.policy import Table, make_table, mean_values
 from jbrl.errors import JbrlError
 from jbrl.outside import is_outside, source_digest
 from jbrl.rollout.contract import Oracle
-from jbrl.runner.cost.estimates import SECONDS_TO_COMPILE, decision_seconds, search_seconds
+from jbrl.runner.cost.estimates import decision_seconds, search_seconds
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Played, Protocol
 from jbrl.runner.storage.unit import canonical
@@ -39,30 +39,24 @@ class Candidate:
     name: str
     play: Player  # returns [N] float64 in N new MDPs, with that seed
     digest: str = ""  # of an agent that can change under its name
-    once: float = 0.0  # seconds before it plays, estimated: of its search, of its compilation
-    each: float = 0.0  # seconds of a lifetime, on all cores; 0: no need to bound it
+    search: float = 0.0  # seconds of its search on the prior, estimated
+    each: float = 0.0  # seconds of a lifetime, estimated; 0: nothing is to be bounded
 
-    def fitting(self, most: int, seconds: float | None, again: bool = False) -> int:
-        """Return how many lifetimes, up to `most`, fit into a time; without one all of them.
+    def seconds(self, n_mdps: int) -> float:
+        """Estimate how long it takes to search and to play."""
+        return self.search + n_mdps * self.each
+
+    def fitting(self, most: int, seconds: float | None, *, searched: bool = False) -> int:
+        """Return how many lifetimes fit into a time, from `LEAST_PLAYED` to `most`; without one
+        all of them.
 
         Args:
-          again: it has played before: there is nothing to be done once.
-
-        Raises:
-          JbrlError: not even `LEAST_PLAYED` do.
+          searched: it has been tried: what it has found is known.
         """
         if seconds is None or not self.each:
             return most
-        once = 0.0 if again else self.once
-        found = int((seconds - once) / self.each)
-        if found < LEAST_PLAYED:
-            least = once + LEAST_PLAYED * self.each
-            raise JbrlError(
-                f"agent = {self.name!r}: {LEAST_PLAYED} lifetimes take about {least:.3g} seconds, "
-                f"and the budget has {seconds:.3g} for them: expected a budget "
-                f"{least / seconds:.3g} times as great"
-            )
-        return min(most, found)
+        left = seconds - (0.0 if searched else self.search)
+        return min(most, max(LEAST_PLAYED, int(left / self.each)))
 
 
 def find_agents(
@@ -118,9 +112,9 @@ def candidates(
     for name, agent in agents.items():
         plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
         player, digest = _player(agent, plays, training), _digest(agent, name)
-        once = search_seconds(agent, protocol) / threads + SECONDS_TO_COMPILE
+        search = search_seconds(agent, protocol) / threads
         each = decision_seconds(agent, protocol) * horizon / threads
-        found.append(Candidate(name, player, digest, once, each))
+        found.append(Candidate(name, player, digest, search, each))
     return found
 
 

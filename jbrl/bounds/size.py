@@ -1,6 +1,7 @@
 """Sizes of a look-ahead: what is accepted, how much memory and time it takes."""
 
 import dataclasses
+import math
 
 from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
@@ -134,6 +135,7 @@ class Plan:
     seconds: float | None = None  # that the upper end may take
     # that trials of agents may take together, and as many for the certificate of one of them
     playing: float | None = None
+    budget: float = math.inf  # seconds that all may take
     as_asked: bool = False  # `n_played` is not to be made smaller
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
@@ -192,7 +194,7 @@ def make_plan(
     played = int(playing * rate * threads * 250 / horizon)
     n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
     by = None if limit_of_size is None else limit_of_size.by
-    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limited_by=by)
+    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limit, limited_by=by)
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jbrl
 from jbrl.agents.lookup import find_agent
-from jbrl.bounds import lower
+from jbrl.bounds import bracket, lower
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.model import make_model
 from jbrl.environments.lifetime import Steps
@@ -64,20 +65,34 @@ def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
 
 
 def test_a_budget_bounds_the_trials_of_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many lifetimes as fit by the estimate of the time of a decision; too few are refused
-    before anything is computed.
-    """
+    """As many lifetimes as fit by the estimates of the time of a decision and of a search."""
     monkeypatch.setattr(lower, "decision_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr(lower, "search_seconds", lambda *_: 4.0)
     two = problem(PRIORS["unlike"])
     layers = Layers(make_model(two.mdps), merge_states=False)
     agent = find_agent("e-Greedy", lower.Path.cwd()).agent()
     found = lower.candidates(protocol(two, 10), layers, 2, {"e-Greedy": agent}, training=7)
     *suggested, greedy = found
-    assert greedy.each == pytest.approx(0.005)
+    assert greedy.seconds(1000) == pytest.approx(2 + 1000 * 0.005)
     assert greedy.fitting(8192, None) == 8192
-    assert greedy.fitting(8192, greedy.once + 5.0) == pytest.approx(1000, abs=1)
-    assert greedy.fitting(8192, 5.0, again=True) == pytest.approx(1000, abs=1)
+    assert greedy.fitting(8192, 7.0) == pytest.approx(1000, abs=1)
+    assert greedy.fitting(8192, 5.0, searched=True) == pytest.approx(1000, abs=1)
     assert greedy.fitting(8192, 1e3) == 8192
-    with pytest.raises(JbrlError, match=r"expected a budget 3\.28 times as great"):
-        greedy.fitting(8192, 1.0)
+    assert greedy.fitting(8192, 1e-9) == lower.LEAST_PLAYED
     assert all(one.fitting(8192, 1e-9) == 8192 for one in suggested)
+
+
+def test_an_agent_that_does_not_fit_into_the_budget_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """256 lifetimes of 250 decisions, 0.1 seconds each, two agents, a fifth of the budget for both:
+    64,000 seconds and more.
+    """
+    monkeypatch.setattr(lower, "decision_seconds", lambda *_: 0.1)
+    monkeypatch.setattr(bracket, "available_cores", lambda: 1)
+    two = problem(PRIORS["unlike"])
+    expected = (
+        r"agent = 'e-Greedy': 256 lifetimes .* 6\.4e\+03 seconds: expected budget = 6\.4e\+04"
+    )
+    with pytest.raises(JbrlError, match=expected):
+        jbrl.bound(two, budget=1, agents=["e-Greedy", "Random"])
