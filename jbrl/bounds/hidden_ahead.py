@@ -23,7 +23,8 @@ MOST_TRANSITIONS = 500  # uncertain ones of a problem
 CHOOSING = 128  # MDPs on which the hidden state is chosen
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = CHUNK, 4 * CHUNK, 32 * CHUNK  # of a replication
 
-# Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition, of one of a count.
+# Seconds on one core for 1,024 MDPs, with discount 0.95: of a transition of the problem, of an
+# outcome of a count. Of the table in docs/bounds.md.
 OF_TRANSITION, OF_OUTCOME = 0.025, 1.4e-5
 
 
