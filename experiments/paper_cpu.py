@@ -23,10 +23,11 @@ import pandas as pd
 from PIL import Image
 
 import jbrl
-from jbrl.analysis import published
+from jbrl.analysis import brackets, published
 from jbrl.analysis.agreement import DEFECT, MISPRINT, OTHER, SAME, Comparison
 from jbrl.comparison import read
 from jbrl.report import bounds, comparison_figures, figures
+from jbrl.report.comparison_page import PUBLISHED
 from jbrl.report.style import LOOK, styles
 from jbrl.report.tables import Section, sections
 from jbrl.report.text import parameters_text, score_text, seconds_text, varied
@@ -192,22 +193,25 @@ def cells(found: Comparison) -> str:
         "paper",
         "as described",
         "as published",
+        "share",
         "difference of allowed",
         "apart",
     ]
     texts = []
     for (case, experiment), mine in found.table.groupby(["case", "experiment"], sort=False):
         rows = [
-            _cell(cell, ways.get((case, experiment, cell["algorithm"])))
+            _cell(cell, ways.get((case, experiment, cell["algorithm"])), found.digests)
             for cell in mine.to_dict("records")
         ]
         texts.append(
-            f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(2, 7))
+            f"**{experiment}, {case} prior**\n\n" + table(header, rows, numbers=range(2, 8))
         )
     return "\n".join(texts)
 
 
-def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
+def _cell(
+    cell: Mapping[str, Any], ways: pd.DataFrame | None, digests: Mapping[str, str]
+) -> list[str]:
     who = (
         f"{cell['algorithm']}<br>`{cell['printed']}`".replace("|", "\\|")
         if cell["printed"]
@@ -227,7 +231,16 @@ def _cell(cell: Mapping[str, Any], ways: pd.DataFrame | None) -> list[str]:
         else ["", ""]
     )
     verdict = cell["verdict"].removesuffix(f", {OTHER}") + smaller
-    return [who, verdict, *scores, *(n.replace("-", "−").replace(" ", "\u00a0") for n in numbers)]
+    share = (
+        share_of(cell["experiment"], digests.get(cell["experiment"]), cell) if cell["agent"] else ""
+    )
+    return [
+        who,
+        verdict,
+        *scores,
+        share,
+        *(n.replace("-", "−").replace(" ", "\u00a0") for n in numbers),
+    ]
 
 
 def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, Any]) -> str:
@@ -242,6 +255,16 @@ def _way(mine: pd.DataFrame | None, way: str, cell: Mapping[str, Any]) -> str:
 def score(mean: float, ci95: float) -> str:
     """Write mean and interval, not to be broken between lines."""
     return score_text(mean, ci95, 2).replace(" ", "\u00a0")
+
+
+def share_of(problem: str, digest: str | None, row: Mapping[str, Any]) -> str:
+    """Return the share of the Bayes-optimal value that a score is, empty where it is not known."""
+    bracket = brackets.find(problem, *PUBLISHED, digest)
+    if bracket is None:
+        return ""
+    return brackets.share_text(brackets.share(row["mean"], row["ci95"], bracket)).replace(
+        " ", "\u00a0"
+    )
 
 
 def why(found: pd.DataFrame) -> str:
@@ -278,6 +301,7 @@ def best(results: jbrl.Results) -> str:
     scores, parts = results.scores, described(results)
     settings = scores.groupby("algorithm", sort=False)["parameters"].unique()
     shown = {name: varied(found) if len(found) > 1 else [] for name, found in settings.items()}
+    digests = brackets.digests_of_tests(results.units)
     rows = []
     for name in (*ALGORITHMS, *TRAINED, "Optimal", *PROGRAM):
         cells = [name]
@@ -285,19 +309,26 @@ def best(results: jbrl.Results) -> str:
             mine = (scores if name in PROGRAM else part.done).query(
                 "algorithm == @name and experiment == @part.name and status == 'done'"
             )
-            cells.append(_best(mine.loc[mine["mean"].idxmax()], shown[name]) if len(mine) else "")
+            row = mine.loc[mine["mean"].idxmax()] if len(mine) else None
+            cells.append("" if row is None else _best(row, shown[name], digests))
         rows.append(cells)
     return table(["algorithm", *(part.name for part in parts)], rows)
 
 
-def _best(row: pd.Series, shown: list[str] | None) -> str:
-    """Return score and setting; bold for the best of the experiment, ≈ for those tied with it."""
+def _best(row: pd.Series, shown: list[str] | None, digests: Mapping[str, str]) -> str:
+    """Return score, share and setting; bold for the best of the experiment, ≈ for a tie with it."""
     text, setting = (
         score(row["mean"], row["ci95"]),
         parameters_text(row["parameters"], shown).replace(" = ", "\u00a0=\u00a0"),
     )
     text = f"**{text}**" if row.get("best") else f"≈\u00a0{text}" if row.get("tied") else text
-    return text + (f"<br>{setting}" if setting else "")
+    return "<br>".join(filter(None, (text, _share(row, digests), setting)))
+
+
+def _share(row: pd.Series, digests: Mapping[str, str]) -> str:
+    if row["algorithm"] == "Optimal":  # it is shown the MDP
+        return ""
+    return share_of(row["test"], digests.get(row["test"]), row)
 
 
 def described(results: jbrl.Results) -> list[Section]:
@@ -415,13 +446,14 @@ def trained(results: jbrl.Results) -> str:
         text=[_training(json.loads(p)) for p in settings["parameters"]],
         budget=[json.loads(p)["budget"] for p in settings["parameters"]],
     ).sort_values(["algorithm", "text", "budget"], kind="stable")
+    digests = brackets.digests_of_tests(results.units)
     rows = []
     for name, parameters, text, budget in settings.itertuples(index=False):
         cells = [f"{name}{text}", f"{budget:,}"]
         for part in parts:
             here = part.done[part.done["algorithm"] == name]
             mine = here[here["parameters"] == parameters]
-            cells.append(_timed(mine.iloc[0]) if len(mine) else "")
+            cells.append(_timed(mine.iloc[0], digests) if len(mine) else "")
         rows.append(cells)
     return table(["agent", "lifetimes", *(part.name for part in parts)], rows)
 
@@ -432,11 +464,13 @@ def _training(parameters: Mapping[str, Any]) -> str:
     return "" if inputs in ("belief", "mean") else f", `{inputs}`"
 
 
-def _timed(row: pd.Series) -> str:
+def _timed(row: pd.Series, digests: Mapping[str, str]) -> str:
     times = (seconds_text(row[f"{kind}_seconds"]) for kind in ("offline", "online"))
     text = score(row["mean"], row["ci95"])
     text = f"**{text}**" if row["best"] else f"≈\u00a0{text}" if row["tied"] else text
-    return f"{text}<br>" + ",\u00a0".join(t.replace(" ", "\u00a0") for t in times)
+    return f"{text}<br>{_share(row, digests)}<br>" + ",\u00a0".join(
+        t.replace(" ", "\u00a0") for t in times
+    )
 
 
 def table(header: list[str], rows: list[list[str]], numbers: range = range(0)) -> str:

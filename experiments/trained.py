@@ -9,7 +9,9 @@ what is kept there is drawn again. A test compares the table.
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -18,7 +20,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import jbrl
-from jbrl.analysis.brackets import find
+from jbrl.analysis.brackets import Bracket, digests_of_tests, find, share, share_text
 from jbrl.report.style import COLOURS, INK, LOOK, SYMBOLS
 from jbrl.report.text import score_text, seconds_text
 
@@ -42,17 +44,21 @@ def named(row: pd.Series) -> str:
 
 
 def scores() -> pd.DataFrame:
-    """Return the rows that are kept, with `line` and `budget`, 0 where there is none."""
-    found = jbrl.Results(KEPT).scores.query("status == 'done'")
+    """Return the rows that are kept, with `line`, `budget`, 0 where there is none, and
+    `test_digest`.
+    """
+    results = jbrl.Results(KEPT)
+    found = results.scores.query("status == 'done'")
     budgets = [json.loads(p).get("budget", 0) for p in found["parameters"]]
-    return found.assign(line=found.apply(named, axis=1), budget=budgets)
+    digests = found["test"].map(digests_of_tests(results.units))
+    return found.assign(line=found.apply(named, axis=1), budget=budgets, test_digest=digests)
 
 
 def table(found: pd.DataFrame) -> str:
     """Write scores and times, a row for each agent."""
     lines = [
-        "| problem | agent | lifetimes | score | offline | a decision |",
-        "|---|---|---:|---:|---:|---:|",
+        "| problem | agent | lifetimes | score | share | offline | a decision |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     found = found[found["algorithm"] != "Random"]
     for row in found.to_dict("records"):
@@ -64,11 +70,22 @@ def table(found: pd.DataFrame) -> str:
             row["line"],
             f"{row['budget']:,}" if row["budget"] else "",
             score_text(row["mean"], row["ci95"], 2),
+            _share(row),
             seconds_text(row["offline_seconds"]) if row["budget"] else "",
             seconds_text(row["online_seconds"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def bracket_of(row: Mapping[str, Any]) -> Bracket | None:
+    """Return the bracket of the test distribution of a row, where one is kept."""
+    return find(row["test"], 0.95, 250, row["test_digest"])
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    bracket = bracket_of(row)
+    return "" if bracket is None else share_text(share(row["mean"], row["ci95"], bracket))
 
 
 def draw(found: pd.DataFrame) -> plt.Figure:
@@ -92,7 +109,7 @@ def draw(found: pd.DataFrame) -> plt.Figure:
 
 
 def _panel(axes: plt.Axes, rows: pd.DataFrame) -> None:
-    bracket = find(rows["test"].iloc[0], 0.95, 250)
+    bracket = bracket_of(rows.iloc[0].to_dict())
     if bracket:
         axes.axhspan(bracket.lower, bracket.upper, color="#eeeeee", label="Bayes-optimal value")
     greedy = rows[rows["algorithm"] == "e-Greedy"].iloc[0]

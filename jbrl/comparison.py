@@ -13,6 +13,7 @@ from jbrl.analysis import agreement as cells
 from jbrl.analysis import deviations, published, reproduction, two_studies
 from jbrl.analysis import winners as winners_lists
 from jbrl.analysis.agreement import Comparison
+from jbrl.analysis.brackets import digests_of_tests
 from jbrl.analysis.published import jordan2020
 from jbrl.analysis.score_table import read_score_table
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
@@ -226,8 +227,10 @@ def _with_published(ours: Side) -> Comparison:
     if set(cells.TIMES) <= set(ours.played.columns):
         winners = winners_lists.in_words(winners_lists.with_published(ours.played, ours.returns))
     notes = [_published_note(table), *_deviation_notes(table, candidates, ours)]
-    note = "\n".join(notes)
-    return Comparison(ours.name, "Castronovo et al. 2016", table, note, candidates, winners)
+    note, digests = "\n".join(notes), digests_of_tests(ours.units)
+    return Comparison(
+        ours.name, "Castronovo et al. 2016", table, note, candidates, winners, digests
+    )
 
 
 def _deviation_notes(table: pd.DataFrame, candidates: pd.DataFrame, ours: Side) -> Iterator[str]:

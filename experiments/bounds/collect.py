@@ -32,7 +32,7 @@ COLUMNS = (
 )
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
 DECISIONS = {
-    "GC": 27,
+    "GC": 22,
     "GDL": 40,
     "Grid": 4,
     "GC-appendix": 12,
@@ -41,15 +41,21 @@ DECISIONS = {
     "GC(n_states=6)": 14,
     "GC(n_states=7)": 14,
     "GC(n_states=8)": 14,
-    "UGC": 4,
+    "UGC": 6,
     "UGDL": 2,
     "UGrid": 1,
 }
 # MDPs in which a policy plays that was chosen among those of a study
 PLAYED = {"GC": 819_200, "Grid": 102_400}
+# Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
 CURVES = {
-    "GC": (0, 4, 8, 12, 15, 22, 27),
+    "GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 27),
     "GDL": (0, 8, 16, 24, 40),
+}
+# label of upper ends: words of their method, and a marker
+UPPER_ENDS = {
+    "all is revealed": ("the MDP is revealed", "o"),
+    "one state hidden": ("all rows but those of one state", "s"),
 }
 # Agents of the published comparison played again (docs/published-comparison.md), best ones.
 SCORES = HERE.parent / "published/paper-cpu"
@@ -91,12 +97,12 @@ def load(name: str, decisions: int) -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def deepest() -> list[dict]:
-    """Return the deepest bracket of each problem."""
+def narrowest() -> list[dict]:
+    """Return the narrowest bracket of each problem."""
     found = []
     for name in DECISIONS:
         kept = [one for d in range(200) if (one := load(name, d))]
-        found += [max(kept, key=lambda one: one["decisions"])] if kept else []
+        found += [min(kept, key=lambda one: one["upper"] - one["lower"])] if kept else []
     return found
 
 
@@ -106,7 +112,7 @@ def rows() -> str:
         "| problem | D | lower end | upper end | width | shown the MDP |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for one in deepest():
+    for one in narrowest():
         width = (one["upper"] - one["lower"]) / one["lower"]
         lines.append(
             f"| {one['problem']} | {one['decisions']} | {one['lower']:.4g} | {one['upper']:.4g} "
@@ -116,11 +122,11 @@ def rows() -> str:
 
 
 def table() -> None:
-    """Write the deepest bracket of each problem as a row, and the table of the page."""
+    """Write the narrowest bracket of each problem as a row, and the table of the page."""
     with TABLE.open("w", newline="") as target:
         writer = csv.DictWriter(target, COLUMNS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(deepest())
+        writer.writerows(narrowest())
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     PAGE.write_text(f"{before}{MARKS[0]}\n{rows()}\n{MARKS[1]}{after}")
@@ -132,6 +138,7 @@ def draw() -> None:
 
     mpl.use("agg")
     import matplotlib.pyplot as plt
+    import numpy as np
 
     from jbrl.results import Results
 
@@ -142,10 +149,15 @@ def draw() -> None:
     figure, axes = plt.subplots(1, len(kept), figsize=(width, 3.8), layout="constrained")
     for axis, (name, found) in zip(axes, kept.items(), strict=True):
         decisions = [one["decisions"] for one in found]
-        ends = [[one[end] for one in found] for end in ("lower", "upper")]
-        axis.fill_between(decisions, *ends, color="C0", alpha=0.25, label="bracket")
-        axis.plot(decisions, ends[0], "C0", lw=1)
-        axis.plot(decisions, ends[1], "C0", marker="o", ms=3, lw=1)
+        lower = np.maximum.accumulate([one["lower"] for one in found])
+        upper = np.minimum.accumulate([one["upper"] for one in found])
+        axis.fill_between(decisions, lower, upper, color="C0", alpha=0.25, label="bracket")
+        axis.plot(decisions, lower, "C0", lw=1)
+        for label, (words, marker) in UPPER_ENDS.items():
+            mine = [one for one in found if words in one["upper_end"]["rests_on"]["method"]]
+            points = [(one["decisions"], one["upper"]) for one in mine]
+            if points:
+                axis.plot(*zip(*points, strict=True), f"C0{marker}-", ms=4, lw=1, label=label)
         axis.axhline(found[-1]["clairvoyant"], color="0.5", ls=":", label="shown the MDP")
         rows = scores[(scores["experiment"] == name) & (scores["algorithm"] != "Optimal")]
         best = rows.sort_values("mean").groupby("algorithm").tail(1).sort_values("mean").tail(3)

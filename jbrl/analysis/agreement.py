@@ -69,6 +69,8 @@ class Comparison:
     candidates: pd.DataFrame | None = None  # of `with_published`; None beside another study
     # of `jbrl.analysis.winners.in_words`; None where times are not known
     winners: pd.DataFrame | None = None
+    # of the test distributions of the study, by name, where they are known
+    digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:

@@ -66,6 +66,16 @@ def find(problem: str, discount: float, horizon: int, digest: str | None = None)
     return None
 
 
+def digests_of_tests(units: pd.DataFrame) -> dict[str, str]:
+    """Return the digests of the test distributions of units by their names, as far as they are
+    known.
+    """
+    if "test_digest" not in units.columns:
+        return {}
+    told = units[units["test_digest"].notna()].drop_duplicates("test")
+    return dict(zip(told["test"], told["test_digest"], strict=True))
+
+
 def with_digests(manifest: Mapping[str, Any], units: pd.DataFrame) -> dict[str, Any]:
     """Return a manifest with the digests of the test distributions of its experiments, as far as
     its units tell them.

@@ -10,10 +10,12 @@ import numpy as np
 
 from jbrl.agents.agent import Agent
 from jbrl.bounds.blas import one_thread
+from jbrl.bounds.control import Control
 from jbrl.bounds.forgetting import forgetting
+from jbrl.bounds.hidden_ahead import hide
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.limits import margin, standard_error
-from jbrl.bounds.lower import TRIAL, Candidate, candidates, find_agents
+from jbrl.bounds.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bounds.model import Model, make_model
 from jbrl.bounds.pieces import Pieces
 from jbrl.bounds.size import Plan, check_model, checked_played, make_plan
@@ -129,7 +131,8 @@ def bound(
         _half() if memory is None else memory,
         work.cores,
     )
-    plan = plan if played is None else dataclasses.replace(plan, n_played=checked_played(played))
+    if played is not None:
+        plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
     return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
 
 
@@ -206,12 +209,13 @@ class _Work:
                 "seed": self.seed,
             },
         )
+        tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
         with one_thread():
             floor = self._floor(ahead, pieces, tell)
             upper, shown_value = (
                 (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
             )
-        lower = floor if ahead.exact else self._lower(plan, agents, pieces, floor, tell)
+        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, tell)
         return Bracket(
             self.problem.short_name,
             self.problem.digest,
@@ -273,20 +277,10 @@ class _Work:
             )
         ]
         limit = None if plan.seconds is None else plan.seconds / plan.replications
-        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
-        if relaxed is None:
+        more = self._forgetting(limit) or self._hiding(ahead, control, limit)
+        if more is None:
             return ways[0]
-        ways.append(
-            _Way(
-                f"forgetting-{relaxed.backs}",
-                relaxed.n_mdps(limit),
-                relaxed.replication,
-                {
-                    "method": "failures are forgotten, then the MDP is revealed",
-                    "moves_back": relaxed.backs,
-                },
-            )
-        )
+        ways.append(more)
         seeds = self.seeds("pilot", len(ways))
         pilots = [
             way.piece(pieces, 0, seed, "pilot-")["value"]
@@ -294,33 +288,89 @@ class _Work:
         ]
         return ways[int(np.argmin(pilots))]
 
+    def _forgetting(self, limit: float | None) -> _Way | None:
+        """Return the relaxation for moves that may fail, where the problem is one of them."""
+        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
+        if relaxed is None:
+            return None
+        return _Way(
+            f"forgetting-{relaxed.backs}",
+            relaxed.n_mdps(limit),
+            relaxed.replication,
+            {
+                "method": "failures are forgotten, then the MDP is revealed",
+                "moves_back": relaxed.backs,
+            },
+        )
+
+    def _hiding(
+        self, ahead: LookAhead, control: Callable[[], Control], limit: float | None
+    ) -> _Way | None:
+        """Return the relaxation in which one state stays hidden, where a state can."""
+        relaxed = hide(ahead, self.seeds("hide", 1)[0])
+        n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
+        if relaxed is None or n_mdps == 0:
+            return None
+        return _Way(
+            f"hidden-{relaxed.state}-{ahead.decisions}",
+            n_mdps,
+            lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
+            {
+                "method": "the look-ahead, then all rows but those of one state are revealed",
+                "decisions": ahead.decisions,
+                "hidden_state": relaxed.state,
+                "outcomes": relaxed.hidden.trials,
+            },
+        )
+
+    def _tried(self, plan: Plan, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
+        """Return policies that may earn the lower end, and in how many MDPs each is tried.
+
+        Raises:
+          JbrlError: a budget in which the fewest lifetimes of an agent take too long.
+        """
+        layers = Layers(self.model, merge_states=False)  # a table names states as they are
+        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        share = None if plan.playing is None else plan.playing / max(1, len(agents))
+        found = candidates(self.protocol, layers, self.cores, agents, training)
+        for one in found:
+            seconds = one.seconds(LEAST_PLAYED)
+            if share is not None and one.each and seconds > share:
+                raise JbrlError(
+                    f"agent = {one.name!r}: {LEAST_PLAYED} lifetimes take about {seconds:.3g} "
+                    f"seconds: expected budget = {seconds / share * plan.budget:.3g} or more"
+                )
+        return [(one, one.fitting(TRIAL, share)) for one in found]
+
     def _lower(
-        self, plan: Plan, agents: Mapping[str, Agent], pieces: Pieces, floor: End, tell: Tell
+        self,
+        plan: Plan,
+        tried: Sequence[tuple[Candidate, int]],
+        pieces: Pieces,
+        floor: End,
+        tell: Tell,
     ) -> End:
         """Return what the policy earns that is best on a sample, on another sample; or the floor
         if it is greater.
         """
         step = "lower end, policies"
         tell(step, 0, 1)
-        layers = Layers(self.model, merge_states=False)  # a table names states as they are
-        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
-        tried = candidates(
-            self.problem, layers, self.discount, self.horizon, self.cores, agents, training
-        )
         choosing, certifying = self.seeds("lower", 2)
         means = []
-        for number, candidate in enumerate(tried):
-            means.append(self._play(pieces, candidate, TRIAL, "trial", choosing)["mean"])
+        for number, (candidate, n_mdps) in enumerate(tried):
+            means.append(self._play(pieces, candidate, n_mdps, "trial", choosing)["mean"])
             tell(step, number + 1, len(tried) + 1)
-        best = tried[int(np.argmax(means))]
-        played = self._play(pieces, best, plan.n_played, "certificate", certifying)
+        best = tried[int(np.argmax(means))][0]
+        limit = None if plan.as_asked else plan.playing
+        n_played = best.fitting(plan.n_played, limit, searched=True)
+        played = self._play(pieces, best, n_played, "certificate", certifying)
         tell(step, len(tried) + 1, len(tried) + 1)
         end = End(
             played["mean"] - played["margin"],
             ONE_SIDED,
             played["mean"],
             played["standard_error"],
-            {"method": "a policy, played", "policy": best.name, "n_mdps": plan.n_played},
+            {"method": "a policy, played", "policy": best.name, "n_mdps": n_played},
         )
         return max(end, floor, key=lambda one: one.value)
 

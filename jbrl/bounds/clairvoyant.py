@@ -42,13 +42,13 @@ def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> Sampl
         for row, weights in enumerate(block.concentrations):
             support = np.flatnonzero(weights)
             n = len(support) - 1
-            log_rows[row, support] = _log_row(weights[support], uniforms[:, column : column + n].T)
+            log_rows[row, support] = log_row(weights[support], uniforms[:, column : column + n].T)
             column += n
         found.append(log_rows)
     return SampledMDPs(tuple(found))
 
 
-def _log_row(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def log_row(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """Return the logarithms of Dirichlet draws, [K, M], of uniform numbers [K - 1, M]."""
     left = np.zeros(uniforms.shape[1])
     found = []

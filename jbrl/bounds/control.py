@@ -27,12 +27,17 @@ def free(block: Block) -> list[np.ndarray]:
 
 def variables(model: Model, mdps: SampledMDPs) -> np.ndarray:
     """Return the free transition probabilities of MDPs: [V, M] float64, block after block."""
+    return variables_of(model, tuple(map(np.exp, mdps.log_rows)), mdps.n_mdps)
+
+
+def variables_of(model: Model, rows: tuple[np.ndarray, ...], n_mdps: int) -> np.ndarray:
+    """Return the free transition probabilities of rows, by block [A, K, M]: [V, M] float64."""
     found = [
-        np.exp(log_rows[row, some])
-        for block, log_rows in zip(model.blocks, mdps.log_rows, strict=True)
+        probabilities[row, some]
+        for block, probabilities in zip(model.blocks, rows, strict=True)
         for row, some in enumerate(free(block))
     ]
-    return np.concatenate(found) if found else np.zeros((0, mdps.n_mdps))
+    return np.concatenate(found) if found else np.zeros((0, n_mdps))
 
 
 def first_moments(splits: Splits) -> np.ndarray:
@@ -105,13 +110,13 @@ class Control:
         """
         x = cell.state
         value, p = np.zeros(1), np.zeros((1, 0))
-        start = self._slices[first].start if first < end else 0
+        start = self.slices[first].start if first < end else 0
         for axis in range(first, end):
-            own, means = self._own(axis, cell.totals[axis])
+            own, means = self.own(axis, cell.totals[axis])
             if self.curvatures is None:
                 value = (value[:, None] + own[x]).ravel()
                 continue
-            here = self._slices[axis]
+            here = self.slices[axis]
             between = self.curvatures[x][start : here.start, here]
             value = (value[:, None] + own[x] + 2 * (p @ between) @ means.T).ravel()
             p = np.concatenate(
@@ -120,17 +125,17 @@ class Control:
         return value, p
 
     @cached_property
-    def _slices(self) -> list[slice]:
+    def slices(self) -> list[slice]:
         """Return which variables belong to each block."""
         ends = np.cumsum([0, *(sum(map(len, free(block))) for block in self.layers.model.blocks)])
         return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
 
-    def _own(self, axis: int, total: Total) -> tuple[np.ndarray, np.ndarray]:
+    def own(self, axis: int, total: Total) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean of what concerns one block alone, [S, n], and the means of its
         variables, [n, V_b].
         """
         if (axis, total) not in self._found:
-            splits, here = self.layers.blocks[axis].splits(total), self._slices[axis]
+            splits, here = self.layers.blocks[axis].splits(total), self.slices[axis]
             means = first_moments(splits)
             own = self.slopes[:, here] @ means.T
             if self.curvatures is not None:

@@ -35,7 +35,7 @@ class Layers:
     def __init__(self, model: Model, *, merge_states: bool = True) -> None:
         self.model = model
         self.blocks = tuple(BlockCounts(block) for block in model.blocks)
-        self._symmetries = symmetries(model) if merge_states else ()
+        self.symmetries = symmetries(model) if merge_states else ()
         self._places: dict[tuple[int, int, Total], np.ndarray] = {}
         nothing = tuple(block.nothing for block in self.blocks)
         self.first = [Cell(x, nothing) for x in model.first_states]
@@ -114,7 +114,7 @@ class Layers:
         )
 
     def _merged(self, cells: list[Cell]) -> list[Cell]:
-        if not self._symmetries:
+        if not self.symmetries:
             return list(dict.fromkeys(cells))
         return list(dict.fromkeys(self._kept(cell)[1] for cell in dict.fromkeys(cells)))
 
@@ -123,13 +123,13 @@ class Layers:
         -1: none.
         """
         images = [(cell, -1)]
-        images += [(_image(one, cell), number) for number, one in enumerate(self._symmetries)]
+        images += [(_image(one, cell), number) for number, one in enumerate(self.symmetries)]
         to, number = min(images)
         return number, to
 
     def _seen_from(self, array: np.ndarray, number: int, cell: Cell) -> np.ndarray:
         """Return the array of a cell from that of its image."""
-        symmetry = self._symmetries[number]
+        symmetry = self.symmetries[number]
         places = [self._place(number, axis, total) for axis, total in enumerate(cell.totals)]
         return array.transpose(symmetry.blocks)[np.ix_(*places)]
 
@@ -137,7 +137,7 @@ class Layers:
         """Return the places of the splits of a block among those of its image."""
         key = (number, axis, total)
         if key not in self._places:
-            symmetry, counts = self._symmetries[number], self.blocks[axis].splits(total).counts
+            symmetry, counts = self.symmetries[number], self.blocks[axis].splits(total).counts
             target = self.blocks[symmetry.blocks[axis]]
             moved = np.empty((len(counts), *target.block.concentrations.shape), counts.dtype)
             rows, successors = symmetry.rows[axis], symmetry.successors[axis]

@@ -39,7 +39,7 @@ def estimate(
 
     Returns: an array of the shape of each cell, float64.
     """
-    cut = _cut(layers, cells)
+    cut = cut_blocks(layers, cells)
     found = {cell: control.mean(cell) for cell in cells}
     rest = values - control.of_mdps(variables(layers.model, mdps))
     groups: dict[tuple, list[Cell]] = {}
@@ -70,7 +70,7 @@ def _add(
         found[cell] += (left @ right.T).reshape(found[cell].shape)
 
 
-def _cut(layers: Layers, cells: list[Cell]) -> int:
+def cut_blocks(layers: Layers, cells: list[Cell]) -> int:
     """Return how many blocks form the first factor, so that the factors are small."""
     shapes = np.array([layers.shape(cell) for cell in cells], float).reshape(len(cells), -1)
     costs = [

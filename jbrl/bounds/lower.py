@@ -17,13 +17,14 @@ from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
 from jbrl.errors import JbrlError
 from jbrl.outside import is_outside, source_digest
-from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import Oracle
+from jbrl.runner.cost.estimates import decision_seconds, search_seconds
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Played, Protocol
 from jbrl.runner.storage.unit import canonical
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
+LEAST_PLAYED = 256  # MDPs, however little time there is
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
 MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
@@ -38,6 +39,24 @@ class Candidate:
     name: str
     play: Player  # returns [N] float64 in N new MDPs, with that seed
     digest: str = ""  # of an agent that can change under its name
+    search: float = 0.0  # seconds of its search on the prior, estimated
+    each: float = 0.0  # seconds of a lifetime, estimated; 0: nothing is to be bounded
+
+    def seconds(self, n_mdps: int) -> float:
+        """Estimate how long it takes to search and to play."""
+        return self.search + n_mdps * self.each
+
+    def fitting(self, most: int, seconds: float | None, *, searched: bool = False) -> int:
+        """Return how many lifetimes fit into a time, from `LEAST_PLAYED` to `most`; without one
+        all of them.
+
+        Args:
+          searched: it has been tried: what it has found is known.
+        """
+        if seconds is None or not self.each:
+            return most
+        left = seconds - (0.0 if searched else self.search)
+        return min(most, max(LEAST_PLAYED, int(left / self.each)))
 
 
 def find_agents(
@@ -59,10 +78,8 @@ def find_agents(
 
 
 def candidates(
-    problem: DirichletProblem,
+    protocol: Protocol,
     layers: Layers,
-    discount: float,
-    horizon: int,
     threads: int,
     agents: Mapping[str, Agent],
     training: int,
@@ -70,8 +87,10 @@ def candidates(
     """Return policies that the look-ahead suggests, and agents by their names.
 
     Args:
+      protocol: that all play by: problem, horizon, discount.
       training: seed of the searches of agents that search on their prior.
     """
+    discount, horizon = protocol.discount, protocol.horizon
     decisions = _decisions(layers, horizon)
 
     @functools.cache
@@ -91,8 +110,11 @@ def candidates(
         )
         found.append(Candidate(name, lookahead))
     for name, agent in agents.items():
-        plays = functools.partial(play, prior=problem, horizon=horizon, discount=discount)
-        found.append(Candidate(name, _player(agent, plays, training), _digest(agent, name)))
+        plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
+        player, digest = _player(agent, plays, training), _digest(agent, name)
+        search = search_seconds(agent, protocol) / threads
+        each = decision_seconds(agent, protocol) * horizon / threads
+        found.append(Candidate(name, player, digest, search, each))
     return found
 
 

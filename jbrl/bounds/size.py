@@ -1,6 +1,7 @@
 """Sizes of a look-ahead: what is accepted, how much memory and time it takes."""
 
 import dataclasses
+import math
 
 from jbrl.bounds.clairvoyant import MOST_FREE
 from jbrl.bounds.layers import Layers
@@ -132,6 +133,10 @@ class Plan:
     replications: int
     n_played: int  # MDPs in which the agent of the lower end plays
     seconds: float | None = None  # that the upper end may take
+    # that trials of agents may take together, and as many for the certificate of one of them
+    playing: float | None = None
+    budget: float = math.inf  # seconds that all may take
+    as_asked: bool = False  # `n_played` is not to be made smaller
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
 
 
@@ -139,6 +144,7 @@ REPLICATIONS = 8
 LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
 BUDGET = 60.0  # seconds, where nothing else is said
 SHARE = 0.6  # of the budget for the upper end
+AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
 PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
 LARGEST_PLAYED = 10**8
 PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
@@ -163,7 +169,8 @@ def make_plan(
     limit = budget if budget is not None else BUDGET if decisions is None else None
     upper = None if limit is None else SHARE * limit
     most = horizon if decisions is None else decisions
-    size, limit_of_size = _deepest(layers, most, horizon, memory, upper, threads)
+    ahead = None if upper is None else AHEAD * upper
+    size, limit_of_size = _deepest(layers, most, horizon, memory, ahead, threads)
     takes = "" if limit_of_size is None else limit_of_size.takes
     if size is None:
         raise JbrlError(f"problem '{name}': not even 0 decisions fit: they take {takes}")
@@ -177,16 +184,17 @@ def make_plan(
     n_mdps = LEAST_MDPS
     while (
         2 * n_mdps <= MOST_MDPS
-        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= upper
+        and size.seconds(2 * n_mdps, REPLICATIONS, threads) <= AHEAD * upper
         and size.memory + _more_samples(layers.model, 2 * n_mdps) <= memory
     ):
         n_mdps *= 2
     assert limit is not None
+    playing = (1 - SHARE) / 2 * limit
     rate = PLAYED_RATE * min(1, PLAYED_ROWS / max(1, layers.model.n_uncertain))
-    played = int((1 - SHARE) / 2 * limit * rate * threads * 250 / horizon)
+    played = int(playing * rate * threads * 250 / horizon)
     n_played = max(PLAYED, min(MOST_PLAYED, played // LANES * LANES))
     by = None if limit_of_size is None else limit_of_size.by
-    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, by)
+    return Plan(size, n_mdps, REPLICATIONS, n_played, upper, playing, limit, limited_by=by)
 
 
 def _more_samples(model: Model, n_mdps: int) -> int:
@@ -247,7 +255,7 @@ def _deepest(
         if seconds is not None:
             longer = size.seconds(LEAST_MDPS, REPLICATIONS, threads)
             if longer > seconds:
-                least, budget = longer / SHARE, seconds / SHARE
+                least, budget = longer / SHARE / AHEAD, seconds / SHARE / AHEAD
                 takes = f"about {least:.3g} seconds, more than budget = {budget:.3g}"
                 return best, Limit("budget", takes)
         if decisions <= estimated or decisions == horizon:

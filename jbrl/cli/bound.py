@@ -44,7 +44,9 @@ def bound(
     budget: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="About how long it may take (default: 60, or what D takes)."
+            metavar="SECONDS",
+            help="About how long it may take, trials of agents included (default: 60, or what D "
+            "takes).",
         ),
     ] = None,
     memory: Annotated[

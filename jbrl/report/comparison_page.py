@@ -1,5 +1,6 @@
 """The page of a comparison: a study beside the published numbers, or beside another study."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def _published_section(found: Comparison, case: str) -> dict[str, Any]:
     )
     ways = dict(list(found.candidates.groupby(list(CELL), sort=False)))
     rows = [
-        _cell(row, ways.get(tuple(row[c] for c in CELL)))
+        _cell(row, ways.get(tuple(row[c] for c in CELL)), found.digests)
         for row in found.table[found.table["case"] == case].to_dict("records")
     ]
     explained = [row for row in rows if row["explanation"]]
@@ -113,13 +114,15 @@ def _published_section(found: Comparison, case: str) -> dict[str, Any]:
     }
 
 
-def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
+def _cell(
+    row: dict[str, Any], ways: pd.DataFrame | None, digests: Mapping[str, str]
+) -> dict[str, Any]:
     """Return a row of the table of cells in words; `ways` says how it was played."""
     played = {} if ways is None else {way["way"]: _way(way, row) for way in ways.to_dict("records")}
     return {
         **row,
         "score": score_text(row["published"], row["published_ci95"], DIGITS),
-        "share": _share(row),
+        "share": _share(row, digests),
         "described": played.get(SAME) or played.get(OTHER),
         "as_published": played.get(DEFECT) or played.get(MISPRINT),
         "best_way": played.get(BEST),
@@ -129,9 +132,9 @@ def _cell(row: dict[str, Any], ways: pd.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _share(row: dict[str, Any]) -> str:
+def _share(row: dict[str, Any], digests: Mapping[str, str]) -> str:
     """Return the share of the Bayes-optimal value that the published score is."""
-    bracket = brackets.find(row["experiment"], *PUBLISHED)
+    bracket = brackets.find(row["experiment"], *PUBLISHED, digests.get(row["experiment"]))
     if bracket is None:
         return ""
     return brackets.share_text(brackets.share(row["published"], row["published_ci95"], bracket))

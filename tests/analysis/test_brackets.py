@@ -40,7 +40,7 @@ def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
     assert spec is not None and spec.loader is not None
     collect = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(collect)
-    kept = {one["problem"]: one for one in collect.deepest()}
+    kept = {one["problem"]: one for one in collect.narrowest()}
     assert {b.problem: (b.lower, b.upper) for b in known()} == {
         name: (one["lower"], one["upper"]) for name, one in kept.items()
     }

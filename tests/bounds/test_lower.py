@@ -7,11 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jbrl
 from jbrl.agents.lookup import find_agent
-from jbrl.bounds import lower
+from jbrl.bounds import bracket, lower
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.model import make_model
+from jbrl.environments.lifetime import Steps
+from jbrl.errors import JbrlError
+from jbrl.problems.problem import DirichletProblem
+from jbrl.runner.play.protocol import Protocol
 from tests.bounds.exact import PRIORS, problem
+
+
+def protocol(found: DirichletProblem, horizon: int = 5) -> Protocol:
+    return Protocol(found, found, 2, 0, Steps(horizon), 0.9)
 
 
 def test_the_policy_that_is_certified_is_the_one_that_was_tried(
@@ -28,7 +37,7 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
     two = problem(PRIORS["unlike"])
     agent = find_agent("OPPS-DS", lower.Path.cwd()).agent()
     layers = Layers(make_model(two.mdps), merge_states=False)
-    candidate = lower.candidates(two, layers, 0.9, 5, 1, {"OPPS-DS": agent}, training=7)[-1]
+    candidate = lower.candidates(protocol(two), layers, 1, {"OPPS-DS": agent}, training=7)[-1]
     for n, seed in ((3, 1), (4, 2)):
         assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
     assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
@@ -43,7 +52,7 @@ def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
 
     def digest(name: str, **parameters: float) -> str:
         agent = dataclasses.replace(find_agent("e-Greedy", lower.Path.cwd()).agent(), **parameters)
-        return lower.candidates(two, layers, 0.9, 5, 1, {name: agent}, training=7)[-1].digest
+        return lower.candidates(protocol(two), layers, 1, {name: agent}, training=7)[-1].digest
 
     known = [digest("e-Greedy"), digest("e-Greedy", epsilon=0.3)]
     monkeypatch.setattr(lower, "is_outside", lambda _: True)
@@ -53,3 +62,37 @@ def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
     assert all(len(one) == 8 for one in known)
     assert len(set(known)) == 4
     assert digest("BeliefPPO by 64 lifetimes, f9f2d842") == ""
+
+
+def test_a_budget_bounds_the_trials_of_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many lifetimes as fit by the estimates of the time of a decision and of a search."""
+    monkeypatch.setattr(lower, "decision_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr(lower, "search_seconds", lambda *_: 4.0)
+    two = problem(PRIORS["unlike"])
+    layers = Layers(make_model(two.mdps), merge_states=False)
+    agent = find_agent("e-Greedy", lower.Path.cwd()).agent()
+    found = lower.candidates(protocol(two, 10), layers, 2, {"e-Greedy": agent}, training=7)
+    *suggested, greedy = found
+    assert greedy.seconds(1000) == pytest.approx(2 + 1000 * 0.005)
+    assert greedy.fitting(8192, None) == 8192
+    assert greedy.fitting(8192, 7.0) == pytest.approx(1000, abs=1)
+    assert greedy.fitting(8192, 5.0, searched=True) == pytest.approx(1000, abs=1)
+    assert greedy.fitting(8192, 1e3) == 8192
+    assert greedy.fitting(8192, 1e-9) == lower.LEAST_PLAYED
+    assert all(one.fitting(8192, 1e-9) == 8192 for one in suggested)
+
+
+def test_an_agent_that_does_not_fit_into_the_budget_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """256 lifetimes of 250 decisions, 0.1 seconds each, two agents, a fifth of the budget for both:
+    64,000 seconds and more.
+    """
+    monkeypatch.setattr(lower, "decision_seconds", lambda *_: 0.1)
+    monkeypatch.setattr(bracket, "available_cores", lambda: 1)
+    two = problem(PRIORS["unlike"])
+    expected = (
+        r"agent = 'e-Greedy': 256 lifetimes .* 6\.4e\+03 seconds: expected budget = 6\.4e\+04"
+    )
+    with pytest.raises(JbrlError, match=expected):
+        jbrl.bound(two, budget=1, agents=["e-Greedy", "Random"])

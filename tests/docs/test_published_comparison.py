@@ -43,6 +43,10 @@ def test_tables_are_those_of_the_kept_scores(script, found):
     assert script.filled(page, script.blocks(jbrl.Results(KEPT), found)) == page
 
 
+def test_the_study_says_which_distributions_it_has_played(found):
+    assert found.digests == {name: jbrl.problem(name).digest for name in ("GC", "GDL", "Grid")}
+
+
 def test_a_page_without_a_place_for_a_table_is_refused(script):
     with pytest.raises(ValueError, match="expected <!-- cells --> once, found it 0 times"):
         script.filled("# Nothing", {"cells": ""})

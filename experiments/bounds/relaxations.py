@@ -1,0 +1,167 @@
+"""Relaxations at the same depth: their bounds and their cost, tables of docs/bounds.md.
+
+python experiments/bounds/relaxations.py hidden
+    the look-ahead with the whole MDP revealed after it, and with one state hidden
+python experiments/bounds/relaxations.py states
+    the bound of GC without looking ahead, for each state that may be hidden
+python experiments/bounds/relaxations.py penalty
+    the look-ahead with a penalty of one decision after it, beside one decision more
+
+Means of two replications of 1,024 MDPs, and seconds of the processor of one of them, one thread.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import jbrl
+from jbrl.bounds import clairvoyant
+from jbrl.bounds.blas import one_thread
+from jbrl.bounds.control import Control
+from jbrl.bounds.hidden_ahead import candidates, hide
+from jbrl.bounds.layers import Cell, Layers
+from jbrl.bounds.leaves import Weights, estimate
+from jbrl.bounds.model import make_model
+from jbrl.bounds.policy import mean_values
+from jbrl.bounds.upper import LookAhead
+
+DISCOUNT, HORIZON = 0.95, 250
+N_MDPS, REPLICATIONS = 1024, 2
+HIDDEN = (
+    *(("GC", d) for d in (0, 12, 16)),
+    *(("GC(n_states=8)", 12), ("UGC", 4), ("UGDL", 2)),
+)
+PENALTIES = (("GC", 0), ("GC", 4), ("GC", 8), ("GC", 11), ("GDL", 8), ("UGC", 3))
+
+
+def measured(replication: Callable[[np.random.SeedSequence], float]) -> str:
+    """Return the mean of replications, and the seconds of one, as two cells of a table."""
+    started = time.process_time()
+    seeds = np.random.SeedSequence(2).spawn(REPLICATIONS)
+    mean = np.mean([replication(seed) for seed in seeds])
+    return f"{mean:.4g} | {(time.process_time() - started) / REPLICATIONS:.2g}"
+
+
+def ahead_of(name: str, decisions: int) -> LookAhead:
+    layers = Layers(make_model(jbrl.problem(name).mdps))
+    return LookAhead(layers, DISCOUNT, HORIZON, decisions, threads=1)
+
+
+def revealed(ahead: LookAhead, control: Control, seed: np.random.SeedSequence) -> float:
+    return ahead.replication(control, N_MDPS, seed)[0]
+
+
+def table_of_hidden() -> None:
+    print("| problem | D | all revealed | seconds | hidden state | bound | seconds |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name, decisions in HIDDEN:
+        ahead = ahead_of(name, decisions)
+        control = ahead.control(np.random.SeedSequence(0))
+        relaxed = hide(ahead, np.random.SeedSequence(1))
+        assert relaxed is not None
+        shown = measured(partial(revealed, ahead, control))
+        found = measured(lambda seed, one=relaxed, c=control: one.replication(c, N_MDPS, seed)[0])
+        print(f"| {name} | {decisions} | {shown} | {relaxed.state} | {found} |", flush=True)
+
+
+def table_of_states() -> None:
+    ahead = ahead_of("GC", 0)
+    control, seed = ahead.control(np.random.SeedSequence(0)), np.random.SeedSequence(2)
+    bounds = {"none": revealed(ahead, control, seed)}
+    bounds |= {str(one.state): one.root(N_MDPS, seed) for one in candidates(ahead)}
+    print(f"| hidden state | {' | '.join(bounds)} |")
+    print("|---|" + "---:|" * len(bounds))
+    print(f"| bound | {' | '.join(f'{value:.4g}' for value in bounds.values())} |")
+
+
+def penalised(
+    ahead: LookAhead, after: dict[Cell, np.ndarray], seed: np.random.SeedSequence
+) -> float:
+    """Return an estimate of the bound with a penalty of one decision: who is shown the MDP after D
+    decisions pays what it knows of the next state, valued by `after`.
+
+    Args:
+      after: any function of (state, counts) one decision later.
+    """
+    layers, model = ahead.layers, ahead.layers.model
+    mdps = clairvoyant.draw(model, N_MDPS, seed)
+    left = ahead.left - 1
+    values = clairvoyant.values(model, mdps, DISCOUNT, (left,))[left]
+    weights = Weights(layers, list(mdps.log_rows))
+    rows = [np.exp(one) for one in mdps.log_rows]
+    leaves = {}
+    for cell in layers.layer(ahead.decisions):
+        found = np.full((layers.size(cell), N_MDPS), -np.inf)
+        for row in model.certain[cell.state]:
+            np.maximum(found, row.reward + DISCOUNT * values[row.successor], out=found)
+        number = int(model.block_of[cell.state])
+        for q in () if number < 0 else _rows(layers, after, cell, rows[number], values):
+            np.maximum(found, q, out=found)
+        found *= weights.product(0, cell.totals)
+        leaves[cell] = found.mean(1).reshape(layers.shape(cell))
+    return ahead.solve(leaves)
+
+
+def _rows(
+    layers: Layers,
+    after: dict[Cell, np.ndarray],
+    cell: Cell,
+    theta: np.ndarray,
+    values: np.ndarray,
+) -> list[np.ndarray]:
+    """Return what each uncertain row earns less the penalty, [n, M]."""
+    number, shape = int(layers.model.block_of[cell.state]), layers.shape(cell)
+    counts, total = layers.blocks[number], cell.totals[number]
+    block, predictive = counts.block, counts.splits(total).predictive
+    tail = [1] * len(shape)
+    tail[number] = -1
+    found = []
+    for row in range(len(block.actions)):
+        q = np.zeros((layers.size(cell), theta.shape[-1]))
+        for k in map(int, np.flatnonzero(block.possible[row])):
+            reached = layers.values(after, layers.successor(cell, k))
+            v = np.take(reached, counts.after(total, row, k), axis=number)
+            expected = (predictive[row, k].reshape(tail) * v).reshape(-1, 1)
+            gain = block.rewards[row, k] + DISCOUNT * values[block.successors[k]]
+            q += theta[row, k] * (gain - DISCOUNT * v.reshape(-1, 1)) + DISCOUNT * expected
+        found.append(q)
+    return found
+
+
+def table_of_penalties() -> None:
+    print(
+        "| problem | D | all revealed | seconds | penalty, by what being shown is worth | seconds "
+        "| penalty, by the mean MDP | seconds | D + 1, all revealed | seconds |"
+    )
+    print("|---|" + "---:|" * 9)
+    for name, decisions in PENALTIES:
+        ahead, deeper = ahead_of(name, decisions), ahead_of(name, decisions + 1)
+        control = ahead.control(np.random.SeedSequence(0))
+        cells = ahead.layers.layer(decisions + 1)
+        mdps = clairvoyant.draw(ahead.layers.model, 4096, np.random.SeedSequence(5))
+        shown = clairvoyant.values(ahead.layers.model, mdps, DISCOUNT, (deeper.left,))[deeper.left]
+        after = estimate(ahead.layers, cells, mdps, shown, control, 1)
+        mean = mean_values(ahead.layers, cells, DISCOUNT, deeper.left, 1)
+        ways = [
+            partial(revealed, ahead, control),
+            partial(penalised, ahead, after),
+            partial(penalised, ahead, mean),
+            partial(revealed, deeper, deeper.control(np.random.SeedSequence(0))),
+        ]
+        print(f"| {name} | {decisions} | {' | '.join(map(measured, ways))} |", flush=True)
+
+
+if __name__ == "__main__":
+    with one_thread():
+        match sys.argv[1:]:
+            case ["hidden"]:
+                table_of_hidden()
+            case ["states"]:
+                table_of_states()
+            case ["penalty"]:
+                table_of_penalties()
+            case _:
+                sys.exit(__doc__)

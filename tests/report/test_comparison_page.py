@@ -1,0 +1,17 @@
+"""The page of a comparison: shares of the Bayes-optimal value."""
+
+from jbrl.analysis import brackets
+from jbrl.report import comparison_page
+
+
+def test_brackets_are_found_by_the_digest_of_the_distribution() -> None:
+    known = brackets.find("GC", *comparison_page.PUBLISHED)
+    assert known is not None
+    row = {"experiment": "GC", "published": 42.0, "published_ci95": 1.0}
+    by_name = comparison_page._share(row, {})
+    assert by_name.endswith("%")
+    assert comparison_page._share(row, {"GC": known.digest}) == by_name
+    assert comparison_page._share(row, {"GC": "of another distribution"}) == ""
+    renamed = {**row, "experiment": "a name of its own"}
+    assert comparison_page._share(renamed, {"a name of its own": known.digest}) == by_name
+    assert comparison_page._share(renamed, {}) == ""
