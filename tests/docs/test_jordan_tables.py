@@ -36,6 +36,15 @@ def test_pieces_account_for_all_trials(trials):
     assert np.isfinite(trials["score"]).all()
 
 
+def test_discrete_environments_have_the_trials_and_times_of_the_page():
+    pieces = jordan_kept.pieces()
+    discrete = pieces[pieces["environment"].isin(jordan2020.DISCRETE)]
+    assert len(discrete) == 88
+    assert (discrete["trials"] == 1000).all()
+    assert round(discrete["seconds"].sum() / 60) == 16
+    assert round(discrete["compile_seconds"].sum() / 60) == 5
+
+
 def test_cells_beyond_are_those_that_the_page_explains(trials):
     cells = reproduction.compare_cells(reproduction.known(trials))
     far = cells[cells["verdict"] == reproduction.DIFFERS]
