@@ -110,8 +110,8 @@ class Progress:
         def compute(operand: Any) -> chex.Array:
             return self.features.encoded(*operand)
 
-        first = vectorize.computed_if_any(self.fresh, compute, (observation, self.orders))
-        return jnp.where(self.fresh, first, here)
+        operand = (observation, self.orders)
+        return vectorize.computed_where(self.fresh, compute, operand, here)
 
     def after(
         self, transition: Transition, learns: chex.Array, error: chex.Array, *values: chex.Array
