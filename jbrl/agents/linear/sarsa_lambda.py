@@ -77,7 +77,7 @@ class ActionValueLearner(CompleteLinear):
 
         operand = (state.weights, here, progress.orders)
         zeros = jnp.zeros(state.weights.shape[0], jnp.float32)
-        first = vectorize.computed_where(progress.fresh, values, operand, zeros)
+        first = progress.at_first(values, operand, zeros)
         chosen = self._choice(first, progress, key)
         action = jnp.where(progress.fresh, chosen, state.next_action)
         return action, dataclasses.replace(state, here=here)
