@@ -1,7 +1,11 @@
 """Time of a decision of the complete algorithms with linear functions, on the environments of
-Jordan et al. 2020: one JSON line for each case.
+Jordan et al. 2020.
 
 python benchmarks/jordan.py [--agents NAME …] [--problems NAME …] [--orders D …] [--rounds R]
+python benchmarks/jordan.py --tables
+
+Prints JSON lines, which it adds to benchmarks/results/jordan-cpu2.jsonl (cpu2: two cores);
+`--tables` makes the table of docs/agents/complete-linear.md of the latest ones.
 
 Each case plays blocks of episodes as studies do (`jbrl.rollout.episodes`), compiled as studies
 compile and in groups as wide as theirs, on one core. Times are processor time after compilation, in
@@ -12,8 +16,6 @@ of the same total size; and where features are cosines, the limit: that, and the
 core computes a cosine for each feature.
 """
 
-import argparse
-import json
 import math
 import os
 import sys
@@ -28,6 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from benchmarks import kept
 from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear.fourier import cosine_of_pi
 from jbrl.environments.environment import Box
@@ -47,8 +50,19 @@ AGENT_NAMES = (
     "NAC-TD",
     "PPO-linear",
 )
-PROBLEMS = ("Chain-50d", "Gridworld-10d", "MountainCar", "CartPole", "Acrobot", "Pinball-single")
+PROBLEMS = (  # one of each kind: slips and maps change little of a step
+    "Chain-10s",
+    "Chain-50s",
+    "Gridworld-5s",
+    "Gridworld-10s",
+    "MountainCar",
+    "CartPole",
+    "Acrobot",
+    "Pinball-single",
+)
+KEYS = ("agent", "problem", "order")
 LANE_STEPS = 2**17  # of all lanes in a call, about
+GREATEST = 9  # order of a Fourier basis
 COPIES = 64  # of the arrays in a call that measures memory
 
 
@@ -146,23 +160,47 @@ def least(call: Callable[[], jax.Array], rounds: int) -> float:
     return min(seconds)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = kept.parser(__doc__, "jordan")
     parser.add_argument("--agents", nargs="+", default=AGENT_NAMES, metavar="NAME")
     parser.add_argument("--problems", nargs="+", default=PROBLEMS, metavar="NAME")
     parser.add_argument(
-        "--orders", nargs="+", type=int, default=[-1], help="of Fourier bases; -1: drawn"
+        "--orders", nargs="+", type=int, default=[GREATEST], help="of Fourier bases; -1: drawn"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
+    if chosen.tables:
+        write_table(kept.latest(chosen.out, KEYS))
+        return
     jax.config.update("jax_platforms", "cpu")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for name in chosen.problems:
         for order in chosen.orders:
             for agent in chosen.agents:
-                print(json.dumps(measured(agent, name, order, chosen.rounds)), flush=True)
+                kept.keep(measured(agent, name, order, chosen.rounds), chosen.out)
+
+
+def write_table(found: dict[tuple, dict[str, Any]]) -> None:
+    """Write the table of one algorithm on all environments."""
+    rows = [found[AGENT_NAMES[0], name, GREATEST] for name in PROBLEMS]
+    lines = []
+    for row in rows:
+        numbers = row["weights_and_traces"]
+        limit = numbers * row["limit_nanoseconds_per_number"] / 1e3
+        lines.append(
+            [
+                row["problem"],
+                f"{numbers:,}",
+                kept.number(row["microseconds"]),
+                kept.number(row["without_learning"]),
+                kept.number(limit),
+                f"{row['times_the_limit']:.1f}",
+            ]
+        )
+    header = ["", "weights and traces", "µs", "without learning", "limit, µs", "times the limit"]
+    kept.write("jordan", rows, kept.table(header, lines))
 
 
 def measured(agent: str, name: str, order: int, rounds: int) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Tables and figures of docs/jordan.md, from the trials in experiments/published/jordan.
 
-python experiments/jordan_published.py [--tables] [--out DIR] [--beside RESULTS] [--end RESULTS]
+python experiments/jordan_published.py [--tables] [--out DIR] [--beside RESULTS] [--end RESULTS …]
 
 RESULTS of experiments/jordan-beside.toml are archived in experiments/published/jordan/beside, the
-two scores of those of experiments/jordan-end.toml are kept in experiments/published/jordan/
-end.parquet.
+two scores of those of experiments/jordan-end.toml, or of parts of it, are added to those in
+experiments/published/jordan/end.parquet.
 """
 
 import argparse
@@ -216,7 +216,7 @@ def beside_table(found: pd.DataFrame, others: pd.DataFrame) -> list[str]:
 
 def _mean(scores: pd.Series) -> str:
     width = HALF_WIDTH * scores.std() / len(scores) ** 0.5
-    digits = 2 if width < 0.1 else 1
+    digits = 2 if width < 0.1 else 1 if width < 10 else 0
     return f"{scores.mean():,.{digits}f} ± {width:,.{digits}f}".replace("-", "−")
 
 
@@ -234,22 +234,37 @@ def life_and_end(results: jbrl.Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns].round(DECIMALS)
 
 
+def joined_ends(old: pd.DataFrame, new: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return all rows of `life_and_end`, the newest of each trial, in the order of the published
+    tables.
+    """
+    trial = ["environment", "algorithm", "unit"]
+    every = pd.concat([old, *new], ignore_index=True).drop_duplicates(trial, keep="last")
+    orders = {"environment": tuple(jordan2020.PROBLEMS.values()), "algorithm": ALGORITHMS}
+    places = every[trial].assign(
+        **{column: every[column].map(order.index) for column, order in orders.items()}
+    )
+    return every.loc[places.sort_values(trial).index].reset_index(drop=True)
+
+
 def end_table(trials: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: mean life and end of each cell, the largest in bold type."""
-    means = trials.groupby(["environment", "algorithm"])[["life", "end"]].mean()
+    """Return the lines of a table: mean life and end of each cell with half-widths of 95%
+    intervals, the largest mean in bold type.
+    """
     lines = [
-        "| | score | " + " | ".join(ALGORITHMS) + " |",
-        "|---|---|" + "---:|" * len(ALGORITHMS),
+        "| | trials | score | " + " | ".join(ALGORITHMS) + " |",
+        "|---|---:|---|" + "---:|" * len(ALGORITHMS),
     ]
-    for environment in dict.fromkeys(trials["environment"]):
+    for environment, rows in trials.groupby("environment", sort=False):
+        counts = _between(rows.groupby("algorithm").size())
         for score in ("life", "end"):
-            row = means.loc[environment][score]
-            texts = [
-                f"**{_number(row[name])}**" if row[name] == row.max() else _number(row[name])
-                for name in ALGORITHMS
-            ]
-            first = environment if score == "life" else ""
-            lines.append("| " + " | ".join([first, score, *texts]) + " |")
+            by = {name: group[score] for name, group in rows.groupby("algorithm")}
+            best = max(by, key=lambda name: by[name].mean())
+            texts = {name: _mean(scores) for name, scores in by.items()}
+            texts[best] = f"**{texts[best]}**"
+            first = [environment, counts] if score == "life" else ["", ""]
+            shown = [texts.get(name, "") for name in ALGORITHMS]
+            lines.append("| " + " | ".join([*first, score, *shown]) + " |")
     return lines
 
 
@@ -307,12 +322,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "jordan")
     parser.add_argument("--tables", action="store_true", help="only those that take no bootstrap")
     parser.add_argument("--beside", type=Path, metavar="RESULTS", help="archive these first")
-    parser.add_argument("--end", type=Path, metavar="RESULTS", help="keep their two scores first")
+    parser.add_argument(
+        "--end", type=Path, nargs="+", metavar="RESULTS", help="keep their two scores first"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.beside:
         jbrl.Results(chosen.beside).archive(BESIDE, decimals=DECIMALS)
     if chosen.end:
-        life_and_end(jbrl.Results(chosen.end)).to_parquet(END, index=False)
+        more = [life_and_end(jbrl.Results(place)) for place in chosen.end]
+        joined_ends(pd.read_parquet(END), more).to_parquet(END, index=False)
     folder = chosen.out
     folder.mkdir(parents=True, exist_ok=True)
     found = jordan_kept.trials()

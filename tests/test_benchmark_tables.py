@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import formulas, kept, opps, planner, search, throughput, trained
+from benchmarks import formulas, jordan, kept, opps, planner, search, throughput, trained
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "benchmarks" / "results" / "tables"
 SCRIPTS = {
     "formulas": formulas,
+    "jordan": jordan,
     "opps": opps,
     "planner": planner,
     "search": search,

@@ -333,6 +333,28 @@ def test_what_any_lane_wants_is_computed_for_all_and_else_zeros():
     assert " conditional(" in found.lower(jnp.zeros(3, bool), x).compile().as_text()
 
 
+@pytest.mark.parametrize("lanes", [[], [4], [0, 2, 5], range(20)])
+def test_a_result_is_computed_for_the_lanes_that_want_it(lanes):
+    wanted = jnp.zeros(20, bool).at[jnp.array(lanes, int)].set(True)
+    x, old = jnp.arange(40.0).reshape(20, 2), jnp.full((20, 2), -1.0)
+
+    @jax.jit
+    def found(wanted, x):
+        return jax.vmap(
+            lambda w, v, o: vectorize.computed_where(w, lambda t: t[0] * t[1], (v, 2.0), o)
+        )(wanted, x, old)
+
+    expected = np.where(np.asarray(wanted)[:, None], 2 * np.asarray(x), -1)
+    np.testing.assert_array_equal(found(wanted, x), expected)
+
+
+def test_a_result_is_computed_for_one_lane_if_wanted():
+    x = jnp.arange(3.0)
+    for wanted in (True, False):
+        found = vectorize.computed_where(jnp.bool_(wanted), lambda v: 2 * v, x, -x)
+        np.testing.assert_array_equal(found, 2 * x if wanted else -x)
+
+
 def test_several_rows_are_read_at_once():
     table = jnp.arange(12.0).reshape(4, 3)
     rows = jnp.array([3, 0, 3], jnp.int32)

@@ -13,12 +13,15 @@ from jbrl import vectorize
 from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import parl2, softmax
 from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay, step_size
-from jbrl.agents.linear.traces import TraceStep
+from jbrl.agents.linear.features import Features
+from jbrl.agents.linear.traces import Orders, TraceStep
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
+
+SHRINKING = 2.0**-80  # the squares of all numbers of float32 times this can be added
 
 
 @record
@@ -257,6 +260,8 @@ class NacTD(PlainCritic):
     over the advantages and one over their trace, O(F A).
     """
 
+    version = 3  # advantages above 1.8e19 move the policy
+
     advantage_alpha_low: float = step_size(
         1e-3, "least step size of the advantages for tables, drawn log-uniformly"
     )
@@ -300,10 +305,8 @@ class NacTD(PlainCritic):
             orders,
             TraceStep(decay(progress), gradient, step, keeps),
         )
-        length = lax.sqrt(features.squares(advantage, orders))
-        move = vectorize.prevent_fusion(progress.drawn["alpha_p"] / length)
-        # neither where all advantages are 0 nor where their length is not a number
-        moves = found.learns & (length > 0)
+        move, exists = unit_step(features, advantage, orders, progress.drawn["alpha_p"])
+        moves = found.learns & exists
         policy = features.stepped(state.policy, advantage, orders, move, moves)
         after = progress.after(
             transition, found.learns, error, state.policy_now.probabilities, advantages
@@ -319,3 +322,23 @@ class NacTD(PlainCritic):
             after,
             advantage,
         )
+
+
+def unit_step(
+    features: Features, direction: chex.Array, orders: Orders, alpha: chex.Array
+) -> tuple[chex.Array, chex.Array]:
+    """Return the factor of `direction` [A, F] that makes a step of length `alpha`: [] float32; and
+    whether there is one, [] bool: not where the length of `direction` is 0 or NaN.
+
+    Where the sum of the squares overflows, from a length of 1.8e19 on, it is that of the numbers
+    times a power of two, which is exact.
+    """
+
+    def of_scaled(operand: Any) -> chex.Array:
+        return features.squares(operand[0] * SHRINKING, operand[1])
+
+    squares = features.squares(direction, orders)
+    large = jnp.isinf(squares)
+    length = lax.sqrt(vectorize.computed_where(large, of_scaled, (direction, orders), squares))
+    factor = vectorize.prevent_fusion(alpha / length)
+    return factor * jnp.where(large, jnp.float32(SHRINKING), 1.0), length > 0

@@ -9,6 +9,7 @@ minibatch of PPO-linear are constants, which the sizes of its arrays follow from
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import chex
@@ -110,8 +111,17 @@ class Progress:
         def compute(operand: Any) -> chex.Array:
             return self.features.encoded(*operand)
 
-        first = vectorize.computed_if_any(self.fresh, compute, (observation, self.orders))
-        return jnp.where(self.fresh, first, here)
+        return self.at_first(compute, (observation, self.orders), here)
+
+    def at_first(self, fn: Callable[[Any], Any], operand: Any, otherwise: chex.Array) -> chex.Array:
+        """Return `fn(operand)` at the first step of an episode, else `otherwise`, of its shape.
+
+        Lookups in a table are cheapest for all lanes at once, features for those that need them.
+        """
+        if isinstance(self.features, Table):
+            found = vectorize.computed_if_any(self.fresh, fn, operand)
+            return jnp.where(self.fresh, found, otherwise)
+        return vectorize.computed_where(self.fresh, fn, operand, otherwise)
 
     def after(
         self, transition: Transition, learns: chex.Array, error: chex.Array, *values: chex.Array

@@ -76,7 +76,7 @@ class Fourier:
 
         def write(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
             del parts
-            return carry, self._features(start, *consts)[0]
+            return carry, self._features(start, *consts)
 
         return self._pass(write, (), self.blank, (), (self._scaled(x.reshape(-1)), orders))[1]
 
@@ -160,7 +160,7 @@ class Fourier:
 
         def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
             points, orders = consts
-            phi, _ = self._features(start, points, orders)
+            phi = self._stored_features(start, points, orders)
             return found + jnp.dot(phi, parts[1].T, precision="highest"), ()
 
         zeros = jnp.zeros((xs.shape[0], weights.shape[0]), jnp.float32)
@@ -179,7 +179,7 @@ class Fourier:
 
         def ascend(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
             points, orders, gradients, numbers = consts
-            phi, _ = self._features(start, points, orders)
+            phi = self._stored_features(start, points, orders)
             gradient = jnp.dot(gradients.T, phi, precision="highest")
             return carry, update(parts[0], gradient, *numbers)
 
@@ -196,16 +196,20 @@ class Fourier:
         _, dependent, independent = self._chunk_of_terms(start)
         return (dependent <= orders.dependent) | (independent <= orders.independent)
 
-    def _features(self, start: Any, x: chex.Array, orders: Orders) -> tuple[chex.Array, chex.Array]:
+    def _stored_features(self, start: Any, x: chex.Array, orders: Orders) -> chex.Array:
+        """Return `_features`, for use in several operations: XLA computes them once, not anew for
+        each row of weights.
+        """
+        return vectorize.prevent_fusion(self._features(start, x, orders))
+
+    def _features(self, start: Any, x: chex.Array, orders: Orders) -> chex.Array:
         """Return a chunk of features [..., C] of scaled observations [..., d], 0 where a lane does
-        not use them, and which it uses.
+        not use them.
         """
         vectors, _, _ = self._chunk_of_terms(start)
         product = sum(x[..., j, None] * _like(vectors[j], x.ndim) for j in range(len(self.low)))
-        active = self._active(start, orders)
-        phi = jnp.where(_like(active, x.ndim), cosine_of_pi(product), 0.0)
-        # or XLA computes them anew for each row of weights
-        return vectorize.prevent_fusion(phi), active
+        active = _like(self._active(start, orders), x.ndim)
+        return jnp.where(active, cosine_of_pi(product), 0.0)
 
     def _chunk_of_terms(self, start: Any) -> tuple[Any, Any, Any]:
         tables = _padded_terms(len(self.low), self.dependent, self.independent, self.capacity)

@@ -76,7 +76,8 @@ class ActionValueLearner(CompleteLinear):
             return progress.features.values(weights, here, orders)
 
         operand = (state.weights, here, progress.orders)
-        first = vectorize.computed_if_any(progress.fresh, values, operand)
+        zeros = jnp.zeros(state.weights.shape[0], jnp.float32)
+        first = progress.at_first(values, operand, zeros)
         chosen = self._choice(first, progress, key)
         action = jnp.where(progress.fresh, chosen, state.next_action)
         return action, dataclasses.replace(state, here=here)

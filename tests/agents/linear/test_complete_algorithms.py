@@ -12,8 +12,11 @@ import pytest
 import jbrl
 from jbrl.agents import complete as distributions
 from jbrl.agents.agent import AGENTS
-from jbrl.agents.linear import adam, fourier, linear_ppo, parl2, softmax
+from jbrl.agents.linear import actor_critic, adam, fourier, linear_ppo, parl2, softmax
 from jbrl.agents.linear.drawn import integer, log_uniform, uniform
+from jbrl.agents.linear.fourier import Fourier
+from jbrl.agents.linear.table import Table
+from jbrl.agents.linear.traces import Orders
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
@@ -278,6 +281,26 @@ def test_traces_by_hand():
         np.testing.assert_allclose(state.weights[0, :2], weights, rtol=1e-6)
         np.testing.assert_allclose(state.trace[0, :2], trace, rtol=1e-6)
     assert agent.metrics(state)["skipped_updates"] == 1
+
+
+@pytest.mark.parametrize(
+    "features", [Table(2), Fourier((0.0,), (1.0,), 1, 1)], ids=["table", "box"]
+)
+@pytest.mark.parametrize("size", [1e-15, 1.0, 1e18, 1e20, 2.0**100])
+def test_the_length_of_a_unit_step_by_hand(features, size):
+    weights = np.zeros((1, features.capacity), np.float32)
+    weights[0, :2] = np.array([3, -4], np.float32) * np.float32(size)
+    orders = Orders(jnp.int32(1), jnp.int32(1), jnp.bool_(True))
+    factor, exists = actor_critic.unit_step(features, weights, orders, jnp.float32(0.5))
+    assert exists
+    # (3, -4) / 5 times 0.5
+    np.testing.assert_allclose(factor * weights[0, :2], [0.3, -0.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize("entry, expected", [(0.0, False), (np.nan, False), (1.0, True)])
+def test_there_is_no_unit_step_along_nothing(entry, expected):
+    weights, orders = jnp.full((1, 2), entry), Orders(jnp.int32(0), jnp.int32(0), jnp.bool_(True))
+    assert bool(actor_critic.unit_step(Table(2), weights, orders, 0.5)[1]) == expected
 
 
 def test_preferences_are_limited():
