@@ -4,6 +4,7 @@ Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the 
 is an accelerator, tests run on it.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -31,9 +32,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Time limits on single examples fail on busy machines; the first example of most tests pays for a
-# compilation.
+# compilation. Quick tests take 30 examples where they do not say how many, slow ones 100.
 hypothesis.settings.register_profile(
     "jbrl",
+    max_examples=100 if "TEST_OPTIMISED" in os.environ else 30,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
@@ -79,6 +81,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             seen.add(test)
     if part := config.getoption("part"):
         items[:] = _part(items, *map(int, part.split("/")))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _part(items: list[pytest.Item], k: int, n: int) -> list[pytest.Item]:

@@ -16,6 +16,7 @@ STEP = 40e-9
 PRODUCT = 4e-11  # a multiplication and addition in the products of a batch
 LONE_PRODUCT = 2e-10  # the same where a network sees one input, or a few
 ADAM = 3e-9  # a parameter in a step of Adam
+COMPILING = 4.0  # times as long as for a plain learner
 
 
 def cost_of(agent: Agent, prior: Prior, seconds: float) -> Cost:
@@ -27,7 +28,7 @@ def cost_of(agent: Agent, prior: Prior, seconds: float) -> Cost:
     key = jax.random.key(0)
     state = jax.eval_shape(lambda key: agent.reset(key, prior), key)
     sizes = (math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(state))
-    return Cost(seconds / STEP, agent.lanes * sum(sizes))
+    return Cost(seconds / STEP, agent.lanes * sum(sizes), compiling=COMPILING)
 
 
 def weights(network: Any, inputs: int) -> tuple[int, int]:
