@@ -197,7 +197,7 @@ class Calibration:
         agent, protocol, n_devices = unit.agent, unit.protocol, len(self.devices)
         decision = estimates.decision_seconds(agent, protocol) * factors.decision
         cost = UnitCost(
-            compiling=fresh * self._compiling(unit, factors) * (2 if unit.latency else 1),
+            compiling=self._compiling(unit, factors) if fresh else 0.0,
             searching=0.0
             if searched
             else estimates.search_seconds(agent, protocol) * factors.search,
@@ -217,7 +217,7 @@ class Calibration:
     def _compiling(self, unit: Unit, factors: "_Factors") -> float:
         """Return the seconds that compiling for a unit takes."""
         rough = estimates.compile_seconds(unit.agent, unit.protocol) * self.speed.compiling
-        return factors.compile_seconds or rough
+        return (factors.compile_seconds or rough) * (2 if unit.latency else 1)
 
     def _factors(self, key: str, units: Sequence[Unit]) -> list["_Factors"]:
         runs = self.runs.get(key, [])
