@@ -182,12 +182,14 @@ def _generators() -> list[Any]:
 
     NumPy's all have a bit generator.
     """
-    return [
-        found
-        for found in gc.get_objects()
-        if issubclass(type(found), random.Random | np.random.BitGenerator)
-        and not isinstance(found, random.SystemRandom)
-    ]
+    objects = gc.get_objects()  # millions, of few kinds
+    kinds = {
+        kind
+        for kind in set(map(type, objects))
+        if issubclass(kind, random.Random | np.random.BitGenerator)
+        and not issubclass(kind, random.SystemRandom)
+    }
+    return [found for found in objects if type(found) in kinds]
 
 
 def _states(generators: Sequence[Any]) -> tuple[bytes, ...]:

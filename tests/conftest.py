@@ -4,17 +4,22 @@ Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the 
 is an accelerator, tests run on it.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from importlib.metadata import version
 
 # Most of the time of the tests is compilation, which takes less than a third without the
-# compiler's newer emitters of fused loops and without optimisation of machine code. The programs
-# give the same bits, and run slower. Where `TEST_OPTIMISED` is set, as for the slow tests, programs
-# are compiled as those of users are. The first option is known to jaxlib 0.10 alone; programs that
-# tests start inherit both.
+# compiler's newer emitters of fused loops and without optimisation of machine code, and a tenth
+# less where the code of a program is not divided among threads: each process of the tests has a
+# core. The programs give the same bits, and run slower. Where `TEST_OPTIMISED` is set, as for the
+# slow tests, programs are compiled as those of users are. The first option is known to jaxlib 0.10
+# alone; programs that tests start inherit all three.
 if version("jaxlib").startswith("0.10.") and "TEST_OPTIMISED" not in os.environ:
-    quick = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+    quick = (
+        "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 "
+        "--xla_cpu_parallel_codegen_split_count=1"
+    )
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 
 import hypothesis
@@ -31,9 +36,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Time limits on single examples fail on busy machines; the first example of most tests pays for a
-# compilation.
+# compilation. Quick tests take 30 examples where they do not say how many, slow ones 100.
 hypothesis.settings.register_profile(
     "jbrl",
+    max_examples=100 if "TEST_OPTIMISED" in os.environ else 30,
     deadline=None,
     derandomize="CI" in os.environ,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
@@ -79,6 +85,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             seen.add(test)
     if part := config.getoption("part"):
         items[:] = _part(items, *map(int, part.split("/")))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: tracing makes so many objects that it takes 4 % of the time."""
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _part(items: list[pytest.Item], k: int, n: int) -> list[pytest.Item]:

@@ -101,6 +101,7 @@ class Cost:
     lane_bytes: int = 0  # of the state of one lane, where it is large
     # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
     fewest_lanes: int | None = None
+    compiling: float = 1.0  # times as long as the programs of a plain learner take to compile
 
 
 class HasCost:

@@ -289,7 +289,7 @@ tables = st.builds(
     st.sampled_from([(2, 6), (10, 40)]),
     st.sampled_from([None, 2, 5]),
 )
-few = settings(max_examples=15)
+few = settings(max_examples=8)
 
 
 @few

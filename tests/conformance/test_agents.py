@@ -37,7 +37,7 @@ KEY = jax.random.key(0)
 # Q1 and Q2 believe in impossible transitions; Q0 does not.
 PARAMETERS = {
     "VDBE-e-Greedy": {"epsilon0": 0.2},
-    "BFS3": {"trajectories": 3, "samples": 3, "depth": 5, "max_samples": 8},
+    "BFS3": {"trajectories": 2, "samples": 2, "depth": 3, "max_samples": 8},
     "SBOSS": {"epsilon": 0.001},
     "Formula": {"formula": "Q0"},
     "Linear": {"variables": "Q0"},

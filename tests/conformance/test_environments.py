@@ -258,7 +258,7 @@ def test_settings_of_one_size_share_a_compiled_program(name):
     assert len(made) == 2 + len(swept)
 
 
-@every_environment
+@every_played_environment
 def test_digest_tells_settings_and_versions_apart(name, monkeypatch):
     cls = ENVIRONMENTS[name].environment
     fields = [

@@ -221,7 +221,11 @@ def counted(kept, state):
     return kept
 
 
-@pytest.mark.parametrize(("file", "i"), CASES, ids=lambda v: str(v))
+@pytest.mark.parametrize(
+    ("file", "i"),
+    [pytest.param(file, i, marks=pytest.mark.slow if i > 1 else ()) for file, i in CASES],
+    ids=str,
+)
 def test_trajectories_and_logs_are_those_of_the_original(file, i, monkeypatch):
     monkeypatch.setattr(umbrella_chain, "_random_bits", lambda key, n: key)
     case, found = recorded(file, i)

@@ -446,8 +446,15 @@ def test_ranks_of_other_mdps_are_not_drawn():
     assert "were not played on the same environments" in KINDS["ranks"].draw(section, STYLES)
 
 
-@pytest.mark.parametrize("kind", ["difference", "distribution"])
-@pytest.mark.parametrize("number", [2, 13])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("difference", 13),
+        pytest.param("difference", 2, marks=pytest.mark.slow),
+        ("distribution", 2),
+        pytest.param("distribution", 13, marks=pytest.mark.slow),
+    ],
+)
 def test_names_of_rows_overlap_neither_each_other_nor_the_axis(kind, number):
     parameters = {f"parameter number {k}": k for k in range(4)}
     agents = [

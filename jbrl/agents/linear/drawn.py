@@ -181,6 +181,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
       per_feature: the step sizes for arrays of numbers are divided by the number of features.
       passes: about how many times a step passes over weights and traces, each counted once.
       beside: about how many seconds a decision takes beside that.
+      compiling: as in `Cost`.
     """
 
     version = 2  # Fourier bases: features are computed once for each step, and round otherwise
@@ -188,6 +189,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
     per_feature: ClassVar[bool] = False
     passes: ClassVar[float] = 1.0
     beside: ClassVar[float] = 1e-7
+    compiling: ClassVar[float] = 2.0
 
     gamma_gap_low: float = parameter(
         1e-4, "least 1 - gamma, drawn log-uniformly", low=0, high=1, open_low=True
@@ -237,7 +239,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
         seconds = self.beside + self.passes * numbers * share * each
         lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
-        return Cost(steps=seconds / STEP, lane_bytes=lane_bytes)
+        return Cost(steps=seconds / STEP, lane_bytes=lane_bytes, compiling=self.compiling)
 
     def features(self, prior: Prior) -> Features:
         """Return the features, for the greatest orders.

@@ -98,6 +98,7 @@ class LinearPPO(CompleteLinear):
 
     passes = 10.0
     beside = 3e-6  # minibatches, of whatever size
+    compiling = 5.0
 
     alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
     alpha_high: float = step_size(0.1, "greatest step size for tables")

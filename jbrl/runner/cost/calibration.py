@@ -28,6 +28,7 @@ import numpy as np
 from jbrl.runner.cost import estimates, probes
 from jbrl.runner.cost.probes import Measured, Probe
 from jbrl.runner.cost.report import UnitCost
+from jbrl.runner.cost.yardstick import Speed
 from jbrl.runner.play.batching import lanes_per_device
 from jbrl.runner.play.timing import device_name
 from jbrl.runner.storage.machine import machine, versions
@@ -58,6 +59,7 @@ class Calibration:
       devices: what units are run on.
       folder: where short runs are kept: the user's cache directory unless given.
       recall: know of the short runs made before.
+      speed: that of the machine, for what no short run has measured.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class Calibration:
         folder: Path | None = None,
         *,
         recall: bool = True,
+        speed: Speed | None = None,
     ) -> None:
         self.devices = devices or jax.devices()
+        self.speed = speed or Speed()
         facts = {name: value for name, value in machine().items() if name in ("processor", "cores")}
         software = {name: value for name, value in versions().items() if name != "commit"}
         self.about = {
@@ -193,7 +197,7 @@ class Calibration:
         agent, protocol, n_devices = unit.agent, unit.protocol, len(self.devices)
         decision = estimates.decision_seconds(agent, protocol) * factors.decision
         cost = UnitCost(
-            compiling=fresh * factors.compile_seconds * (2 if unit.latency else 1),
+            compiling=self._compiling(unit, factors) if fresh else 0.0,
             searching=0.0
             if searched
             else estimates.search_seconds(agent, protocol) * factors.search,
@@ -210,10 +214,15 @@ class Calibration:
             factors.measured,
         )
 
+    def _compiling(self, unit: Unit, factors: "_Factors") -> float:
+        """Return the seconds that compiling for a unit takes."""
+        rough = estimates.compile_seconds(unit.agent, unit.protocol) * self.speed.compiling
+        return (factors.compile_seconds or rough) * (2 if unit.latency else 1)
+
     def _factors(self, key: str, units: Sequence[Unit]) -> list["_Factors"]:
         runs = self.runs.get(key, [])
         if not runs:
-            return [_Factors()] * len(units)
+            return [_Factors(self.speed.playing, self.speed.playing)] * len(units)
         # The rough rule is no coordinate here: that of earlier runs is not known.
         place = probes.coordinates(
             [*(unit.parameters for unit in units), *(run.parameters for run in runs)],
@@ -222,7 +231,7 @@ class Calibration:
         distances = np.linalg.norm(place[: len(units), None] - place[None, len(units) :], axis=-1)
         weights = 1 / (distances**2 + NEAR)
         compiling = [run.compile_seconds for run in runs if run.compile_seconds is not None]
-        seconds = statistics.mean(compiling) if compiling else estimates.SECONDS_TO_COMPILE
+        seconds = statistics.mean(compiling) if compiling else None
 
         def between(name: str) -> np.ndarray:
             values = np.array([getattr(run, name) or 1.0 for run in runs])
@@ -282,7 +291,7 @@ class _Factors:
     decision: float = 1.0
     search: float = 1.0
     memory: float = 1.0
-    compile_seconds: float = estimates.SECONDS_TO_COMPILE
+    compile_seconds: float | None = None  # None: by the rough rule
     measured: bool = False
 
 

@@ -1,8 +1,9 @@
 """Rough rule for the cost of a unit of work, from the operations of its agent.
 
 The rule is proportional to the cost that an agent declares. Its error is measured, by short runs
-(`runner.calibration`) or by earlier results (`runner.plan`); without either, its constants hold for
-one core of two, in 2026.
+(`runner.cost.calibration`) or by earlier results (`runner.study.plan`); without either, times are
+those of its constants, which hold for one core, times the speed of the machine
+(`runner.cost.yardstick`).
 """
 
 import math
@@ -23,10 +24,12 @@ from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
 SECONDS_PER_DECISION = 5e-8
 SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
 SECONDS_PER_STEP = 4e-8  # of `agents.agent.Cost`
-SECONDS_PER_TRIED_DECISION = 1e-7  # of a strategy that a search tries
+SECONDS_PER_TRIED_DECISION = 1.7e-7  # of a strategy that a search tries
 SECONDS_PER_TRIED_ENTRY = 5e-10
 FIRST_PULLS = 400  # trajectories that take as long as getting a search going
-SECONDS_TO_COMPILE = 2.0  # one program
+SECONDS_TO_COMPILE = 4.0  # the programs of a plain learner in finite MDPs
+SECONDS_TO_COMPILE_BLOCKS = 2.3  # the same in blocks of steps
+COMPILING_A_SEARCH = 3.0  # times as long, for programs that try strategies or train
 SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
 SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
 
@@ -67,7 +70,12 @@ def lane_decisions(unit: Unit, devices: list[jax.Device]) -> float:
     """
     protocol = unit.protocol
     if protocol.in_blocks:
-        return -(-protocol.n_environments // len(devices)) * protocol.expected_steps
+        each = -(-protocol.n_environments // len(devices))
+        if devices[0].platform == "cpu" and not protocol.together:
+            lane_bytes = cost(unit.agent, protocol.agent_prior()).lane_bytes
+            width = group_width(unit.agent, lane_bytes or 16 * entries(protocol))
+            each = -(-each // width) * width
+        return each * protocol.expected_steps
     lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
     whole, rest = divmod(protocol.n_environments, unit.chunk or protocol.n_environments)
     calls = sum(
@@ -114,10 +122,20 @@ def memory_bytes(
     )
 
 
+def compile_seconds(agent: Agent, protocol: Protocol) -> float:
+    """Estimate the seconds that it takes to compile the programs of a unit: the rough rule."""
+    plain = SECONDS_TO_COMPILE_BLOCKS if protocol.in_blocks else SECONDS_TO_COMPILE
+    searching = COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
+    return plain * searching * cost(agent, protocol.agent_prior()).compiling
+
+
 def program(unit: Unit) -> tuple:
     """Return a key of the programs that a unit is compiled to, except those that only one unit of
     an experiment needs.
     """
     protocol = unit.protocol
-    shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(protocol.test_prior()))
-    return unit.algorithm, jax.tree.structure(unit.agent), shapes, protocol.lifetime, unit.record
+    leaves, structure = jax.tree.flatten(
+        (unit.agent, protocol.test_prior(), protocol.test.recorder)
+    )
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    return unit.algorithm, structure, shapes, protocol.lifetime, unit.record

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from jbrl.agents.agent import notice
+from jbrl.runner.cost import yardstick
 from jbrl.runner.cost.calibration import Calibration, Outlook
 from jbrl.runner.cost.report import UnitCost, actual
 from jbrl.runner.play.resources import Resources
@@ -38,8 +39,11 @@ class RunPlan:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Short runs on this machine, which measure how long units take."""
-        return Calibration(self.devices, recall=self.recall)
+        """Short runs on this machine, which measure how long units take; and its speed, where
+        something is left to run.
+        """
+        speed = yardstick.measured(*(self.devices or jax.devices())[:1]) if self.todo else None
+        return Calibration(self.devices, recall=self.recall, speed=speed)
 
     def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run the remaining units; return the number that failed.

@@ -245,6 +245,7 @@ def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: in
 @pytest.mark.parametrize(
     "agent", [BeliefPPO(hidden_width=4, **TINY), RL2(units=4, **TINY)], ids=["BeliefPPO", "RL2"]
 )
+@pytest.mark.first_case_quick
 def test_a_first_round_without_reward_sets_no_tiny_unit(agent: Any) -> None:
     """The first decision, from a state that pays nothing, is all that is played in training."""
     prior = bandit_like()

@@ -86,7 +86,7 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple) -> None:
     assert all(np.isfinite(fit.loss) for fit in found.next)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(awkward(), st.booleans(), st.sampled_from([6, 12]))
 def test_kfold_is_the_loop(prepared: Prepared, intercept: bool, min_rows: int) -> None:
     agrees(
@@ -96,7 +96,7 @@ def test_kfold_is_the_loop(prepared: Prepared, intercept: bool, min_rows: int) -
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(awkward(), st.booleans())
 def test_in_sample_is_the_loop(prepared: Prepared, intercept: bool) -> None:
     agrees(
@@ -106,7 +106,7 @@ def test_in_sample_is_the_loop(prepared: Prepared, intercept: bool) -> None:
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(awkward(), st.booleans())
 def test_leave_one_out_is_the_loop(prepared: Prepared, intercept: bool) -> None:
     # A row that alone determines a coefficient has no closed form: seldom, and then the subset is
@@ -118,7 +118,7 @@ def test_leave_one_out_is_the_loop(prepared: Prepared, intercept: bool) -> None:
     )
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(awkward(), st.booleans())
 def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     # Weights of the wrong sign: the mirrored target makes some of them 0.

@@ -401,6 +401,7 @@ def restore_register(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def custom(algorithm: str, folder: Path, **parameters: Any) -> Study:
     data = tables()
+    data["experiments"] = data["experiments"][:1]
     data["agents"] = [{"algorithm": algorithm, **parameters}]
     return Study(data, folder=folder)
 
