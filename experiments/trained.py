@@ -44,14 +44,20 @@ def named(row: pd.Series) -> str:
 
 
 def scores() -> pd.DataFrame:
-    """Return the rows that are kept, with `line`, `budget`, 0 where there is none, and
-    `test_digest`.
+    """Return the rows that are kept, ordered by experiment, agent and budget, with `line`,
+    `budget`, 0 where there is none, and `test_digest`.
     """
     results = jbrl.Results(KEPT)
     found = results.scores.query("status == 'done'")
     budgets = [json.loads(p).get("budget", 0) for p in found["parameters"]]
     digests = found["test"].map(digests_of_tests(results.units))
-    return found.assign(line=found.apply(named, axis=1), budget=budgets, test_digest=digests)
+    found = found.assign(line=found.apply(named, axis=1), budget=budgets, test_digest=digests)
+    experiments, agents = (list(dict.fromkeys(found[name])) for name in ("experiment", "line"))
+    order = [
+        (experiments.index(row["experiment"]), agents.index(row["line"]), row["budget"])
+        for row in found.to_dict("records")
+    ]
+    return found.iloc[sorted(range(len(order)), key=order.__getitem__)]
 
 
 def table(found: pd.DataFrame) -> str:

@@ -41,14 +41,18 @@ def test_training_pays_with_an_accurate_prior() -> None:
 def test_paired_tests_are_those_of_the_page() -> None:
     returns = trained.jbrl.Results(trained.KEPT).returns
     inputs = {"GC": "belief", "Grid": "mean and belief"}
-    for experiment, least in (("GC", 3.0), ("Grid", 1.6)):
+    cases = (
+        *(("GC", 1_310_720, 3.0), ("Grid", 1_310_720, 1.6)),
+        *(("GC", 15_728_640, 2.0), ("Grid", 2_097_152, 2.4)),
+    )
+    for experiment, budget, least in cases:
         here = returns[returns["experiment"] == experiment]
         scores = here.pivot(index="unit", columns=["algorithm", "parameters"], values="score")
         mine = next(
             scores[key]
             for key in scores
             if key[0] == "BeliefPPO"
-            and '"budget": 1310720' in key[1]
+            and f'"budget": {budget},' in key[1]
             and f'"inputs": "{inputs[experiment]}"' in key[1]
         )
         for key in scores:
