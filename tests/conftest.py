@@ -10,16 +10,12 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 # Most of the time of the tests is compilation, which takes less than a third without the
-# compiler's newer emitters of fused loops and without optimisation of machine code, and a tenth
-# less where the code of a program is not divided among threads: each process of the tests has a
-# core. The programs give the same bits, and run slower. Where `TEST_OPTIMISED` is set, as for the
-# slow tests, programs are compiled as those of users are. The first option is known to jaxlib 0.10
-# alone; programs that tests start inherit all three.
+# compiler's newer emitters of fused loops and without optimisation of machine code. The programs
+# give the same bits, and run slower. Where `TEST_OPTIMISED` is set, as for the slow tests, programs
+# are compiled as those of users are. The first option is known to jaxlib 0.10 alone; programs that
+# tests start inherit both.
 if version("jaxlib").startswith("0.10.") and "TEST_OPTIMISED" not in os.environ:
-    quick = (
-        "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 "
-        "--xla_cpu_parallel_codegen_split_count=1"
-    )
+    quick = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 
 import hypothesis
