@@ -35,8 +35,8 @@ def identities() -> Iterator[set[tuple]]:
     """Collect the identities of programs in place of compiling them, within the block."""
     found: set[tuple] = set()
 
-    def remember(*args: Any) -> compilation.Program:
-        found.add(compilation.identity_of(*args))
+    def remember(fn: Any, _: Any, *args: Any) -> compilation.Program:
+        found.add(compilation.identity_of(fn, *args))
         return compilation.Program(lambda: None, 1, False)
 
     with (

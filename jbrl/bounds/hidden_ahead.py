@@ -77,9 +77,7 @@ class HiddenAhead:
         """
         ahead, layers = self.ahead, self.ahead.layers
         own, shown = seed.spawn(2)
-        mdps = clairvoyant.draw(layers.model, n_mdps, own)
-        steps = tuple({ahead.left, ahead.horizon})
-        values = clairvoyant.values(layers.model, mdps, ahead.discount, steps)
+        mdps, values, shown_value = ahead.sample(n_mdps, own)
         number, trials = self.hidden.number, self.hidden.trials
         cells = layers.layer(ahead.decisions)
         few = [cell for cell in cells if sum(cell.totals[number]) <= trials]
@@ -92,8 +90,7 @@ class HiddenAhead:
                 leaves.add(some, 1 / n_mdps, own, pool)
         found = {cell: value + self._for_ever() for cell, value in leaves.found.items()}
         if many:
-            found |= estimate(layers, many, mdps, values[ahead.left], control, ahead.threads)
-        shown_value = float(values[ahead.horizon][list(layers.model.first_states)].mean())
+            found |= estimate(layers, many, mdps, values, control, ahead.threads)
         return ahead.solve(found), shown_value
 
     def _for_ever(self) -> float:

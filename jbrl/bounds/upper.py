@@ -50,14 +50,23 @@ class LookAhead:
         Args:
           n_mdps: number of MDPs drawn, a power of 2.
         """
+        mdps, values, shown = self.sample(n_mdps, seed)
+        cells = self.layers.layer(self.decisions)
+        leaves = estimate(self.layers, cells, mdps, values, control, self.threads)
+        return self.solve(leaves), shown
+
+    def sample(
+        self, n_mdps: int, seed: np.random.SeedSequence
+    ) -> tuple[clairvoyant.SampledMDPs, np.ndarray, float]:
+        """Draw MDPs; return them, their optimal values with the decisions that are left after the
+        look-ahead, and the mean clairvoyant value.
+        """
         model = self.layers.model
         mdps = clairvoyant.draw(model, n_mdps, seed)
         steps = tuple({self.left, self.horizon})
         values = clairvoyant.values(model, mdps, self.discount, steps)
-        cells = self.layers.layer(self.decisions)
-        leaves = estimate(self.layers, cells, mdps, values[self.left], control, self.threads)
         shown = float(values[self.horizon][list(model.first_states)].mean())
-        return self.solve(leaves), shown
+        return mdps, values[self.left], shown
 
     def floor(self) -> float:
         """Return the value of the best policy for D decisions if all later rewards are the

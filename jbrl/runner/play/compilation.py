@@ -93,7 +93,7 @@ def compile_for(
       args: arrays, or shapes in their place.
       sizes: lanes of a call, and lanes of a group or block.
     """
-    identity = identity_of(fn, jitted, args, devices, sizes)
+    identity = identity_of(fn, args, devices, sizes)
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
     compiled = jitted.lower(*args).compile(compiler_options=options(devices[0].platform))
@@ -103,7 +103,7 @@ def compile_for(
 
 
 def identity_of(
-    fn: Callable, _: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+    fn: Callable, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
 ) -> tuple:
     """Return what two programs have in common if they are the same.
 
