@@ -208,9 +208,10 @@ def run(
         )
     if dry_run or wanted:
         return
+    display = Display(planned, quiet=quiet)  # the speed of compilation is measured without a cache
     keep_compiled(compile_cache)
     try:
-        with stopping_on(signal.SIGTERM, signal.SIGUSR1), Display(planned, quiet=quiet) as progress:
+        with stopping_on(signal.SIGTERM, signal.SIGUSR1), display as progress:
             failed = planned.execute(progress, resources)
     except KeyboardInterrupt as interrupt:
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
