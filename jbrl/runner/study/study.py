@@ -16,7 +16,8 @@ from jbrl.environments.lifetime import Lifetime, Steps
 from jbrl.errors import JbrlError, nearest, shown
 from jbrl.mdp.mdp import horizon_for
 from jbrl.parameters import GREATEST_INTEGER
-from jbrl.problems.problem import DirichletProblem, Problem, members, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import DirichletProblem, Problem, members
 from jbrl.runner.play.play import lifetime_of
 from jbrl.runner.play.protocol import DEFAULT_LIFETIME, Protocol
 from jbrl.runner.storage.unit import Unit
