@@ -14,7 +14,7 @@ from jbrl.analysis.percentiles import payoffs, percentile, samples_of
 from jbrl.analysis.propagation import propagate
 from jbrl.analysis.ranking import Options, evaluate
 from jbrl.analysis.ranks import decisive_ends, ranks, significant
-from jbrl.analysis.score_table import read_companion, read_score_table
+from jbrl.analysis.score_files import read_companion, read_score_table
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import DATA, expected, mini, random_samples, table_of
 

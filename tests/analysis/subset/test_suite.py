@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.analysis.score_table import read_score_table
+from jbrl.analysis.score_files import read_score_table
 from jbrl.analysis.subset.model import load, predict
 from jbrl.analysis.subset.preparation import Preparation, prepare
 from jbrl.analysis.subset.problem import Search
