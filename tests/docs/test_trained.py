@@ -10,7 +10,7 @@ from jbrl.agents.deep.ann import ANN
 from jbrl.agents.deep.belief_ppo import BeliefPPO
 from jbrl.agents.deep.dense import Dense
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 PAPER = trained.ROOT / "experiments" / "published" / "paper-cpu"
 
