@@ -23,6 +23,7 @@ PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
 WHOLE = ("reference", "agents")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "PPO", "Random", "Scripted")  # order of columns
 SEEDED = ("DQN", "ActorCritic", "PPO")  # with more seeds of the testing sweep
+TESTED = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random")  # with all its settings
 LEARNING = "catch"  # experiment whose learning curves are drawn
 
 
@@ -39,10 +40,12 @@ def whole_sweep() -> Logs:
 
 
 def testing_sweep() -> Logs:
-    """Return three runs of each setting of the testing sweep, by the agents that learn."""
-    found = logs(*WHOLE, "seeds")
-    runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in SEEDED]
-    return Logs(tuple(sorted(runs, key=lambda run: SEEDED.index(run.agent))), found.problems)
+    """Return the runs of each setting of the testing sweep, in the order of `TESTED`: three of the
+    agents of `SEEDED`, one of the others.
+    """
+    found = logs(*WHOLE, "seeds", "recurrent")
+    runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in TESTED]
+    return Logs(tuple(sorted(runs, key=lambda run: TESTED.index(run.agent))), found.problems)
 
 
 def deep_sea_table() -> list[str]:
@@ -65,10 +68,10 @@ def memory_table() -> list[str]:
     that need a memory and that RecurrentActorCritic has played. Half of them is what guessing gets.
     """
     agents = ("RecurrentActorCritic", *SEEDED)
-    found = {(run.agent, run.bsuite_id): run.columns for run in logs("memory", "agents").runs}
+    found = {(run.agent, run.bsuite_id): run.columns for run in logs("recurrent", "agents").runs}
     lines = [f"| setting | {' | '.join(agents)} |", "|---|" + "---:|" * len(agents)]
     for agent, bsuite_id in found:
-        if agent == agents[0]:
+        if agent == agents[0] and bsuite_id.startswith("memory_"):
             kind, settings = bsuite_id.split("/")[0], SWEEP[bsuite_id].all_settings
             bits, length = settings["num_bits"], settings["memory_length"]
             about = f"{bits} bit{'s' if bits > 1 else ''}, {length} step{'s' if length > 1 else ''}"
