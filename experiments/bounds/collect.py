@@ -32,7 +32,7 @@ COLUMNS = (
 )
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
 DECISIONS = {
-    "GC": 25,
+    "GC": 26,
     "GDL": 40,
     "Grid": 4,
     "GC-appendix": 12,
@@ -51,7 +51,7 @@ AGENTS = {"UGrid": ["OPPS-DS"]}
 PLAYED = {"GC": 819_200, "Grid": 102_400}
 # Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
 CURVES = {
-    "GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 27),
+    "GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27),
     "GDL": (0, 8, 16, 24, 40),
 }
 # label of upper ends: words of their method, and a marker
