@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.agent import AGENTS
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Chunk, Protocol

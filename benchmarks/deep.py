@@ -43,7 +43,7 @@ from jbrl.agents.deep.q_network import QNetwork
 from jbrl.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
 from jbrl.runner.play import batching
 from jbrl.runner.play.lifetimes import LifetimeRun

@@ -46,7 +46,7 @@ from jbrl.agents.bayes.opps import OPPSDS  # noqa: E402
 from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
-from jbrl.problems.problem import problem  # noqa: E402
+from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.runner.play.batching import use_all_cores  # noqa: E402
 from jbrl.runner.play.experiment import Run  # noqa: E402
 from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402

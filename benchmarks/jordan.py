@@ -35,7 +35,7 @@ from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear.fourier import cosine_of_pi
 from jbrl.environments.environment import Box
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
 from jbrl.runner.play import batching
 from jbrl.runner.play.lifetimes import GROUP_BYTES, NARROWEST

@@ -53,7 +53,7 @@ from jbrl.agents.bayes.index.ucb import UCB1  # noqa: E402
 from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
-from jbrl.problems.problem import problem  # noqa: E402
+from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.runner.play.experiment import Run  # noqa: E402
 from jbrl.runner.play.offline import Trials  # noqa: E402
 from jbrl.runner.play.protocol import Protocol  # noqa: E402

@@ -173,7 +173,7 @@ MUTANTS = (
         "episode-begins-where-the-last-ended",
         "an episode begins with the last observation of the one before",
         "rollout/episodes.py",
-        "_select(ended, first, step.observation),",
+        "select(ended, first, step.observation),",
         "step.observation,",
         (f"{ROLLOUT}/test_episodes.py",),
     ),

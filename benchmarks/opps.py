@@ -24,7 +24,7 @@ from benchmarks import kept
 from jbrl.agents.bayes.index.formulas import formula_set
 from jbrl.agents.bayes.index.policy import formula_policies
 from jbrl.agents.bayes.opps import OPPSDS
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import batching
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.runner.play.protocol import Protocol

@@ -33,7 +33,7 @@ from jbrl import play, vectorize
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, planning
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 LANES, STEPS, SINGLE = 512, 100, 4
 DISCOUNT = np.float32(0.95)

@@ -25,7 +25,7 @@ from benchmarks import kept
 from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import kept
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol

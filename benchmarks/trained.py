@@ -25,7 +25,7 @@ import jbrl
 from benchmarks import kept
 from jbrl.agents.deep import prior_imitation, prior_ppo, prior_recurrent
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol

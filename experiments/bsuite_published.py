@@ -13,7 +13,8 @@ from jbrl.analysis.bsuite import curves, scores
 from jbrl.analysis.bsuite.logs import Logs
 from jbrl.bsuite_logs import read_places
 from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
-from jbrl.report import bsuite_figures as figures
+from jbrl.report.bsuite import learning_figures, score_figures
+from jbrl.report.bsuite.words import in_words
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
 
@@ -106,7 +107,7 @@ def tags_table(found: Logs) -> list[str]:
     lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for tag in TAGS:
         cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]
-        lines.append(f"| {figures.words(tag)} | {' | '.join(cells)} |")
+        lines.append(f"| {in_words(tag)} | {' | '.join(cells)} |")
     means = [f"{mean[a]:.2f}" if np.isfinite(mean[a]) else "" for a in found.agents]
     lines.append(f"| all 23 experiments | {' | '.join(means)} |")
     return lines
@@ -139,8 +140,8 @@ def main(arguments: list[str] | None = None) -> None:
     looks = styles(found.agents)
     learning = curves.mean_curves(curves.regrets(found, LEARNING))
     drawings = {
-        "agents-radar": figures.radar(scores.tag_scores(found), looks),
-        "agents-learning": figures.learning(learning, EXPERIMENTS[LEARNING], looks),
+        "agents-radar": score_figures.radar(scores.tag_scores(found), looks),
+        "agents-learning": learning_figures.learning(learning, EXPERIMENTS[LEARNING], looks),
     }
     for name, drawing in drawings.items():
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")

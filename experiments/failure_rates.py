@@ -32,7 +32,8 @@ from jbrl.analysis.game import equilibrium
 from jbrl.analysis.percentiles import Samples, payoffs, samples_of
 from jbrl.analysis.propagation import propagate
 from jbrl.analysis.ranks import significant
-from jbrl.analysis.score_table import read_score_table, restrict
+from jbrl.analysis.score_files import read_score_table
+from jbrl.analysis.score_table import restrict
 from jbrl.results import Results
 from jbrl.runner.play.batching import use_all_cores
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import Problem, distribution, write_json
+from jbrl.problems.json_format import write_json
+from jbrl.problems.problem import Problem, distribution
 
 FOLDER = Path(__file__).parent / "suite"
 SIZES = ((5, 3), (9, 2), (10, 3), (16, 4))  # states, actions

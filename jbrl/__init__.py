@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
     from jbrl.mdp.dirichlet import DirichletMDPs
     from jbrl.mdp.mdp import MDP
     from jbrl.parameters import parameter
+    from jbrl.problems.lookup import problem
     from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
     from jbrl.problems.problem import (
         PROBLEMS,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
         EnvironmentProblem,
         Problem,
         Setting,
-        problem,
         register_problem,
     )
     from jbrl.problems.recorder import EpisodeMean, Recorder
@@ -124,11 +124,11 @@ _HOME = {
             "PROBLEMS",
             "Problem",
             "Setting",
-            "problem",
             "register_problem",
         ),
         "jbrl.problems.problem",
     ),
+    "problem": "jbrl.problems.lookup",
     **dict.fromkeys(("DirichletPrior", "EnvironmentPrior", "Prior"), "jbrl.problems.prior"),
     **dict.fromkeys(("EpisodeMean", "Recorder"), "jbrl.problems.recorder"),
     "planning": "jbrl.mdp.planning",
@@ -182,8 +182,8 @@ __all__ = [  # noqa: RUF022, the order of `_HOME`
     "PROBLEMS",
     "Problem",
     "Setting",
-    "problem",
     "register_problem",
+    "problem",
     "DirichletPrior",
     "EnvironmentPrior",
     "Prior",

@@ -15,7 +15,7 @@ from jbrl.analysis import winners as winners_lists
 from jbrl.analysis.agreement import Comparison
 from jbrl.analysis.brackets import digests_of_tests
 from jbrl.analysis.published import jordan2020
-from jbrl.analysis.score_table import read_score_table
+from jbrl.analysis.score_files import read_score_table
 from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
 from jbrl.report.terms import rules_of

@@ -33,8 +33,9 @@ from jbrl.environments.environment import (
 from jbrl.environments.lifetime import Steps, check_count
 from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
-from jbrl.problems.problem import Problem, problem
+from jbrl.problems.problem import Problem
 from jbrl.pytree import record
 
 MAX_SEED = 2**32 - 1

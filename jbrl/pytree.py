@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees of JAX.
+"""Frozen dataclasses that are pytrees of JAX, and the choice between two.
 
 Every record of jbrl is one: its fields are leaves, so that they can be traced, mapped and stacked,
 unless declared `static()`, in which case they belong to the compiled program and must be hashable.
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 
 T = TypeVar("T")
 
@@ -44,3 +45,8 @@ def record(cls: type[T]) -> type[T]:
     # where the hashes of the two look alike.
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
     return made
+
+
+def select(condition: jax.Array, new: T, old: T) -> T:
+    """Return `new` where `condition` ([] bool) holds, else `old`: pytrees of one structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

@@ -24,7 +24,9 @@ from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
-from jbrl.problems.problem import DERIVED, PROBLEMS, problem, read_json
+from jbrl.problems.json_format import read_json
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import DERIVED, PROBLEMS
 from jbrl.runner.play import compile_cache
 from jbrl.runner.study import selftest
 from tests.runner.storage.test_store import HEADER, opened, returns_of

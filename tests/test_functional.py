@@ -14,7 +14,7 @@ import pytest
 from jbrl import functional
 from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "functional_ppo.py"
 

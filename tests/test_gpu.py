@@ -14,7 +14,7 @@ import pytest
 from benchmarks import gpu
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.study import selftest

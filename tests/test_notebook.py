@@ -8,7 +8,7 @@ import pytest
 
 import jbrl
 from jbrl import notebook
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.protocol import Played
 
 

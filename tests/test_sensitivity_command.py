@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
-from jbrl.problems.problem import DirichletProblem, distribution, write_json
+from jbrl.problems.json_format import write_json
+from jbrl.problems.problem import DirichletProblem, distribution
 
 AGENT = '''
 import jax.numpy as jnp

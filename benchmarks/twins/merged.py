@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.twins.agents import DISCOUNT, TIES
 from benchmarks.twins.bamcp import stream, word
-from jbrl.agents.bayes.search.merged import BLOCK
+from jbrl.agents.bayes.search.merged_rows import BLOCK
 
 
 def uniform(key, round, which, j):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.score_table import read_companion, read_score_table
+from jbrl.analysis.score_files import read_companion, read_score_table
 from jbrl.analysis.subset.baselines import (
     correlations,
     per_environment,

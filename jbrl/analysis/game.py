@@ -22,9 +22,8 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.analysis.moves import EQUAL, TIE, Moves, nearly_equal, sides_of
-
-__all__ = ["EQUAL", "TIE", "Equilibrium", "equilibrium", "moves", "nearly_equal"]
+from jbrl.analysis.moves import Moves
+from jbrl.analysis.sides import sides_of
 
 
 @dataclasses.dataclass(frozen=True)

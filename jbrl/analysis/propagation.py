@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from jbrl.analysis.effort import workers
-from jbrl.analysis.moves import Moves, Side, sides_of
+from jbrl.analysis.moves import Moves
+from jbrl.analysis.sides import Side, sides_of
 
 ROUNDS = 60  # of policy iteration, which needs some 10
 CLOSER = 0.02  # what a round leaves of the residual: later policies need no more precision

@@ -20,8 +20,10 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from jbrl.analysis.game import EQUAL, TIE, equilibrium
+from jbrl.analysis.game import equilibrium
+from jbrl.analysis.moves import TIE
 from jbrl.analysis.percentiles import Samples, payoffs
+from jbrl.analysis.sides import EQUAL
 from jbrl.pytree import record
 
 CHUNK = 64  # resamples of one device in one call

@@ -12,10 +12,10 @@ import numpy as np
 
 from jbrl.analysis.bands import half_widths, payoff_bounds
 from jbrl.analysis.game import equilibrium
-from jbrl.analysis.moves import sides_of
 from jbrl.analysis.percentiles import Samples, payoffs
 from jbrl.analysis.propagation import largest
 from jbrl.analysis.ranks import significant
+from jbrl.analysis.sides import sides_of
 
 DOUBLINGS = 16  # up to 65,536 times as many scores
 RESAMPLES = 400

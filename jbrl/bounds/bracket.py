@@ -24,8 +24,8 @@ from jbrl.bounds.size import Plan, check_model, checked_played, make_plan
 from jbrl.bounds.upper import LookAhead
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
+from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
-from jbrl.problems.problem import problem as find_problem
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.storage.machine import available_cores, memory_bytes
 

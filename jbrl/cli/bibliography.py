@@ -23,7 +23,8 @@ def entries(names: Sequence[str]) -> list[str]:
 def _cited(name: str) -> list[str]:
     from jbrl.agents.agent import AGENTS
     from jbrl.environments.environment import ENVIRONMENTS
-    from jbrl.problems.problem import PROBLEMS, problem
+    from jbrl.problems.lookup import problem
+    from jbrl.problems.problem import PROBLEMS
 
     if name == OURSELVES:
         return [_by_key()[OURSELVES]]

@@ -135,7 +135,7 @@ def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Ag
       JbrlError: no such agent or study, or a study without findings on this distribution.
     """
     from jbrl.agents.lookup import find_agent
-    from jbrl.problems.problem import problem as find_problem
+    from jbrl.problems.lookup import problem as find_problem
     from jbrl.results import Results
 
     agents: dict[str, Agent] = {name: find_agent(name, Path.cwd()).agent() for name in names}

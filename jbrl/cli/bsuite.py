@@ -198,7 +198,7 @@ def report(
     \b
     jbrl bsuite report DQN=logs/dqn Random=out/random --out report --latex
     """
-    from jbrl.report.bsuite_page import write_report
+    from jbrl.report.bsuite.page import write_report
 
     logs = _read(places)
     for path in write_report(logs, out, release, latex=latex):

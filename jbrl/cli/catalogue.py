@@ -119,7 +119,8 @@ def _toml(value: object) -> str:
 def _problems() -> list[Table | str]:
     """Return a table for each kind of problem, all with the same widths."""
     from jbrl.environments.environment import ENVIRONMENTS
-    from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem, problem
+    from jbrl.problems.lookup import problem
+    from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem
 
     settings = {name: entry.parameters for name, entry in PROBLEMS.items()}
     alone = {
@@ -199,7 +200,7 @@ def _suites() -> list[Table | str]:
 
 def _row_of(name: str, settings: Mapping[str, object]) -> list[str]:
     """Return the row of a problem; a word where it cannot be made, for example without an extra."""
-    from jbrl.problems.problem import problem
+    from jbrl.problems.lookup import problem
 
     try:
         return _row(problem(name), settings)
@@ -251,7 +252,9 @@ def show(
     jbrl show GC --json > mine.json
     jbrl show 'DeepSea(size=20)'
     """
-    from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, problem, to_json
+    from jbrl.problems.json_format import to_json
+    from jbrl.problems.lookup import problem
+    from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
     found = problem(name, Path.cwd())
     if isinstance(found, EnvironmentProblem):

@@ -233,7 +233,8 @@ def _read(
     """Read the score tables of files and directories of results, one after the other."""
     import pandas as pd
 
-    from jbrl.analysis.score_table import read_score_table, together
+    from jbrl.analysis.score_files import read_score_table
+    from jbrl.analysis.score_table import together
 
     parts: list[tuple[str, pd.DataFrame]] = []
     for path in paths:
@@ -284,7 +285,8 @@ def _samples(
 ) -> "Samples":
     """Return the samples, restricted to the selected ones, with the contents of companion files."""
     from jbrl.analysis.percentiles import samples_of
-    from jbrl.analysis.score_table import read_companion, restrict
+    from jbrl.analysis.score_files import read_companion
+    from jbrl.analysis.score_table import restrict
 
     everything = rows
     rows = restrict(rows, algorithms=_names(algorithms), environments=_names(environments))

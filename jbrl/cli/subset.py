@@ -241,7 +241,7 @@ def predict_command(
     \b
     jbrl subset predict atari5.json mine.csv
     """
-    from jbrl.analysis.score_table import read_score_table
+    from jbrl.analysis.score_files import read_score_table
     from jbrl.analysis.subset.model import load, predict
     from jbrl.cli.subset_tables import mapping_of
 

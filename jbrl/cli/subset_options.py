@@ -249,7 +249,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def prepared_of(path: Path, options: Options) -> "Prepared":
     """Return the table at `path`, a file or the results of a study, prepared as the options say."""
-    from jbrl.analysis.score_table import read_companion
+    from jbrl.analysis.score_files import read_companion
     from jbrl.analysis.subset.preparation import prepare
     from jbrl.cli.subset_tables import read_scores, references_of_results
 

@@ -17,6 +17,7 @@ from jbrl.environments.environment import (
     Perturbed,
     Spec,
     Step,
+    perturbed_fields,
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
@@ -115,11 +116,7 @@ class Acrobot(Environment[AcrobotState], Perturbed):
 
     def perturb(self, key: chex.PRNGKey) -> "Acrobot":
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
-        values = {
-            name: getattr(self, name) * (1 + self.spread * jnp.float32(width) * offset)
-            for (name, width), offset in zip(SPREADS.items(), offsets, strict=True)
-        }
-        return dataclasses.replace(self, **values)
+        return dataclasses.replace(self, **perturbed_fields(self, SPREADS, offsets))
 
     def reset(self, key: chex.PRNGKey) -> tuple[AcrobotState, chex.Array]:
         zero = jnp.float32(0)

@@ -16,6 +16,7 @@ from jbrl.environments.environment import (
     Perturbed,
     Spec,
     Step,
+    perturbed_fields,
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
@@ -102,11 +103,7 @@ class CartPole(Environment[CartPoleState], Perturbed):
 
     def perturb(self, key: chex.PRNGKey) -> "CartPole":
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
-        values = {
-            name: getattr(self, name) * (1 + self.spread * jnp.float32(width) * offset)
-            for (name, width), offset in zip(SPREADS.items(), offsets, strict=True)
-        }
-        return dataclasses.replace(self, **values)
+        return dataclasses.replace(self, **perturbed_fields(self, SPREADS, offsets))
 
     def reset(self, key: chex.PRNGKey) -> tuple[CartPoleState, chex.Array]:
         del key

@@ -8,7 +8,7 @@ so that the last observation of an episode is not lost.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 import chex
@@ -160,6 +160,22 @@ class Perturbed:
     def perturb(self, key: chex.PRNGKey) -> Any:
         """Draw the environment of one lifetime: the same class and shapes, other values."""
         raise NotImplementedError(f"{type(self).__name__} has no method perturb")
+
+
+def perturbed_fields(
+    environment: Any, widths: Mapping[str, float], offsets: Iterable[chex.Array]
+) -> dict[str, chex.Array]:
+    """Return the fields of an environment that `widths` names, moved within their ranges.
+
+    Args:
+      environment: its field `spread` is a factor of all widths.
+      widths: half the width of each range, relative to its middle, the value of the field.
+      offsets: place in each range, from -1 to 1, [] float32.
+    """
+    return {
+        name: getattr(environment, name) * (1 + environment.spread * jnp.float32(width) * offset)
+        for (name, width), offset in zip(widths.items(), offsets, strict=True)
+    }
 
 
 def drawn(environment: Environment, key: chex.PRNGKey) -> Environment:

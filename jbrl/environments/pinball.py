@@ -17,13 +17,14 @@ from jbrl.environments.environment import (
     Perturbed,
     Spec,
     Step,
+    perturbed_fields,
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.environments.pinball_map import Map, read_map
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
-from jbrl.pytree import record
+from jbrl.pytree import record, select
 
 SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each
 EXTRA = 19  # number, from 1, of the substep in which a ball that hits one polygon moves twice
@@ -156,10 +157,7 @@ class Pinball(Environment[PinballState], Perturbed):
 
     def perturb(self, key: chex.PRNGKey) -> "Pinball":
         *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
-        values = {
-            name: getattr(self, name) * (1 + self.spread * jnp.float32(width) * offset)
-            for (name, width), offset in zip(SPREADS.items(), offsets, strict=True)
-        }
+        values = perturbed_fields(self, SPREADS, offsets)
         power = jnp.float32(DECADES * np.log(10)) * self.spread * last
         values["friction"] = self.friction * jnp.exp(power)
         return dataclasses.replace(self, **values)
@@ -184,7 +182,7 @@ class Pinball(Environment[PinballState], Perturbed):
         rolled, arrived, stopped = lax.fori_loop(
             0, SUBSTEPS, lambda i, now: self._substep(i, now, out_of_time), (pushed, zero, zero)
         )
-        ball = _select(stopped, rolled, self._slowed(rolled))
+        ball = select(stopped, rolled, self._slowed(rolled))
         price = jnp.where(executed == IDLE, jnp.float32(NOTHING), jnp.float32(PUSH))
         end = jnp.where(arrived, jnp.float32(GOAL), jnp.float32(TIME))
         reward = jnp.where(stopped, end, price)
@@ -203,11 +201,11 @@ class Pinball(Environment[PinballState], Perturbed):
         contact = _contact(ball, self.ball, self.edges, self.effects)
         ball = _bounced(ball, contact)
         again = (i == EXTRA - 1) & _one_polygon(contact)
-        ball = _select(again, _moved(ball, self.ball), ball)
+        ball = select(again, _moved(ball, self.ball), ball)
         away = (ball.x - self.target[0]) ** 2 + (ball.y - self.target[1]) ** 2
         there = away < self.target_radius**2
         return (
-            _select(stopped, before, ball),
+            select(stopped, before, ball),
             arrived | (there & ~stopped),
             stopped | there | out_of_time,
         )
@@ -304,10 +302,6 @@ def _contact(ball: Ball, radius: chex.Array, edges: chex.Array, effects: chex.Ar
 def _inside(place: chex.Array) -> chex.Array:
     """Return a coordinate, brought back where it lies outside the map."""
     return jnp.where(place > 1, 1 - INSIDE, jnp.where(place < 0, INSIDE, place))
-
-
-def _select(condition: chex.Array, new: Ball, old: Ball) -> Ball:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def _observation(ball: Ball) -> chex.Array:

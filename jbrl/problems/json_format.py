@@ -25,6 +25,7 @@ from jbrl.errors import JbrlError, nearest, shown
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.parameters import GREATEST_INTEGER
 from jbrl.problems.checks import check_mdps
+from jbrl.problems.problem import DirichletProblem
 
 TEXTS = ("name", "short_name", "description", "cite")
 REQUIRED = ("name", "n_states", "n_actions", "initial_state", "transition_weights", "rewards")
@@ -32,13 +33,14 @@ FIELDS = (*TEXTS, *REQUIRED[1:], "reward_type")
 LEVELS = ("state", "action", "next state")
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read the fields of a `Problem` from a file.
+def read_json(path: str | Path) -> DirichletProblem:
+    """Read the problem in a JSON file.
 
     Raises:
       JbrlError: it cannot be read, is not JSON, lacks a field or has one too many, or a field is
-        not sound.
+        not sound. The message names the file and the field.
     """
+    path = Path(path)
     data = _load(path)
     if not isinstance(data, dict):
         raise JbrlError(f"{path}: expected a JSON object with the fields {', '.join(REQUIRED)}")
@@ -68,19 +70,26 @@ def read(path: Path) -> dict[str, Any]:
     mdps = check_mdps(
         DirichletMDPs(weights, rewards, np.asarray(initial_state)), str(path), "transition_weights"
     )
-    return {**texts, "mdps": mdps}
+    return DirichletProblem(**texts, mdps=mdps)
 
 
-def write(texts: dict[str, str], mdps: DirichletMDPs) -> str:
-    """Return the text of a file, a line for each row of numbers.
+def to_json(problem: DirichletProblem) -> str:
+    """Return the text of the JSON file of a problem, a line for each row of numbers: reading it
+    gives the same distribution, bit for bit.
 
-    All digits that float32 needs are written.
+    Raises:
+      JbrlError: the problem is not a distribution over finite MDPs.
     """
-    n_states, n_actions, _ = mdps.concentrations.shape
+    if not isinstance(problem, DirichletProblem):
+        raise JbrlError(
+            f"'{problem.short_name}' has no file: expected a Dirichlet distribution over finite "
+            "MDPs, for example GC"
+        )
+    mdps, texts = problem.mdps, {field: getattr(problem, field) for field in TEXTS}
     fields = {
-        **texts,
-        "n_states": n_states,
-        "n_actions": n_actions,
+        **{field: text for field, text in texts.items() if text},
+        "n_states": mdps.n_states,
+        "n_actions": mdps.n_actions,
         "initial_state": int(mdps.initial_state),
         "reward_type": "constant",
     }
@@ -93,6 +102,18 @@ def write(texts: dict[str, str], mdps: DirichletMDPs) -> str:
         f'  "rewards": {_nested(mdps.rewards)}',
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def write_json(problem: DirichletProblem, path: str | Path) -> None:
+    """Write a problem to a JSON file.
+
+    Raises:
+      JbrlError: the problem is not a distribution over finite MDPs, or the file cannot be written.
+    """
+    try:
+        Path(path).write_text(to_json(problem), encoding="utf-8")
+    except OSError as error:
+        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _nested(array: np.ndarray) -> str:

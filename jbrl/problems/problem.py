@@ -1,4 +1,4 @@
-"""The contract of a problem, the register of all problems, and the parsing of their names.
+"""The contract of a problem, and the register of all problems.
 
 A problem is a distribution over environments with a name and a lifetime. Everything here runs on
 the host and holds NumPy arrays, so that looking at problems starts no accelerator; `sample` alone
@@ -9,9 +9,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import chex
@@ -20,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.environments.environment import (
-    ENVIRONMENTS,
     Discrete,
     Environment,
     Spec,
@@ -28,18 +25,13 @@ from jbrl.environments.environment import (
     check_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
-from jbrl.errors import JbrlError, nearest, shown
+from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import stream
-from jbrl.outside import explained, find_class
-from jbrl.problems import json_format, settings
+from jbrl.problems import settings
 from jbrl.problems.checks import check_mdps
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.problems.recorder import EpisodeMean, Recorder
-
-DEEPEST = 8  # problems made out of others that are made out of others
-NESTED = re.compile(rf"(?:[^()]*\(){{{DEEPEST + 2}}}")
-CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,11 +242,10 @@ class Suite:
 
     def members(self, text: str) -> tuple[str, ...]:
         """Return the names of the problems that a name behind `<suite>/` stands for."""
-        match = CALL.fullmatch(text)
-        name, inside = (match["name"], match["inside"]) if match else (text, None)
-        settings_ = f"({inside})" if inside else ""
+        name, inside = settings.parts(text)
+        written = f"({inside})" if inside else ""
         ids = self.groups.get(name, (name,))
-        return tuple(f"{self.name}/{id}{settings_}" for id in ids)
+        return tuple(f"{self.name}/{id}{written}" for id in ids)
 
 
 SUITES: dict[str, Suite] = {}
@@ -311,171 +302,3 @@ def distribution(concentrations: Any, rewards: Any, initial_state: int = 0) -> D
         np.asarray(rewards, np.float32),
         np.asarray(initial_state, np.int32),
     )
-
-
-def problem(name: str | Path, base: Path | None = None) -> Problem:
-    """Return the problem of that name.
-
-    Args:
-      name: one of the catalogue (`GC`), with parameters (`GC(n_states=8)`), made out of another one
-        (`uniform(GC)`), an environment of the register or `module:Class`, with or without settings
-        (`DeepSea(size=20)`), one of a suite (`bsuite/catch/0`), or the path of a JSON file, ending
-        in `.json`.
-      base: folder that paths are relative to, and that modules are looked for in; default: the
-        working directory.
-
-    Raises:
-      JbrlError: no such problem, or its file is not sound.
-    """
-    text = str(name)
-    if text.casefold().endswith(".json"):
-        return read_json((base or Path.cwd()) / text)
-    if NESTED.match(text):
-        raise JbrlError(
-            f"problem '{shown(text, str)}': expected at most {DEEPEST} problems within each "
-            "other, as in uniform(GC)"
-        )
-    match = CALL.fullmatch(text)
-    family, inside = (match["name"], match["inside"]) if match else (text, None)
-    if ":" in family:
-        found, source = find_class(family, base or Path.cwd(), Environment, "environment")
-        return _of_environment(family, found, inside or "", source=source)
-    suite, slash, rest = family.partition("/")
-    if slash and suite in SUITES:
-        return SUITES[suite].make(rest, inside or "")
-    if family in DERIVED:
-        if not (inside or "").strip():
-            raise JbrlError(
-                f"problem '{text}': expected the name of a problem in parentheses, for example "
-                f"'{family}(GC)'"
-            )
-        return DERIVED[family](problem((inside or "").strip(), base))
-    if family in ENVIRONMENTS and family not in PROBLEMS:
-        entry = ENVIRONMENTS[family]
-        return _of_environment(family, entry.environment, inside or "", cite=entry.cite)
-    if family not in PROBLEMS:
-        known = nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})
-        forms = (
-            "the path of a problem's file ends in .json, an environment of your own is "
-            "'module:Class'"
-        )
-        raise JbrlError(f"unknown problem '{shown(text, str)}'{known}; {forms}")
-    return _make(PROBLEMS[family], inside or "")
-
-
-def _make(entry: ProblemEntry, inside: str) -> Problem:
-    defaults = entry.parameters
-    values = _arguments(entry, inside)
-    changed = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
-    short_name = f"{entry.name}({changed})" if changed else entry.name
-    try:
-        made = entry.make(**values)
-    except JbrlError as error:
-        raise JbrlError(f"problem '{short_name}': {error}") from None
-    except (MemoryError, ValueError):  # NumPy cannot make arrays of that size
-        raise JbrlError(
-            f"problem '{short_name}': too large for the memory of this machine"
-        ) from None
-    if isinstance(made, Setting):
-        identity = settings.identity(made.environment, settings.registered_name(made.environment))
-        return EnvironmentProblem(
-            entry.title, short_name, *made, identity, description=entry.summary, cite=entry.cite
-        )
-    return DirichletProblem(
-        entry.title, short_name, made, description=entry.summary, cite=entry.cite
-    )
-
-
-def _of_environment(
-    name: str, cls: type[Environment], inside: str, *, source: str | None = None, cite: str = ""
-) -> EnvironmentProblem:
-    """Return the problem made of one environment alone.
-
-    Args:
-      inside: its settings, as `settings.read_settings` reads them.
-      source: SHA-256 of the file that an environment outside the package comes from.
-    """
-    values = settings.read_settings(cls, inside, f"environment '{name}'")
-    short_name = settings.label(name, cls, values)
-    try:
-        environment = cls(**values)
-    except JbrlError as error:
-        raise JbrlError(f"environment '{short_name}': {error}") from None
-    except Exception as error:
-        raise JbrlError(f"environment '{short_name}': {explained(error)}") from error
-    identity = settings.identity(environment, name) | ({"source": source} if source else {})
-    description = " ".join((cls.__doc__ or name).strip().split("\n\n")[0].split())
-    return EnvironmentProblem(
-        settings.title(name),
-        short_name,
-        environment,
-        cls.lifetime,
-        identity=identity,
-        description=description,
-        cite=cite,
-    )
-
-
-def _arguments(entry: ProblemEntry, inside: str) -> dict[str, int]:
-    """Return the parameters of a registered function that are written in a name."""
-    where, parameters = f"problem '{entry.name}'", entry.parameters
-    accepted = (
-        f"expected {entry.name}({', '.join(f'{k}={v}' for k, v in parameters.items())})"
-        if parameters
-        else "it takes no parameters"
-    )
-    try:
-        values = settings.items(inside, where)
-    except JbrlError as error:
-        raise JbrlError(f"{error}: {accepted}") from None
-    for key, value in values.items():
-        if key not in parameters:
-            raise JbrlError(
-                f"{where}: unknown parameter "
-                f"'{shown(key, str)}'{nearest(key, parameters) if parameters else ': ' + accepted}"
-            )
-        if not re.fullmatch(r"[+-]?\d{1,9}", value):
-            raise JbrlError(f"{where}: {key} = {shown(value, str)}: expected an integer")
-    return {key: int(value) for key, value in values.items()}
-
-
-def read_json(path: str | Path) -> DirichletProblem:
-    """Read the problem in a JSON file, described in `json_format`.
-
-    Raises:
-      JbrlError: it cannot be read or is not sound; the message names the file and the field.
-    """
-    return DirichletProblem(**json_format.read(Path(path)))
-
-
-def to_json(problem: DirichletProblem) -> str:
-    """Return the text of the JSON file of a problem: reading it gives the same distribution, bit
-    for bit.
-
-    Raises:
-      JbrlError: the problem is not a distribution over finite MDPs.
-    """
-    if not isinstance(problem, DirichletProblem):
-        raise JbrlError(
-            f"'{problem.short_name}' has no file: expected a Dirichlet distribution over finite "
-            "MDPs, for example GC"
-        )
-    fields = {
-        "name": problem.name,
-        "short_name": problem.short_name,
-        "description": problem.description,
-        "cite": problem.cite,
-    }
-    return json_format.write({key: value for key, value in fields.items() if value}, problem.mdps)
-
-
-def write_json(problem: DirichletProblem, path: str | Path) -> None:
-    """Write a problem to a JSON file.
-
-    Raises:
-      JbrlError: the file cannot be written.
-    """
-    try:
-        Path(path).write_text(to_json(problem), encoding="utf-8")
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None

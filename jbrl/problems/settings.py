@@ -19,6 +19,13 @@ from jbrl.parameters import check_known, check_parameters
 
 # commas between quotes do not separate
 ITEM = re.compile(r"""(?:[^,"']|"(?:\\.|[^"\\])*"|'[^']*'|["'])+""")
+CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
+
+
+def parts(text: str) -> tuple[str, str]:
+    """Split `name(inside)`; a text of another form is a name alone."""
+    match = CALL.fullmatch(text)
+    return (match["name"], match["inside"] or "") if match else (text, "")
 
 
 def items(inside: str, where: str) -> dict[str, str]:

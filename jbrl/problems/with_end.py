@@ -3,9 +3,6 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jbrl.environments.environment import Environment, Step
@@ -13,7 +10,7 @@ from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
 from jbrl.problems.problem import EnvironmentProblem, Problem, register_derived
 from jbrl.problems.recorder import EpisodeMean, EpisodeTotals
-from jbrl.pytree import record, static
+from jbrl.pytree import record, select, static
 
 END = 30  # episodes after those of the lifetime
 
@@ -50,9 +47,9 @@ class LifeAndEnd:
         step: Step,
     ) -> LifeAndEndTotals:
         first = state.life.episodes < self.episodes
-        current = _select(first, state.life, state.end)
+        current = select(first, state.life, state.end)
         after = EpisodeMean().record(current, environment, environment_state, step)
-        return LifeAndEndTotals(_select(first, after, state.life), _select(first, state.end, after))
+        return LifeAndEndTotals(select(first, after, state.life), select(first, state.end, after))
 
     def scores(self, state: LifeAndEndTotals) -> np.ndarray:
         return EpisodeMean().scores(state.life)
@@ -65,10 +62,6 @@ class LifeAndEnd:
         sums = {name: values + parts[1][name] for name, values in parts[0].items()}
         begun = np.asarray(state.end.episodes) + (np.asarray(state.end.steps) > 0)
         return {**sums, "end": np.where(begun > 0, EpisodeMean().scores(state.end), np.nan)}
-
-
-def _select(condition: chex.Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def check_learning(recorder: Any, learning_episodes: object, problem: str) -> None:

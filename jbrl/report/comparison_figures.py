@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +10,7 @@ from matplotlib.lines import Line2D
 from jbrl.analysis.agreement import BEST, DEFECT, MISPRINT, OTHER, SAME
 from jbrl.analysis.published import CELL, cells
 from jbrl.report.figures import Drawing
-from jbrl.report.style import COLOURS, FAINT, INK, LOOK, PAPER
+from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import parameters_text, score_text
 
 PANEL = (3.0, 3.1)  # inches, without the names on the left
@@ -33,6 +32,7 @@ WORDS = {
 }
 
 
+@drawn
 def beside(candidates: pd.DataFrame, case: str) -> Drawing:
     """Draw the cells of one case.
 
@@ -40,24 +40,21 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
       candidates: what `jbrl.analysis.agreement.with_published` returns.
       case: "accurate" or "inaccurate".
     """
-    with mpl.rc_context(LOOK):
-        printed = cells()
-        printed = printed[printed["case"] == case]
-        experiments = list(dict.fromkeys(printed["experiment"]))
-        width, height = NAMES + PANEL[0] * len(experiments), PANEL[1] + 0.75
-        drawing = Drawing(Figure(figsize=(width, height)))
-        panels = drawing.figure.subplots(1, len(experiments), sharey=True, squeeze=False)[0]
-        for axes, experiment in zip(panels, experiments, strict=True):
-            mine = candidates[
-                (candidates["case"] == case) & (candidates["experiment"] == experiment)
-            ]
-            _panel(axes, printed[printed["experiment"] == experiment], mine, drawing)
-            axes.set_title(experiment, fontsize=9.6, loc="left", pad=4)
-            axes.set_xlabel("mean discounted return")
-        drawing.figure.subplots_adjust(
-            left=NAMES / width, right=0.985, bottom=0.5 / height, top=1 - 0.55 / height, wspace=0.1
-        )
-        _legend(drawing.figure)
+    printed = cells()
+    printed = printed[printed["case"] == case]
+    experiments = list(dict.fromkeys(printed["experiment"]))
+    width, height = NAMES + PANEL[0] * len(experiments), PANEL[1] + 0.75
+    drawing = Drawing(Figure(figsize=(width, height)))
+    panels = drawing.figure.subplots(1, len(experiments), sharey=True, squeeze=False)[0]
+    for axes, experiment in zip(panels, experiments, strict=True):
+        mine = candidates[(candidates["case"] == case) & (candidates["experiment"] == experiment)]
+        _panel(axes, printed[printed["experiment"] == experiment], mine, drawing)
+        axes.set_title(experiment, fontsize=9.6, loc="left", pad=4)
+        axes.set_xlabel("mean discounted return")
+    drawing.figure.subplots_adjust(
+        left=NAMES / width, right=0.985, bottom=0.5 / height, top=1 - 0.55 / height, wspace=0.1
+    )
+    _legend(drawing.figure)
     return drawing
 
 

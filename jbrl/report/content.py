@@ -8,7 +8,7 @@ so in its text or in its `standing`.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pandas as pd
@@ -148,6 +148,11 @@ class Table:
 
 
 Block = Heading | Paragraph | Items | Facts | Plot | Table
+
+
+def folded(title: str, blocks: Sequence[Block]) -> list[Block]:
+    """Return blocks as details under a title; nothing where there are none."""
+    return [Heading(title, folds=True), *blocks] if blocks else []
 
 
 @dataclasses.dataclass(frozen=True)

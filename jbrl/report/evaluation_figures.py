@@ -3,7 +3,7 @@ distribution functions.
 """
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -19,7 +19,7 @@ from jbrl.analysis.percentiles import Samples
 from jbrl.analysis.ranking import Evaluation
 from jbrl.report.axes import WIDTH, left_margin, legend, legend_height, mark, rows_figure
 from jbrl.report.figures import Drawing
-from jbrl.report.style import COLOURS, FAINT, INK, LOOK, Style
+from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
 
 Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen
@@ -29,18 +29,7 @@ METHOD_NAMES = {"pbp": "PBP", "pbp-t": "PBP-t", "bootstrap": "bootstrap"}
 _DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
 
 
-def _drawn(function: Callable[..., Drawing]) -> Callable[..., Drawing]:
-    """Make a function draw in the look of all figures."""
-
-    def draw(*args: object, **options: object) -> Drawing:
-        with mpl.rc_context(LOOK):
-            return function(*args, **options)
-
-    draw.__doc__ = function.__doc__
-    return draw
-
-
-@_drawn
+@drawn
 def aggregate(found: Evaluation, styles: Styles) -> Drawing:
     """Draw aggregate scores, best on top, with the interval of each method (figure 5 of Jordan et
     al. 2020).
@@ -95,7 +84,7 @@ def aggregate(found: Evaluation, styles: Styles) -> Drawing:
     return drawing
 
 
-@_drawn
+@drawn
 def weights(found: Evaluation) -> Drawing:
     """Draw the strategies of player q: environments in rows, opponents in columns, per cent; the
     last column is the sum of a row.
@@ -189,7 +178,7 @@ def _cell(x: float, y: float, share: float, colour: int) -> mpl.patches.Rectangl
     )
 
 
-@_drawn
+@drawn
 def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
     """Draw quantile functions of an environment with their bands: the higher a curve, the better
     (figure 4 of Jordan et al. 2020).
@@ -197,7 +186,7 @@ def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) 
     return _curves(samples, environment, delta, styles, swapped=True)
 
 
-@_drawn
+@drawn
 def distributions(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
     """Draw distribution functions of an environment with their bands: the further right a curve,
     the better.
@@ -270,7 +259,7 @@ def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[np.nda
     return x[kept], p[kept]
 
 
-@_drawn
+@drawn
 def profiles(table: pd.DataFrame, styles: Styles) -> Drawing:
     """Draw performance profiles: share of normalised scores above a threshold, with bands."""
     names = list(dict.fromkeys(table["algorithm"]))

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -38,7 +37,7 @@ from jbrl.report.axes import (
     rows_figure,
     time_axis,
 )
-from jbrl.report.style import INK, LOOK, ORACLE, PAPER, Style
+from jbrl.report.style import INK, ORACLE, PAPER, Style, drawn
 from jbrl.report.tables import Section
 from jbrl.report.terms import MDPS
 from jbrl.report.text import listing, score_text, seconds_text
@@ -89,10 +88,7 @@ def figure(id: str, title: str, caption: str, part: Part) -> Callable[[Draw], Dr
     """
 
     def register(function: Draw) -> Draw:
-        def draw(section: Section, styles: Styles) -> Drawing | str:
-            with mpl.rc_context(LOOK):
-                return function(section, styles)
-
+        draw = drawn(function)
         FIGURES.append(Kind(id, title, caption, draw, part))
         return draw
 

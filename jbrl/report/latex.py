@@ -3,17 +3,14 @@ as CSV.
 """
 
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.figure import Figure
 
 from jbrl.report.content import Cell, Column, Document, Row, Span, Table, Words
 from jbrl.report.files import plots_of, writing
-from jbrl.report.style import LOOK
+from jbrl.report.images import save
 from jbrl.report.tex import Tex, escape
 
 ABREAST = 6  # experiments side by side in the overview; more go into further tables
@@ -41,7 +38,7 @@ def write_latex(report: Document, out: Path) -> Path:
         figures = folder / "figures"
         figures.mkdir()
         for plot in plots_of(report):
-            _draw(plot.drawing.figure, figures / f"{plot.id}.pdf")
+            save(plot.drawing.figure, figures / f"{plot.id}.pdf")
             plot.data.to_csv(figures / f"{plot.id}.csv", index=False)
         (folder / "report.tex").write_text(render(report), encoding="utf-8")
     return out / "report.tex"
@@ -108,14 +105,6 @@ def parts(table: Table) -> list[Part]:
     if table.kind == "overview":
         groups = [[0, *kept[start : start + ABREAST]] for start in range(1, len(kept), ABREAST)]
     return [_part([table.columns[k] for k in group], _lines(table.rows, group)) for group in groups]
-
-
-def _draw(figure: Figure, path: Path) -> None:
-    """Draw a figure as PDF; letters that the font lacks become boxes."""
-    nothing = dict.fromkeys(("CreationDate", "Creator", "Producer"))  # same figure, same bytes
-    with mpl.rc_context(LOOK | {"pdf.fonttype": 42}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-        figure.savefig(path, metadata=nothing)
 
 
 def _span(span: Span) -> Tex:

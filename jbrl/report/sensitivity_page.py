@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,14 +17,14 @@ from jbrl.report.content import Cell, Chapter, Column, Document, Paragraph, Plot
 from jbrl.report.figures import Drawing
 from jbrl.report.files import plots_of, writing
 from jbrl.report.html import render
-from jbrl.report.style import INK, LOOK, Style, styles
+from jbrl.report.images import save
+from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.svg import alone
 from jbrl.report.text import count, parameters_text, slug, symbol, varied
 
 ACROSS = 2  # panels beside each other
 WIDE_RANGE = 20  # ratio of the greatest to the least value from which on an axis may be logarithmic
 SKEWED = 0.3  # of the greatest value, where the median lies below it
-DPI = 150
 CAPTION = (
     "Mean score of the trials of each group against the median of the parameter within it, with a "
     "95% interval. All other parameters keep their distributions. The line is the mean of all "
@@ -58,8 +57,7 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
         curves.to_csv(folder / "curves.csv", index=False, lineterminator="\n")
         for plot in plots_of(report):
             (folder / f"{plot.id}.svg").write_text(alone(plot.drawing.figure), encoding="utf-8")
-            with mpl.rc_context(LOOK):
-                plot.drawing.figure.savefig(folder / f"{plot.id}.png", dpi=DPI, facecolor="white")
+            save(plot.drawing.figure, folder / f"{plot.id}.png")
         (folder / "index.html").write_text(render(report, {}), encoding="utf-8")
     return out / "index.html"
 
@@ -92,6 +90,7 @@ def _trials(numbers: pd.Series) -> str:
     return f"{least:,} trials each" if least == most else f"{least:,} to {most:,} trials each"
 
 
+@drawn
 def sensitivity(curves: pd.DataFrame, shares: pd.DataFrame, style: Style) -> Drawing:
     """Draw the mean score of one algorithm in one experiment against each of its parameters.
 
@@ -105,16 +104,15 @@ def sensitivity(curves: pd.DataFrame, shares: pd.DataFrame, style: Style) -> Dra
     across = min(ACROSS, len(names))
     down = math.ceil(len(names) / across)
     mean = float(np.average(curves["mean"], weights=curves["n"]))
-    with mpl.rc_context(LOOK):
-        size = (WIDTH if across > 1 else 0.6 * WIDTH, 0.3 + 1.95 * down)
-        figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-        for panel in panels[len(names) :]:
-            panel.set_visible(False)
-        for panel, row in zip(panels, shares.to_dict("records"), strict=False):
-            _panel(panel, curves[curves["parameter"] == row["parameter"]], row, style)
-            panel.axhline(mean, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
-        figure.supylabel("mean score", fontsize=9.6)
+    size = (WIDTH if across > 1 else 0.6 * WIDTH, 0.3 + 1.95 * down)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    for panel in panels[len(names) :]:
+        panel.set_visible(False)
+    for panel, row in zip(panels, shares.to_dict("records"), strict=False):
+        _panel(panel, curves[curves["parameter"] == row["parameter"]], row, style)
+        panel.axhline(mean, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+    figure.supylabel("mean score", fontsize=9.6)
     return Drawing(figure, curves)
 
 

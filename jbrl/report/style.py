@@ -6,9 +6,11 @@ replaces them by the style sheet's variables of the same number.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable
-from typing import Any
+import functools
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ParamSpec, TypeVar
 
+import matplotlib as mpl
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path
 
@@ -66,6 +68,21 @@ LOOK: Any = {
     "legend.frameon": False,
     "hatch.linewidth": 1.3,
 }
+
+
+Given = ParamSpec("Given")
+Drawn = TypeVar("Drawn")
+
+
+def drawn(function: Callable[Given, Drawn]) -> Callable[Given, Drawn]:
+    """Make a function draw in the look of all figures (decorator)."""
+
+    @functools.wraps(function)
+    def draw(*args: Given.args, **options: Given.kwargs) -> Drawn:
+        with mpl.rc_context(LOOK):
+            return function(*args, **options)
+
+    return draw
 
 
 @dataclasses.dataclass(frozen=True)

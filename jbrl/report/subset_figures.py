@@ -1,9 +1,7 @@
 """The figures of a subset report."""
 
 import math
-from collections.abc import Callable
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,19 +11,9 @@ from matplotlib.ticker import LogLocator, NullLocator
 from jbrl.analysis.subset.study import Study
 from jbrl.report.axes import WIDTH
 from jbrl.report.figures import Drawing
-from jbrl.report.style import COLOURS, FAINT, INK, LOOK, PAPER
+from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
-
-
-def drawn(draw: Callable[[Study], Drawing]) -> Callable[[Study], Drawing]:
-    """Return a function that draws with the look of all figures of reports."""
-
-    def look(study: Study) -> Drawing:
-        with mpl.rc_context(LOOK):
-            return draw(study)
-
-    return look
 
 
 @drawn

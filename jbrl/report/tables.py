@@ -3,7 +3,7 @@ and Markdown.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -270,6 +270,11 @@ def algorithms(parts: list[Section]) -> list[str]:
             places.setdefault(name, []).append(place)
     oracles = dict.fromkeys(name for s in parts for name in s.oracles["algorithm"])
     return [*sorted(places, key=lambda name: float(np.mean(places[name]))), *oracles]
+
+
+def lengths_differ(parts: Sequence[Section]) -> bool:
+    """Return whether experiments differ in the length of lifetimes, so that each states its own."""
+    return len({section.rules for section in parts}) > 1
 
 
 def _check(scores: pd.DataFrame) -> pd.DataFrame:

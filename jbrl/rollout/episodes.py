@@ -19,7 +19,7 @@ from jbrl.environments.environment import Box, Environment, OneHot, Step, drawn
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
-from jbrl.pytree import record, static
+from jbrl.pytree import record, select, static
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition, watched
 from jbrl.rollout.faults import (
     BAD_OBSERVATION,
@@ -186,8 +186,8 @@ def _step(
         lane.index,
         lane.block,
         state,
-        _select(ended, restarted, after),
-        _select(ended, first, step.observation),
+        select(ended, restarted, after),
+        select(ended, first, step.observation),
         recorded,
         lane.steps + counts,
         lane.episodes + (ended & goes_on).astype(jnp.int32),
@@ -202,7 +202,7 @@ def _recorded(
     """Return the state of the recorder after a step; the old one where the step does not count."""
     if isinstance(recorder, Guarded):
         return recorder.record_if(counts, state, environment, after, step)
-    return _select(counts, recorder.record(state, environment, after, step), state)
+    return select(counts, recorder.record(state, environment, after, step), state)
 
 
 def _fault(
@@ -229,7 +229,3 @@ def _seen(environment: Environment, observation: chex.Array) -> chex.Array:
     spec = environment.spec.observation
     low = -1 if isinstance(spec, OneHot) else 0
     return jnp.where((observation >= low) & (observation < spec.n), 0, BAD_OBSERVATION)
-
-
-def _select(condition: chex.Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

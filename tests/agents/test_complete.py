@@ -18,7 +18,7 @@ from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.parameters import parameter
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.pytree import record
 from jbrl.rollout.contract import DrawsParameters
 from jbrl.runner.play.experiment import Run

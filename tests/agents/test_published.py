@@ -19,8 +19,8 @@ from jbrl.agents.published.castronovo2016 import (
     UnnormalisedSoftMax,
 )
 from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import problem
 from tests.reference.trajectories import KEY, decisions, disagreements, prior_of, transition
 
 LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie

@@ -9,8 +9,8 @@ from jbrl.agents.agent import check_requirements
 from jbrl.agents.random import Random
 from jbrl.environments.environment import Box, Discrete, Environment, Spec
 from jbrl.environments.lifetime import Episodes
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.problems.problem import problem
 from jbrl.pytree import record
 from tests.reference.trajectories import KEY, decisions, disagreements
 

@@ -20,3 +20,13 @@ def returns_of(
             "score": np.concatenate([np.asarray(v, np.float64) for v in agents.values()]),
         }
     )
+
+
+# a score table with names that look like numbers and like a missing one
+SCORES = pd.DataFrame(
+    {
+        "algorithm": ["A", "B", "NA", "1.10"],
+        "environment": ["x", "x", "y", "y"],
+        "score": [0.1, 1 / 3, -2.0, 1e300],
+    }
+)

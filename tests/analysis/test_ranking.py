@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from benchmarks.twins import evaluation as twin
 from jbrl.analysis.bands import payoff_bounds, payoff_t_intervals
 from jbrl.analysis.game import equilibrium, moves
-from jbrl.analysis.moves import Moves, sides_of
+from jbrl.analysis.moves import Moves
 from jbrl.analysis.percentiles import payoffs, percentile, samples_of
 from jbrl.analysis.propagation import propagate
 from jbrl.analysis.ranking import Options, evaluate
 from jbrl.analysis.ranks import decisive_ends, ranks, significant
-from jbrl.analysis.score_table import read_companion, read_score_table
+from jbrl.analysis.score_files import read_companion, read_score_table
+from jbrl.analysis.sides import sides_of
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import DATA, expected, mini, random_samples, table_of
 

@@ -12,7 +12,7 @@ from jbrl.analysis.published import jordan2020
 from jbrl.analysis.ranking import Options, evaluate
 from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 
 def scores(cells):

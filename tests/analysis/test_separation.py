@@ -5,10 +5,11 @@ import pytest
 
 from jbrl.analysis.bands import payoff_bounds
 from jbrl.analysis.effort import check_effort, check_table, effort
-from jbrl.analysis.moves import Moves, sides_of
+from jbrl.analysis.moves import Moves
 from jbrl.analysis.percentiles import samples_of
 from jbrl.analysis.propagation import propagate
 from jbrl.analysis.separation import scores_needed, separation
+from jbrl.analysis.sides import sides_of
 from jbrl.errors import JbrlError
 from tests.analysis.evaluation_cases import table_of
 

@@ -11,8 +11,8 @@ from jbrl.bounds.layers import Layers
 from jbrl.bounds.model import make_model
 from jbrl.bounds.upper import LookAhead
 from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.lookup import problem as find
 from jbrl.problems.problem import distribution
-from jbrl.problems.problem import problem as find
 from tests.bounds.exact import PRIORS, exact, problem
 
 DISCOUNT = 0.9

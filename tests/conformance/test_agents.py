@@ -22,8 +22,9 @@ from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.parameters import check_parameters
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
-from jbrl.problems.problem import distribution, problem
+from jbrl.problems.problem import distribution
 from jbrl.rollout import faults, rollout
 from jbrl.rollout.contract import Oracle, Stepwise, Transition
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate

@@ -16,7 +16,8 @@ import pytest
 from jbrl.environments.environment import ENVIRONMENTS, Box, Discrete, Perturbed, as_arrays, drawn
 from jbrl.environments.lifetime import Episodes
 from jbrl.mdp.sampling import stream
-from jbrl.problems.problem import PROBLEMS, Setting, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import PROBLEMS, Setting
 from tests.environments.playing import (
     LANES,
     TRACES,

@@ -13,7 +13,7 @@ import pytest
 from jbrl.agents.agent import AGENTS, Agent, check_requirements
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.pytree import record
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition

@@ -87,23 +87,41 @@ def test_differences_of_end_and_life_on_cart_pole_are_as_the_page_says():
     kept = pd.read_parquet(jordan_published.END)
     rows = kept[kept["environment"] == "CartPole"]
     by = (rows["end"] - rows["life"]).groupby(rows["algorithm"])
-    assert (by.size() == 32).all()
+    assert (by.size().drop("PPO-linear") == 32).all()
     mean, width = by.mean(), jordan_published.HALF_WIDTH * by.sem()
     page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
-    text = " ".join(page[page.index("With 32 lifetimes the difference") :][:400].split())
+    text = " ".join(page[page.index("With 32 lifetimes the difference") :][:500].split())
     far = mean.index[mean.abs() > width]
-    assert sorted(far) == ["AC", "AC-Parl2", "AC-s", "Q-Parl2"]
+    assert sorted(far) == ["AC", "AC-Parl2", "AC-s", "NAC-TD", "PPO-linear", "Q-Parl2"]
     assert len(mean) - len(far) == 5
     for name in far:
         number = f"{mean[name]:.0f}".replace("-", "−")
         assert f"{number} ± {width[name]:.0f} for {name}" in text
 
 
+def test_differences_of_end_and_life_with_eight_lifetimes_are_as_the_page_says():
+    kept = pd.read_parquet(jordan_published.END)
+    rows = kept[kept["environment"].isin(["Acrobot", "Pinball-empty"])]
+    by = (rows["end"] - rows["life"]).groupby([rows["environment"], rows["algorithm"]])
+    assert (by.size() == 8).all()
+    assert by.size().groupby("environment").size().to_dict() == {"Acrobot": 7, "Pinball-empty": 6}
+    mean, width = by.mean(), jordan_published.HALF_WIDTH * by.sem()
+    far = mean.index[mean.abs() > width]
+    assert sorted(far) == [
+        *(("Acrobot", name) for name in ("AC", "Q-Parl2", "Sarsa-lambda-s")),
+        ("Pinball-empty", "Q-Parl2"),
+    ]
+
+
 def test_lives_of_the_study_of_ends_are_those_of_the_kept_trials(trials):
     kept = pd.read_parquet(jordan_published.END)
     both = kept.merge(trials[trials["seed"] == 2020], on=["environment", "algorithm", "unit"])
     assert len(both) == len(kept)
-    assert (both["life"] - both["score"]).abs().max() < 1e-2
+    # the kept trials of NAC-TD are of its version 2: one has another score, as the page says
+    other = both[(both["life"] - both["score"]).abs() > 1e-2]
+    assert other[["environment", "algorithm", "unit"]].to_numpy().tolist() == [
+        ["CartPole", "NAC-TD", 20]
+    ]
 
 
 def test_the_page_shows_figures_that_are_there():

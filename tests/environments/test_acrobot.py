@@ -9,7 +9,7 @@ from scipy import stats
 
 from jbrl.environments.acrobot import Acrobot, AcrobotState, sine_and_cosine
 from jbrl.environments.environment import as_arrays, drawn
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, episodes, lane, play, uniforms
 
 KEY = jax.random.key(0)

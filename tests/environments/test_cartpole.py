@@ -11,7 +11,7 @@ from scipy import stats
 
 from jbrl.environments.cartpole import CartPole, CartPoleState
 from jbrl.environments.environment import as_arrays, drawn
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, play, together
 
 KEY = jax.random.key(0)

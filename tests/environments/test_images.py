@@ -10,7 +10,7 @@ import pytest
 
 from jbrl.environments.images import IMAGES, LABELS, ImageBandit, digits, read_idx
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 
 def idx(values, magic=None):

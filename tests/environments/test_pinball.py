@@ -17,7 +17,7 @@ from jbrl.environments.environment import as_arrays, drawn
 from jbrl.environments.pinball import Ball, Pinball, PinballState
 from jbrl.environments.pinball_map import MAPS, read_map
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, lane, on_host, play, uniforms
 
 KEY = jax.random.key(0)

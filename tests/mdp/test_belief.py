@@ -8,7 +8,7 @@ import pytest
 from benchmarks.twins.agents import Learner
 from jbrl.mdp import belief, incremental
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 DISCOUNT = np.float32(0.95)
 

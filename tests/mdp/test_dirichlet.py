@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations, mean_transitions
-from jbrl.problems.problem import distribution, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import distribution
 
 
 def mdps_of(concentrations, initial_state=0):

@@ -14,7 +14,7 @@ from jax import lax
 from benchmarks.twins import planner as twin
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import mean_transitions
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 DISCOUNT = np.float32(0.95)
 CHANGES = 500

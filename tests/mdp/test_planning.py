@@ -8,7 +8,7 @@ import pytest
 from benchmarks.twins import planner as twin
 from jbrl.mdp import incremental, planning
 from jbrl.mdp.dirichlet import mean_transitions
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 DISCOUNT = np.float32(0.95)
 

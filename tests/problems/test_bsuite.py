@@ -11,7 +11,8 @@ from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
 from jbrl.errors import JbrlError
 from jbrl.problems.bsuite import BsuiteProblem
 from jbrl.problems.bsuite_log import BsuiteLog
-from jbrl.problems.problem import members, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import members
 from jbrl.runner.play import together
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.study.study import load_study

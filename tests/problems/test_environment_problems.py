@@ -10,8 +10,9 @@ from jbrl.environments.chain import Chain
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
 from jbrl.problems import settings
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.problems.problem import EnvironmentProblem, problem
+from jbrl.problems.problem import EnvironmentProblem
 from jbrl.problems.recorder import EpisodeMean
 
 

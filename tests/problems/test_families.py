@@ -7,7 +7,8 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from jbrl.problems.problem import problem, read_json
+from jbrl.problems.json_format import read_json
+from jbrl.problems.lookup import problem
 
 SHIPPED = ("GC", "GDL", "Grid", "UGC", "UGDL", "UGrid")
 

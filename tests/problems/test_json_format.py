@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import read_json, write_json
+from jbrl.problems.json_format import read_json, to_json, write_json
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution
 
 SOUND = {
     "name": "Mine",
@@ -205,3 +207,36 @@ def test_the_example_of_the_documentation_is_sound(tmp_path):
         tmp_path, re.search("```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1]
     )
     assert (found.name, found.mdps.n_states, found.mdps.n_actions) == ("Two rooms", 2, 2)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]
+)
+def test_every_problem_survives_its_file(name, tmp_path):
+    found = problem(name)
+    write_json(found, tmp_path / "p.json")
+    again = problem("p.json", tmp_path)
+    assert again.digest == found.digest
+    assert again == found
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path):
+    with pytest.raises(JbrlError, match="cannot be written"):
+        write_json(problem("GC"), tmp_path / "no" / "p.json")
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-7, 123456.79, 16777216.0, 1e20, 0.30000001])
+def test_files_keep_every_bit(value, tmp_path):
+    mdps = distribution(np.full((1, 1, 1), value), np.full((1, 1, 1), -value), -1)
+    (tmp_path / "p.json").write_text(to_json(DirichletProblem("One", "one", mdps)))
+    again = read_json(tmp_path / "p.json")
+    np.testing.assert_array_equal(again.mdps.concentrations, mdps.concentrations)
+    np.testing.assert_array_equal(again.mdps.rewards, mdps.rewards)
+    assert int(again.mdps.initial_state) == -1
+
+
+def test_what_has_no_concentrations_has_no_file(tmp_path):
+    with pytest.raises(
+        JbrlError, match=r"^'Chain-10d' has no file: expected a Dirichlet distribution"
+    ):
+        write_json(problem("Chain-10d"), tmp_path / "p.json")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jbrl.errors import JbrlError
+from jbrl.problems.lookup import problem
 from jbrl.problems.precision import PrecisionWarning, check_precision, lost_to_ties
-from jbrl.problems.problem import DirichletProblem, distribution, problem
+from jbrl.problems.problem import DirichletProblem, distribution
 from jbrl.runner.play.protocol import Protocol
 
 

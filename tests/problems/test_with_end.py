@@ -6,7 +6,7 @@ import pytest
 
 import jbrl
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.problems.with_end import END, LifeAndEnd
 from jbrl.runner.study.study import load_study

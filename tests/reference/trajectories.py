@@ -10,8 +10,8 @@ from benchmarks.twins.agents import DISCOUNT
 from jbrl.agents.agent import as_arrays
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import problem
 from jbrl.rollout.contract import Transition
 from jbrl.rollout.rollout import draw_inputs, simulate
 

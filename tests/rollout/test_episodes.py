@@ -13,8 +13,8 @@ from jbrl.environments.environment import Box, Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.sampling import stream
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.problems.problem import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.pytree import record, static
 from jbrl.rollout import episodes

@@ -1,11 +1,13 @@
 """BFS3: forward search sparse sampling on the belief."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
-from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.bayes.counts import counted
 from jbrl.agents.bayes.search import forward_search
 from jbrl.agents.bayes.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
 from jbrl.agents.capacity import raise_capacity, round_up
@@ -140,12 +142,7 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
         return sampling.choose_maximiser(q, sampling.words_to_uniforms(words[0]), tie), state
 
     def observe(self, key: chex.PRNGKey, state: BFS3State, transition: Transition) -> BFS3State:
-        n_states, n_actions, _ = state.counts.shape
-        pair = transition.observation * n_actions + transition.action
-        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
-        return BFS3State(
-            counts.reshape(state.counts.shape), state.rewards, state.discount, state.low, state.high
-        )
+        return dataclasses.replace(state, counts=counted(state.counts, transition))
 
     def _values(self, words: chex.Array, state: BFS3State, x: chex.Array) -> chex.Array:
         """Return Q(x, u) of each action: [A]."""

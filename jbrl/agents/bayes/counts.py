@@ -4,6 +4,7 @@ import chex
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.rollout.contract import Transition
 
 
 def add_count(counts: chex.Array, row: chex.Array, y: chex.Array) -> tuple[chex.Array, chex.Array]:
@@ -20,3 +21,11 @@ def add_count(counts: chex.Array, row: chex.Array, y: chex.Array) -> tuple[chex.
         jnp.arange(counts.shape[1], dtype=jnp.int32) == y
     ).astype(counts.dtype)
     return seen, vectorize.set_row(counts, row, seen)
+
+
+def counted(counts: chex.Array, transition: Transition) -> chex.Array:
+    """Return `counts` [S, A, S] float32 with one transition more."""
+    n_states, n_actions, _ = counts.shape
+    pair = transition.observation * n_actions + transition.action
+    _, found = add_count(counts.reshape(-1, n_states), pair, transition.next_observation)
+    return found.reshape(counts.shape)

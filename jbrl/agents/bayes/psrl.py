@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
-from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.bayes.counts import counted
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.parameters import parameter
@@ -68,10 +68,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
         return state.policy[observation], dataclasses.replace(state, left=left)
 
     def observe(self, key: chex.PRNGKey, state: PSRLState, transition: Transition) -> PSRLState:
-        n_states, n_actions, _ = state.counts.shape
-        pair = transition.observation * n_actions + transition.action
-        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
-        return dataclasses.replace(state, counts=counts.reshape(state.counts.shape))
+        return dataclasses.replace(state, counts=counted(state.counts, transition))
 
 
 def _sample(operand: tuple[chex.PRNGKey, PSRLState]) -> tuple[chex.PRNGKey, PSRLState]:

@@ -11,6 +11,7 @@ from jbrl import vectorize
 from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost
 from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.bayes.search import hashing, merged
+from jbrl.agents.bayes.search.merged_rows import MergedTask
 from jbrl.mdp import sampling
 from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
@@ -170,7 +171,7 @@ def _sample(
     agent, words, observation, state = operand
     n_states, n_actions = state.q.shape
     counts, rewards = agent.models(state.counts, state.rewards)
-    task = merged.MergedTask(
+    task = MergedTask(
         stream=hashing.stream(words),
         counts=counts.reshape(-1),
         rewards=rewards.reshape(-1),

@@ -16,7 +16,6 @@ from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.dqn import DIVERGED, epsilon_greedy, refuse_too_large
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
-from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
@@ -128,11 +127,7 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
 
     def __post_init__(self) -> None:
         """Refuse a buffer that never holds enough transitions, where their number is known."""
-        if type(self.min_replay) is int and self.min_replay > self.replay_capacity:
-            raise JbrlError(
-                f"min_replay = {self.min_replay}: expected at most "
-                f"replay_capacity = {self.replay_capacity}"
-            )
+        replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
         """Count four passes of each head with a batch, and a step of Adam."""

@@ -104,11 +104,7 @@ class DQN(HasCost, Agent[Prior, DQNState]):
 
     def __post_init__(self) -> None:
         """Refuse a buffer that never holds enough transitions, where their number is known."""
-        if type(self.min_replay) is int and self.min_replay > self.replay_capacity:
-            raise JbrlError(
-                f"min_replay = {self.min_replay}: expected at most "
-                f"replay_capacity = {self.replay_capacity}"
-            )
+        replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
         """Count four passes of the network with a batch, and a step of Adam."""

@@ -18,7 +18,7 @@ from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
+from jbrl.pytree import record, select, static
 from jbrl.rollout.contract import Transition
 
 UNROLLS = ("acting", "tf", "jax")
@@ -216,12 +216,12 @@ class RecurrentActorCritic(HasCost, Agent[Prior, RecurrentState]):
             self.sequence_length,
         )
         none = network.memory.start()
-        memory = _select(ended, none, state.memory)
+        memory = select(ended, none, state.memory)
         start = unrolled
         if self.unroll_from == "acting":
-            start = _select(due, memory, state.start)
+            start = select(due, memory, state.start)
         elif self.unroll_from == "tf":
-            start = _select(ended, none, unrolled)
+            start = select(ended, none, unrolled)
         return RecurrentState(learner, sequence.emptied(played, due), memory, start, network)
 
 
@@ -258,7 +258,3 @@ def learn(
 
     slope, last = sequence.by_length(gradient, played.length, sizes)
     return policy.descend(learner, slope, learning_rate, max_norm=max_norm), last
-
-
-def _select(condition: chex.Array, new: LstmState, old: LstmState) -> LstmState:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

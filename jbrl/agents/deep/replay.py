@@ -8,6 +8,7 @@ observations and rewards are checked as they arrive.
 
 import dataclasses
 import math
+from typing import Any
 
 import chex
 import jax
@@ -16,6 +17,7 @@ from jax import lax
 
 from jbrl import vectorize
 from jbrl.environments.environment import Box, Observation
+from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
@@ -55,6 +57,19 @@ class Replay:
     def size(self) -> chex.Array:
         """Number of transitions that there are, [] int32."""
         return jnp.minimum(self.added, self.capacity)
+
+
+def check_sizes(min_replay: Any, capacity: int) -> None:
+    """Refuse a buffer that never holds as many transitions as learning waits for.
+
+    Args:
+      min_replay: of no meaning while it is traced.
+
+    Raises:
+      JbrlError: `min_replay` is greater than `capacity`.
+    """
+    if type(min_replay) is int and min_replay > capacity:
+        raise JbrlError(f"min_replay = {min_replay}: expected at most replay_capacity = {capacity}")
 
 
 def row_numbers(observation: Observation, extra: int = 0) -> int:

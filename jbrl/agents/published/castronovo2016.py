@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.beb import BEB
-from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.bayes.counts import counted
 from jbrl.agents.bayes.planner import Planner
 from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, movements, variances
 from jbrl.mdp import planning, sampling
@@ -200,10 +200,7 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
         ), state
 
     def observe(self, key: chex.PRNGKey, state: CoarseState, transition: Transition) -> CoarseState:
-        n_states, n_actions, _ = state.counts.shape
-        pair = transition.observation * n_actions + transition.action
-        _, counts = add_count(state.counts.reshape(-1, n_states), pair, transition.next_observation)
-        return _solved(counts.reshape(state.counts.shape), state.rewards, state.discount)
+        return _solved(counted(state.counts, transition), state.rewards, state.discount)
 
 
 def _solved(counts: chex.Array, rewards: chex.Array, discount: chex.Array) -> CoarseState:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.analysis.subset.folds import Folds
-from jbrl.analysis.subset.kernel import SINGULAR, Loss, Rows, Tables, fold_weights
+from jbrl.analysis.subset.kernel import Loss, Rows, Tables, fold_weights
+from jbrl.analysis.subset.normal_equations import SINGULAR
 
 PADDED = 64  # sets of rows are rounded up to a multiple of this
 BYTES = 200e6  # tables may take as much; beyond, subsets sum up their own

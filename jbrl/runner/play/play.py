@@ -10,7 +10,8 @@ from jbrl.agents.offline_search import MadeOfWeights
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
 from jbrl.errors import JbrlError, shown
 from jbrl.notebook import Bar
-from jbrl.problems.problem import Problem, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import Problem
 from jbrl.runner.play import batching
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.lifetimes import LifetimeRun

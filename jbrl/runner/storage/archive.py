@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 from jbrl.errors import JbrlError
-from jbrl.runner.storage.index import StoreError
+from jbrl.runner.storage import strategies
+from jbrl.runner.storage.files import StoreError
 from jbrl.runner.storage.outcomes import SPREADS, UNIT_COLUMNS
-from jbrl.runner.storage.store import STRATEGIES, Result, Store
+from jbrl.runner.storage.store import Result, Store
 
 DIGESTS = ("prior_digest", "test_digest")
 UNIT = ("experiment", "algorithm", "parameters", "seed")
@@ -84,7 +85,7 @@ class Archive:
         return (
             self._table("strategies")
             if (self.folder / "strategies.parquet").exists()
-            else pd.DataFrame(columns=list(STRATEGIES))
+            else strategies.table([])
         )
 
     def knowledge(self, id: str) -> Result | None:

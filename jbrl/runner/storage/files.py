@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.errors import JbrlError
 from jbrl.runner.storage.unit import canonical
 
 DIGITS = 64  # of a SHA-256, hexadecimal
@@ -34,6 +35,10 @@ _JSON_LABEL, _JSON_END = b'"sha256": "', b'"\n}\n'
 
 class DamagedError(Exception):
     """The content of a file is not what was written. The message says what is wrong with it."""
+
+
+class StoreError(JbrlError):
+    """The results directory cannot be used."""
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.errors import JbrlError
 from jbrl.runner.storage import files, unit
+from jbrl.runner.storage.files import StoreError
 
 NAME = "index.npz"
 FORMAT = 1  # of the index; raised when its arrays change their meaning
@@ -28,10 +28,6 @@ MAX_NUMBERS = 2**25  # returns that an index holds, 256 MiB; further ones are re
 _READERS = 2  # threads; only parsing is serialised, not reading and checksums
 
 Entry = tuple[str, bytes, np.ndarray]  # checksum of the file, header as JSON text, returns
-
-
-class StoreError(JbrlError):
-    """The results directory cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.errors import JbrlWarning
-from jbrl.runner.storage import files, index
+from jbrl.runner.storage import files, index, manifest, strategies
+from jbrl.runner.storage.files import StoreError
 from jbrl.runner.storage.index import Outcome
-from jbrl.runner.storage.index import StoreError as StoreError  # raised here and there
 from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.outcomes import Outcomes
 from jbrl.runner.storage.unit import FORMAT, Unit
@@ -36,26 +36,6 @@ from jbrl.runner.storage.unit import FORMAT, Unit
 TRAJECTORY = ("states", "actions", "rewards")
 METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the score
 FLIGHT = "flight_"  # prefix of the arrays of lifetimes that are not over
-# settings that distinguish studies
-IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")
-# settings with other names in studies than in stored manifests
-RENAMED = {"n_mdps": "n_environments"}
-STRATEGIES = (
-    *(
-        "prior",
-        "algorithm",
-        "parameters",
-        "seed",
-        "strategy",
-        "pulls",
-        "mean",
-        "std",
-        "discarded",
-        "chosen",
-    ),
-    *("consumed", "simulated", "offline_seconds"),
-)
-MANIFEST = ("format", "study", "experiments", "agents", "units", "versions", "machine")
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
 
@@ -84,13 +64,6 @@ class Result:
         return len(self.returns)
 
 
-def _not_a_directory(path: Path) -> str:
-    table = path.suffix in (".csv", ".parquet")
-    return f"{path} is a file: expected a directory of results, the --out of 'jbrl run'" + (
-        f"; 'jbrl evaluate {path}' reads score tables" if table else ""
-    )
-
-
 class Store:
     """The results in one directory."""
 
@@ -98,7 +71,7 @@ class Store:
         self.folder = Path(folder)
         self.units_folder = self.folder / "units"
         self.knowledge_folder = self.folder / "knowledge"
-        self._manifest_path = self.folder / "study.json"
+        self._manifest_path = self.folder / manifest.NAME
         self._damaged: set[Path] = set()  # files that have been warned of
 
     # ---- the study ----
@@ -111,7 +84,7 @@ class Store:
           StoreError: there is none, or it cannot be read.
         """
         try:
-            return self._manifest()
+            return manifest.read(self._manifest_path)
         except FileNotFoundError:
             raise StoreError(
                 f"{self.folder}: no results of a study here ('jbrl run STUDY.toml --out "
@@ -122,24 +95,6 @@ class Store:
                 f"{self._manifest_path}: damaged ({error}): run the study again, which writes it "
                 "anew; results are kept"
             ) from None
-
-    def _manifest(self) -> dict[str, Any]:
-        path = self._manifest_path
-        try:
-            found = files.unpack_json(path.read_bytes())
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if self.folder.is_file():
-                raise StoreError(_not_a_directory(self.folder)) from None
-            raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
-        if found.get("format", FORMAT) != FORMAT:
-            raise StoreError(
-                f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}"
-            )
-        if not set(MANIFEST) <= set(found):
-            raise files.DamagedError("it is not complete")
-        return found
 
     def check(self, settings: dict[str, Any]) -> None:
         """Refuse a directory that holds another study.
@@ -157,20 +112,13 @@ class Store:
                 f"{self.folder}: cannot be used: {error.strerror}; choose another --out"
             ) from None
         try:
-            before = self._manifest()["study"]
+            before = manifest.read(self._manifest_path)["study"]
         except FileNotFoundError:
             return
         except files.DamagedError as error:
             self._warn(self._manifest_path, error)
             return
-        for field in IDENTITY:
-            # one may have no lifetimes of that kind
-            if field in before and field in settings and before[field] != settings[field]:
-                raise StoreError(
-                    f"{self.folder} holds the results of another study: "
-                    f"{RENAMED.get(field, field)} is {before.get(field)!r} there and "
-                    f"{settings.get(field)!r} in this one; choose another --out"
-                )
+        manifest.check_same_study(before, settings, self.folder)
 
     def open(self, tables: dict[str, Any], units: Sequence[Unit]) -> None:
         """Make the directory ready for results and write the manifest.
@@ -183,30 +131,11 @@ class Store:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
-        listed = [
-            {
-                "id": unit.id,
-                "label": unit.label,
-                **unit.row(),
-                "oracle": unit.is_oracle,
-                "knowledge": unit.knowledge_id,
-            }
-            for unit in units
-        ]
-        rules = {unit.experiment: unit.rules for unit in units}
-        experiments = [table | rules.get(table["name"], {}) for table in tables["experiments"]]
-        content = {
-            "format": FORMAT,
-            **tables,
-            "experiments": experiments,
-            "units": listed,
-            "versions": versions(),
-            "machine": machine(),
-        }
+        content = files.pack_json(manifest.content(tables, units))
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            files.write_whole(self._manifest_path, files.pack_json(content))
+            files.write_whole(self._manifest_path, content)
             self._sweep(self._manifest_path.stat().st_mtime)
         except OSError as error:
             raise self._unwritable(error) from None
@@ -411,7 +340,7 @@ class Store:
 
     def strategies(self, most: int | None = None) -> pd.DataFrame:
         """Return one row for each strategy tried by each search on a prior, the most pulled first,
-        and for each stretch of each training, the first one first: columns `STRATEGIES`.
+        and for each stretch of each training, the first one first: columns `strategies.COLUMNS`.
 
         `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated`
         are trajectories of the whole search: made use of, and played; `offline_seconds` is its
@@ -421,29 +350,10 @@ class Store:
           most: rows of each search; None: all. Trainings have all of theirs.
         """
         parts, seen = [], set()
-        for listed in self.manifest()["units"]:
-            id = listed.get("knowledge")
+        for unit in self.manifest()["units"]:
+            id = unit.get("knowledge")
             found = self.knowledge(id) if id and id not in seen else None
             if found:
                 seen.add(id)
-                named = {
-                    name: listed[name] for name in ("prior", "algorithm", "parameters", "seed")
-                }
-                learned = found.header["learned"]
-                cost = {
-                    "consumed": learned["consumed"],
-                    "simulated": learned["simulated"],
-                    "offline_seconds": learned["seconds"],
-                }
-                arms = {name: v for name, v in found.arrays.items() if "/" not in name}
-                rows = pd.DataFrame({**named, **arms, **cost})
-                if "weights" not in learned["strategy"]:
-                    rows = rows.sort_values(
-                        ["pulls", "chosen", "mean"], ascending=False, kind="stable"
-                    ).head(len(rows) if most is None else most)
-                parts.append(rows)
-        return (
-            pd.concat(parts, ignore_index=True)[list(STRATEGIES)]
-            if parts
-            else pd.DataFrame(columns=list(STRATEGIES))
-        )
+                parts.append(strategies.of_search(unit, found.header, found.arrays, most))
+        return strategies.table(parts)

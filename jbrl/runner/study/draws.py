@@ -14,7 +14,7 @@ from jbrl.agents.complete import build
 from jbrl.agents.lookup import find_agent
 from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import DrawsParameters
 
 UNIT = ("experiment", "algorithm", "parameters", "seed")  # columns that name a unit

@@ -16,8 +16,9 @@ from jbrl.runner.play.offline import Learned, SearchCheckpoint
 from jbrl.runner.play.protocol import Chunk, joined
 from jbrl.runner.play.stacking import times
 from jbrl.runner.play.timing import known
+from jbrl.runner.storage.files import StoreError
 from jbrl.runner.storage.machine import versions
-from jbrl.runner.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store, StoreError
+from jbrl.runner.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.progress import Progress
 from jbrl.runner.study.stopping import stop_if_asked

@@ -23,7 +23,7 @@ from jbrl.agents.agent import AGENTS
 from jbrl.agents.bayes.search import hashing, urn
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp import planning
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.storage.store import ResultWarning, Store

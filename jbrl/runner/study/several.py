@@ -12,7 +12,8 @@ from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Resources, out_of_memory
 from jbrl.runner.play.stacking import Results, Stack
 from jbrl.runner.play.together import Company
-from jbrl.runner.storage.store import Store, StoreError
+from jbrl.runner.storage.files import StoreError
+from jbrl.runner.storage.store import Store
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.played import (
     Outcome,

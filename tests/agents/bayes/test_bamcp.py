@@ -15,8 +15,9 @@ from jbrl.agents.bayes.bamcp import BAMCP
 from jbrl.agents.bayes.search import uct
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution, problem
+from jbrl.problems.problem import distribution
 from jbrl.rollout.rollout import discounted
 from tests.reference.trajectories import KEY, play_all, transition
 

@@ -9,8 +9,8 @@ from benchmarks.twins import planner
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.beb import BEB
 from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import problem
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 

@@ -11,7 +11,7 @@ from jbrl.agents.bayes.formula import Formula, Linear
 from jbrl.agents.bayes.index.parsing import parse
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.reference.trajectories import decisions, disagreements
 
 

@@ -21,7 +21,7 @@ from jbrl.agents.complete import build
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.offline import Trials
 from tests.reference.trajectories import prior_of
 

@@ -15,8 +15,9 @@ from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.environments.tabular import Tabular
 from jbrl.mdp.mdp import MDP
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import DirichletProblem, distribution, problem
+from jbrl.problems.problem import DirichletProblem, distribution
 from tests.reference.trajectories import KEY, decisions, disagreements, true_mdp
 
 

@@ -15,7 +15,7 @@ from jbrl.agents.bayes.sampled_set import variances
 from jbrl.agents.bayes.sboss import SBOSS
 from jbrl.errors import JbrlError
 from jbrl.parameters import check_parameters
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.reference.trajectories import KEY, decisions, prior_of, transition
 
 OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))

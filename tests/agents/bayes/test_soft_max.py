@@ -10,7 +10,7 @@ from jbrl import play
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.agents.bayes.soft_max import SoftMax, boltzmann
 from jbrl.mdp import incremental
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from tests.reference.trajectories import decisions, disagreements
 
 

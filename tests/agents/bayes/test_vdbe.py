@@ -8,8 +8,9 @@ import pytest
 from benchmarks.twins import agents as twins
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.vdbe import VDBE
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution, problem
+from jbrl.problems.problem import distribution
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 BEGIN = jax.jit(lambda agent, prior: agent.reset(KEY, agent.train(KEY, prior)))

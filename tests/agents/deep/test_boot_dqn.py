@@ -13,7 +13,7 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol

@@ -13,8 +13,8 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.environments.lifetime import Episodes
 from jbrl.errors import JbrlError
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
-from jbrl.problems.problem import problem
 
 AGENTS = (DQN(), BootDQN(), ActorCritic(), RecurrentActorCritic(), PPO())
 

@@ -16,7 +16,7 @@ from jbrl.agents.deep.replay import Batch
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Transition

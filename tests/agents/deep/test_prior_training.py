@@ -24,8 +24,8 @@ from jbrl.agents.deep.trained import MOST_GROUPS, TRAINING
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import STREAMS, stream
+from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import problem
 
 KEY = jax.random.key(5)
 WIDTH, HORIZON = 16, 20

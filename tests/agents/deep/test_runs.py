@@ -10,7 +10,7 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
 

@@ -13,7 +13,7 @@ import pytest
 from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear import fourier
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
 from jbrl.runner.play.lifetimes import LifetimeRun
 from jbrl.runner.play.play import make_run

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.analysis.score_table import read_score_table
+from jbrl.analysis.score_files import read_score_table
 from jbrl.analysis.subset.model import load, predict
 from jbrl.analysis.subset.preparation import Preparation, prepare
 from jbrl.analysis.subset.problem import Search
 from jbrl.analysis.subset.search import search
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 

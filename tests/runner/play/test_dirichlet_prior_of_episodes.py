@@ -8,7 +8,7 @@ import jbrl
 from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
 from jbrl.runner.play.protocol import Protocol
 

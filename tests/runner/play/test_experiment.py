@@ -16,7 +16,7 @@ from jbrl.agents.bayes.opps import OPPSDS
 from jbrl.agents.random import Random
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.pytree import record
 from jbrl.rollout.contract import Stepwise
 from jbrl.rollout.rollout import discounted

@@ -15,7 +15,8 @@ from jbrl.agents.complete import build
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import EnvironmentProblem, problem
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import EnvironmentProblem
 from jbrl.pytree import record
 from jbrl.runner.play.lifetimes import Flight, LifetimeRun
 from jbrl.runner.play.play import make_run, play

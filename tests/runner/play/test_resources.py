@@ -18,7 +18,7 @@ from jbrl.agents.random import Random
 from jbrl.cli.app import app
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources, choose, parse_memory

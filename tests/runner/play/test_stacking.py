@@ -15,7 +15,7 @@ import jbrl
 from jbrl.agents.agent import AGENTS, Agent
 from jbrl.cli.progress import Display
 from jbrl.environments.lifetime import Steps
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.pytree import record
 from jbrl.runner.play import experiment, stacking
 from jbrl.runner.play.experiment import Run

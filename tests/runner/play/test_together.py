@@ -15,7 +15,7 @@ from jbrl.environments.catch import Catch
 from jbrl.environments.lifetime import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.errors import JbrlError
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import compilation
 from jbrl.runner.play.play import make_run, play
 from jbrl.runner.play.protocol import Chunk, Protocol

@@ -19,8 +19,7 @@ from jbrl.runner.cost import report as cost_report
 from jbrl.runner.slurm import jobs, status
 from jbrl.runner.slurm.status import Observer, Status
 from jbrl.runner.storage import machine as study_status
-from jbrl.runner.storage.files import pack_json, write_whole
-from jbrl.runner.storage.store import StoreError
+from jbrl.runner.storage.files import StoreError, pack_json, write_whole
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.heartbeat import Heartbeat
 from jbrl.runner.study.plan import plan

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from jbrl.runner.storage import files
+from jbrl.runner.storage.files import StoreError
 from jbrl.runner.storage.outcomes import UNIT_COLUMNS
-from jbrl.runner.storage.store import ResultWarning, Store, StoreError
+from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.study import Study, load_study
 

@@ -17,19 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.agents.bayes.search.forward_tree import (
-    SAMPLES_BITS,
-    Capacity,
-    Forest,
-    Limits,
-    bits,
-    grow,
-    increment,
-    spread,
-    take,
-    thresholds,
-)
-from jbrl.agents.bayes.search.hashing import mix
+from jbrl.agents.bayes.search.forward_tree import SAMPLES_BITS, Capacity, Forest, Limits, grow
+from jbrl.agents.bayes.search.hashing import bits, mix, spread
+from jbrl.agents.bayes.search.trees_last import increment, take, thresholds
 from jbrl.errors import JbrlError
 from jbrl.pytree import record
 

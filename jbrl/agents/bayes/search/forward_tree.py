@@ -26,7 +26,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.bayes.search.hashing import mix
+from jbrl.agents.bayes.search.hashing import bits, mix, spread
+from jbrl.agents.bayes.search.trees_last import (
+    choose,
+    entries,
+    entry,
+    increment,
+    of_tree,
+    one_hot,
+    put_where,
+    read,
+    take,
+    thresholds,
+    write,
+)
 from jbrl.pytree import record
 
 SAMPLES_BITS = 8  # a child's slot and how often it was sampled share one word
@@ -176,7 +189,7 @@ def _walk_down(
     def step(d: chex.Array, carry: tuple) -> tuple:
         x, slot, counts, draws, path, children = carry
         here = mix(seed + spread(d))
-        row = take(counts, _of_tree(_entries(x, n_actions * n_states))).reshape(
+        row = take(counts, of_tree(entries(x, n_actions * n_states))).reshape(
             n_actions, n_states, trees
         )
         sampled = _sample(row, draws, forest.limits.samples)
@@ -185,22 +198,20 @@ def _walk_down(
         times, widths, slots = _options(slot, action, sampled, children, tree.gap, forest.limits)
         doubt = jnp.where(times > 0, times.astype(jnp.float32) * widths, -1.0)
         y = choose(doubt, jnp.zeros((), jnp.float32), here + spread(n_actions))
-        there = _is(y, n_states)
+        there = one_hot(y, n_states)
         if children.size:
             # The next node of this trajectory, if it is a new one, takes the next slot.
             link = (k * capacity.depth + d + 2) << SAMPLES_BITS
             linked = (
-                _is(action, n_actions)[:, None]
+                one_hot(action, n_actions)[:, None]
                 & there[None]
                 & (d + 1 < forest.limits.depth)[None, None, :]
             )
-            children = _write(
-                children, sampled + jnp.where(linked, link, 0), k * capacity.depth + d
-            )
-        node = _Path(slot, action, y, _at(times, there), upper, lower)
-        path = jax.tree.map(lambda whole, now: _write(whole, now, d), path, node)
+            children = write(children, sampled + jnp.where(linked, link, 0), k * capacity.depth + d)
+        node = _Path(slot, action, y, entry(times, there), upper, lower)
+        path = jax.tree.map(lambda whole, now: write(whole, now, d), path, node)
         counts = increment(counts, (x * n_actions + action) * n_states + y)
-        return y, _at(slots, there), counts, random(d + 1), path, children
+        return y, entry(slots, there), counts, random(d + 1), path, children
 
     begin = (
         forest.root,
@@ -246,7 +257,7 @@ def _bounds(
     n_actions, n_states, _ = sampled.shape
     limits = forest.limits
     size = n_actions * n_states
-    rewards = take(forest.rewards, _entries(forest.table * n_states + x, size)).reshape(
+    rewards = take(forest.rewards, entries(forest.table * n_states + x, size)).reshape(
         sampled.shape
     )
     mean = (sampled.astype(jnp.float32) * rewards).sum(1) / limits.samples.astype(jnp.float32)[
@@ -260,7 +271,7 @@ def _bounds(
         return new
 
     def stored() -> tuple[chex.Array, chex.Array]:
-        at = _of_tree(_entries(jnp.maximum(slot, 0), n_actions))
+        at = of_tree(entries(jnp.maximum(slot, 0), n_actions))
         upper, lower = (
             jnp.where(slot < 0, n, take(t.reshape(-1), at))
             for n, t in zip(new, (tree.upper, tree.lower), strict=True)
@@ -282,7 +293,7 @@ def _options(
     its slot or -1, [S, B] each.
     """
     n_actions, n_states, _ = sampled.shape
-    times = jnp.where(_is(action, n_actions)[:, None], sampled, 0).sum(0)
+    times = jnp.where(one_hot(action, n_actions)[:, None], sampled, 0).sum(0)
     new = times, jnp.broadcast_to(_span(limits), times.shape), jnp.full_like(times, -1)
     if not children.size:
         return new
@@ -290,10 +301,10 @@ def _options(
     def stored() -> tuple[chex.Array, chex.Array, chex.Array]:
         words = take(
             children.reshape(-1),
-            _of_tree(_entries(jnp.maximum(slot, 0) * n_actions + action, n_states)),
+            of_tree(entries(jnp.maximum(slot, 0) * n_actions + action, n_states)),
         )
         child = (words >> SAMPLES_BITS) - 1
-        gap = take(gaps.reshape(-1), _of_tree(jnp.maximum(child, 0)))
+        gap = take(gaps.reshape(-1), of_tree(jnp.maximum(child, 0)))
         old = (
             words & ((1 << SAMPLES_BITS) - 1),
             jnp.where(child < 0, _span(limits)[None, :], gap),
@@ -313,8 +324,8 @@ def _back_up(path: _Path, max_depth: chex.Array, limits: Limits) -> tuple[_Path,
     def step(i: chex.Array, carry: tuple) -> tuple:
         path, gaps, raised, lowered = carry
         d = max_depth - 1 - i
-        node = jax.tree.map(lambda v: _read(v, d), path)
-        taken = _is(node.action, node.upper.shape[0])
+        node = jax.tree.map(lambda v: read(v, d), path)
+        taken = one_hot(node.action, node.upper.shape[0])
         weight = (
             limits.discount * node.times.astype(jnp.float32) / limits.samples.astype(jnp.float32)
         )
@@ -327,12 +338,12 @@ def _back_up(path: _Path, max_depth: chex.Array, limits: Limits) -> tuple[_Path,
             jnp.maximum(limits.low, upper.max(0)),
             jnp.maximum(limits.low, lower.max(0)),
         )
-        path = replace(path, upper=_write(path.upper, upper, d), lower=_write(path.lower, lower, d))
+        path = replace(path, upper=write(path.upper, upper, d), lower=write(path.lower, lower, d))
         raised, lowered = (
             jnp.where(within, now_lower - old_lower, 0.0),
             jnp.where(within, old_upper - now_upper, 0.0),
         )
-        return path, _write(gaps, now_upper - now_lower, d), raised, lowered
+        return path, write(gaps, now_upper - now_lower, d), raised, lowered
 
     still = jnp.zeros_like(limits.discount)
     path, gaps, _, _ = lax.fori_loop(
@@ -347,109 +358,19 @@ def _store_known(
     """Write what changed in the nodes at depth `d` that were in the tree before this trajectory."""
     _, n_actions, n_states, _ = tree.children.shape
     depth = path.slot.shape[0]
-    node, gap = jax.tree.map(lambda v: _read(v, d), (path, gaps))
-    child = _read(path.slot, jnp.minimum(d + 1, depth - 1))
+    node, gap = jax.tree.map(lambda v: read(v, d), (path, gaps))
+    child = read(path.slot, jnp.minimum(d + 1, depth - 1))
     known = (node.slot >= 0) & (d < limits.depth) & (k < limits.trajectories)
-    taken = _is(node.action, n_actions)
+    taken = one_hot(node.action, n_actions)
     pair = jnp.maximum(node.slot, 0) * n_actions + node.action
     word = ((k * depth + d + 2) << SAMPLES_BITS) + node.times
     created = known & (child < 0) & (d + 1 < limits.depth)
     return _ForwardTree(
-        _put(tree.upper, pair, known, _at(node.upper, taken)),
-        _put(tree.lower, pair, known, _at(node.lower, taken)),
-        _put(tree.gap, node.slot, known, gap),
-        _put(tree.children, pair * n_states + node.y, created, word),
+        put_where(tree.upper, pair, known, entry(node.upper, taken)),
+        put_where(tree.lower, pair, known, entry(node.lower, taken)),
+        put_where(tree.gap, node.slot, known, gap),
+        put_where(tree.children, pair * n_states + node.y, created, word),
     )
-
-
-def _read(table: chex.Array, at: chex.Array) -> chex.Array:
-    return lax.dynamic_index_in_dim(table, at, 0, keepdims=False)
-
-
-def _write(table: chex.Array, new: chex.Array, at: chex.Array) -> chex.Array:
-    return lax.dynamic_update_index_in_dim(table, new, at, 0)
-
-
-def _put(table: chex.Array, at: chex.Array, wanted: chex.Array, values: chex.Array) -> chex.Array:
-    """Return `table` [..., B] with one entry of each tree replaced where wanted; `at` [B] counts
-    entries of one tree.
-    """
-    flat = _of_tree(jnp.where(wanted, at, table.size // at.shape[0]))  # past the end: dropped
-    return (
-        table.reshape(-1)
-        .at[flat]
-        .set(values, mode="drop", unique_indices=True)
-        .reshape(table.shape)
-    )
-
-
-def choose(values: chex.Array, tolerance: chex.Array, seed: chex.Array) -> chex.Array:
-    """Return the index along the first axis of a greatest of `values` [N, B], uniformly among those
-    within `tolerance`: [B] int32.
-    """
-    number = jnp.arange(values.shape[0], dtype=jnp.int32)[:, None]
-    lot = jnp.where(
-        values >= (values.max(0) - tolerance)[None, :], bits(seed[None, :] + spread(number)), -1
-    )
-    return jnp.where(lot == lot.max(0)[None, :], number, values.shape[0]).min(0)
-
-
-def thresholds(row: chex.Array) -> chex.Array:
-    """Return thresholds for rows of counts [..., S, B]: an outcome is the first whose threshold
-    exceeds a number of 24 random bits. int32.
-
-    A count of 0 repeats the threshold before it, so that it never comes up.
-    """
-    sums = [row[..., 0, :]]
-    for y in range(1, row.shape[-2]):
-        sums.append(sums[-1] + row[..., y, :])
-    share = jnp.stack(sums, axis=-2) / sums[-1][..., None, :]
-    return jnp.ceil(share * jnp.float32(1 << 24)).astype(jnp.int32)
-
-
-def bits(words: chex.Array) -> chex.Array:
-    """Return 24 random bits of each word, int32."""
-    return (mix(words) >> 8).astype(jnp.int32)
-
-
-def spread(number: chex.Array) -> chex.Array:
-    """Return numbers 0, 1, 2, … far apart modulo 2^32: uint32."""
-    return jnp.asarray(number).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
-
-
-def take(flat: chex.Array, at: chex.Array) -> chex.Array:
-    """Return entries `at`, all of them in range, of a flat array."""
-    return flat.at[at].get(mode="promise_in_bounds")
-
-
-def increment(counts: chex.Array, entry: chex.Array) -> chex.Array:
-    """Return counts [N B] flat with one more in entry number `entry` [B] of each tree."""
-    return counts.at[_of_tree(entry)].add(1.0, mode="promise_in_bounds", unique_indices=True)
-
-
-def _entries(block: chex.Array, size: int) -> chex.Array:
-    """Return flat places of the entries of block number `block` [B] in a table of blocks of `size`:
-    [size, B].
-    """
-    return block[None, :] * size + jnp.arange(size, dtype=jnp.int32)[:, None]
-
-
-def _of_tree(at: chex.Array) -> chex.Array:
-    """Return flat places in a table that has trees last, from places [..., B] in the table of one
-    tree.
-    """
-    trees = jnp.arange(at.shape[-1], dtype=jnp.int32)
-    return at * at.shape[-1] + (trees if at.ndim == 1 else trees[None, :])
-
-
-def _is(index: chex.Array, size: int) -> chex.Array:
-    """Return a one-hot array along a new first axis: [size, B] bool."""
-    return jnp.arange(size, dtype=jnp.int32)[:, None] == index[None, :]
-
-
-def _at(table: chex.Array, hot: chex.Array) -> chex.Array:
-    """Return the entry of [N, B] where `hot` [N, B] holds: [B]."""
-    return jnp.where(hot, table, 0).sum(0)
 
 
 def _span(limits: Limits) -> chex.Array:

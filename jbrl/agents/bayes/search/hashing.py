@@ -27,7 +27,7 @@ def word(stream: chex.Array, counter: chex.Array) -> chex.Array:
 def lots(word: chex.Array, count: int) -> chex.Array:
     """Return `count` random words out of one, independent enough to break ties: [count] uint32."""
     indices = jnp.arange(count, dtype=jnp.uint32)
-    return mix(word + indices * jnp.uint32(0x9E3779B9))
+    return mix(word + spread(indices))
 
 
 def mix(w: chex.Array) -> chex.Array:
@@ -37,3 +37,13 @@ def mix(w: chex.Array) -> chex.Array:
     w = (w ^ (w >> 16)) * jnp.uint32(0x7FEB352D)
     w = (w ^ (w >> 15)) * jnp.uint32(0x846CA68B)
     return w ^ (w >> 16)
+
+
+def bits(words: chex.Array) -> chex.Array:
+    """Return 24 random bits of each word, int32."""
+    return (mix(words) >> 8).astype(jnp.int32)
+
+
+def spread(number: chex.Array) -> chex.Array:
+    """Return numbers 0, 1, 2, … far apart modulo 2^32: uint32."""
+    return jnp.asarray(number).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)

@@ -19,67 +19,28 @@ import chex
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.bayes.search import hashing, stacked
+from jbrl.agents.bayes.search import stacked
 from jbrl.agents.bayes.search.memory import read, read_row, write, write_row
+from jbrl.agents.bayes.search.merged_rows import (
+    Memory,
+    MergedTask,
+    Place,
+    blank,
+    bytes_needed,
+    draw,
+    first_row,
+    next_row,
+)
 from jbrl.agents.bayes.search.native import native
 from jbrl.errors import JbrlError
-from jbrl.mdp import sampling
 from jbrl.mdp.planning import GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
-from jbrl.pytree import record, static
+from jbrl.pytree import record
 from jbrl.vectorize import while_active
 
 MEMORY = 4 << 30  # bytes of one device that solves in lockstep may take
 MAX_BYTES = 1 << 30  # of the samples of one MDP
-BLOCK = 32  # gamma variates proposed at once
 # of the policy: a handful is usual, and more could only follow rounding errors
 MAX_IMPROVEMENTS = 64
-
-
-@record
-class MergedTask:
-    """One merged MDP to draw and to solve."""
-
-    stream: chex.Array  # [2] uint32, of random words (`hashing.stream`)
-    counts: chex.Array  # [S * A * S] float32, posterior concentrations
-    rewards: chex.Array  # [S * A * S] float32
-    # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
-    samples: chex.Array
-    values: chex.Array  # [S] float32, a guess of differences of values: the closer, the sooner done
-    discount: chex.Array  # [] float32
-    start: chex.Array | None  # [] int32, where the agent is; None: there is a single state
-    n_states: int = static()
-    n_actions: int = static()
-    max_samples: int = static()  # samples of a pair
-
-
-@record
-class Memory:
-    """The rows drawn, one after the other, behind them what is no row."""
-
-    rows: chex.Array  # [(S * A * max_samples + 1) * S + BLOCK] float32
-
-
-@record
-class Place:
-    """Position of a loop over all rows."""
-
-    i: chex.Array  # [] int32, number of the row
-    pair: chex.Array  # [] int32, x A + u
-    left: chex.Array  # [] int32, rows of this pair to come, this one included; 0: none is left
-
-
-@record
-class Block:
-    """State of the generation of gamma variates: each round proposes one for every entry of the
-    present block that has none yet.
-    """
-
-    round: chex.Array  # [] int32
-    start: chex.Array  # [] int32, of the block
-    shapes: chex.Array  # [BLOCK] float32
-    logs: chex.Array  # [BLOCK] float32, logarithms of the variates
-    found: chex.Array  # [BLOCK] bool
-    rows: chex.Array
 
 
 @record
@@ -129,21 +90,16 @@ def in_lockstep(tasks: MergedTask) -> MergedSolution:
     memory.
     """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.max_samples)
-    return stacked.in_groups(tasks, _solve, _blank, MEMORY // each)
+    return stacked.in_groups(tasks, _solve, blank, MEMORY // each)
 
 
 @native
 def one_by_one(tasks: MergedTask) -> MergedSolution:
     """Work on one task after the other, stacked, in the same memory."""
-    return stacked.in_turn(tasks, _solve, _blank(tasks))
+    return stacked.in_turn(tasks, _solve, blank(tasks))
 
 
 _solve_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
-
-
-def bytes_needed(n_states: int, n_actions: int, max_samples: int) -> int:
-    """Return the memory that one task takes."""
-    return 4 * ((n_states * n_actions * max_samples + 1) * n_states + BLOCK)
 
 
 def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> int:
@@ -159,10 +115,6 @@ def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> 
             f"most {MAX_BYTES >> 30} GiB"
         )
     return needed
-
-
-def _blank(task: MergedTask) -> Memory:
-    return Memory(jnp.zeros(bytes_needed(task.n_states, task.n_actions, task.max_samples) // 4))
 
 
 def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
@@ -181,129 +133,6 @@ def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
     return MergedSolution(q, policy.level, policy.tolerance), memory
 
 
-def draw(task: MergedTask, memory: Memory) -> Memory:
-    """Draw all rows: copy the concentrations, put the logarithms of gamma variates in their place,
-    then probabilities.
-    """
-    place, rows = while_active(_rows_left, _copy, (_begin(task), memory.rows), task, keep="numbers")
-    zero = jnp.int32(0)
-    block = Block(zero, zero, rows[:BLOCK], jnp.zeros(BLOCK), jnp.zeros(BLOCK, bool), rows)
-    rows = while_active(
-        _variates_left, _propose, block, (task.stream, place.i * task.n_states), keep="numbers"
-    ).rows
-    return Memory(
-        while_active(_rows_left, _normalise, (_begin(task), rows), task, keep="numbers")[1]
-    )
-
-
-def _begin(task: MergedTask) -> Place:
-    zero = jnp.int32(0)
-    return Place(zero, zero, task.samples[0])
-
-
-def _next(place: Place, task: MergedTask) -> Place:
-    """Return the place of the next row."""
-    last, n_pairs = place.left == 1, task.n_states * task.n_actions
-    after = place.pair + last.astype(jnp.int32)
-    more = jnp.where(after < n_pairs, read(task.samples, jnp.minimum(after, n_pairs - 1)), 0)
-    return Place(
-        place.i + 1, jnp.minimum(after, n_pairs - 1), jnp.where(last, more, place.left - 1)
-    )
-
-
-def _rows_left(carry: tuple, _: MergedTask) -> chex.Array:
-    return carry[0].left > 0
-
-
-def _here(place: Place, task: MergedTask) -> chex.Array:
-    """Return the index of the first number of the present row; of the placeholder row, when no row
-    is left.
-    """
-    return (
-        jnp.where(place.left > 0, place.i, task.n_states * task.n_actions * task.max_samples)
-        * task.n_states
-    )
-
-
-def _copy(carry: tuple, task: MergedTask) -> tuple:
-    place, rows = carry
-    concentrations = read_row(task.counts, place.pair * task.n_states, task.n_states)
-    return _next(place, task), write_row(rows, _here(place, task), concentrations)
-
-
-def _normalise(carry: tuple, task: MergedTask) -> tuple:
-    place, rows = carry
-    here = _here(place, task)
-    logs = read_row(rows, here, task.n_states)
-    weights = jnp.exp(logs - logs.max())
-    return _next(place, task), write_row(rows, here, weights / weights.sum())
-
-
-def _variates_left(now: Block, consts: tuple) -> chex.Array:
-    return now.start < consts[1]
-
-
-def _propose(now: Block, consts: tuple) -> Block:
-    """Run one round.
-
-    Shape 1: an exponential variate. Other shapes: Marsaglia and Tsang 2000. Shape 0:
-    minus infinity.
-    """
-    (stream, total), shape = consts, now.shapes
-    normal, accept = _open_uniforms(stream, now.round, 0), _open_uniforms(stream, now.round, 1)
-    d = jnp.where(shape < 1, shape + 1, shape) - jnp.float32(1 / 3)
-    t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
-    accepted = ((t > -1) & (jnp.log(accept) < d * sampling.excess(t))) | (shape == 1)
-    proposed = jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, jnp.float32(-0.9999999)))
-    proposed = jnp.where(shape == 1, jnp.log(-jnp.log(accept)), proposed) + _boost(
-        shape, stream, now.round
-    )
-    logs = jnp.where(now.found, now.logs, jnp.where(shape > 0, proposed, -jnp.inf))
-    found = (
-        now.found
-        | accepted
-        | (shape <= 0)
-        | (now.start + jnp.arange(BLOCK, dtype=jnp.int32) >= total)
-    )
-    done = found.all() & (now.start < total)
-    rows = write_row(now.rows, jnp.minimum(now.start, now.rows.shape[0] - BLOCK), logs)
-    start = now.start + jnp.where(done, BLOCK, 0)
-    following = read_row(rows, jnp.minimum(start, rows.shape[0] - BLOCK), BLOCK)
-    return Block(now.round + 1, start, jnp.where(done, following, shape), logs, found & ~done, rows)
-
-
-def _boost(shape: chex.Array, stream: chex.Array, round: chex.Array) -> chex.Array:
-    """Return log(U) / shape where shape is below 1, else 0: a variate of shape a + 1, times
-    U^(1/a), has shape a.
-
-    Ibid., section 6.
-    """
-
-    def wanted(carry: tuple, _: tuple) -> chex.Array:
-        return carry[0]
-
-    def compute(_: tuple, consts: tuple) -> tuple:
-        shape, stream, round = consts
-        return jnp.bool_(False), jnp.where(
-            (shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0
-        )
-
-    small = ((shape > 0) & (shape < 1)).any()  # seldom
-    return while_active(
-        wanted, compute, (small, jnp.zeros(BLOCK)), (shape, stream, round), keep="numbers"
-    )[1]
-
-
-def _open_uniforms(stream: chex.Array, round: chex.Array, which: int) -> chex.Array:
-    """Return numbers strictly between 0 and 1 for a block, the first, second or third of a round:
-    [BLOCK] float32, odd multiples of 2^-24.
-    """
-    number = (
-        round.astype(jnp.uint32) * (3 * BLOCK) + jnp.arange(BLOCK, dtype=jnp.uint32) + which * BLOCK
-    )
-    return ((hashing.word(stream, number) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
-
-
 def _improvable(policy: MergedPolicy, _: tuple) -> chex.Array:
     return policy.changed & (policy.improvements < MAX_IMPROVEMENTS)
 
@@ -312,7 +141,7 @@ def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
     """Follow the best rows, wherever they are better than those followed so far, and evaluate."""
     task, memory = consts
     bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + policy.tolerance)
-    begin = Sweep(_begin(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
+    begin = Sweep(first_row(task), jnp.float32(-jnp.inf), policy.q, policy.rows, jnp.bool_(False))
     left_out = (1 - task.discount) * policy.level
     consts = (task, memory, policy.values, left_out, bars)
     swept = while_active(_sweeping, _sweep, begin, consts, keep="numbers")
@@ -344,7 +173,7 @@ def _sweep(now: Sweep, consts: tuple) -> Sweep:
     followed = read_row(now.rows, x * (size + 1), size + 1)
     new = jnp.concatenate([row, (row * rewards).sum()[None]])
     return Sweep(
-        _next(place, task),
+        next_row(place, task),
         jnp.where(better, value, best),
         write(now.q, place.pair, jnp.where(live & (first | (value > before)), value, before)),
         write_row(now.rows, x * (size + 1), jnp.where(better, new, followed)),

@@ -10,11 +10,11 @@ from scipy import stats
 
 from benchmarks.twins import merged as reference
 from jbrl.agents.bayes.search import hashing, merged
-from jbrl.agents.bayes.search.merged import MergedTask
+from jbrl.agents.bayes.search.merged_rows import MergedTask, blank, draw
 from jbrl.errors import JbrlError
 
 S, A, MAX_SAMPLES = 4, 2, 40
-DRAW = jax.jit(lambda task: merged.draw(task, merged._blank(task)).rows)
+DRAW = jax.jit(lambda task: draw(task, blank(task)).rows)
 
 
 def whole(found: merged.MergedSolution) -> jax.Array:

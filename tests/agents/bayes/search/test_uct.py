@@ -10,7 +10,7 @@ import pytest
 from benchmarks.twins.bamcp import Twin, nodes
 from jbrl.agents.bayes.search import hashing, rollout_policy, uct, urn
 from jbrl.agents.bayes.search.uct import SearchTask
-from jbrl.problems.problem import problem
+from jbrl.problems.lookup import problem
 
 K, DEPTH, CAPACITY, MAX_DEPTH = 60, 9, 64, 16
 GC = problem("GC").mdps

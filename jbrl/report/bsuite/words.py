@@ -182,5 +182,17 @@ def rule(experiment: Experiment) -> str:
 
 def facts(experiment: Experiment) -> str:
     """Return settings, episodes and tags in a line."""
-    tags = ", ".join(tag.replace("_", " ") for tag in experiment.tags)
+    tags = ", ".join(map(in_words, experiment.tags))
     return f"{len(experiment.settings)} settings of {experiment.episodes:,} episodes; tags: {tags}"
+
+
+def level_words(experiment: Experiment) -> str:
+    """Return the name of the setting that curves are grouped by."""
+    if experiment.family == "discounting_chain":
+        return "steps until the best reward"
+    return in_words(experiment.level)
+
+
+def in_words(name: str) -> str:
+    """Return a name of the original in words: `credit_assignment` is "credit assignment"."""
+    return name.replace("_", " ")

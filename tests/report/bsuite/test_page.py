@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jbrl.analysis.bsuite import curves, scores
-from jbrl.analysis.bsuite.logs import Logs, merged
-from jbrl.bsuite_sweep import EXPERIMENTS, TAGS
-from jbrl.report import bsuite_figures as figures
-from jbrl.report import bsuite_page, bsuite_words
-from jbrl.report.style import styles
-from tests.analysis.bsuite_cases import golden
+from jbrl.analysis.bsuite.logs import merged
+from jbrl.bsuite_sweep import EXPERIMENTS
+from jbrl.report.bsuite import words
+from jbrl.report.bsuite.page import document, write_report
+from tests.report.bsuite.logs import EXPERIMENTS_SHOWN, some
 
-EXPERIMENTS_SHOWN = ("catch", "bandit_noise", "deep_sea", "memory_len", "discounting_chain")
 DETAILS = {
     "catch": ("score", "learning", "seeds"),
     "bandit-noise": ("score", "learning", "average", "seeds"),
@@ -28,16 +25,11 @@ DETAILS = {
 }
 
 
-def some(name: str, experiments: tuple[str, ...] = EXPERIMENTS_SHOWN) -> Logs:
-    runs = (run for run in golden(name).runs if run.experiment.name in experiments)
-    return Logs(tuple(runs))
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("report")
     logs = merged([some("scores_a"), some("scores_partial")])
-    paths = bsuite_page.write_report(logs, out, latex=True)
+    paths = write_report(logs, out, latex=True)
     assert paths == [out / "index.html", out / "latex" / "report.tex"]
     return out
 
@@ -81,7 +73,7 @@ def test_the_page_says_what_is_not_finished_and_each_text(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     assert "Agent scores_partial: " in text and "runs are not finished" in text
     for name in EXPERIMENTS_SHOWN:
-        assert bsuite_words.rule(EXPERIMENTS[name]).split("<")[0][:60] in text
+        assert words.rule(EXPERIMENTS[name]).split("<")[0][:60] in text
     assert "NaN" not in re.sub(r"<script>.*?</script>", "", text, flags=re.S)
     assert "$" not in re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.S)
 
@@ -106,69 +98,10 @@ def test_latex_compiles_to_one_page(report):
     assert "scores\\_partial" in (folder / "report.tex").read_text(encoding="utf-8")
 
 
-def test_the_radar_tells_five_agents_apart_without_colour():
-    names = [f"agent {k}" for k in range(5)]
-    rows = [
-        {"agent": a, "tag": tag, "score": 0.1 + 0.15 * k, "experiments": 1, "of": 1}
-        for k, a in enumerate(names)
-        for tag in TAGS
-    ]
-    table = pd.DataFrame(rows).assign(finished=True)
-    table.loc[0, "finished"] = False
-    drawing = figures.radar(table, styles(names))
-    axes = drawing.figure.axes[0]
-    lines = [line for line in axes.get_lines() if len(line.get_xdata()) == len(TAGS) + 1]
-    dashes = {str(line._unscaled_dash_pattern) for line in lines}
-    assert len(lines) == len(dashes) == 5
-    marks = [line for line in axes.get_lines() if len(line.get_xdata()) == 1]
-    assert len({mark.get_marker() for mark in marks}) == 5
-    hollow = [m for m in marks if m.get_markerfacecolor() == figures.PAPER]
-    assert [mark.get_gid() for mark in hollow] == ["radar-0-basic"]
-    canvas = FigureCanvasAgg(drawing.figure)
-    canvas.draw()
-    width, height = canvas.get_width_height()
-    for text in axes.texts:
-        box = text.get_window_extent(canvas.get_renderer())
-        assert box.x0 >= 0 and box.x1 <= width and box.y1 <= height, text.get_text()
-
-
-def test_small_scores_are_drawn_at_the_floor_and_given_as_they_are():
-    tags = scores.tag_scores(some("scores_a")).assign(score=0.01)
-    drawing = figures.radar(tags, styles(["scores_a"]))
-    line = next(line for line in drawing.figure.axes[0].get_lines() if len(line.get_xdata()) > 1)
-    assert set(line.get_ydata()) == {figures.FLOOR}
-    assert set(drawing.data["score"]) == {0.01}
-
-
-def test_bars_are_hatched_where_they_are_not_finished():
-    table = scores.summary(merged([some("scores_a"), some("scores_partial")]))
-    drawing = figures.bars(table)
-    whole, partial = drawing.figure.axes
-    assert {bar.get_hatch() for bar in whole.patches} == {None}
-    assert {bar.get_hatch() for bar in partial.patches} == {figures.HATCH}
-    assert len(whole.patches) == len(EXPERIMENTS_SHOWN)
-
-
 def test_a_score_that_is_not_known_is_said(tmp_path):
     logs = some("scores_partial", ("mnist_noise",))
-    report = bsuite_page.document(logs)
+    report = document(logs)
     cell = report.chapters[0].blocks[-3].rows[0].cells[1]
     assert cell.text == "–"
     data = curves.final_regrets(logs, "mnist_noise")
     assert not data["finished"].all()
-
-
-def test_every_experiment_has_words():
-    for rules in EXPERIMENTS.values():
-        assert len(bsuite_words.text(rules)) > 100 and bsuite_words.rule(rules)
-        assert str(len(rules.settings)) in bsuite_words.facts(rules)
-    titles = [bsuite_words.title(rules) for rules in EXPERIMENTS.values()]
-    assert len(set(titles)) == 23
-
-
-def test_panels_name_their_axes_once():
-    logs = some("scores_a", ("catch",))
-    rows = curves.returns(logs, "catch")
-    drawing = figures.raw_lines(rows, EXPERIMENTS["catch"], styles(logs.agents), "average return")
-    labels = [axes.get_xlabel() for axes in drawing.figure.axes]
-    assert [*labels, drawing.figure.get_supxlabel()] == ["", "episode"]

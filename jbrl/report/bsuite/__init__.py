@@ -1,0 +1,1 @@
+"""The report of logs of the Behaviour Suite."""
