@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jbrl.bounds.limits import margin, standard_error
 from jbrl.bounds.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bounds.model import Model, make_model
 from jbrl.bounds.pieces import Pieces
+from jbrl.bounds.repeats import repeats
 from jbrl.bounds.size import Plan, check_model, checked_played, make_plan
 from jbrl.bounds.upper import LookAhead
 from jbrl.environments.lifetime import Steps
@@ -29,7 +31,7 @@ from jbrl.runner.storage.machine import available_cores, memory_bytes
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 1  # of what pieces mean
+VERSION = 2  # of what pieces mean
 
 Tell = Callable[[str, int, int], None]
 
@@ -46,6 +48,8 @@ class End:
     mean: float
     standard_error: float
     rests_on: dict[str, Any]
+    # of the processor, all threads, that its pieces took, trials and choices included
+    seconds: float = dataclasses.field(default=0.0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,15 +243,16 @@ class _Work:
         """
         name = f"floor-{ahead.decisions}"
         tell("looking ahead exactly", 0, 1)
-        value = pieces.get(name, lambda: {"value": ahead.floor()})["value"]
+        piece = pieces.get(name, lambda: {"value": ahead.floor()})
         tell("looking ahead exactly", 1, 1)
         how = "exact" if ahead.exact else "the look-ahead, then the smallest reward"
-        return End(value, 1.0, value, 0.0, {"method": how, "decisions": ahead.decisions})
+        facts = {"method": how, "decisions": ahead.decisions}
+        return End(piece["value"], 1.0, piece["value"], 0.0, facts, piece["seconds"])
 
     def _upper(self, ahead: LookAhead, plan: Plan, pieces: Pieces, tell: Tell) -> tuple[End, float]:
         step = "upper end, replications"
         tell(step, 0, plan.replications)
-        way = self._way(ahead, plan, pieces)
+        way, choosing = self._way(ahead, plan, pieces)
         found = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
             found.append(way.piece(pieces, number, seed))
@@ -259,11 +264,27 @@ class _Work:
             float(samples.mean()),
             standard_error(samples),
             {**way.facts, "replications": plan.replications, "n_mdps": way.n_mdps},
+            choosing + sum(piece["seconds"] for piece in found),
         )
-        return end, float(np.mean([piece["clairvoyant"] for piece in found]))
+        shown_value = float(np.mean([piece["clairvoyant"] for piece in found]))
+        return self._repeating(pieces, end), shown_value
 
-    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> _Way:
-        """Return the relaxation whose bound is lower on a sample of its own."""
+    def _repeating(self, pieces: Pieces, end: End) -> End:
+        """Return the upper end that needs no sample where there is one and it is lower."""
+        relaxed = repeats(self.model, self.discount, self.horizon)
+        if relaxed is None:
+            return end
+        piece = pieces.get("repeats", lambda: {"value": relaxed.value()})
+        seconds = end.seconds + piece["seconds"]
+        if end.value <= piece["value"]:
+            return dataclasses.replace(end, seconds=seconds)
+        facts = {"method": "all rows are alike, repeated outcomes are chosen"}
+        return End(piece["value"], 1.0, piece["value"], 0.0, facts, seconds)
+
+    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> tuple[_Way, float]:
+        """Return the relaxation whose bound is lower on a sample of its own, and the seconds that
+        the choice took.
+        """
         control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
         ways = [
             _Way(
@@ -277,16 +298,18 @@ class _Work:
             )
         ]
         limit = None if plan.seconds is None else plan.seconds / plan.replications
+        started = time.process_time()
         more = self._forgetting(limit) or self._hiding(ahead, control, limit)
+        finding = time.process_time() - started
         if more is None:
-            return ways[0]
+            return ways[0], finding
         ways.append(more)
         seeds = self.seeds("pilot", len(ways))
         pilots = [
-            way.piece(pieces, 0, seed, "pilot-")["value"]
-            for way, seed in zip(ways, seeds, strict=True)
+            way.piece(pieces, 0, seed, "pilot-") for way, seed in zip(ways, seeds, strict=True)
         ]
-        return ways[int(np.argmin(pilots))]
+        best = ways[int(np.argmin([piece["value"] for piece in pilots]))]
+        return best, finding + sum(piece["seconds"] for piece in pilots)
 
     def _forgetting(self, limit: float | None) -> _Way | None:
         """Return the relaxation for moves that may fail, where the problem is one of them."""
@@ -350,17 +373,18 @@ class _Work:
         floor: End,
         tell: Tell,
     ) -> End:
-        """Return what the policy earns that is best on a sample, on another sample; or the floor
-        if it is greater.
+        """Return what the policy earns whose lower limit is greatest on a sample, on another
+        sample; or the floor if it is greater.
         """
         step = "lower end, policies"
         tell(step, 0, 1)
         choosing, certifying = self.seeds("lower", 2)
-        means = []
+        trials = []
         for number, (candidate, n_mdps) in enumerate(tried):
-            means.append(self._play(pieces, candidate, n_mdps, "trial", choosing)["mean"])
+            trials.append(self._play(pieces, candidate, n_mdps, "trial", choosing))
             tell(step, number + 1, len(tried) + 1)
-        best = tried[int(np.argmax(means))][0]
+        limits = [played["mean"] - played["margin"] for played in trials]
+        best = tried[int(np.argmax(limits))][0]
         limit = None if plan.as_asked else plan.playing
         n_played = best.fitting(plan.n_played, limit, searched=True)
         played = self._play(pieces, best, n_played, "certificate", certifying)
@@ -372,7 +396,8 @@ class _Work:
             played["standard_error"],
             {"method": "a policy, played", "policy": best.name, "n_mdps": n_played},
         )
-        return max(end, floor, key=lambda one: one.value)
+        seconds = floor.seconds + sum(one["seconds"] for one in (*trials, played))
+        return dataclasses.replace(max(end, floor, key=lambda one: one.value), seconds=seconds)
 
     def _play(
         self,

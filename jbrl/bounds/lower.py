@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jbrl.agents.agent import AGENTS, Agent
 from jbrl.agents.complete import Complete
 from jbrl.agents.lookup import find_agent
 from jbrl.agents.offline_search import OfflineSearch
+from jbrl.bounds.chance import Chance
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.lifetimes import LANES, Lifetimes
 from jbrl.bounds.policy import Table, make_table, mean_values
@@ -24,6 +26,7 @@ from jbrl.runner.play.protocol import Played, Protocol
 from jbrl.runner.storage.unit import canonical
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
+AT_ONCE = 2**16  # lifetimes whose transitions are kept at once
 LEAST_PLAYED = 256  # MDPs, however little time there is
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
 MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
@@ -109,9 +112,10 @@ def candidates(
             f"{bonus:g} / (1 + n)"
         )
         found.append(Candidate(name, lookahead))
+    chance = Chance(layers.model.mdps, discount, horizon).of
     for name, agent in agents.items():
         plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
-        player, digest = _player(agent, plays, training), _digest(agent, name)
+        player, digest = _player(agent, plays, training, chance), _digest(agent, name)
         search = search_seconds(agent, protocol) / threads
         each = decision_seconds(agent, protocol) * horizon / threads
         found.append(Candidate(name, player, digest, search, each))
@@ -131,7 +135,12 @@ def _digest(agent: Agent, name: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
-def _player(agent: Agent, plays: Callable[..., Played], training: int) -> Player:
+def _player(
+    agent: Agent,
+    plays: Callable[..., Played],
+    training: int,
+    chance: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+) -> Player:
     @functools.cache
     def policy() -> Agent:
         """Return the agent that plays: of one that searches its finding, the same in all calls."""
@@ -140,8 +149,14 @@ def _player(agent: Agent, plays: Callable[..., Played], training: int) -> Player
         return agent if learned is None else learned.strategy
 
     def player(n: int, seed: np.random.SeedSequence) -> np.ndarray:
-        played = plays(policy(), n_environments=n, seed=int(seed.generate_state(1)[0]))
-        return np.asarray(played.returns, np.float64)
+        seeds = map(int, seed.generate_state(math.ceil(n / AT_ONCE)))
+        sizes = [min(AT_ONCE, n - first) for first in range(0, n, AT_ONCE)]
+        found = []
+        for size, own in zip(sizes, seeds, strict=True):
+            played = plays(policy(), n_environments=size, seed=own, record=True)
+            assert played.trajectories is not None
+            found.append(np.asarray(played.returns) - chance(played.trajectories))
+        return np.concatenate(found)
 
     return player
 

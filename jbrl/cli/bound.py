@@ -171,4 +171,5 @@ def _end(end: "End") -> str:
     ]
     if end.standard_error:
         facts.append(f"mean {end.mean:.6g}, standard error {end.standard_error:.2g}")
+    facts.append(f"{end.seconds:.3g} processor seconds")
     return f"{end.value:.6g} ({', '.join(facts)})"

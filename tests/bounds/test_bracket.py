@@ -13,6 +13,7 @@ from jbrl.bounds.model import make_model
 from jbrl.cli.app import app
 from jbrl.cli.bound import _lines
 from jbrl.errors import JbrlError
+from jbrl.runner.storage.files import read_json
 from tests.bounds.exact import PRIORS, exact, problem
 
 
@@ -32,6 +33,12 @@ def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.Mon
         jbrl.bound(two, discount=0.9, horizon=4, decisions=3)
 
 
+def kept(folder: Path) -> dict[Path, dict[str, object]]:
+    """Return the pieces of a folder, what they took apart."""
+    found = {path: dict(read_json(path) or {}) for path in folder.iterdir()}
+    return {path: {**piece, "seconds": None} for path, piece in found.items()}
+
+
 def test_a_bracket_contains_the_value_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,21 +47,26 @@ def test_a_bracket_contains_the_value_and_resumes(
     found = jbrl.bound(two, **arguments, out=tmp_path)
     assert found.lower <= exact(two.mdps, 0.9, 5) <= found.upper
     assert found.upper <= found.clairvoyant + 0.01
-    pieces = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found.lower_end.seconds > 0
+    assert found.upper_end.seconds > 0
+    pieces = kept(tmp_path)
     assert jbrl.bound(two, **arguments) == found  # the same without a folder
     # A run that was ended: one piece is missing, one is damaged.
     first, second = sorted(pieces)[:2]
     first.unlink()
-    second.write_bytes(pieces[second][:-20])
+    second.write_bytes(second.read_bytes()[:-20])
     assert jbrl.bound(two, **arguments, out=tmp_path) == found
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == pieces
+    assert kept(tmp_path) == pieces
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(bracket.LookAhead, "replication", fail)
     monkeypatch.setattr(bracket.LookAhead, "control", fail)
-    assert jbrl.bound(two, **arguments, out=tmp_path) == found
+    again = jbrl.bound(two, **arguments, out=tmp_path)
+    assert again == found
+    took = [read_json(path) or {} for path in tmp_path.iterdir() if path.name[0] in "ct"]
+    assert again.lower_end.seconds > sum(piece["seconds"] for piece in took)  # of the floor, too
 
 
 def test_the_command_prints_json() -> None:
@@ -78,6 +90,7 @@ def test_the_command_prints_json() -> None:
     assert found["upper"] == pytest.approx(found["lower"], abs=1e-6)
     assert found["decisions"] == 3
     assert found["lower_end"]["rests_on"]["method"] == "exact"
+    assert found["lower_end"]["seconds"] > 0
 
 
 @pytest.mark.slow

@@ -31,7 +31,13 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
     def play(agent: Any, *, n_environments: int, seed: int, **_: Any) -> SimpleNamespace:
         played.append((agent, seed))
         learned = SimpleNamespace(strategy=f"found with seed {seed}")
-        return SimpleNamespace(returns=np.zeros(n_environments), learned=learned)
+        moves = {
+            "states": np.zeros((n_environments, 6), int),
+            "actions": np.zeros((n_environments, 5), int),
+        }
+        return SimpleNamespace(
+            returns=np.zeros(n_environments), learned=learned, trajectories=moves
+        )
 
     monkeypatch.setattr(lower, "play", play)
     two = problem(PRIORS["unlike"])
