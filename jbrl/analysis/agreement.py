@@ -171,8 +171,8 @@ def verdicts(candidates: pd.DataFrame) -> pd.DataFrame:
     Returns:
       One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `played_in`, `agent`,
       `parameters`, `n`, `mean`, `ci95`, `difference`, `combined`, `apart` of the way that
-      decides: the first that agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of the algorithm's best
-      setting; `verdict`, `explanation`, `reference`.
+      decides: the first that agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of
+      the algorithm's best setting; `verdict`, `explanation`, `reference`.
     """
     groups = dict(list(candidates.groupby(list(CELL), sort=False)))
     none = candidates.iloc[:0]
