@@ -239,7 +239,7 @@ def _deviation_notes(table: pd.DataFrame, candidates: pd.DataFrame, ours: Side) 
     """
     if not set(RETURNS) <= set(ours.returns.columns):
         return
-    found = deviations.deviations(table, ours.played, ours.returns)
+    found = deviations.deviations(table, ours.returns)
     if not found.cells:
         return
     yield found.text

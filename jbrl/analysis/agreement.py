@@ -44,6 +44,7 @@ SEARCHES = ("BAMCP", "BFS3")
 CANDIDATES = (
     *CELL,
     "way",
+    "played_in",
     "agent",
     "parameters",
     "n",
@@ -136,9 +137,11 @@ def with_published(scores: pd.DataFrame) -> pd.DataFrame:
       scores: what `played` returns.
 
     Returns:
-      Columns `CANDIDATES`: `difference` is ours less theirs, `combined` the sum of both
-      half-widths, `apart` the difference in combined standard errors. Cells in order, of each the
-      ways in the order of `VERDICTS`, then the best setting of the algorithm.
+      Columns `CANDIDATES`: `played_in` is our experiment, that with the most MDPs where the same
+      agent was played in several with this prior and test; `difference` is ours less theirs,
+      `combined` the sum of both half-widths, `apart` the difference in combined standard errors.
+      Cells in order, of each the ways in the order of `VERDICTS`, then the best setting of the
+      algorithm.
 
     Raises:
       JbrlError: not one cell has been played.
@@ -166,10 +169,10 @@ def verdicts(candidates: pd.DataFrame) -> pd.DataFrame:
       candidates: what `with_published` returns.
 
     Returns:
-      One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `agent`, `parameters`,
-      `n`, `mean`, `ci95`, `difference`, `combined`, `apart` of the way that decides: the first that
-      agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of the algorithm's best
-      setting; `verdict`, `explanation`, `reference`.
+      One row per cell: `CELL`, `printed`, `published`, `published_ci95`; `played_in`, `agent`,
+      `parameters`, `n`, `mean`, `ci95`, `difference`, `combined`, `apart` of the way that
+      decides: the first that agrees, else the nearest; `best`, `best_ci95`, `best_parameters` of
+      the algorithm's best setting; `verdict`, `explanation`, `reference`.
     """
     groups = dict(list(candidates.groupby(list(CELL), sort=False)))
     none = candidates.iloc[:0]
@@ -195,10 +198,11 @@ def counts(found: pd.DataFrame) -> dict[str, int]:
 def _ways(cell: dict[str, Any], scores: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the rows of a cell."""
     here = scores[(scores["case"] == cell["case"]) & (scores["test"] == cell["experiment"])]
+    here = here.sort_values("n", ascending=False, kind="stable")
     noted = [
         (n["kind"], n["played"], n["parameters"] or cell["parameters"])
         for kind in (DEFECT, MISPRINT)
-        for n in _notes(cell)
+        for n in published.notes_on(cell)
         if n["kind"] == kind
     ]
     same = _settings(here, cell["agent"], json.loads(cell["parameters"]))
@@ -226,8 +230,8 @@ def _settings(here: pd.DataFrame, agent: str, wanted: Mapping[str, Any]) -> pd.D
 
 
 def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the rows of a search with no parameter above the printed one, by increasing budget:
-    the product of them all.
+    """Return the rows of a search with no parameter above the printed one, by increasing budget
+    (the product of them all), then by the number of MDPs.
     """
     if cell["algorithm"] not in SEARCHES:
         return here.iloc[:0]
@@ -240,7 +244,7 @@ def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
     return (
         mine[within]
         .assign(budget=budgets[within].prod(axis=1))
-        .sort_values("budget", kind="stable")
+        .sort_values(["budget", "n"], kind="stable")
     )
 
 
@@ -257,7 +261,8 @@ def _row(cell: Mapping[str, Any], way: str, ours: pd.Series) -> dict[str, Any]:
     )
     agrees = bool(abs(difference) <= combined + _SLACK)
     numbers = {"difference": difference, "combined": combined, "apart": apart, "agrees": agrees}
-    told = {"way": way, "agent": ours["algorithm"], "parameters": ours["parameters"]}
+    told = {"way": way, "played_in": ours["experiment"]}
+    told |= {"agent": ours["algorithm"], "parameters": ours["parameters"]}
     return {
         **{c: cell[c] for c in CELL},
         **told,
@@ -282,7 +287,8 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
     kinds = {VERDICTS[DEFECT]: DEFECT, VERDICTS[MISPRINT]: MISPRINT, DIFFERS: EXPLANATION}
     kind = kinds.get(verdict)
     note = next(
-        (n for n in _notes(cell) if n["kind"] == kind), {"explanation": "", "reference": ""}
+        (n for n in published.notes_on(cell) if n["kind"] == kind),
+        {"explanation": "", "reference": ""},
     )
     told = [note["explanation"]] if note["explanation"] else []
     if decides is not None and decides["way"] == OTHER:
@@ -295,7 +301,7 @@ def _verdict(cell: Mapping[str, Any], candidates: pd.DataFrame) -> dict[str, Any
         **{c: cell[c] for c in (*CELL, "printed")},
         "published": cell["mean"],
         "published_ci95": cell["ci95"],
-        **{c: "" if decides is None else decides[c] for c in ("agent", "parameters")},
+        **{c: "" if decides is None else decides[c] for c in ("played_in", "agent", "parameters")},
         "n": 0 if decides is None else int(decides["n"]),
         **numbers,
         **{
@@ -326,12 +332,3 @@ def _instead(cell: Mapping[str, Any], parameters: str) -> str:
         f"depth {a} instead of {b}" if name == "depth" else f"{a} {name} instead of {b}"
         for name, a, b in texts
     )
-
-
-def _notes(cell: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the notes that hold for a cell."""
-    return [
-        note
-        for note in published.notes().to_dict("records")
-        if all(note[c] in ("", cell[c]) for c in CELL)
-    ]

@@ -11,6 +11,7 @@ is follows from resampling the MDPs of a study that has played all settings.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -48,52 +49,56 @@ class Deviations:
         )
 
 
-def deviations(table: pd.DataFrame, scores: pd.DataFrame, returns: pd.DataFrame) -> Deviations:
+def deviations(table: pd.DataFrame, returns: pd.DataFrame) -> Deviations:
     """Return the deviations of the ways that decide.
 
     The correlation of two cells that were tested on one distribution is that of their agents'
     scores on the same MDPs, which is estimated from our returns and taken to be the same in the
-    published study. Cells of different distributions are independent.
+    published study. There all agents have played the same MDPs; of ours, the share of common MDPs
+    is counted. Cells of different distributions are independent.
 
     Args:
       table: what `jbrl.analysis.agreement.verdicts` returns.
-      scores: what `jbrl.analysis.agreement.played` returns.
       returns: our score table, columns `jbrl.analysis.table.RETURNS`.
     """
     cells = table[np.isfinite(table["apart"].astype(float))].reset_index(drop=True)
     if cells.empty:
         return Deviations(0, 0, 0.0, np.nan, np.nan)
     z = cells["apart"].to_numpy(float)
-    names = {(row["case"], row["test"]): row["experiment"] for row in scores.to_dict("records")}
-    shares = cells[["published_ci95", "ci95"]].to_numpy(float)
+    shares = np.stack([cells["published_ci95"] / Z95, cells["ci95"] / factor95(cells["n"])], 1)
     norms = np.linalg.norm(shares, axis=1, keepdims=True)
     shares = shares / np.where(norms > 0, norms, 1.0)  # of each study in the error; 0 ± 0 has none
     covariance = np.zeros((len(cells), len(cells)))
+    by_agent = returns.groupby(list(AGENT), sort=False)
     for experiment in dict.fromkeys(cells["experiment"]):
         rows = np.flatnonzero(cells["experiment"] == experiment)
-        agents = [
-            (names[c["case"], experiment], c["agent"], c["parameters"])
-            for c in cells.loc[rows].to_dict("records")
-        ]
-        correlation = _correlation(returns, agents)
-        covariance[np.ix_(rows, rows)] = correlation * (shares[rows] @ shares[rows].T)
+        agents = cells.loc[rows, ["played_in", "agent", "parameters"]].itertuples(index=False)
+        scores = [by_agent.get_group(tuple(a)).set_index(list(MDP))["score"] for a in agents]
+        correlation, common = _correlation(scores)
+        theirs, ours = (np.outer(share, share) for share in shares[rows].T)
+        covariance[np.ix_(rows, rows)] = correlation * (theirs + common * ours)
     error = float(np.sqrt(covariance.sum())) / len(z)
     within = int((np.abs(z) <= Z95).sum())
     return Deviations(len(z), within, 0.95 * len(z), float(z.mean()), error)
 
 
-def _correlation(returns: pd.DataFrame, agents: list[tuple[str, str, str]]) -> np.ndarray:
-    """Return the correlation of the scores of agents on the same MDPs, [n, n]; one without spread
-    is independent.
+def _correlation(scores: Sequence[pd.Series]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the correlation of the scores of n agents on the same MDPs, and by what it is
+    multiplied for their means, both [n, n] float64.
+
+    The factor is m / √(m₁ m₂) for m common ones of m₁ and m₂ MDPs. An agent whose scores have no
+    spread is independent of the others, and so are agents without two common MDPs.
+
+    Args:
+      scores: of one agent each, by `MDP`.
     """
-    keyed = returns.set_index(list(AGENT)).sort_index()
-    samples = [keyed.loc[[agent]].set_index(list(MDP))["score"] for agent in agents]
-    scores = pd.concat(samples, axis=1, join="inner").to_numpy(float)
-    spread = scores.std(axis=0)
-    scaled = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    found = scaled.T @ scaled / max(len(scaled), 1)
+    table = pd.concat(scores, axis=1, keys=range(len(scores)))
+    found = table.corr(min_periods=2).fillna(0.0).to_numpy(copy=True)
     np.fill_diagonal(found, 1.0)
-    return found
+    played = table.notna().to_numpy(float)
+    counts = played.T @ played
+    own = np.sqrt(np.diag(counts))
+    return found, counts / np.outer(own, own)
 
 
 def advantages(
@@ -106,7 +111,8 @@ def advantages(
 
     Args:
       candidates: what `jbrl.analysis.agreement.with_published` returns.
-      scores, returns: as of `deviations`.
+      scores: what `jbrl.analysis.agreement.played` returns.
+      returns: as of `deviations`.
 
     Returns:
       One row per cell whose algorithm was played with two settings or more: `CELL`, `settings`,
@@ -116,11 +122,11 @@ def advantages(
     for cell in candidates.loc[candidates["way"] == BEST, list(CELL)].to_dict("records"):
         here = scores[(scores["case"] == cell["case"]) & (scores["test"] == cell["experiment"])]
         mine = here[here["algorithm"] == cell["algorithm"]]
-        if len(mine) < 2:
+        name = mine["experiment"].mode()[0]  # that with the most settings
+        if (mine["experiment"] == name).sum() < 2:
             continue
         rows = returns[
-            (returns["experiment"] == mine["experiment"].iloc[0])
-            & (returns["algorithm"] == cell["algorithm"])
+            (returns["experiment"] == name) & (returns["algorithm"] == cell["algorithm"])
         ]
         matrix = rows.pivot(index=list(MDP), columns="parameters", values="score").dropna()
         value = best_of_several(matrix.to_numpy(float), PUBLISHED_MDPS, seed)

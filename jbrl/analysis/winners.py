@@ -21,6 +21,9 @@ def with_published(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
     """Return the lists of winners of the paper, and those of a study, with the algorithms as they
     are described and as they were published.
 
+    Of several experiments of a study with the prior and the test distribution of one pair, that
+    with the most agents counts: the others' MDPs cannot all be paired with its own.
+
     Args:
       scores: one row per agent: `AGENT`, case (accurate, inaccurate), test, offline_seconds,
         online_seconds.
@@ -52,6 +55,7 @@ def with_published(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
     ):
         parts.append(_steps(lists, case, experiment, PAPER))
         here = scores[(scores["case"] == case) & (scores["test"] == experiment)]
+        here = here[here["experiment"].isin(here["experiment"].mode()[:1])]
         for source, cast in casts.items():
             found = _winners(here[here["algorithm"].isin(cast)], returns, cast)
             parts.append(_steps(found, case, experiment, source))

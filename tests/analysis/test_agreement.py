@@ -246,3 +246,19 @@ def test_another_protocol_is_refused(field):
         agreement.check_protocol({field: 0.9}, published.PROTOCOL, "here", "there")
     agreement.check_protocol({}, published.PROTOCOL, "here", "there")
     agreement.check_protocol(dict(published.PROTOCOL), published.PROTOCOL, "here", "there")
+
+
+def test_a_pair_may_be_played_in_several_experiments_and_the_most_mdps_decide():
+    """Two experiments have the prior and the test distribution of one pair."""
+    few, many = (
+        rows("accurate", "GC", "Random", {}, sample(mean, 1.0, n=n))
+        for mean, n in ((29.0, 60), (31.2, 500))
+    )
+    greedy = rows("accurate", "GC", "e-Greedy", {"epsilon": 0.0}, sample(40.6, 3.0, n=60))
+    parts = [frame.assign(experiment="GC-60") for frame in (few, greedy)]
+    returns = pd.concat([*parts, many])
+    random = verdict(returns)
+    assert (random["played_in"], random["n"]) == ("GC", 500)
+    assert random["mean"] == pytest.approx(31.2)
+    other = verdict(returns, algorithm="e-Greedy")
+    assert (other["played_in"], other["n"], other["verdict"]) == ("GC-60", 60, "agrees")

@@ -66,12 +66,20 @@ def test_notes_are_about_cells_and_agents_and_pages_that_there_are():
 
 def test_a_cell_has_at_most_one_note_of_a_kind():
     for cell in published.cells().to_dict("records"):
-        kinds = [
-            n["kind"]
-            for n in published.notes().to_dict("records")
-            if all(n[c] in ("", cell[c]) for c in published.CELL)
-        ]
+        kinds = [note["kind"] for note in published.notes_on(cell)]
         assert len(kinds) == len(set(kinds)), cell
+
+
+def test_notes_on_a_cell_are_those_of_its_algorithm_and_experiment():
+    cell = {"case": "accurate", "experiment": "GC", "algorithm": "OPPS-DS"}
+    (note,) = published.notes_on(cell)
+    assert note["kind"] == MISPRINT
+    note["kind"] = "changed"
+    assert published.notes_on(cell)[0]["kind"] == MISPRINT
+    assert published.notes_on({**cell, "experiment": "GDL"}) == []
+    assert [n["played"] for n in published.notes_on({**cell, "algorithm": "BEB"})] == [
+        "BEB-published"
+    ]
 
 
 def test_lists_of_winners_begin_with_random_and_hold_known_names():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from jbrl.analysis import agreement, published, winners
-from tests.published_study import rows, sample, study
+from tests.published_study import NAMES, rows, sample, study
 
 N = 200
 
@@ -108,3 +108,24 @@ def test_all_experiments_of_a_whole_study():
 
 def _lists():
     return published.winners_by_bound().groupby(["case", "experiment"], sort=False)
+
+
+def test_of_two_experiments_of_a_pair_that_with_the_most_agents_counts():
+    """The other one has fewer MDPs, which cannot all be paired."""
+    returns, units = study()
+    pair = ["accurate", "GC"]
+    mine = returns["experiment"] == NAMES[*pair]
+    few = returns[mine & (returns["algorithm"] == "BEB") & (returns["unit"] < 60)]
+    beside = [
+        frame.assign(experiment="GC-60")
+        for frame in (
+            few,
+            units[(units["experiment"] == NAMES[*pair]) & (units["algorithm"] == "BEB")],
+        )
+    ]
+    told = (pd.concat([returns, beside[0]]), pd.concat([units, beside[1]]))
+    lists = [
+        winners.in_words(winners.with_published(agreement.played(*tables), tables[0]))
+        for tables in ((returns, units), told)
+    ]
+    pd.testing.assert_frame_equal(*lists)

@@ -75,6 +75,11 @@ def notes() -> pd.DataFrame:
     return read_table("notes.csv")
 
 
+def notes_on(cell: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the notes that hold for a cell (`CELL`), a dict of the columns of `notes` each."""
+    return [dict(note) for note in _all_notes() if all(note[c] in ("", cell[c]) for c in CELL)]
+
+
 def winners_by_bound() -> pd.DataFrame:
     """Return the winners from left to right along the online axis, the offline bound lying just
     under the least time of OPPS-DS (section 5.3).
@@ -84,6 +89,11 @@ def winners_by_bound() -> pd.DataFrame:
     """
     found = read_table("winners_by_bound.csv")
     return found.assign(algorithms=[tuple(names.split(";")) for names in found["algorithms"]])
+
+
+@cache
+def _all_notes() -> tuple[Mapping[str, str], ...]:
+    return tuple(notes().to_dict("records"))
 
 
 @cache
