@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import jbrl
+from jbrl.analysis.brackets import find
 from tests.docs.commands import PAGES, ROOT
 
 README = ROOT / "README.md"
@@ -61,12 +62,15 @@ def test_its_table_has_the_best_algorithms_of_the_kept_scores_and_those_tied(par
                 tied = list(found.index[found["tied"]])
                 scored = [f"{one} {means[one]:.2f}" for one in tied]
                 assert cell == ", ".join(tied if len(tied) > 2 else scored or ["none"])
+            elif row[1] == "Bayes-optimal":
+                bracket = find(name, 0.95, 250)
+                assert cell == f"{bracket.lower:.2f} to {bracket.upper:.2f}"
             else:
                 assert row[1] == "Optimal, Random"
                 assert cell == f"{means['Optimal']:.2f}, {means['Random']:.2f}"
-    reference = ("accurate", "Optimal, Random")
+    reference = (("accurate", "Bayes-optimal"), ("accurate", "Optimal, Random"))
     assert seen == [
-        *(("accurate", "best"), ("accurate", "tied with it"), reference),
+        *(("accurate", "best"), ("accurate", "tied with it"), *reference),
         *(("uniform", "best"), ("uniform", "tied with it")),
     ]
 
