@@ -38,6 +38,8 @@ OTHERS = ROOT / "experiments" / "published" / "paper-cells"  # of experiments/pa
 PAGE = ROOT / "docs" / "published-comparison.md"
 STATIC = ROOT / "docs" / "_static"
 FACTOR95 = 1.96  # standard errors
+SMALLER = "\u00a0¹"  # marks a budget below the printed one
+SEARCHES = ("BAMCP", "BFS3", "SBOSS")
 DECIMALS = 3  # of the returns that are kept
 ALGORITHMS = tuple(dict.fromkeys(published.cells()["algorithm"]))
 TRAINED = ("ANN", "BeliefPPO", "RL2")
@@ -87,8 +89,11 @@ def add(folder: Path, kept: Path = KEPT) -> None:
                 joined = replaced(kept / table.name, table, columns)
                 joined.to_parquet(kept / table.name, compression="zstd", index=False)
     part = {"units": units.to_dict(), "versions": new["versions"], "machine": new["machine"]}
-    agents = old["agents"] + [agent for agent in new["agents"] if agent not in old["agents"]]
-    whole = {**old, "agents": agents, "added": [*old.get("added", ()), part]}
+    listed = {
+        name: old[name] + [entry for entry in new[name] if entry not in old[name]]
+        for name in ("experiments", "agents")
+    }
+    whole = {**old, **listed, "added": [*old.get("added", ()), part]}
     (kept / "study.json").write_text(json.dumps(whole, indent=1) + "\n")
 
 
@@ -154,29 +159,34 @@ def items(lines: Sequence[str]) -> str:
 
 
 def others(found: Comparison, more: Comparison) -> str:
-    """Return the cells beyond 1.96 standard errors, beside the same cells on other MDPs, and the
-    deviations there.
+    """Return the cells that are beyond 1.96 standard errors in either study, and those of the
+    searches, beside the same cells on other MDPs; and the deviations there.
     """
     keys = ["case", "experiment", "algorithm"]
     both = found.table.merge(more.table, on=keys, suffixes=("", "_more"))
-    far = both[(both["apart"].abs() > FACTOR95) & both["apart_more"].notna()]
+    far = (both[["apart", "apart_more"]].abs() > FACTOR95).any(axis=1)
+    shown = both[(far | both["algorithm"].isin(SEARCHES)) & both["apart_more"].notna()]
     rows = [
         [
             f"{cell['experiment']}, {cell['case']}",
             cell["algorithm"],
-            *(
-                text
-                for side in ("", "_more")
-                for text in (
-                    score(cell[f"mean{side}"], cell[f"ci95{side}"]),
-                    f"{cell[f'apart{side}']:+.1f}".replace("-", "−"),
-                )
-            ),
+            score(cell["published"], cell["published_ci95"]),
+            score(cell["mean"], cell["ci95"])
+            + (SMALLER if "instead of" in cell["explanation"] else ""),
+            apart_text(cell["apart"]),
+            f"{cell['n_more']:,}",
+            score(cell["mean_more"], cell["ci95_more"]),
+            apart_text(cell["apart_more"]),
         ]
-        for cell in far.to_dict("records")
+        for cell in shown.to_dict("records")
     ]
-    header = ["pair", "algorithm", "500 MDPs", "apart", "8,000 other MDPs", "apart"]
-    return f"{table(header, rows, numbers=range(2, 6))}\n{items(more.note.splitlines()[1:])}"
+    header = ["pair", "algorithm", "paper", "500 MDPs", "apart", "other MDPs", "score", "apart"]
+    return f"{table(header, rows, numbers=range(2, 8))}\n{items(more.note.splitlines())}"
+
+
+def apart_text(apart: float) -> str:
+    """Write a difference in combined standard errors."""
+    return f"{apart:+.1f}".replace("-", "−")
 
 
 def cells(found: Comparison) -> str:
@@ -218,7 +228,7 @@ def _cell(
         else cell["algorithm"]
     )
     texts = {way: _way(ways, way, cell) for way in (SAME, OTHER, DEFECT, MISPRINT)}
-    smaller = "\u00a0¹" if texts[OTHER] else ""
+    smaller = SMALLER if texts[OTHER] else ""
     corrected = "\u00a0²" if texts[MISPRINT] else ""
     scores = [
         score(cell["published"], cell["published_ci95"]),

@@ -10,6 +10,7 @@ import pytest
 
 import jbrl
 from jbrl.comparison import read
+from jbrl.runner.study.study import load_study
 from tests.runner.storage.test_store import HEADER, opened, returns_of, study
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,13 @@ def found():
 def best():
     """Greatest mean of each algorithm in each experiment."""
     return read(KEPT).played.groupby(["experiment", "algorithm"])["mean"].max()
+
+
+@pytest.fixture(scope="module")
+def cells(script):
+    """The published cells as they were played on other MDPs."""
+    found = jbrl.compare(script.OTHERS).table
+    return found.set_index(["case", "experiment", "algorithm"]).sort_index()
 
 
 @pytest.mark.slow
@@ -118,6 +126,47 @@ def test_the_bold_statement_has_the_stricter_count_and_the_mean_deviation(script
         "the mean deviation is −1.10 ± 0.39 of them",
     ):
         assert text in bold
+
+
+def test_cells_on_other_mdps_are_those_that_the_page_tells(cells, found):
+    far = cells.index[cells["apart"].abs() > 1.96]
+    assert sorted(a for *_, a in far) == ["BFS3", "OPPS-DS", *["SBOSS"] * 4, "e-Greedy"]
+    assert {("accurate", "Grid", "OPPS-DS"), ("accurate", "GDL", "BFS3")} == set(
+        cells.index[cells["verdict"] == "differs"]
+    )
+    assert [key for key in far if cells.loc[key, "apart"] > 0] == [("inaccurate", "Grid", "SBOSS")]
+    absent = cells.index[cells["verdict"] == "not played"]
+    assert set(absent) == {
+        ("inaccurate", "GC", "BFS3"),
+        ("inaccurate", "GDL", "BFS3"),
+        ("inaccurate", "Grid", "BAMCP"),
+    }
+    few = cells[cells["n"].between(1, 128)]
+    ratio = few["ci95"] / few["published_ci95"]
+    assert few["n"].min() == 32 and ratio.min().round(1) >= 2 and ratio.max() < 5
+    smaller = found.table.set_index(cells.index.names)["explanation"].str.contains("instead of")
+    assert (cells.loc[smaller & (cells["n"] > 0), "verdict"] == "agrees").tolist() == [True] * 4
+
+
+def test_budgets_as_printed_are_told_with_their_scores(script, cells):
+    page = " ".join(script.PAGE.read_text(encoding="utf-8").split())
+    prose = page.split("**BFS3 on Grid**")[1]
+    for case, experiment, algorithm in (
+        ("accurate", "Grid", "BFS3"),
+        ("accurate", "Grid", "BAMCP"),
+        ("accurate", "GDL", "BAMCP"),
+        ("inaccurate", "GDL", "BAMCP"),
+    ):
+        cell = cells.loc[case, experiment, algorithm]
+        assert f"{cell['mean']:.2f} ± {cell['ci95']:.2f}" in prose
+
+
+def test_the_study_of_other_mdps_is_the_one_that_is_kept(script):
+    """Its units are those of the kept archive, with their numbers of MDPs."""
+    study = load_study(ROOT / "experiments" / "paper-cells.toml")
+    kept = jbrl.Results(script.OTHERS)
+    assert {unit.id for unit in study.units} == {unit["id"] for unit in kept.manifest["units"]}
+    assert len(kept.returns) == sum(unit.protocol.n_environments for unit in study.units)
 
 
 def test_three_lists_of_winners_end_as_the_papers(found):
