@@ -35,13 +35,13 @@ def identities() -> Iterator[set[tuple]]:
     """Collect the identities of programs in place of compiling them, within the block."""
     found: set[tuple] = set()
 
-    def remember(fn: Any, _: Any, *args: Any) -> compilation.Program:
-        found.add(compilation.identity_of(fn, *args))
+    def remember(identity: tuple, *_: Any) -> compilation.Program:
+        found.add(identity)
         return compilation.Program(lambda: None, 1, False)
 
     with (
-        mock.patch.object(compilation, "compile_for", remember),
-        mock.patch.object(batching, "compile_for", remember),
+        mock.patch.object(compilation, "find_or_compile", remember),
+        mock.patch.object(compilation, "KEPT", {}),
     ):
         yield found
 

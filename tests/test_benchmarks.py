@@ -101,17 +101,20 @@ def test_more_programs_than_before_are_too_many(tmp_path: Path) -> None:
 
 
 def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
-    """Of two algorithms, one with three values of a parameter: a program for each that plays, one
-    that draws and one that trains; none is compiled.
+    """Of four algorithms, one with three values of a parameter: a program for each that plays, one
+    that draws, one that trains BEB, and one that trains both e-Greedy and Soft-max; none is
+    compiled.
     """
     study = tmp_path / "study.toml"
     study.write_text(
         '[study]\nname = "three"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
         '[[agents]]\nalgorithm = "BEB"\nbeta = [0.5, 2.0, 8.0]\n'
         '[[agents]]\nalgorithm = "Random"\n'
+        '[[agents]]\nalgorithm = "e-Greedy"\n'
+        '[[agents]]\nalgorithm = "Soft-max"\n'
     )
     before = set(compilation.KEPT)
-    assert programs.programs_of(study) == 4
+    assert programs.programs_of(study) == 7
     assert set(compilation.KEPT) == before
 
 

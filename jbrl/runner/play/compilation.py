@@ -8,6 +8,7 @@ programs that are not in use are forgotten long before.
 import contextlib
 import functools
 import gc
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.extend.core
 
 from jbrl.runner.play.timing import since
 
@@ -77,10 +79,48 @@ def without_collection() -> Iterator[None]:
 def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all
     arguments lie on: nothing is mapped.
+
+    Arrays among the arguments that the function does not use are no part of the program, so that
+    agents whose training takes the same operations share one.
     """
-    return compile_for(
-        fn, jax.jit(fn, keep_unused=True), args, list(jax.tree.leaves(args)[0].devices()), (1, 1)
-    )
+    devices = list(jax.tree.leaves(args)[0].devices())
+    identity = identity_of(fn, args, devices, (1, 1))
+    if identity in KEPT:
+        return KEPT[identity]._replace(fresh=False)
+    traced = jax.jit(fn).trace(*args)
+    used, lowered = _lowered(traced.jaxpr, jax.tree.leaves(args))
+    digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
+    program = find_or_compile((digest, *devices), lambda: lowered, devices, 1)
+    structure = jax.tree.structure(traced.out_info)
+
+    def call(*args: Any) -> Any:
+        leaves = jax.tree.leaves(args)
+        return jax.tree.unflatten(structure, program.call(*(leaves[i] for i in used)))
+
+    KEPT[identity] = program._replace(call=call, fresh=True)
+    return KEPT[identity]
+
+
+def _lowered(jaxpr: Any, leaves: Sequence[jax.Array]) -> tuple[tuple[int, ...], Any]:
+    """Return which of the arguments a function uses, and the function of these alone, lowered.
+
+    One argument is taken in any case, since it says on which device the program runs.
+
+    Args:
+      jaxpr: of the function, closed.
+      leaves: all arguments.
+    """
+    inner = jaxpr.jaxpr
+    wanted = {id(v) for v in (*inner.outvars, *(v for eqn in inner.eqns for v in eqn.invars))}
+    used = tuple(i for i, v in enumerate(inner.invars) if id(v) in wanted) or (0,)
+
+    def part(*given: jax.Array) -> list[Any]:
+        whole: list[Any] = [None] * len(leaves)
+        for i, value in zip(used, given, strict=True):
+            whole[i] = value
+        return jax.extend.core.jaxpr_as_fun(jaxpr)(*whole)
+
+    return used, jax.jit(part, keep_unused=True).lower(*(leaves[i] for i in used))
 
 
 def compile_for(
@@ -94,12 +134,20 @@ def compile_for(
       sizes: lanes of a call, and lanes of a group or block.
     """
     identity = identity_of(fn, args, devices, sizes)
+    return find_or_compile(identity, lambda: jitted.lower(*args), devices, sizes[0])
+
+
+def find_or_compile(
+    identity: tuple, lower: Callable[[], Any], devices: Sequence[jax.Device], capacity: int
+) -> Program:
+    """Return the program with this identity: what has been compiled before, else what `lower`
+    returns, compiled.
+    """
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
-    compiled = jitted.lower(*args).compile(compiler_options=options(devices[0].platform))
-    program = Program(compiled, sizes[0], True, _bytes(compiled))
-    KEPT[identity] = program
-    return program
+    compiled = lower().compile(compiler_options=options(devices[0].platform))
+    KEPT[identity] = Program(compiled, capacity, True, _bytes(compiled))
+    return KEPT[identity]
 
 
 def identity_of(

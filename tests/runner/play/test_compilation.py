@@ -14,6 +14,26 @@ def double(x: jax.Array) -> jax.Array:
     return x + x
 
 
+def scaled(x: jax.Array, by: float, unused: dict) -> dict:
+    """Use the first two arguments alone."""
+    return {"scaled": x * by, "same": x}
+
+
+def tripled(x: jax.Array, by: float, unused: jax.Array) -> dict:
+    return {"scaled": x * by, "same": x}
+
+
+def moved(x: jax.Array, by: float, unused: jax.Array) -> dict:
+    return {"scaled": x * by + TABLE, "same": x}
+
+
+def constant(unused: jax.Array) -> jax.Array:
+    return jnp.float32(3)
+
+
+TABLE = np.arange(3, dtype=np.float32)
+
+
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> dict:
     """Return an empty register of programs."""
@@ -32,7 +52,7 @@ def test_programs_are_kept_until_mappings_run_short(
     monkeypatch.setattr(compilation, "_LIMIT", limit)
     program = compilation.compile_once(double, jnp.arange(3.0))
     assert not compilation.forget_when_crowded()
-    assert len(kept) == 1 and not forgotten
+    assert kept and not forgotten
     limit.write_text("100\n")
     assert compilation.forget_when_crowded(), "a process with JAX has more than 50"
     assert not kept and forgotten
@@ -46,7 +66,7 @@ def test_systems_that_do_not_count_mappings(
     monkeypatch.setattr(compilation, "_LIMIT", tmp_path / "none")
     compilation.compile_once(double, jnp.arange(3.0))
     assert not compilation.forget_when_crowded()
-    assert len(kept) == 1
+    assert kept
 
 
 @pytest.mark.slow
@@ -63,3 +83,38 @@ def test_forgetting_gives_mappings_back(
     monkeypatch.setattr(compilation, "_LIMIT", limit)
     assert compilation.forget_when_crowded()
     assert len(maps.read_text().splitlines()) < before - 20
+
+
+def test_functions_of_the_same_operations_share_a_program(
+    kept: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[int] = []
+    monkeypatch.setattr(compilation, "_bytes", lambda _: compiled.append(1) or 0)
+    x, by = jnp.arange(3.0), jnp.float32(2)
+    first = compilation.compile_once(scaled, x, by, {"a": jnp.zeros(4), "b": jnp.ones(2)})
+    second = compilation.compile_once(tripled, x, by, jnp.zeros(7))
+    assert len(compiled) == 1
+    for program, unused in ((first, {"a": x, "b": by}), (second, by)):
+        found = program.call(x + 1, jnp.float32(3), unused)
+        np.testing.assert_array_equal(found["scaled"], [3, 6, 9])
+        np.testing.assert_array_equal(found["same"], [1, 2, 3])
+    again = compilation.compile_once(tripled, x, by, jnp.zeros(7))
+    assert again.call is second.call and not again.fresh and len(compiled) == 1
+    # other operations, other shapes, another constant
+    moved_once = compilation.compile_once(moved, x, by, jnp.zeros(7))
+    compilation.compile_once(scaled, jnp.arange(4.0), by, {})
+    assert len(compiled) == 3
+    monkeypatch.setitem(globals(), "TABLE", TABLE[::-1].copy())
+    kept.pop(next(key for key, value in kept.items() if value.call is moved_once.call))
+    jax.clear_caches()
+    reversed_once = compilation.compile_once(moved, x, by, jnp.zeros(7))
+    assert len(compiled) == 4
+    for program, expected in ((moved_once, [0, 3, 6]), (reversed_once, [2, 3, 4])):
+        np.testing.assert_array_equal(program.call(x, by, x)["scaled"], expected)
+
+
+def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> None:
+    device = jax.devices()[-1]
+    program = compilation.compile_once(constant, jax.device_put(jnp.zeros(2), device))
+    found = program.call(jax.device_put(jnp.ones(2), device))
+    assert found == 3 and found.devices() == {device}
