@@ -28,6 +28,7 @@ from jbrl.rollout.contract import Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.flight import Flight, deal
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -46,34 +47,6 @@ _FAULTS = {
     faults.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
     faults.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
 }
-
-
-@dataclasses.dataclass
-class Flight:
-    """Lifetimes first..stop-1 while they are played.
-
-    Results of lanes that are over are kept on the host.
-    """
-
-    first: int
-    stop: int
-    lanes: Lane  # of all positions of a call, on the devices
-    numbers: np.ndarray  # [positions] int64, which lifetime is where; -1: none that counts
-    groups: np.ndarray  # [devices] int32, groups that each device plays
-    recorder: list[np.ndarray]  # leaves of what is kept of a lane, [stop - first, ...] each
-    steps: np.ndarray  # [stop - first] int64, of those that are over
-    decisions: int  # taken so far
-    over: np.ndarray  # [stop - first] bool
-    seconds: float = 0.0
-
-    @property
-    def finished(self) -> int:
-        return int(self.over.sum())
-
-    @property
-    def whole(self) -> bool:
-        """True if the lanes exist: a call that failed has consumed their memory."""
-        return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
 
 
 def group_width(agent: Agent, lane_bytes: int) -> int:
@@ -288,29 +261,8 @@ class LifetimeRun(Run):
     def _dealt(
         self, live: np.ndarray, sizes: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the position of each lifetime and the number of groups of each device, as even and
-        compact as possible.
-
-        Args:
-          sizes: of each, in any unit: those of similar size share a group, the largest first.
-        """
-        devices, width = len(self.devices), self._width
-        if sizes is not None:
-            live = live[np.lexsort((live, -sizes))]
-        parts = [live[k : k + width] for k in range(0, len(live), width)]
-        share = -(-len(parts) // devices)
-        numbers = np.full((devices, self._max_groups * width), -1, np.int64)
-        for device in range(devices):
-            # of groups that differ, each device has its share of the large ones
-            theirs = (
-                slice(device * share, (device + 1) * share)
-                if sizes is None
-                else slice(device, None, devices)
-            )
-            mine = np.concatenate([live[:0], *parts[theirs]])
-            numbers[device, : len(mine)] = mine
-        groups = np.array([-(-(row >= 0).sum() // width) for row in numbers], np.int32)
-        return numbers.reshape(-1), groups
+        """Return what `deal` does, for this run's devices and groups."""
+        return deal(live, sizes, (len(self.devices), self._max_groups, self._width))
 
     def _call(self, flight: Flight, blocks: int) -> float:
         """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together
@@ -399,24 +351,8 @@ class LifetimeRun(Run):
         metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         return Chunk(flight.first, scores, None, flight.seconds, int(flight.steps.sum()), metrics)
 
-    def saved(self, flight: Flight) -> dict[str, np.ndarray]:
-        """Return all of a flight as arrays, from which `restored` makes one again, on any number of
-        devices.
-        """
-        live = np.flatnonzero(flight.numbers >= 0)
-        arrays = {f"lane_{i}": v[live] for i, v in enumerate(batching.bare_leaves(flight.lanes))}
-        arrays |= {f"recorder_{i}": v for i, v in enumerate(flight.recorder)}
-        span = np.array([flight.first, flight.stop], np.int64)
-        return {
-            **arrays,
-            "numbers": flight.numbers[live],
-            "steps": flight.steps,
-            "over": flight.over,
-            "span": span,
-        }
-
     def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
-        """Undo `saved`."""
+        """Return the flight that these are the `arrays` of, on any number of devices."""
         first, stop = (int(v) for v in arrays["span"])
         order = np.argsort(arrays["numbers"])
         live = arrays["numbers"][order]

@@ -24,11 +24,11 @@ from jbrl.pytree import record, static
 from jbrl.rollout import episodes
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching
+from jbrl.runner.play.flight import Flight
 from jbrl.runner.play.lifetimes import (
     FASTEST,
     MAX_LANES,
     SLOWEST,
-    Flight,
     LifetimeRun,
     advance_group,
 )
@@ -202,7 +202,7 @@ class Company:
     def saved(self, number: int) -> dict[str, np.ndarray]:
         """Return the lifetimes of a run as arrays, as `LifetimeRun.saved` does."""
         assert self.flight is not None
-        return self.crew.saved(self.crew.part(self.flight, number))
+        return self.crew.part(self.flight, number).arrays()
 
     def progress(self, number: int) -> tuple[int, int]:
         """Return how many lifetimes of a run are over, and how many decisions it has taken."""
@@ -257,7 +257,7 @@ class Company:
         crew = self.crew
         run._width, run._max_groups, run._beginning = crew._width, crew._max_groups, crew._beginning
         run.devices = crew.devices
-        return run.saved(run._begun(0, run.protocol.n_environments))
+        return run._begun(0, run.protocol.n_environments).arrays()
 
     def _complete(self) -> Iterator[tuple[int, Chunk | BaseException]]:
         """Return the runs that have become complete or have failed."""

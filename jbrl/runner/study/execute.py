@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.lifetimes import Flight, LifetimeRun
+from jbrl.runner.play.flight import Flight
+from jbrl.runner.play.lifetimes import LifetimeRun
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Chunk
 from jbrl.runner.play.resources import Capacity, Resources, out_of_memory
@@ -220,12 +221,11 @@ class _Work:
             if self.played.n:
                 self.played.save(self.unit, self.store, self.facts)
             return
-        assert isinstance(self.run, LifetimeRun)
         # otherwise the checkpoint before is better than none of the running lifetimes
         if flight.whole:
             self.played.save(
                 self.unit,
                 self.store,
                 {**self.facts, "flight_seconds": flight.seconds},
-                self.run.saved(flight),
+                flight.arrays(),
             )

@@ -49,7 +49,7 @@ def test_it_learns_and_is_taken_up_again_to_the_bit(name, agent, episodes, level
     """
     run = run_of(name, agent, Episodes(episodes))
     saved = []
-    expected = scores(run, between=lambda flight: saved.append(run.saved(flight)))
+    expected = scores(run, between=lambda flight: saved.append(flight.arrays()))
     assert expected.mean() > level
     again = scores(run, flight=run.restored(saved[1], 1.0))
     np.testing.assert_array_equal(again, expected)

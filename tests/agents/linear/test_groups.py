@@ -124,7 +124,7 @@ def test_a_lifetime_can_be_interrupted(expected):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jbrl.runner.play.lifetimes.FASTEST", 0.0)
         run = prepared()
-        chunks(run, between=lambda flight: saved.append(run.saved(flight)))
+        chunks(run, between=lambda flight: saved.append(flight.arrays()))
     later = prepared(devices=1)
     scores, metrics = chunks(later, flight=later.restored(saved[0], 1.0))
     np.testing.assert_array_equal(scores, expected[0])
