@@ -135,17 +135,12 @@ def test_cells_on_other_mdps_are_those_that_the_page_tells(cells, found):
         cells.index[cells["verdict"] == "differs"]
     )
     assert [key for key in far if cells.loc[key, "apart"] > 0] == [("inaccurate", "Grid", "SBOSS")]
-    absent = cells.index[cells["verdict"] == "not played"]
-    assert set(absent) == {
-        ("inaccurate", "GC", "BFS3"),
-        ("inaccurate", "GDL", "BFS3"),
-        ("inaccurate", "Grid", "BAMCP"),
-    }
+    assert not (cells["verdict"] == "not played").any()
     few = cells[cells["n"].between(1, 128)]
     ratio = few["ci95"] / few["published_ci95"]
-    assert few["n"].min() == 32 and ratio.min().round(1) >= 2 and ratio.max() < 5
+    assert few["n"].min() == 32 and ratio.min().round(1) == 1.8 and ratio.max() < 5
     smaller = found.table.set_index(cells.index.names)["explanation"].str.contains("instead of")
-    assert (cells.loc[smaller & (cells["n"] > 0), "verdict"] == "agrees").tolist() == [True] * 4
+    assert (cells.loc[smaller & (cells["n"] > 0), "verdict"] == "agrees").tolist() == [True] * 7
 
 
 def test_budgets_as_printed_are_told_with_their_scores(script, cells):
@@ -156,6 +151,9 @@ def test_budgets_as_printed_are_told_with_their_scores(script, cells):
         ("accurate", "Grid", "BAMCP"),
         ("accurate", "GDL", "BAMCP"),
         ("inaccurate", "GDL", "BAMCP"),
+        ("inaccurate", "GC", "BFS3"),
+        ("inaccurate", "GDL", "BFS3"),
+        ("inaccurate", "Grid", "BAMCP"),
     ):
         cell = cells.loc[case, experiment, algorithm]
         assert f"{cell['mean']:.2f} ± {cell['ci95']:.2f}" in prose
