@@ -1,6 +1,7 @@
 """The tables of docs/jordan.md are those of the trials that are kept."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,37 @@ def test_discrete_environments_have_the_trials_and_times_of_the_page():
     assert (discrete["trials"] == 1000).all()
     assert round(discrete["seconds"].sum() / 60) == 16
     assert round(discrete["compile_seconds"].sum() / 60) == 5
+
+
+def test_what_it_takes_is_what_the_page_says():
+    page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
+    pieces = jordan_kept.pieces()
+    sarsa = pieces[pieces["algorithm"] == "Sarsa-lambda"].set_index("environment")
+    for problem in ("Gridworld-10d", "Gridworld-10s"):
+        row = sarsa.loc[problem]
+        compiling = f"{row['compile_seconds']:.1f}" if row["compile_seconds"] else "shared"
+        assert (
+            f"| Sarsa-lambda, {problem}, {row['trials']:,} trials | "
+            f"{row['seconds']:.1f} | {compiling} |"
+        ) in page
+    for name, chosen, trials in (
+        ("the eight discrete environments, 1,000 trials each", jordan2020.DISCRETE, 1000),
+        ("MountainCar, 300 trials each", ["MountainCar"], 300),
+    ):
+        rows = pieces[pieces["environment"].isin(chosen)]
+        assert (rows["trials"] == trials).all() and len(rows) == 11 * len(chosen)
+        playing, compiling = rows["seconds"].sum(), rows["compile_seconds"].sum()
+        assert f"| all eleven, {name} | {playing:.0f} | {compiling:.0f} |" in page
+
+
+def test_the_smaller_study_takes_what_the_page_says():
+    study = tomllib.loads((ROOT / "experiments" / "jordan-cpu.toml").read_text(encoding="utf-8"))
+    counts = {each["name"]: each["n_environments"] for each in study["experiments"]}
+    by = jordan_kept.pieces().groupby(["environment", "algorithm"])[["seconds", "trials"]].sum()
+    wanted = by.index.get_level_values("environment").map(counts)
+    hours = (by["seconds"] / by["trials"] * wanted).sum() / 3600
+    page = " ".join((ROOT / "docs" / "jordan.md").read_text(encoding="utf-8").split())
+    assert f"come to {hours:.1f} hours of one core" in page
 
 
 def test_cells_beyond_are_those_that_the_page_explains(trials):

@@ -379,6 +379,85 @@ def test_distributions_of_fourier_bases_are_the_published_ones():
     assert np.abs(table - np.eye(3)).max() < 5 / N**0.5
 
 
+# Jordan et al. 2020, table 4, with the ranges of their program: hyperparameter: (distribution, low,
+# high), and for arrays of numbers what a step size is divided by: nothing, the number of features
+# (1), or that times the number of actions.
+EVERYWHERE = {"gamma": ("gap", 1e-4, 0.05), "lambda": ("uniform", 0, 1)}
+ORDERS = {"dependent": ("integer", 0, 9), "independent": ("integer", 1, 9)}
+EPSILON = {"epsilon": ("uniform", 0, 0.1)}
+OF_PPO = {
+    "clip": ("uniform", 0.1, 0.3),
+    "entropy": ("log", 1e-8, 1e-2),
+    "epochs": ("integer", 1, 10),
+}
+PLAIN, SCALED = (1e-6, 1e-3, None), (1e-3, 1, 1)
+PER_ACTION = (1e-3, 1, N_ACTIONS)
+PUBLISHED = {
+    "Sarsa-lambda": (EPSILON, {"alpha": PLAIN}),
+    "Sarsa-lambda-s": (EPSILON, {"alpha": SCALED}),
+    "Sarsa-Parl2": (EPSILON, {}),
+    "Q-lambda": (EPSILON, {"alpha": PLAIN}),
+    "Q-lambda-s": (EPSILON, {"alpha": SCALED}),
+    "Q-Parl2": (EPSILON, {}),
+    "AC": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN}),
+    "AC-s": ({}, {"alpha_v": SCALED, "alpha_p": PER_ACTION}),
+    "AC-Parl2": ({}, {"alpha_p": PER_ACTION}),
+    "NAC-TD": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN, "alpha_w": PLAIN}),
+    "PPO-linear": (OF_PPO, {"alpha": PLAIN}),
+}
+
+
+@pytest.mark.parametrize("spec", [TABLE, BOX], ids=["table", "box"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyperparameter_has_its_published_distribution(name, spec):
+    drawn = hyperparameters(name, spec)
+    features = drawn.pop("features")
+    others, alphas = PUBLISHED[name]
+    for alpha, (low, high, parts) in alphas.items():
+        values = drawn.pop(alpha)
+        if spec is TABLE:
+            check_uniform(np.log(values), np.log(1e-3), np.log(0.1))
+        else:
+            values = values if parts is None else values * features * parts
+            check_uniform(np.log(values), np.log(low), np.log(high))
+    if name == "PPO-linear":
+        steps, batch = drawn.pop("steps"), drawn.pop("batch")
+        # rounding moves no quantile of 64..256 by more than 1 / 64, or of 16..64 by 1 / 16
+        check_quantiles(np.log2(steps), 6, 8, 1 / 64)
+        place = (np.log2(batch) - 4) / (np.minimum(6, np.log2(steps)) - 4)
+        check_quantiles(place, 0, 1, 1 / 32)
+    ranges = EVERYWHERE | others | ({} if spec is TABLE else ORDERS)
+    assert set(drawn) == set(ranges)
+    for key, (kind, low, high) in ranges.items():
+        values = drawn[key]
+        if kind == "gap":
+            check_uniform(np.log(1 - values), np.log(low), np.log(high))
+        elif kind == "log":
+            check_uniform(np.log(values), np.log(low), np.log(high))
+        elif kind == "uniform":
+            check_uniform(values, low, high)
+        else:
+            counts = np.bincount(values.astype(int), minlength=high + 1)
+            expected = N / (high - low + 1)
+            assert counts[:low].sum() == 0 and len(counts) == high + 1
+            assert np.abs(counts[low:] - expected).max() < 6 * expected**0.5
+
+
+def check_quantiles(values, low, high, apart):
+    """Nine quantiles, at most `apart` of the range, and six standard errors, from the uniform."""
+    levels = np.arange(1, 10) / 10
+    found = (np.quantile(values, levels) - low) / (high - low)
+    assert np.abs(found - levels).max() < apart + 3 / N**0.5
+
+
+def test_on_tables_scaled_algorithms_draw_what_plain_ones_draw():
+    """On tables the step sizes of -s are those without: the same draws, number by number."""
+    for name in ("Sarsa-lambda", "Q-lambda", "AC"):
+        plain, scaled = (hyperparameters(f"{name}{end}", TABLE) for end in ("", "-s"))
+        assert plain.keys() == scaled.keys()
+        assert all((plain[key] == scaled[key]).all() for key in plain)
+
+
 def test_ranges_of_one_number_fix_it():
     for u in (0.0, 0.3, 0.999999):
         for draw in (uniform, log_uniform):
