@@ -91,6 +91,9 @@ class Agent(Generic[Knowledge, State]):
         return f"chose an action outside 0..{n_actions - 1}"
 
 
+SECONDS_PER_STEP = 4e-8  # of `Cost`: one core with vectors of 512 bits
+
+
 @dataclasses.dataclass(frozen=True)
 class Cost:
     """Cost of a decision beside playing itself, for estimates and for the choice of short runs."""

@@ -58,6 +58,11 @@ def registered_name(cls: type) -> str | None:
     return next((name for name, entry in register.AGENTS.items() if entry.agent is cls), None)
 
 
+def shown_name(agent: Agent) -> str:
+    """Return the name of an agent for messages: as registered, else that of its class."""
+    return registered_name(type(agent)) or type(agent).__name__
+
+
 def check_record(cls: type[Agent], name: str) -> None:
     """Refuse a class that is no pytree of JAX, or that has no defaults.
 

@@ -66,7 +66,7 @@ def test_one_that_never_fits_fails_alone_with_a_message(
     assert list(units["status"]) == ["failed", "done", "done"]
     assert (
         units["reason"][0]
-        == f"MemoryError: not even 256 MDPs at once on 1 device fit into memory ({FULL})"
+        == f"MemoryError: not even 256 lifetimes at once on 1 device fit into memory ({FULL})"
     )
     cramped.devices_that_fit = 2
     jbrl.run(study, out)
@@ -151,7 +151,7 @@ def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dic
     units = Store(out).units()
     assert list(units["status"]) == ["failed", "done", "done"]
     assert (
-        "not even 256 MDPs at once on 1 device fit into memory (RESOURCE_EXHAUSTED"
+        "not even 256 lifetimes at once on 1 device fit into memory (RESOURCE_EXHAUSTED"
         in units["reason"][0]
     )
     assert "GC/Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()

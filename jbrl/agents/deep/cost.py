@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import Agent, Cost
+from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost
 from jbrl.problems.prior import Prior
 
-# Seconds. The first is that of a step of `Cost`, a step that BAMCP simulates.
-STEP = 40e-9
+# Seconds.
 PRODUCT = 4e-11  # a multiplication and addition in the products of a batch
 LONE_PRODUCT = 2e-10  # the same where a network sees one input, or a few
 ADAM = 3e-9  # a parameter in a step of Adam
@@ -37,7 +36,7 @@ def cost_of(agent: Agent, prior: Prior, seconds: float) -> Cost:
         state = jax.eval_shape(lambda key: agent.reset(key, prior), jax.random.key(0))
         sizes = (math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(state))
         _BYTES[key] = sum(sizes)
-    return Cost(seconds / STEP, agent.lanes * _BYTES[key], compiling=COMPILING)
+    return Cost(seconds / SECONDS_PER_STEP, agent.lanes * _BYTES[key], compiling=COMPILING)
 
 
 def weights(network: Any, inputs: int) -> tuple[int, int]:

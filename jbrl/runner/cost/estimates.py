@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jbrl.agents.agent import Agent, cost
+from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.environment import Box
 from jbrl.problems.problem import DirichletProblem
@@ -23,7 +23,6 @@ from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
 
 SECONDS_PER_DECISION = 5e-8
 SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
-SECONDS_PER_STEP = 4e-8  # of `agents.agent.Cost`
 SECONDS_PER_TRIED_DECISION = 1.7e-7  # of a strategy that a search tries
 SECONDS_PER_TRIED_ENTRY = 5e-10
 FIRST_PULLS = 400  # trajectories that take as long as getting a search going

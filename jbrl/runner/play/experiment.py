@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import Agent, as_arrays
+from jbrl.agents.lookup import shown_name
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Steps
 from jbrl.errors import JbrlError
@@ -167,7 +168,7 @@ class Run:
             )
             self.compile_seconds += seconds
             smaller = self.resources.smaller(
-                self._playing.bytes, width, self.devices, type(self.given).__name__
+                self._playing.bytes, width, self.devices, shown_name(self.given)
             )
             if smaller is None:
                 self.batch, self.device = self._playing.capacity, device_name(self.devices)
@@ -208,7 +209,7 @@ class Run:
         wrong = np.flatnonzero(np.asarray(faults)[:count])
         if len(wrong):
             where = (
-                f"{type(self.given).__name__}, on MDP {numbers[wrong[0]]} of "
+                f"{shown_name(self.given)}, on MDP {numbers[wrong[0]]} of "
                 f"'{self.protocol.test.short_name}'"
             )
             raise JbrlError(f"{where}: {self._refusal(int(np.asarray(faults)[wrong[0]]))}")

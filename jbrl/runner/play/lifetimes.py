@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl.agents.agent import Agent
+from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
+from jbrl.agents.lookup import shown_name
 from jbrl.environments.lifetime import Lifetime
 from jbrl.errors import JbrlError
 from jbrl.rollout import episodes, faults
@@ -38,6 +39,9 @@ from jbrl.runner.storage.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
 NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step
 MAX_LANES = 4096  # at once on all devices, where memory allows
+# Seconds that a block of all lanes may take by the cost that the agent states, which may be several
+# times too low: between blocks, checkpoints are written and interruptions heard.
+LONGEST_BLOCK = 5.0
 MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
 FASTEST, SLOWEST = 0.1, 0.5
@@ -97,7 +101,7 @@ class LifetimeRun(Run):
         lane = self._shapes(knowledge)
         self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
         self._width = self._group_width()
-        name = type(self.given).__name__
+        name = shown_name(self.given)
         # before compiling, which takes longer than saying so, and may take more memory than playing
         self.resources.smaller(self._lane_bytes * self._width, self._width, self.devices[:1], name)
         self._max_groups = self._groups_per_device()
@@ -168,6 +172,10 @@ class LifetimeRun(Run):
         memory = self.resources.memory or math.inf
         share = MEMORY_SHARE * memory / (len(self.devices) if self.resources.on_cpu else 1)
         fitting = max(1, int(min(2**20, share // (self._lane_bytes * self._width))))
+        if self.resources.on_cpu:
+            steps = cost(self.given, self.protocol.agent_prior()).steps
+            seconds = steps * SECONDS_PER_STEP * self._width * episodes.BLOCK
+            fitting = max(1, int(min(fitting, LONGEST_BLOCK / max(seconds, 1e-9))))
         return (
             1 << (min(wanted, fitting) - 1).bit_length()
             if wanted <= fitting
@@ -326,12 +334,12 @@ class LifetimeRun(Run):
             who = (
                 f"environment '{problem}', {when}"
                 if whose.idx
-                else f"{type(self.given).__name__}, {when} of '{problem}'"
+                else f"{shown_name(self.given)}, {when} of '{problem}'"
             )
             raise JbrlError(f"{who}: {faults.said_of_nan(tuple(path))}")
         if code == faults.ILLEGAL_ACTION:
             raise JbrlError(
-                f"{type(self.given).__name__}, {when} of '{problem}': "
+                f"{shown_name(self.given)}, {when} of '{problem}': "
                 f"{self.agent.refusal(protocol.test.spec.actions.n)}"
             )
         if code == faults.NO_END:

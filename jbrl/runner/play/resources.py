@@ -86,7 +86,8 @@ class Resources:
         )
         if not lanes or not count:
             raise JbrlError(
-                f"{name} takes {needed / 2**30:.3g} GiB for {width} MDPs at once on one device: "
+                f"{name} takes {needed / 2**30:.3g} GiB for "
+                f"{width} lifetime{'s' if width > 1 else ''} at once on one device: "
                 f"expected at most {self.memory / 2**30:.3g} GiB, the memory that may be used "
                 "(--memory)"
             )
@@ -153,7 +154,7 @@ class Capacity:
     def __str__(self) -> str:
         """Describe the capacity, for messages."""
         count = len(self.resources.devices)
-        return f"{self.call} MDPs at once on {count} device{'s' if count > 1 else ''}"
+        return f"{self.call} lifetimes at once on {count} device{'s' if count > 1 else ''}"
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.agent import as_arrays
+from jbrl.agents.lookup import shown_name
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.runner.play import batching, compilation, together
@@ -105,7 +106,7 @@ class Stack:
         first = self.runs[0]
         for run in self.runs:
             run.choose()
-        n_environments, name = first.protocol.n_environments, type(first.given).__name__
+        n_environments, name = first.protocol.n_environments, shown_name(first.given)
         self.width = batching.lanes_per_device(first.agent, n_environments, self.devices[:1])
         groups = self._groups or self._wanted(-(-n_environments // self.width))
         while True:

@@ -142,7 +142,7 @@ class Company:
 
     Args:
       runs: those with the same `program`, not yet prepared.
-      befores: lifetimes that an interrupted run had begun, as `LifetimeRun.saved` gives them, and
+      befores: lifetimes that an interrupted run had begun, as `Flight.arrays` gives them, and
         the seconds that they took; None for none.
     """
 
@@ -200,7 +200,7 @@ class Company:
                 between()
 
     def saved(self, number: int) -> dict[str, np.ndarray]:
-        """Return the lifetimes of a run as arrays, as `LifetimeRun.saved` does."""
+        """Return the lifetimes of a run as arrays, as `Flight.arrays` does."""
         assert self.flight is not None
         return self.crew.part(self.flight, number).arrays()
 

@@ -216,7 +216,9 @@ def test_it_is_refused_before_compiling_where_memory_is_short(monkeypatch):
     protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
     run = make_run(DQN(), protocol, resources=Resources(memory=2**23))
     monkeypatch.setattr(type(run), "_compiled", lambda *_: pytest.fail("compiled"))
-    with pytest.raises(JbrlError, match=r"DQN takes 0.00\d+ GiB for 2 MDPs at once on one device"):
+    with pytest.raises(
+        JbrlError, match=r"DQN takes 0.00\d+ GiB for 2 lifetimes at once on one device"
+    ):
         run.prepare()
 
 

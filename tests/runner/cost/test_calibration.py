@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import jbrl
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.agent import AGENTS, SECONDS_PER_STEP
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.runner.cost import calibration, estimates, probes, report, yardstick
 from jbrl.runner.cost.calibration import Calibration
@@ -140,7 +140,7 @@ def test_the_time_of_a_search_grows_with_what_it_simulates(tmp_path: Path) -> No
     ]
     decisions = estimates.lane_decisions(units(*agents)[0], jax.devices())
     assert cost[1].deciding - cost[0].deciding == pytest.approx(
-        9990 * 15 * estimates.SECONDS_PER_STEP * decisions
+        9990 * 15 * SECONDS_PER_STEP * decisions
     )
     assert cost[3].deciding > 1.9 * cost[2].deciding
     assert cost[5].searching == pytest.approx(cost[4].searching * 1400 / 500)

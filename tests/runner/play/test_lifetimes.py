@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, Agent
+from jbrl.agents.agent import AGENTS, SECONDS_PER_STEP, Agent, Cost
 from jbrl.agents.complete import build
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Episodes, Steps
@@ -18,8 +18,9 @@ from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import EnvironmentProblem
 from jbrl.pytree import record
+from jbrl.rollout.episodes import BLOCK
 from jbrl.runner.play.flight import Flight
-from jbrl.runner.play.lifetimes import LifetimeRun
+from jbrl.runner.play.lifetimes import LONGEST_BLOCK, NARROWEST, LifetimeRun
 from jbrl.runner.play.play import make_run, play
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
@@ -64,6 +65,20 @@ def expected() -> np.ndarray:
 def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarray) -> None:
     np.testing.assert_array_equal(scores(run_of(), size=9), expected)
     np.testing.assert_array_equal(scores(run_of(11, devices=1)), expected[:11])
+
+
+def test_costly_decisions_make_groups_fewer_and_change_nothing(
+    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block of all lanes takes a few seconds: what a kill may lose."""
+    batch = run_of().batch
+    each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
+    monkeypatch.setattr(
+        "jbrl.runner.play.lifetimes.cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP)
+    )
+    fewer = run_of()
+    assert fewer.batch == 2 * NARROWEST < batch
+    np.testing.assert_array_equal(scores(fewer), expected)
 
 
 def test_compaction_changes_nothing_and_takes_place(

@@ -135,7 +135,8 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
     assert resources.smaller(45 * MIB, 512, cards, "X") == (64, cards)
     with pytest.raises(
         JbrlError,
-        match=r"X takes 0.0195 GiB for 1 MDPs at once on one device: expected at most 0.00977 GiB",
+        match=r"X takes 0.0195 GiB for 1 lifetime at once on one device: "
+        "expected at most 0.00977 GiB",
     ):
         resources.smaller(20 * MIB, 1, cards, "X")
 
@@ -156,7 +157,7 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
     starved = Run(Random(), protocol, resources=Resources(memory=needed - 1))
     with pytest.raises(
         JbrlError,
-        match=r"Random takes .* GiB for 256 MDPs at once on one device: expected at most",
+        match=r"Random takes .* GiB for 256 lifetimes at once on one device: expected at most",
     ):
         starved.prepare()
 
