@@ -20,13 +20,12 @@ from jbrl.analysis.table import AGENT, RETURNS, check_columns
 from jbrl.errors import JbrlError
 from jbrl.report.terms import rules_of
 from jbrl.results import Results
-from jbrl.runner.storage.archive import UNIT, Archive
+from jbrl.runner.storage.archive import UNIT
 
 PUBLISHED = "published"
 JORDAN2020 = "jordan2020"
 WITH_END = "with_end("  # of a problem whose lifetimes have further episodes that do not count
 # numbers that agents with linear functions count in a lifetime
-COUNTED = ("skipped_updates", "undefined_steps")
 _DIGITS = 8  # of a digest in a message
 _SHOWN = 5  # agents that only one study has, named in a message
 
@@ -178,15 +177,12 @@ def _undefined(results: Results) -> dict[str, np.ndarray]:
     """Return for each trial whether its agent has counted NaN, 1 or 0, and NaN where it does not
     count; nothing where no trial is known to be one or the other.
     """
-    if isinstance(results.store, Archive):
-        return {}
     returns, found = results.returns, np.full(len(results.returns), np.nan)
     for unit in results.manifest["units"]:
         mine = np.logical_and.reduce([returns[name] == unit[name] for name in UNIT])
-        metrics = results.store.metrics(unit["id"]) if mine.any() else {}
-        counts = [metrics[name] > 0 for name in COUNTED if name in metrics]
-        if counts:
-            found[mine] = np.any(counts, axis=0)[returns.loc[mine, "unit"]]
+        counted = results.undefined(unit["id"]) if mine.any() else None
+        if counted is not None:
+            found[mine] = counted[returns.loc[mine, "unit"]]
     return {} if np.isnan(found).all() else {reproduction.UNDEFINED: found}
 
 

@@ -37,6 +37,8 @@ SCORES = (
         "status",
     ),
 )
+# of a lifetime, as agents count them that go on with NaN
+COUNTS_OF_NAN = ("skipped_updates", "undefined_steps")
 SHOWN = 6  # experiments whose best agents a notebook shows
 
 
@@ -164,6 +166,14 @@ class Results:
           JbrlError: not exactly one unit fits.
         """
         return self.store.metrics(self._unit(experiment, algorithm, seed, parameters)["id"])
+
+    def undefined(self, id: str) -> np.ndarray | None:
+        """Return for each lifetime of a unit whether its agent has met NaN and has gone on, [N]
+        bool; None where that is not known, as of agents that do not count it.
+        """
+        metrics = {} if isinstance(self.store, Archive) else self.store.metrics(id)
+        counts = [metrics[name] > 0 for name in COUNTS_OF_NAN if name in metrics]
+        return np.any(counts, axis=0) if counts else None
 
     def learned(
         self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any

@@ -107,16 +107,16 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
     """Steps of a billion overflow on all trials of one cell; an archive has no counts."""
-    agent = {"algorithm": "Sarsa-lambda", "alpha_low": 1e9, "alpha_high": 1e9}
-    study = {
-        "study": {"name": "large", "n_environments": 2},
-        "experiments": [{"name": name, "problem": name} for name in ("Chain-10d", "Chain-10s")],
-        "agents": [
-            {**agent, "experiments": ["Chain-10d"]},
-            {"algorithm": "Sarsa-Parl2", "experiments": ["Chain-10s"]},
-        ],
-    }
-    results = jbrl.run(study, tmp_path / "out", progress=False)
+    file = tmp_path / "large.toml"
+    file.write_text(
+        '[study]\nname = "large"\nn_environments = 2\n'
+        '[[experiments]]\nname = "Chain-10d"\nproblem = "Chain-10d"\n'
+        '[[experiments]]\nname = "Chain-10s"\nproblem = "Chain-10s"\n'
+        '[[agents]]\nalgorithm = "Sarsa-lambda"\nalpha_low = 1e9\nalpha_high = 1e9\n'
+        'experiments = ["Chain-10d"]\n'
+        '[[agents]]\nalgorithm = "Sarsa-Parl2"\nexperiments = ["Chain-10s"]\n'
+    )
+    results = jbrl.run(file, tmp_path / "out", progress=False)
     arguments = ("--to", "jordan2020", "--table", "cells", "--format", "csv")
     result = call("compare", tmp_path / "out", *arguments)
     cells = pd.read_csv(io.StringIO(result.stdout)).set_index(["environment", "algorithm"])
@@ -125,7 +125,12 @@ def test_trials_with_nan_are_counted(tmp_path: Path) -> None:
     assert cells["undefined"].sum() == 2
     words = " ".join(result.stderr.split())
     assert "2 of 4 trials with NaN" in words and "Sarsa-lambda on Chain-10d 2 of 2" in words
+    for command in (("scores", tmp_path / "out"), ("run", file, "--out", tmp_path / "out")):
+        words = " ".join(call(*command).stderr.split())
+        assert words.count("lifetimes with NaN") == 1
+        assert "note: Chain-10d/Sarsa-lambda seed 0: 2 of 2 lifetimes with NaN" in words
     results.archive(tmp_path / "kept")
+    assert "NaN" not in call("scores", tmp_path / "kept").stderr
     result = call("compare", tmp_path / "kept", *arguments)
     assert "undefined" not in pd.read_csv(io.StringIO(result.stdout))
     assert "NaN" not in result.stderr

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jbrl.cli.compiled import CompileCache, keep_compiled
+from jbrl.cli.notes import nan_notes
 from jbrl.cli.slurm import asked, send
 from jbrl.cli.text import complain, show_warnings
 
@@ -163,6 +164,7 @@ def run(
     """
     from jbrl.cli.estimates import foretell, measure
     from jbrl.cli.progress import Display
+    from jbrl.rollout.contract import StaysWithNaN
     from jbrl.runner.play.resources import check, choose
     from jbrl.runner.study.plan import plan
     from jbrl.runner.study.stopping import Stopped, stopping_on
@@ -217,5 +219,10 @@ def run(
         how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
         complain(f"what is done is kept in {out}; the same command continues from there", how)
         raise
+    if not quiet and any(isinstance(unit.agent, StaysWithNaN) for unit in planned.units):
+        from jbrl.results import Results
+
+        for text in nan_notes(Results(out)):
+            complain(text, "note")
     if failed:
         raise typer.Exit(FAILED_UNITS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jbrl.cli.notes import nan_notes
 from jbrl.cli.text import complain, show_warnings
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def scores(
             f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}",
             "failed",
         )
+    for text in nan_notes(results):
+        complain(text, "note")
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
