@@ -4,6 +4,7 @@ python experiments/bsuite_published.py [--out DIR]
 """
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from jbrl.report.svg import alone
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
 WHOLE = ("reference", "agents")  # files with all settings
-SWEPT = ("DQN", "ActorCritic", "PPO", "Random", "Scripted")  # order of columns
+SWEPT = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random", "Scripted")  # the columns
 SEEDED = ("DQN", "ActorCritic", "PPO")  # with more seeds of the testing sweep
 TESTED = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random")  # with all its settings
 LEARNING = "catch"  # experiment whose learning curves are drawn
@@ -36,6 +37,17 @@ def whole_sweep() -> Logs:
     """Return the runs of agents with all settings, in the order of `SWEPT`."""
     found = logs(*WHOLE)
     runs = sorted(found.runs, key=lambda run: SWEPT.index(run.agent))
+    return Logs(tuple(runs), found.problems, found.notes)
+
+
+def whole_experiments() -> Logs:
+    """Return the runs of `whole_sweep`, and those of RecurrentActorCritic in the experiments of
+    which it has played all settings.
+    """
+    found = logs(*WHOLE, "recurrent")
+    played = Counter((run.agent, run.experiment.name) for run in found.runs)
+    runs = [r for r in found.runs if played[r.agent, r.experiment.name] == len(r.experiment.ids)]
+    runs = sorted(runs, key=lambda run: SWEPT.index(run.agent))
     return Logs(tuple(runs), found.problems, found.notes)
 
 
@@ -99,7 +111,9 @@ def experiments_table(found: Logs, whole: bool = True) -> list[str]:
 
 
 def tags_table(found: Logs) -> list[str]:
-    """Return the lines of a table: a row per tag, a column per agent."""
+    """Return the lines of a table: a row per tag, a column per agent; empty where the agent lacks
+    an experiment of the tag.
+    """
     table = scores.tag_scores(found).set_index(["tag", "agent"])
     every = scores.summary(found).groupby("agent", sort=False)
     mean = (
@@ -109,7 +123,8 @@ def tags_table(found: Logs) -> list[str]:
     )
     lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for tag in TAGS:
-        cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]
+        rows = [table.loc[(tag, agent)] for agent in found.agents]
+        cells = [_cell(row) if row["finished"] else "" for row in rows]
         lines.append(f"| {in_words(tag)} | {' | '.join(cells)} |")
     means = [f"{mean[a]:.2f}" if np.isfinite(mean[a]) else "" for a in found.agents]
     lines.append(f"| all 23 experiments | {' | '.join(means)} |")
@@ -130,10 +145,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "bsuite")
     folder = parser.parse_args(arguments).out
     folder.mkdir(parents=True, exist_ok=True)
-    found = whole_sweep()
+    found, most = whole_sweep(), whole_experiments()
     tables = {
-        "agents-experiments": experiments_table(found),
-        "agents-tags": tags_table(found),
+        "agents-experiments": experiments_table(most),
+        "agents-tags": tags_table(most),
         "agents-deep-sea": deep_sea_table(),
         "agents-memory": memory_table(),
         "agents-testing": experiments_table(testing_sweep(), whole=False),

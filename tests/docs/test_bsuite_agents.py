@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from experiments import bsuite_published
+from jbrl.bsuite_sweep import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +23,17 @@ def test_every_agent_has_finished_all_that_it_is_said_to_have_finished() -> None
         runs = [run for run in found.runs if run.agent == agent]
         assert len({run.bsuite_id for run in runs}) == len(runs) == 468
     assert all(run.finished for run in found.runs)
+
+
+def test_an_agent_has_a_score_where_it_has_played_all_settings() -> None:
+    found = bsuite_published.whole_experiments()
+    for agent in found.agents:
+        runs = [run for run in found.runs if run.agent == agent]
+        ids = {run.bsuite_id for run in runs}
+        assert len(runs) == len(ids)
+        for name in {run.experiment.name for run in runs}:
+            assert set(EXPERIMENTS[name].ids) <= ids
+    assert found.agents.index("RecurrentActorCritic") == 2
 
 
 def test_the_testing_sweep_was_played_once_or_three_times() -> None:
