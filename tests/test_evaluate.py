@@ -312,6 +312,16 @@ def test_the_same_file_twice_is_refused(table):
     assert done.exit_code == 2 and "has the same rows as" in done.stderr
 
 
+def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
+    long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
+    long.write_text(HEAD + "A,x,1\nB,x,2\nA,y,3\nB,y,5\nA,x,2\nB,x,4\nA,y,0\nB,y,9\n")
+    wide.write_text("algorithm,seed,x,y\nA,0,1,3\nB,0,2,5\nA,1,2,0\nB,1,4,9\n")
+    options = ("--format", "json", "--quiet")
+    assert call(wide, *options).stdout == call(long, *options).stdout
+    refused = call(wide, "--score-column", "return")
+    assert refused.exit_code == 2 and "no column 'environment'" in refused.stderr
+
+
 def test_identical_algorithms_share_every_rank(tmp_path):
     rows = [(f"a{i}", f"e{j}", 1.0) for i in range(4) for j in range(3) for _ in range(3)]
     path = tmp_path / "constant.csv"
