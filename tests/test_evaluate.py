@@ -140,6 +140,10 @@ def test_page_and_latex(table, tmp_path):
         assert text in page
     assert not re.search(r'(?:src|href)="https?:', page)
     assert page.count('<svg class="plot"') == 2 + 2 * 2
+    tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    captions = [re.search(r"<caption>(.*?)</caption>", table) for table in tables]
+    assert len({found and found[1] for found in captions}) == len(tables) and all(captions)
+    assert re.search(r"PBP-t: A\d has the highest aggregate score, 0\.\d{4}; the intervals", page)
     tex = (tmp_path / "out" / "tables.tex").read_text()
     assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
     assert tex.count("{") == tex.count("}")

@@ -263,7 +263,8 @@ def _change(before: Any, after: Any) -> str | None:
     """Return the first difference of two states in words; None if JAX takes the one for the
     other.
     """
-    if jax.tree.structure(before) != jax.tree.structure(after):
+    structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
+    if structures[0] != structures[1]:
         return "a state with other fields than before"
     for (path, old), new in zip(
         jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
