@@ -236,7 +236,7 @@ def test_what_is_nested_deeply(study: Path, tmp_path: Path, case: str, depth: in
 
 def test_upper_limits_are_named(study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.replace("n_environments = 6", f"n_mdps = {10**12}"))
-    message = "n_environments = 1000000000000: expected an integer from 1 to 2147483647"
+    message = "n_mdps = 1000000000000: expected an integer from 1 to 2147483647"
     refused(call("run", study, "--out", tmp_path / "out"), "[study]", message)
 
 

@@ -140,6 +140,10 @@ def test_page_and_latex(table, tmp_path):
         assert text in page
     assert not re.search(r'(?:src|href)="https?:', page)
     assert page.count('<svg class="plot"') == 2 + 2 * 2
+    tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+    captions = [re.search(r"<caption>(.*?)</caption>", table) for table in tables]
+    assert len({found and found[1] for found in captions}) == len(tables) and all(captions)
+    assert re.search(r"PBP-t: A\d has the highest aggregate score, 0\.\d{4}; the intervals", page)
     tex = (tmp_path / "out" / "tables.tex").read_text()
     assert r"\begin{tabular}" in tex and "0.3946" in tex and "95\\%" in tex
     assert tex.count("{") == tex.count("}")
@@ -310,6 +314,16 @@ def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):
 def test_the_same_file_twice_is_refused(table):
     done = call(table, table)
     assert done.exit_code == 2 and "has the same rows as" in done.stderr
+
+
+def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
+    long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
+    long.write_text(HEAD + "A,x,1\nB,x,2\nA,y,3\nB,y,5\nA,x,2\nB,x,4\nA,y,0\nB,y,9\n")
+    wide.write_text("algorithm,seed,x,y\nA,0,1,3\nB,0,2,5\nA,1,2,0\nB,1,4,9\n")
+    options = ("--format", "json", "--quiet")
+    assert call(wide, *options).stdout == call(long, *options).stdout
+    refused = call(wide, "--score-column", "return")
+    assert refused.exit_code == 2 and "no column 'environment'" in refused.stderr
 
 
 def test_identical_algorithms_share_every_rank(tmp_path):

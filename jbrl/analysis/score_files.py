@@ -48,7 +48,8 @@ def read_score_table(
         name unless it is mapped to another. "algorithm" and "environment" may be mapped to several
         columns, whose texts are joined by a space.
       missing: leave out rows whose score is missing (empty, NaN, "-") instead of refusing them.
-      trials: keep the columns of `TRIAL` that a file has, as text, for `together`.
+      trials: keep the columns of `TRIAL` that a file has, as text, for `together`, and refuse a
+        row that occurs twice in a file with a column `seed` and none called `unit`.
 
     Returns:
       Columns algorithm, environment (text), score (float64, finite).
@@ -115,10 +116,27 @@ def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataF
     names = _header(path)
     if _is_wide(names, columns, mapping["algorithm"]):
         return _melted(_load(path, tuple(names)), mapping["algorithm"], str(path))
-    extra = [name for name in TRIAL if name in names] if trials and "unit" in names else []
+    extra = [name for name in TRIAL if name in names] if trials else []
+    if "seed" in extra and "unit" not in extra:
+        _check_once(_load(path, tuple(names)), path)
     table = _load(path, tuple(dict.fromkeys((*wanted, *extra))))
     found = standard(table, mapping, str(path), missing)
     return found.join(table[extra].astype(str)) if extra and not missing else found
+
+
+def _check_once(table: pd.DataFrame, path: Path) -> None:
+    """Refuse a table in which a row occurs twice, all of its columns and its seed equal."""
+    text = table.astype(str)
+    twice = np.flatnonzero(text.duplicated())
+    if twice.size:
+        row = text.iloc[twice[0]]
+        first = int(np.argmax((text == row).all(axis=1)))
+        more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
+        raise JbrlError(
+            f"{path}: rows {first + 1} and {twice[0] + 1} are the same, seed {row['seed']} "
+            f"included{more}: expected each trial once; add a column unit where one seed has "
+            "several trials"
+        )
 
 
 def _header(path: Path) -> list[str]:
@@ -139,8 +157,9 @@ def _header(path: Path) -> list[str]:
 
 def _is_wide(names: list[str], columns: Columns, algorithm: tuple[str, ...]) -> bool:
     """Return whether a table of these columns has one for each environment."""
+    mapped = {name for name, source in sources_of(columns).items() if source != (name,)}
     long = {"environment", "score"}
-    return not long & {*columns, *names} and bool(names) and set(algorithm) <= set(names)
+    return not long & {*mapped, *names} and bool(names) and set(algorithm) <= set(names)
 
 
 def _melted(table: pd.DataFrame, algorithm: tuple[str, ...], name: str) -> pd.DataFrame:

@@ -147,23 +147,29 @@ def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
 
     Raises:
       JbrlError: a trial (algorithm, environment, unit, seed, parameters) occurs twice in tables
-        that have a column `unit`; or two tables are the same, row by row.
+        that have a column `unit`; a seed of an algorithm on an environment occurs in two tables,
+        and at most once in each; or two tables are the same, row by row.
     """
-    whole = pd.concat([part.assign(source=name) for name, part in tables], ignore_index=True)
+    whole = pd.concat([part.assign(source=place) for place, (_, part) in enumerate(tables)])
+    whole = whole.reset_index(drop=True)
+    keys = ["algorithm", "environment", *(name for name in TRIAL if name in whole)]
+    text = whole[keys].astype(str)
     if "unit" in whole:
-        keys = ["algorithm", "environment", *(name for name in TRIAL if name in whole)]
-        text = whole[keys].astype(str)
         twice = np.flatnonzero(text.duplicated() & whole["unit"].notna())
-        if twice.size:
-            row = text.iloc[twice[0]]
-            trial = ", ".join(f"{key} {row[key]}" for key in keys)
-            first = int(np.argmax((text == row).all(axis=1)))
-            sources = dict.fromkeys(whole["source"].iloc[[first, twice[0]]])
-            more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
-            raise JbrlError(
-                f"{', '.join(sources)}: {trial} occurs twice{more}: expected each trial once; give "
-                "a file once, or name the columns that distinguish trials with --algorithm-column"
-            )
+    elif "seed" in whole and not text.assign(source=whole["source"]).duplicated().any():
+        twice = np.flatnonzero(text.duplicated() & whole["seed"].notna())
+    else:
+        twice = np.empty(0, int)
+    if twice.size:
+        row = text.iloc[twice[0]]
+        trial = ", ".join(f"{key} {row[key]}" for key in keys)
+        first = int(np.argmax((text == row).all(axis=1)))
+        sources = dict.fromkeys(tables[k][0] for k in whole["source"].iloc[[first, twice[0]]])
+        more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
+        raise JbrlError(
+            f"{', '.join(sources)}: {trial} occurs twice{more}: expected each trial once; give "
+            "a file once, or name the columns that distinguish trials with --algorithm-column"
+        )
     for place, (name, part) in enumerate(tables):
         for before, other in tables[:place]:
             if part[list(SCORE_TABLE)].equals(other[list(SCORE_TABLE)]):

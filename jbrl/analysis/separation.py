@@ -20,8 +20,9 @@ from jbrl.analysis.sides import sides_of
 DOUBLINGS = 16  # up to 65,536 times as many scores
 RESAMPLES = 400
 LEVEL = 0.95  # of each interval of a difference
-LARGEST = 20_000  # joint strategies up to which this is asked
-LARGEST_RESAMPLED = 40_000_000  # rates of a game up to which it is resampled
+PRECISION = 1 / 8  # of a doubling
+LARGEST = 6_000  # joint strategies up to which this is asked: some ten seconds
+LARGEST_RESAMPLED = 2_000_000  # rates of a game up to which it is resampled, some twenty seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Separation:
     others: dict[str, int | None]
     first: float | None  # share of resamples in which the best is first; None: not asked
     apart: int  # pairs whose difference, resampled, is not 0
+    too_many: bool = False  # too many joint strategies for `others` and `first`
 
     def sentences(self) -> list[str]:
         """Return the explanation in words."""
@@ -48,6 +50,12 @@ class Separation:
             f"{other} about {number:,}" if number else f"{other} more than can be estimated"
             for other, number in self.others.items()
         ]
+        if self.too_many:
+            told.append(
+                "the number of scores that would separate them, and resamples, take minutes for so "
+                "many algorithms and environments: choose some with --algorithms or "
+                "--environments, or resample with --method bootstrap --resamples 400"
+            )
         if needed:
             told.append(
                 "scores in each cell that would separate, were the distributions those observed "
@@ -86,7 +94,7 @@ def separation(
         if small and scores[k] < scores[best] - 1e-9
     }
     first, apart = None, 0
-    if n * (n * m) ** 2 <= LARGEST_RESAMPLED and samples.totals.min() > 1:
+    if small and n * (n * m) ** 2 <= LARGEST_RESAMPLED and samples.totals.min() > 1:
         from jbrl.analysis.resampling import resampled_scores
 
         drawn = resampled_scores(samples, RESAMPLES, seed)
@@ -94,7 +102,7 @@ def separation(
         apart = _apart(drawn)
     width = float(half_widths(samples, delta).max())
     fewest = int(samples.totals.min())
-    return Separation(n * (n - 1) // 2, width, fewest, names[best], others, first, apart)
+    return Separation(n * (n - 1) // 2, width, fewest, names[best], others, first, apart, not small)
 
 
 def scores_needed(samples: Samples, i: int, k: int, delta: float) -> int | None:
@@ -104,15 +112,12 @@ def scores_needed(samples: Samples, i: int, k: int, delta: float) -> int | None:
     Returns:
       The number, to two digits; None if `DOUBLINGS` doublings of the fewest do not suffice.
     """
-    fewest, low, high = int(samples.totals.min()), 0.0, 0.0
+    fewest, low = int(samples.totals.min()), 0.0
     guesses: list[np.ndarray | None] = [None, None]
-    for doubling in range(1, DOUBLINGS + 1):
-        if _separated(samples, i, k, delta, 2.0**doubling, guesses):
-            low, high = doubling - 1.0, float(doubling)
-            break
-    else:
+    if not _separated(samples, i, k, delta, 2.0**DOUBLINGS, guesses):
         return None
-    for _ in range(3):
+    high = float(DOUBLINGS)
+    while high - low > PRECISION:  # narrower bands separate whatever wider ones do
         middle = (low + high) / 2
         if _separated(samples, i, k, delta, 2**middle, guesses):
             high = middle

@@ -56,7 +56,7 @@ def bound(
             help="Memory that arrays may take, 8GiB or 500MB (default: half of the machine's).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all samples.")] = 0,
     agent: Annotated[
         list[str] | None,
         typer.Option(

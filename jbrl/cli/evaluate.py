@@ -101,9 +101,9 @@ def evaluate(
             help="Column of environments. May be repeated: the names are joined.",
         ),
     ] = None,
-    score_column: Annotated[str, typer.Option(metavar="NAME", help="Where scores are.")] = "score",
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of all resampling.")] = 0,
+    score_column: Annotated[str, typer.Option(metavar="NAME", help="Column of scores.")] = "score",
+    resamples: Annotated[int, typer.Option(help="Number of bootstrap resamples.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of all resampling.")] = 0,
     interval: Annotated[
         Interval, typer.Option(help="Type of the bootstrap intervals.")
     ] = Interval.percentile,
@@ -124,8 +124,8 @@ def evaluate(
         typer.Option(
             "--plug-in",
             help=(
-                "Compare an algorithm with itself by its samples, as in the paper's text, not by "
-                "decree (1/2)."
+                "Compare an algorithm with itself by its samples, as in the paper's text, instead "
+                "of counting 1/2."
             ),
         ),
     ] = False,

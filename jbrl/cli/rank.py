@@ -52,7 +52,7 @@ def rank(
     resamples: Annotated[
         int, typer.Option(min=1, help="Bootstrap resamples of the environments.")
     ] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
     level: Annotated[float, typer.Option(help="Level of each interval, between 0 and 1.")] = 0.95,
     format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
     wide: Annotated[

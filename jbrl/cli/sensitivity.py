@@ -41,8 +41,10 @@ def sensitivity(
     groups: Annotated[
         int, typer.Option(min=2, help="Groups of trials by a parameter, at most.")
     ] = 10,
-    permutations: Annotated[int, typer.Option(min=1, help="Of the test of each parameter.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the permutations.")] = 0,
+    permutations: Annotated[
+        int, typer.Option(min=1, help="Permutations in the test of each parameter.")
+    ] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the permutations.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR2", help="Write a page with a figure of each algorithm."),

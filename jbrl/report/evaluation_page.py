@@ -222,8 +222,28 @@ def _method(found: Evaluation, method: str) -> dict[str, Any]:
         "id": method,
         "rows": rows,
         "apart": apart,
+        "answer": _answer(table, figures.METHOD_NAMES[method]),
         "pairs": n * (n - 1) // 2,
     }
+
+
+def _answer(table: pd.DataFrame, method: str) -> str:
+    """Return the sentence that names the first algorithm by a method, and the number of those that
+    it is separated from.
+
+    Args:
+      table: rows of the aggregate scores, the best first.
+    """
+    best = table[table["rank"] == 1]
+    first, others = best.iloc[0], len(table) - len(best)
+    has, it = ("have", "them") if len(best) > 1 else ("has", "it")
+    score = f"{first['score']:.{AGGREGATE_DIGITS}f}"
+    said = f"{method}: {', '.join(best['algorithm'])} {has} the highest aggregate score, {score}"
+    if not others:
+        return f"{said}."
+    worse = int((table["upper"] < first["lower"]).sum())
+    number = {0: "none", others: "all"}.get(worse, f"{worse}")
+    return f"{said}; the intervals separate {it} from {number} of {others} others."
 
 
 def _section(found: Evaluation, j: int, looks: dict[str, Style]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from jbrl.rollout.faults import (
     TWO_ENDS,
     nan_fault,
 )
-from jbrl.rollout.rollout import act, observe_key, reset_key
+from jbrl.rollout.rollout import act, check_state, observe_key, reset_key
 
 BLOCK = 128  # steps of a block; results depend on it, since each block has its own keys
 _FIRST_RESET = 2**32 - 1  # number of a block that does not occur: its key starts the first episode
@@ -166,7 +166,7 @@ def _step(
 ) -> Lane:
     """Take one decision."""
     goes_on = live(lane, rules.lifetime)
-    action, state, legal = act(
+    action, decided, legal = act(
         agent, act_key, lane.agent, lane.observation, environment.spec.actions.n
     )
     # or XLA chooses it anew in each operation that uses it
@@ -175,7 +175,8 @@ def _step(
     transition = Transition(
         lane.observation, action, step.reward, step.observation, step.terminated, step.truncated
     )
-    state = agent.observe(observe_key(act_key), state, transition)
+    state = agent.observe(observe_key(act_key), decided, transition)
+    check_state(agent, lane.agent, decided, state)
     ended = step.terminated | step.truncated
     recorded = _recorded(rules.recorder, goes_on, lane.recorder, environment, after, step)
     restarted, first = environment.reset(jax.random.fold_in(step_key, 1))

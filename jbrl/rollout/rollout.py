@@ -144,10 +144,11 @@ def _play(
     def decide(carry: tuple, drawn: tuple) -> tuple[tuple, tuple]:
         state, x, legal = carry
         key, uniform = drawn
-        action, state, allowed = act(agent, key, state, x, inputs.mdp.n_actions)
+        action, decided, allowed = act(agent, key, state, x, inputs.mdp.n_actions)
         y, reward = mdps.step(inputs.environment.cdf, inputs.mdp.rewards, x, action, uniform)
-        state = agent.observe(observe_key(key), state, _transition(x, action, reward, y))
-        return (state, y, legal & allowed), (reward, (x, action) if keep else None)
+        learned = agent.observe(observe_key(key), decided, _transition(x, action, reward, y))
+        check_state(agent, state, decided, learned)
+        return (learned, y, legal & allowed), (reward, (x, action) if keep else None)
 
     first = (state, inputs.first, jnp.bool_(True))
     (state, last, legal), (rewards, moves) = lax.scan(decide, first, (inputs.keys, inputs.noise))
@@ -237,3 +238,40 @@ def act(
         )
     action = jnp.clip(chosen, 0, n_actions - 1)
     return action, state, action == chosen
+
+
+def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:
+    """Refuse a state that changes its shapes or dtypes in a step, while the step is traced.
+
+    Args:
+      before: the state before the step.
+      decided: what `act` made of it.
+      learned: what `observe` made of that.
+
+    Raises:
+      JbrlError: a leaf has another shape or dtype; the message names the method and the leaf.
+    """
+    method, after = ("observe", learned) if _change(before, decided) is None else ("act", decided)
+    if _change(before, learned) is not None:
+        raise JbrlError(
+            f"{type(agent).__name__}.{method} returned {_change(before, after)}: expected a state "
+            "that keeps its fields, shapes and dtypes"
+        )
+
+
+def _change(before: Any, after: Any) -> str | None:
+    """Return the first difference of two states in words; None if JAX takes the one for the
+    other.
+    """
+    structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
+    if structures[0] != structures[1]:
+        return "a state with other fields than before"
+    for (path, old), new in zip(
+        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
+    ):
+        one, other = jax.typeof(old), jax.typeof(new)
+        # a Python number has no dtype of its own yet
+        if one.shape != other.shape or (one.dtype != other.dtype and not one.weak_type):
+            field = jax.tree_util.keystr(path)
+            return f"{other}{f' in {field}' if field else ''} as its state, where {one} was before"
+    return None

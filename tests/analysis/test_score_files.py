@@ -210,3 +210,22 @@ def test_trials_that_occur_twice_are_refused(tmp_path: Path) -> None:
     plain = [(name, part[["algorithm", "environment", "score"]]) for name, part in read[:1]]
     with pytest.raises(JbrlError, match=r"1\.csv: has the same rows as 1\.csv"):
         together([*plain, *plain])
+
+
+def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path: Path) -> None:
+    head = "algorithm,environment,seed,score\n"
+    rows = "A,x,0,1\nA,x,1,2\n"
+    copied = written(tmp_path, head + rows + rows, "copied.csv")
+    with pytest.raises(JbrlError, match=r"copied\.csv: rows 1 and 3 are the same, seed 0 included"):
+        read_score_table(copied, trials=True)
+    assert len(read_score_table(copied)) == 4
+
+    def read(name: str, rows: str) -> tuple[str, pd.DataFrame]:
+        return name, read_score_table(written(tmp_path, head + rows, name), trials=True)
+
+    one, two = read("1.csv", rows), read("2.csv", "A,x,1,2\nA,x,2,2\n")
+    message = r"1\.csv, 2\.csv: algorithm A, environment x, seed 1 occurs twice:"
+    with pytest.raises(JbrlError, match=message):
+        together([one, two])
+    episodes = read("3.csv", "A,x,1,2\nA,x,1,3\n")  # several trials of one seed
+    assert len(together([one, episodes])) == 4

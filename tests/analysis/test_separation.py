@@ -43,6 +43,13 @@ def test_the_number_of_scores_that_is_named_suffices_and_half_of_it_does_not(few
     assert scores_needed(few, 0, 0, 0.05) is None
 
 
+def test_what_would_take_minutes_is_left_out_and_said(few, monkeypatch):
+    monkeypatch.setattr("jbrl.analysis.separation.LARGEST", 10)
+    found = separation(few, np.zeros(3), np.ones(3), 0.05)
+    assert found is not None and not found.others and found.first is None
+    assert "--method bootstrap" in found.sentences()[-1]
+
+
 def test_bounds_that_tell_algorithms_apart_need_no_words(few):
     assert separation(few, np.array([0.0, 0.1, 0.9]), np.array([0.2, 0.3, 1.0]), 0.05) is None
 

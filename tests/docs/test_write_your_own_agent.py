@@ -76,7 +76,8 @@ FAILED = [
     (
         "Table(state.q.at[x, action].add(rate * error)",
         "Table(state.q[0]",
-        "scan body function carry input and carry output must have equal types, but they differ:",
+        "CuriousQ.observe returned float32[3] in .q as its state, where float32[5,3] was before: "
+        "expected a state that keeps its fields, shapes and dtypes",
     ),
 ]
 PROGRAM = """

@@ -100,7 +100,7 @@ class Protocol:
     def agent_prior(self) -> Prior:
         """Return the prior of the agents.
 
-        A Dirichlet prior knows no episodes: where lifetimes are made of these, its horizon is the
+        A Dirichlet prior has no episodes: where lifetimes are made of these, its horizon is the
         expected number of decisions.
         """
         lifetime = self.lifetime

@@ -129,9 +129,9 @@ def checked(data: dict[str, Any], place: str) -> Tables:
       JbrlError: names the first table and field that are not accepted, the value, and what would
         be.
     """
-    data = _in_one_word(data, place)
+    renamed = _in_one_word(data, place)
     try:
-        return Tables.model_validate(data)
+        return Tables.model_validate(renamed)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     except RecursionError:
@@ -142,7 +142,7 @@ def checked(data: dict[str, Any], place: str) -> Tables:
 
 
 # other words for fields, which `_in_one_word` replaces
-_ALIASES = {"study": ("n_mdps",), "experiments": ("problem",)}
+_ALIASES = {"study": {"n_mdps": "n_environments"}, "experiments": {"problem": "test"}}
 
 
 def _in_one_word(data: dict[str, Any], place: str) -> dict[str, Any]:
@@ -184,7 +184,11 @@ def _check_lifetime(table: dict[str, Any], where: str) -> None:
 
 
 def _sentence(error: Any, data: dict[str, Any]) -> str:
-    """Describe the first error found by pydantic: table, field, value, what is accepted."""
+    """Describe the first error found by pydantic: table, field, value, what is accepted.
+
+    Args:
+      data: the tables as they were given, with the names that fields have there.
+    """
     table, *inner = error["loc"]
     models: dict[str, type[BaseModel]] = {
         "study": Settings,
@@ -192,6 +196,7 @@ def _sentence(error: Any, data: dict[str, Any]) -> str:
         "agents": AgentTable,
     }
     fields = models.get(table, Tables).model_fields
+    aliases = _ALIASES.get(table, {})
     number = inner[0] if inner and isinstance(inner[0], int) else None
     field = next((part for part in inner if isinstance(part, str)), None)
     where = (
@@ -209,11 +214,10 @@ def _sentence(error: Any, data: dict[str, Any]) -> str:
             else f"{where} = {shown(error['input'])}: expected {accepted}"
         )
     if error["type"] == "extra_forbidden":
-        return (
-            f"{where}: unknown field '{field}'{nearest(field, (*fields, *_ALIASES.get(table, ())))}"
-        )
+        return f"{where}: unknown field '{field}'{nearest(field, (*fields, *aliases))}"
     accepted = fields[field].description
     if error["type"] == "missing":
         return f"{where}: '{field}' is missing: expected {accepted}"
     holder = data[table] if number is None else data[table][number]
-    return f"{where}: {field} = {shown(holder[field])}: expected {accepted}"
+    given = field if field in holder else {new: old for old, new in aliases.items()}[field]
+    return f"{where}: {given} = {shown(holder[given])}: expected {accepted}"
