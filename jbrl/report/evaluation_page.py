@@ -238,12 +238,14 @@ def _answer(table: pd.DataFrame, method: str) -> str:
     first, others = best.iloc[0], len(table) - len(best)
     has, it = ("have", "them") if len(best) > 1 else ("has", "it")
     score = f"{first['score']:.{AGGREGATE_DIGITS}f}"
-    said = f"{method}: {', '.join(best['algorithm'])} {has} the highest aggregate score, {score}"
+    by = "the bootstrap" if method == "bootstrap" else method
+    names = ", ".join(best["algorithm"])
+    said = f"By {by}, {names} {has} the highest aggregate score, {score}"
     if not others:
         return f"{said}."
     worse = int((table["upper"] < first["lower"]).sum())
     number = {0: "none", others: "all"}.get(worse, f"{worse}")
-    return f"{said}; the intervals separate {it} from {number} of {others} others."
+    return f"{said}; its intervals separate {it} from {number} of the {others} others."
 
 
 def _section(found: Evaluation, j: int, looks: dict[str, Style]) -> dict[str, Any]:
