@@ -133,7 +133,7 @@ IN_THE_TABLE: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], list[str]]
     "infinity": (lambda t: t.replace({"score": {t["score"][3]: "inf"}}), ["row 4", "'inf'"]),
     "different duplicates": (
         lambda t: pd.concat([t, t.head(1).assign(score=99)]),
-        ["algorithm 'a15'", "2 rows with different scores"],
+        ["scores.csv: algorithm 'a15'", "2 rows with different scores"],
     ),
     "no score at all": (
         lambda t: pd.concat([t, t.head(1).assign(algorithm="none", score="")]),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jbrl.analysis.subset.preparation import Preparation, Prepared
     from jbrl.analysis.subset.problem import Search
 
+TABLE = "score table"  # how a preparation calls what it is given
 WHICH, SCORES, FILTERS, FITS = (
     "Which subset",
     "Scores and target",
@@ -264,7 +265,13 @@ def prepared_of(path: Path, options: Options) -> "Prepared":
             if references is not None
             else table
         )
-    return prepare(table, _preparation(path, options, table, references is not None), references)
+    preparation = _preparation(path, options, table, references is not None)
+    try:
+        return prepare(table, preparation, references)
+    except JbrlError as error:
+        if (said := str(error)).startswith(TABLE):
+            raise JbrlError(f"{path}{said.removeprefix(TABLE)}") from None
+        raise
 
 
 def _preparation(
