@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.comparison import COUNTED, environments, jordan2020_scores  # noqa: E402
+from jbrl.comparison import environments, jordan2020_scores  # noqa: E402
 from jbrl.errors import JbrlError  # noqa: E402
-from jbrl.results import Results  # noqa: E402
+from jbrl.results import COUNTS_OF_NAN, Results  # noqa: E402
 
 FOLDER = ROOT / "experiments" / "published" / "jordan"
 CELL = ("environment", "algorithm")
@@ -85,7 +85,7 @@ def _numbers(metrics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     drawn = {k: v.astype(np.float32) for k, v in metrics.items() if k.startswith(DRAWN)}
     if "drawn_dependent" not in drawn:
         drawn = {name: values for name, values in drawn.items() if name not in DERIVED}
-    return {k: metrics[k].astype(np.int32) for k in COUNTED if k in metrics} | drawn
+    return {k: metrics[k].astype(np.int32) for k in COUNTS_OF_NAN if k in metrics} | drawn
 
 
 def _times(header: dict, share: float) -> dict:
@@ -126,7 +126,7 @@ def joined(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
             " expected results of the same version; remove the cells that are kept first"
         )
     every = pd.concat([old, new]).drop_duplicates(list(TRIAL), keep="last")
-    numbers = {name: every[name].astype("Int32") for name in COUNTED if name in every}
+    numbers = {name: every[name].astype("Int32") for name in COUNTS_OF_NAN if name in every}
     return _ordered(every.assign(**numbers))
 
 
@@ -144,8 +144,8 @@ def keep(places: list[Path], folder: Path = FOLDER, share: float = 1.0) -> pd.Da
         found = joined(found, more)
         known = pd.concat([known, their]).sort_values("trials", kind="stable")
         known = _ordered(known.drop_duplicates([*CELL, "seed"], keep="last"))
-    columns = [c for c in found.columns if c not in (*TRIAL, "score", *COUNTED)]
-    kept = [*TRIAL, "score", *(c for c in COUNTED if c in found), *sorted(columns)]
+    columns = [c for c in found.columns if c not in (*TRIAL, "score", *COUNTS_OF_NAN)]
+    kept = [*TRIAL, "score", *(c for c in COUNTS_OF_NAN if c in found), *sorted(columns)]
     small = found[kept].astype({"seed": "int32", "unit": "int32"})
     small.to_parquet(folder / "trials.parquet", index=False, compression="zstd")
     known.to_csv(folder / "pieces.csv", index=False, lineterminator="\n")

@@ -105,7 +105,7 @@ def beyond_table(cells: pd.DataFrame) -> list[str]:
 
 def invalid_table(found: pd.DataFrame) -> list[str]:
     """Return the lines of a table: how many trials had weights that were not numbers."""
-    counted = found.assign(bad=(found[list(jordan_kept.COUNTED)].fillna(0) > 0).any(axis=1))
+    counted = found.assign(bad=(found[list(jordan_kept.COUNTS_OF_NAN)].fillna(0) > 0).any(axis=1))
     by = counted.groupby(list(jordan_kept.CELL), sort=False)["bad"].agg(["sum", "size"])
     lines = ["| environment | algorithm | trials | with NaN |", "|---|---|---:|---:|"]
     for (environment, algorithm), row in by[by["sum"] > 0].iterrows():

@@ -72,7 +72,8 @@ def test_they_fail_and_the_others_go_on(wrong: Path, whole: dict) -> None:
     assert units["reason"][2].endswith("Raises.train returned NaN in its knowledge")
     assert units["reason"][3] == f"SystemExit: 3 ({file}, line 29, in Raises.act)"
     assert units["reason"][4].endswith(
-        "Raises, on MDP 0 of 'GC': its state is NaN: expected numbers or infinities"
+        f"{units['algorithm'][4]}, on MDP 0 of 'GC': its state is NaN: expected numbers or "
+        "infinities"
     )
     for mode, reason in zip(
         ("raises", "returns NaN", "learns NaN", "leaves", "becomes NaN"),
