@@ -49,7 +49,7 @@ def test_the_testing_sweep_was_played_once_or_three_times() -> None:
 def test_only_the_agent_with_memory_answers_what_it_has_to_remember() -> None:
     """The chance that 10,000 guesses are right in more than 52 % is below 1e-4."""
     lines = [line.split("|")[1:-1] for line in bsuite_published.memory_table()[2:]]
-    assert len(lines) == 33
+    assert len(lines) == 40
     for setting, *shares in lines:
         remembers, *others = (float(share.strip(" %")) for share in shares)
         bits, steps = (int(part.split()[0]) for part in setting.split(",")[1:])
