@@ -154,7 +154,8 @@ def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dic
         "not even 256 lifetimes at once on 1 device fit into memory (RESOURCE_EXHAUSTED"
         in units["reason"][0]
     )
-    assert "GC/Greedy seed 0: failed: MemoryError: not even 256 MDPs" in log.read_text()
+    said = "GC/Greedy seed 0: failed: MemoryError: not even 256 lifetimes"
+    assert said in log.read_text()
     assert list(differences(outcome(out), whole)) == []
 
 
