@@ -1,8 +1,13 @@
 """The tables of docs/bsuite/agents.md are those of the logs that are kept."""
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from experiments import bsuite_published
+from jbrl.analysis.bsuite import scores
+from jbrl.analysis.bsuite.logs import Run
 from jbrl.bsuite_sweep import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +39,62 @@ def test_an_agent_has_a_score_where_it_has_played_all_settings() -> None:
         for name in {run.experiment.name for run in runs}:
             assert set(EXPERIMENTS[name].ids) <= ids
     assert found.agents.index("RecurrentActorCritic") == 2
+
+
+def last_and_best(run: Run) -> tuple[float, float]:
+    """Return the last and the greatest mean return of stretches of a run, each between two rows of
+    the log that are at least 2 % of its episodes apart.
+    """
+    episode, total = (np.asarray(run.columns[name]) for name in ("episode", "total_return"))
+    apart = np.diff(episode)
+    long = apart >= 0.02 * episode[-1]
+    means = np.diff(total)[long] / apart[long]
+    return float(means[-1]), float(means.max())
+
+
+def test_the_page_tells_what_the_agent_with_memory_has_played_and_lost() -> None:
+    page = " ".join((ROOT / "docs" / "bsuite" / "agents.md").read_text().split())
+    runs = bsuite_published.logs("recurrent").runs
+    ids = {run.bsuite_id for run in runs}
+    whole = [name for name, one in EXPERIMENTS.items() if set(one.ids) <= ids]
+    assert f"has played {len(ids)} of them: {len(whole)} experiments in full" in page
+    assert f"in the other {len(EXPERIMENTS) - len(whole)} experiments" in page
+    lost: dict[str, list[bool]] = {}
+    for run in bsuite_published.whole_experiments().runs:
+        if run.experiment.name == "cartpole":
+            last, best = last_and_best(run)
+            lost.setdefault(run.agent, []).append(last < best / 2)
+    with_memory, without = lost["RecurrentActorCritic"], lost["ActorCritic"]
+    assert len(with_memory) == len(without) == 20
+    assert (
+        f"in {sum(with_memory)} of its 20 runs on cartpole, and in {sum(without)} of those of "
+        "ActorCritic"
+    ) in page
+
+
+def test_the_agent_with_memory_is_ahead_where_the_page_says() -> None:
+    found = scores.summary(bsuite_published.whole_experiments())
+    table = found.pivot(index="bsuite_env", columns="agent", values="score").round(2)
+    mine = table["RecurrentActorCritic"]
+    for name in ("memory_len", "memory_size"):
+        assert mine[name] > table.loc[name].drop(["RecurrentActorCritic", "Scripted"]).max()
+    bandits = ["bandit", "bandit_noise", "bandit_scale"]
+    behind = ["cartpole", "catch_noise", "mnist", "mnist_noise", "mnist_scale"]
+    assert (mine[bandits] >= table["ActorCritic"][bandits]).all()
+    assert (mine[behind] < table["ActorCritic"][behind]).all()
+    assert set(mine.dropna().index) == {"memory_len", "memory_size", *bandits, *behind}
+
+
+def test_what_is_left_to_play_takes_about_five_hours() -> None:
+    """By the steps of ActorCritic, at the time of a step on mountain car."""
+    played = {run.bsuite_id for run in bsuite_published.logs("recurrent").runs}
+    steps = Counter[str]()
+    for run in bsuite_published.whole_sweep().runs:
+        if run.agent == "ActorCritic" and run.bsuite_id not in played:
+            steps[run.experiment.name] += int(run.columns["steps"][-1])
+    assert 4.5 < steps.total() * 171e-6 / 3600 < 5.5
+    long = ("mountain_car", "mountain_car_noise", "mountain_car_scale", "cartpole_swingup")
+    assert 0.7 < sum(steps[name] for name in long) / steps.total() < 0.8
 
 
 def test_the_testing_sweep_was_played_once_or_three_times() -> None:
