@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jbrl.analysis.subset.preparation import Preparation, Prepared
     from jbrl.analysis.subset.problem import Search
 
-TABLE = "score table"  # how a preparation calls what it is given
 WHICH, SCORES, FILTERS, FITS = (
     "Which subset",
     "Scores and target",
@@ -266,12 +265,7 @@ def prepared_of(path: Path, options: Options) -> "Prepared":
             else table
         )
     preparation = _preparation(path, options, table, references is not None)
-    try:
-        return prepare(table, preparation, references)
-    except JbrlError as error:
-        if (said := str(error)).startswith(TABLE):
-            raise JbrlError(f"{path}{said.removeprefix(TABLE)}") from None
-        raise
+    return prepare(table, preparation, references, name=str(path))
 
 
 def _preparation(

@@ -13,7 +13,7 @@ import numpy as np
 from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost
 from jbrl.problems.prior import Prior
 
-# Seconds.
+# Seconds of one core.
 PRODUCT = 4e-11  # a multiplication and addition in the products of a batch
 LONE_PRODUCT = 2e-10  # the same where a network sees one input, or a few
 ADAM = 3e-9  # a parameter in a step of Adam

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, Cost, HasCost, Requirements
+from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost, HasCost, Requirements
 from jbrl.agents.linear.features import Features, features_of
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
@@ -52,7 +52,6 @@ PLACES = (
 # share of a cosine, and a group of lanes does not fit into the cache.
 SECONDS_PER_ENTRY = 2e-10
 SECONDS_PER_TERM = 5e-10
-STEP = 4e-8  # seconds of a step of `Cost`
 
 
 def uniform(u: chex.Array, low: Any, high: Any) -> chex.Array:
@@ -239,7 +238,9 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
         seconds = self.beside + self.passes * numbers * share * each
         lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
-        return Cost(steps=seconds / STEP, lane_bytes=lane_bytes, compiling=self.compiling)
+        return Cost(
+            steps=seconds / SECONDS_PER_STEP, lane_bytes=lane_bytes, compiling=self.compiling
+        )
 
     def features(self, prior: Prior) -> Features:
         """Return the features, for the greatest orders.

@@ -17,6 +17,7 @@ from jbrl.errors import JbrlError, nearest
 
 Summary = Callable[[np.ndarray], float]
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
+CELL = ["algorithm", "environment"]
 DUPLICATES = ("error", "first", "last", "mean")
 TOLD = 3  # pairs of such algorithms that are named
 # algorithms that agree so closely on such a share of the environments are taken for copies
@@ -104,20 +105,27 @@ class Prepared:
 
 
 def prepare(
-    table: pd.DataFrame, preparation: Preparation, references: pd.DataFrame | None = None
+    table: pd.DataFrame,
+    preparation: Preparation,
+    references: pd.DataFrame | None = None,
+    *,
+    name: str = "score table",
 ) -> Prepared:
     """Prepare predictors and target of a score table.
 
     Args:
       table: columns algorithm, environment, score (finite numbers; what is missing has no row).
       references: columns environment, low, high; its order becomes that of the environments.
+      name: of the table, for messages.
 
     Raises:
       JbrlError: different scores for one algorithm and environment, a sound scale cannot be made,
         thresholds leave nothing, or the target is constant, not known or not finite.
     """
     notes: list[str] = []
-    scores = _matrix(table, preparation.duplicates, references, notes)
+    names = None if references is None else list(references["environment"])
+    _check_duplicates(table, preparation.duplicates, name, notes)
+    scores = _matrix(table, preparation.duplicates, names)
     algorithms, environments = tuple(scores.index), tuple(scores.columns)
     scale = scale_of(
         preparation.normalise, scores.to_numpy(), references, environments, flip=preparation.flip
@@ -157,35 +165,39 @@ def prepare(
     return dataclasses.replace(found, warnings=(*notes, *_doubts(found)))
 
 
-def _matrix(
-    table: pd.DataFrame, policy: str, references: pd.DataFrame | None, notes: list[str]
-) -> pd.DataFrame:
-    """Return scores as algorithms x environments, NaN where missing."""
+def _check_duplicates(table: pd.DataFrame, policy: str, name: str, notes: list[str]) -> None:
+    """Refuse several scores for one algorithm and environment without a rule for them; note those
+    that are equal.
+    """
     if policy not in DUPLICATES:
         raise JbrlError(f"subset: duplicates = {policy!r}: expected one of {', '.join(DUPLICATES)}")
-    pairs = ["algorithm", "environment"]
-    twice = table[table.duplicated(pairs, keep=False)]
-    if len(twice):
-        spread = twice.groupby(pairs)["score"].agg(["nunique", "size"])
-        different = spread[spread["nunique"] > 1]
-        if len(different) and policy == "error":
-            (algorithm, environment), row = different.index[0], different.iloc[0]
-            raise JbrlError(
-                f"score table: algorithm '{algorithm}', environment '{environment}': "
-                f"{row['size']} rows with different scores: expected one score, or a rule for "
-                f"several (--duplicates mean, first or last); {len(different)} such cells in all"
-            )
-        if len(different) < len(spread):
-            notes.append(
-                f"{len(spread) - len(different)} cells of the score table occur several times "
-                "with the same score; one is kept"
-            )
+    twice = table[table.duplicated(CELL, keep=False)]
+    spread = twice.groupby(CELL)["score"].agg(["nunique", "size"])
+    different = spread[spread["nunique"] > 1]
+    if len(different) and policy == "error":
+        (algorithm, environment), row = different.index[0], different.iloc[0]
+        raise JbrlError(
+            f"{name}: algorithm '{algorithm}', environment '{environment}': "
+            f"{row['size']} rows with different scores: expected one score, or a rule for "
+            f"several (--duplicates mean, first or last); {len(different)} such cells in all"
+        )
+    if len(different) < len(spread):
+        notes.append(
+            f"{len(spread) - len(different)} cells of the score table occur several times "
+            "with the same score; one is kept"
+        )
+
+
+def _matrix(table: pd.DataFrame, policy: str, names: list[str] | None) -> pd.DataFrame:
+    """Return scores as algorithms x environments, NaN where missing.
+
+    Args:
+      names: environments that come first, in this order.
+    """
     rule = {"error": "first"}.get(policy, policy)
-    scores = table.groupby(pairs)["score"].agg(rule).unstack("environment").sort_index()
-    if references is None:
-        return scores[sorted(scores.columns)]
-    order = [name for name in references["environment"] if name in scores.columns]
-    return scores[[*dict.fromkeys(order), *sorted(set(scores.columns) - set(order))]]
+    scores = table.groupby(CELL)["score"].agg(rule).unstack("environment").sort_index()
+    first = [name for name in dict.fromkeys(names or ()) if name in scores.columns]
+    return scores[[*first, *sorted(set(scores.columns) - set(first))]]
 
 
 def _counted(preparation: Preparation, environments: tuple[str, ...]) -> np.ndarray:

@@ -24,12 +24,13 @@ from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
 from jbrl.agents.lookup import shown_name
 from jbrl.environments.lifetime import Lifetime
 from jbrl.errors import JbrlError
-from jbrl.rollout import episodes, faults
-from jbrl.rollout.contract import Measured, Sized, watched
+from jbrl.rollout import episodes
+from jbrl.rollout.contract import Measured, Sized
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.flight import Flight, deal
+from jbrl.runner.play.mistakes import refuse_mistakes
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -45,12 +46,7 @@ LONGEST_BLOCK = 5.0
 MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
 FASTEST, SLOWEST = 0.1, 0.5
-
-_FAULTS = {
-    faults.BAD_REWARD: "the reward is not a finite number",
-    faults.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
-    faults.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
-}
+COUNTS = ("steps", "episodes", "fault")  # of a lane, which the host looks at after each call
 
 
 def group_width(agent: Agent, lane_bytes: int) -> int:
@@ -248,9 +244,7 @@ class LifetimeRun(Run):
             0,
             np.zeros(stop - first, bool),
         )
-        self._check(
-            flight, np.asarray(lanes.fault), np.asarray(lanes.episodes), np.asarray(lanes.steps)
-        )
+        self._check(flight, _on_host(lanes))
         return flight
 
     def _kept(self, lanes: Lane) -> Any:
@@ -282,16 +276,15 @@ class LifetimeRun(Run):
                 self._advancing.call, self._shared, flight.groups, limit, flight.lanes
             )
             flight.seconds += seconds
-        lanes = flight.lanes
-        steps, ended, fault = (np.asarray(v) for v in (lanes.steps, lanes.episodes, lanes.fault))
-        self._check(flight, fault, ended, steps)
+        here = _on_host(flight.lanes)
+        steps: Any = here.steps
+        self._check(flight, here)
         flight.decisions = int(flight.steps.sum() + steps[flight.numbers >= 0].sum())
-        here = dataclasses.replace(lanes, steps=steps, episodes=ended, fault=fault)  # on the host
         over = (flight.numbers >= 0) & ~np.asarray(episodes.live(here, self.protocol.lifetime))
         places = flight.numbers[over] - flight.first
         if len(places):
             flight.over[places], flight.steps[places] = True, steps[over]
-            kept_here = jax.tree.leaves(self._kept(lanes))
+            kept_here = jax.tree.leaves(self._kept(here))
             for kept, values in zip(flight.recorder, kept_here, strict=True):
                 kept[places] = np.asarray(values)[over]
             flight.numbers[over] = -1
@@ -313,42 +306,16 @@ class LifetimeRun(Run):
         flight.lanes = batching.regathered(flight.lanes, source, self.devices)
         flight.numbers, flight.groups = numbers, groups
 
-    def _check(
-        self, flight: Flight, fault: np.ndarray, ended: np.ndarray, steps: np.ndarray
-    ) -> None:
+    def _check(self, flight: Flight, lanes: Lane) -> None:
         """Refuse a mistake of an environment or an agent in a lane that counts.
 
+        Args:
+          lanes: those of the flight, their counts and faults on the host.
+
         Raises:
-          JbrlError: names the agent or the environment, the lifetime, the step and the episode.
+          JbrlError: as `refuse_mistakes`.
         """
-        wrong = np.flatnonzero((fault != 0) & (flight.numbers >= 0))
-        if not len(wrong):
-            return
-        place = wrong[np.argmin(flight.numbers[wrong])]
-        code, problem, protocol = int(fault[place]), self.protocol.test.short_name, self.protocol
-        when = f"lifetime {flight.numbers[place]}, step {steps[place]} (episode {ended[place] + 1})"
-        if code >= faults.NAN:
-            whose, *path = faults.nan_path(
-                (watched(self.agent, flight.lanes.agent), flight.lanes.environment), code
-            )
-            who = (
-                f"environment '{problem}', {when}"
-                if whose.idx
-                else f"{shown_name(self.given)}, {when} of '{problem}'"
-            )
-            raise JbrlError(f"{who}: {faults.said_of_nan(tuple(path))}")
-        if code == faults.ILLEGAL_ACTION:
-            raise JbrlError(
-                f"{shown_name(self.given)}, {when} of '{problem}': "
-                f"{self.agent.refusal(protocol.test.spec.actions.n)}"
-            )
-        if code == faults.NO_END:
-            raise JbrlError(
-                f"environment '{problem}', {when}: no end after "
-                f"{protocol.lifetime.max_steps} steps: expected terminated or truncated "  # type: ignore[union-attr]
-                "before, or max_steps of the lifetime to be higher"
-            )
-        raise JbrlError(f"environment '{problem}', {when}: {_FAULTS[code]}")
+        refuse_mistakes(self.given, self.agent, self.protocol, flight.numbers, lanes)
 
     def _finished(self, flight: Flight) -> Chunk:
         structure = jax.tree.structure(self._kept(flight.lanes))
@@ -418,6 +385,12 @@ class LifetimeRun(Run):
 
     def shortened(self, n_environments: int, horizon: int) -> "LifetimeRun":
         return super().shortened(n_environments, horizon)  # type: ignore[return-value]
+
+
+def _on_host(lanes: Lane) -> Lane:
+    """Return lanes with their counts and faults on the host."""
+    counts: Any = {name: np.asarray(getattr(lanes, name)) for name in COUNTS}
+    return dataclasses.replace(lanes, **counts)
 
 
 # What follows is traced.

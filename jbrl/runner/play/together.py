@@ -123,16 +123,13 @@ class _Crew(TogetherRun):
             0, int(stop - start), flight.lanes, numbers, flight.groups, recorder, steps, 0, over
         )
 
-    def _check(
-        self, flight: Flight, fault: np.ndarray, ended: np.ndarray, steps: np.ndarray
-    ) -> None:
+    def _check(self, flight: Flight, lanes: Lane) -> None:
         """Record the fault of a run, whose faulty lanes are over; the others continue."""
+        fault: Any = lanes.fault
         wrong = flight.numbers[(fault != 0) & (flight.numbers >= 0)]
         for number in set((np.searchsorted(self.starts, wrong, side="right") - 1).tolist()):
             try:
-                LifetimeRun._check(
-                    self.runs[number], self.part(flight, number), fault, ended, steps
-                )
+                LifetimeRun._check(self.runs[number], self.part(flight, number), lanes)
             except JbrlError as error:
                 self.failures.setdefault(number, error)
 
