@@ -3,7 +3,8 @@
 Differentiating a scan would add an outer product to the gradient of the weights at each step, and
 pass over a matrix of megabytes for it. Here the steps only find the gradients of the gates, and one
 product of matrices afterwards that of the weights. Both passes take as many steps as count, not as
-many as there is space for.
+many as there is space for. A loop over steps reads one matrix of weights: with 256 units it stays in
+a core's cache from step to step, and two of them do not.
 """
 
 import dataclasses
@@ -121,7 +122,7 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
 
     def one(k: chex.Array, carry: tuple) -> tuple:
         t = count - 1 - k
-        output_slope, cell_slope, found, input_slopes = carry
+        output_slope, cell_slope, found = carry
         i, g, f, o = _at(gates, t)
         output_slope = output_slope + _at(slopes.hidden, t)
         squashed = jnp.tanh(_at(cells, t))
@@ -134,15 +135,16 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
                 output_slope * squashed * o * (1 - o),
             ]
         )
-        found = _put(found, t, now)
-        flat = now.reshape(-1)
-        input_slopes = _put(input_slopes, t, parameters.inputs @ flat)
-        return parameters.hidden @ flat, cell_slope * f, found, input_slopes
+        return parameters.hidden @ now.reshape(-1), cell_slope * f, _put(found, t, now)
 
     none = jnp.zeros_like(start.hidden)
-    carry = (none, none, jnp.zeros_like(gates), jnp.zeros_like(inputs))
-    found, input_slopes = lax.fori_loop(0, count, one, carry)[2:]
+    found = lax.fori_loop(0, count, one, (none, none, jnp.zeros_like(gates)))[2]
     found = found.reshape(found.shape[0], -1)
+
+    def input_slope(t: chex.Array, slopes: chex.Array) -> chex.Array:
+        return _put(slopes, t, parameters.inputs @ _at(found, t))
+
+    input_slopes = lax.fori_loop(0, count, input_slope, jnp.zeros_like(inputs))
     slope = LstmParameters(outer(inputs, found), outer(before[0], found), found.sum(0))
     return slope, LstmState(none, none), input_slopes, None
 
