@@ -3,8 +3,8 @@
 Differentiating a scan would add an outer product to the gradient of the weights at each step, and
 pass over a matrix of megabytes for it. Here the steps only find the gradients of the gates, and one
 product of matrices afterwards that of the weights. Both passes take as many steps as count, not as
-many as there is space for. A loop over steps reads one matrix of weights: with 256 units it stays in
-a core's cache from step to step, and two of them do not.
+many as there is space for. A loop over steps reads one matrix of weights: with 256 units one stays
+in a core's cache from step to step, and two do not.
 """
 
 import dataclasses

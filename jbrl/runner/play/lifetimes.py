@@ -45,7 +45,10 @@ MAX_LANES = 4096  # at once on all devices, where memory allows
 LONGEST_BLOCK = 5.0
 MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
-FASTEST, SLOWEST = 0.1, 0.5
+FASTEST, SLOWEST = 0.2, 0.5
+# Seconds of a call for each byte of its lanes' states on a CPU, which it copies to fresh memory,
+# and the share of its time that they may take, unless it took longer than `LONGEST_BLOCK` then.
+COPY_SECONDS, COPY_SHARE = 1.2e-9, 0.02
 COUNTS = ("steps", "episodes", "fault")  # of a lane, which the host looks at after each call
 
 
@@ -205,17 +208,21 @@ class LifetimeRun(Run):
             blocks = 1
             while not flight.over.all():
                 elapsed = self._call(flight, blocks)
-                blocks = (
-                    blocks * 2
-                    if elapsed < FASTEST
-                    else max(1, blocks // 2)
-                    if elapsed > SLOWEST
-                    else blocks
-                )
+                blocks = self._next_blocks(blocks, elapsed)
                 if between and not flight.over.all():
                     between(flight)
             yield self._finished(flight)
             first, flight = flight.stop, None
+
+    def _next_blocks(self, blocks: int, elapsed: float) -> int:
+        """Return the blocks of the next call, after one of `blocks` that took `elapsed` seconds."""
+        longer = 1.0
+        if self.resources.on_cpu:
+            copying = COPY_SECONDS * self._lane_bytes * self._width * self._max_groups
+            longer = min(max(SLOWEST, copying / COPY_SHARE), LONGEST_BLOCK) / SLOWEST
+        if elapsed < FASTEST * longer:
+            return 2 * blocks
+        return max(1, blocks // 2) if elapsed > SLOWEST * longer else blocks
 
     def _begun(self, first: int, stop: int) -> Flight:
         """Begin lifetimes first..stop-1."""

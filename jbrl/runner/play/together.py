@@ -25,13 +25,7 @@ from jbrl.rollout import episodes
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching
 from jbrl.runner.play.flight import Flight
-from jbrl.runner.play.lifetimes import (
-    FASTEST,
-    MAX_LANES,
-    SLOWEST,
-    LifetimeRun,
-    advance_group,
-)
+from jbrl.runner.play.lifetimes import MAX_LANES, LifetimeRun, advance_group
 from jbrl.runner.play.protocol import Chunk, Protocol
 
 WIDTH = 16  # lanes of a group on CPUs, at most
@@ -185,13 +179,7 @@ class Company:
             before = self._decisions()
             elapsed = crew._call(flight, blocks)
             self._charge(elapsed, self._decisions() - before)
-            blocks = (
-                blocks * 2
-                if elapsed < FASTEST
-                else max(1, blocks // 2)
-                if elapsed > SLOWEST
-                else blocks
-            )
+            blocks = crew._next_blocks(blocks, elapsed)
             yield from self._complete()
             if not flight.over.all():
                 between()

@@ -310,8 +310,10 @@ class Store:
             "machine": machine(),
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        # weights hardly get smaller, and a checkpoint is soon replaced
+        compress = header["status"] != "partial"
         try:
-            files.write_whole(path, files.pack({**header, **made}, arrays))
+            files.write_whole(path, files.pack({**header, **made}, arrays, compress=compress))
         except OSError as error:
             raise self._unwritable(error) from None
 

@@ -20,7 +20,14 @@ from jbrl.problems.problem import EnvironmentProblem
 from jbrl.pytree import record
 from jbrl.rollout.episodes import BLOCK
 from jbrl.runner.play.flight import Flight
-from jbrl.runner.play.lifetimes import LONGEST_BLOCK, NARROWEST, LifetimeRun
+from jbrl.runner.play.lifetimes import (
+    COPY_SHARE,
+    FASTEST,
+    LONGEST_BLOCK,
+    NARROWEST,
+    SLOWEST,
+    LifetimeRun,
+)
 from jbrl.runner.play.play import make_run, play
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
@@ -79,6 +86,20 @@ def test_costly_decisions_make_groups_fewer_and_change_nothing(
     fewer = run_of()
     assert fewer.batch == 2 * NARROWEST < batch
     np.testing.assert_array_equal(scores(fewer), expected)
+
+
+def test_calls_are_longer_where_they_copy_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of()
+    copied = run._lane_bytes * run._width * run._max_groups
+    for seconds, shortest in ((0.0, FASTEST), (2 * SLOWEST, 2 * FASTEST), (1e3, FASTEST * 10)):
+        cost = seconds * COPY_SHARE / copied
+        monkeypatch.setattr("jbrl.runner.play.lifetimes.COPY_SECONDS", cost)
+        longest = min(max(SLOWEST, seconds), LONGEST_BLOCK)
+        assert [
+            run._next_blocks(8, elapsed)
+            for elapsed in (0.9 * shortest, 1.1 * shortest, 0.9 * longest, 1.1 * longest)
+        ] == [16, 8, 8, 4]
+    assert run._next_blocks(1, 2 * LONGEST_BLOCK) == 1
 
 
 def test_compaction_changes_nothing_and_takes_place(
