@@ -6,9 +6,10 @@ python benchmarks/deep.py estimate [--agents NAME …]
 
 `widths`: microseconds of a step and lane, for so many lanes at once. `settings`: processor seconds
 of whole settings at the width that studies play them with, beside those of the original program.
-`estimate`: processor hours of all 468 ids, by experiment: steps of an episode as the environment
-expects them, times the cost of a step, measured at three sizes of an experiment and interpolated by
-the length of its observations.
+`estimate`: processor seconds of all 468 ids, by experiment: the steps that the agent took in the
+kept runs of experiments/published/bsuite (where there is none, those that the environment expects),
+times the cost of a step, measured at three sizes of an experiment and interpolated by the length of
+its observations.
 
 Each case plays blocks of episodes as studies do, compiled as studies compile. Times are processor
 time after compilation, in which waiting for other programs does not count; the least of several
@@ -34,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jax import lax
 
 from jbrl.agents.agent import AGENTS, Agent, as_arrays
@@ -51,6 +53,8 @@ from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.storage.machine import versions
 
+PUBLISHED = Path(__file__).parents[1] / "experiments" / "published" / "bsuite"
+KEPT = ("agents", "recurrent", "exploration")  # files with runs of the deep agents
 AGENT_NAMES = ("DQN", "BootDQN", "ActorCritic", "RecurrentActorCritic", "PPO")
 PROBLEMS = ("catch/0", "deep_sea/0", "deep_sea/10", "memory_len/0")
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -195,7 +199,7 @@ def settings(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any
 
 def estimate(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the processor seconds of all settings of each experiment, and of all of them."""
-    total = 0.0
+    total, taken = 0.0, kept_steps(type(agent).__name__)
     for experiment in dict.fromkeys(one.experiment.name for one in SWEEP.values()):
         ids = [name for name, one in SWEEP.items() if one.experiment.name == experiment]
         inputs = {name: _numbers(name) for name in ids}
@@ -205,7 +209,7 @@ def estimate(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any
         for size in measured:
             name = next(name for name in ids if inputs[name] == size)
             costs.append(microseconds(agent, name, width_of(agent, name), chosen.rounds))
-        steps = {name: steps_of(name) for name in ids}
+        steps = {name: taken[name] if name in taken else steps_of(name) for name in ids}
         seconds = sum(np.interp(inputs[n], measured, costs) * steps[n] / 1e6 for n in ids)
         total += seconds
         yield {
@@ -216,6 +220,13 @@ def estimate(agent: Agent, chosen: argparse.Namespace) -> Iterator[dict[str, Any
             "seconds": round(seconds, 1),
         }
     yield {"experiment": "all", "ids": len(SWEEP), "seconds": round(total, 1)}
+
+
+def kept_steps(agent: str) -> dict[str, float]:
+    """Return the steps of each setting in the first kept run of an agent."""
+    logs = pd.concat([pd.read_parquet(PUBLISHED / f"{name}.parquet") for name in KEPT])
+    runs = logs[logs["agent"] == agent].groupby(["bsuite_id", "run"], sort=True)["steps"].max()
+    return runs.groupby("bsuite_id").first().to_dict()
 
 
 def _numbers(name: str) -> int:

@@ -70,6 +70,11 @@ def test_several_runs_get_intervals(folder, tmp_path):
     assert found["lower"].item() < found["score"].item() < found["upper"].item()
     one = table(call("score", folder / "C", "--intervals", "--format", "csv"))
     assert one["runs"].tolist() == [1] and one["lower"].item() == one["upper"].item()
+    place = tmp_path / "second.csv"
+    assert call("import", f"C={folder / 'C'}", "--to", place).exit_code == 0
+    kept = pd.read_csv(place).assign(run=1)  # a single run, whatever its number
+    kept.to_csv(place, index=False)
+    assert "lower" not in table(call("score", place, "--format", "csv"))
 
 
 def test_bad_files_are_named_and_the_others_are_scored(folder, tmp_path):

@@ -1,5 +1,6 @@
 """`jbrl bsuite score`, `table`, `import`, `export` and `report`."""
 
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,7 +88,8 @@ def score(
     from jbrl.analysis.bsuite import scores, two_agents
 
     logs = _read(places)
-    several = any(run.number for run in logs.runs)
+    played = Counter((run.agent, run.bsuite_id) for run in logs.runs)
+    several = max(played.values()) > 1
     if table is Which.tests:
         found = two_agents.compare(logs, release)
     elif table is Which.settings:

@@ -119,15 +119,17 @@ VARIANTS = {
         " with noise",
         "Gaussian noise with a standard deviation of 0.1, 0.3, 1, 3 or 10 is added to every "
         "reward, four settings each; regret counts without it.",
-        "Scored within each level, s̄ and σ being mean and standard deviation over the five levels: "
-        "the mean of s̄ and s̄ − σ, neither less than 0.",
+        "This score is computed for each of the five levels. With s̄ and σ the mean and the "
+        "standard deviation of the five, the score of the experiment is the mean of max(s̄, 0) and "
+        "max(s̄ − σ, 0).",
     ),
     "scale": (
         " with scaled rewards",
         "Every reward is multiplied by 0.001, 0.03, 1, 30 or 1,000, four settings each; regret "
         "counts without that.",
-        "Scored within each level, s̄ and σ being mean and standard deviation over the five levels: "
-        "the mean of s̄ and s̄ − σ, neither less than 0.",
+        "This score is computed for each of the five levels. With s̄ and σ the mean and the "
+        "standard deviation of the five, the score of the experiment is the mean of max(s̄, 0) and "
+        "max(s̄ − σ, 0).",
     ),
 }
 SPECIAL = {
