@@ -1,4 +1,5 @@
-"""Tables and figures of docs/bsuite/agents.md, from the logs in experiments/published/bsuite.
+"""Tables and figures of docs/bsuite/agents.md and of the pages of its agents, from the logs in
+experiments/published/bsuite.
 
 python experiments/bsuite_published.py [--out DIR]
 """
@@ -16,6 +17,7 @@ from jbrl.bsuite_logs import read_places
 from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.report.bsuite import learning_figures, score_figures
 from jbrl.report.bsuite.words import in_words
+from jbrl.report.figures import Drawing
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
 
@@ -25,7 +27,7 @@ WHOLE = ("reference", "agents")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random", "Scripted")  # the columns
 SEEDED = ("DQN", "ActorCritic", "PPO")  # with more seeds of the testing sweep
 TESTED = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random")  # with all its settings
-LEARNING = "catch"  # experiment whose learning curves are drawn
+LEARNING = {"agents-learning": "catch", "agents-cartpole": "cartpole", "agents-car": "mountain_car"}
 
 
 def logs(*names: str) -> Logs:
@@ -155,14 +157,32 @@ def main(arguments: list[str] | None = None) -> None:
     }
     for name, lines in tables.items():
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    looks = styles(found.agents)
-    learning = curves.mean_curves(curves.regrets(found, LEARNING))
+    for name, drawing in figures(found, most).items():
+        (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
+
+
+def figures(found: Logs, most: Logs) -> dict[str, Drawing]:
+    """Return the figures by the names of their files.
+
+    Args:
+      found: `whole_sweep`.
+      most: `whole_experiments`.
+    """
+    looks = styles((*SWEPT, "BootDQN"))
+    seas = logs("exploration", "agents")
     drawings = {
         "agents-radar": score_figures.radar(scores.tag_scores(found), looks),
-        "agents-learning": learning_figures.learning(learning, EXPERIMENTS[LEARNING], looks),
+        "agents-seas": learning_figures.solving(
+            curves.solutions(seas, "deep_sea"), looks, logarithmic=False
+        ),
+        "agents-memory-len": learning_figures.scaling(
+            curves.final_regrets(most, "memory_len"), EXPERIMENTS["memory_len"], looks
+        ),
     }
-    for name, drawing in drawings.items():
-        (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
+    for name, experiment in LEARNING.items():
+        rows = curves.mean_curves(curves.regrets(most, experiment))
+        drawings[name] = learning_figures.learning(rows, EXPERIMENTS[experiment], looks)
+    return drawings
 
 
 if __name__ == "__main__":

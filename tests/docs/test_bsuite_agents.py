@@ -20,6 +20,11 @@ def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
     for path in tables:
         kept = ROOT / "docs" / "_static" / "bsuite" / path.name
         assert path.read_text() == kept.read_text(), path.name
+    pictures = {path.name for path in (ROOT / "docs" / "_static" / "bsuite").glob("agents-*.svg")}
+    assert {path.name for path in tmp_path.glob("*.svg")} == pictures
+    pages = [ROOT / "docs" / "bsuite" / "agents.md", *(ROOT / "docs" / "agents").glob("*.md")]
+    shown = "".join(page.read_text() for page in pages)
+    assert all(name in shown for name in pictures)
 
 
 def test_every_agent_has_finished_all_that_it_is_said_to_have_finished() -> None:
