@@ -10,6 +10,7 @@ from jbrl import vectorize
 from jbrl.environments.environment import (
     Discrete,
     Environment,
+    LowerTriangle,
     OneHot,
     Spec,
     Step,
@@ -82,7 +83,8 @@ class DeepSea(Environment[DeepSeaState]):
 
     @property
     def spec(self) -> Spec:
-        return Spec(OneHot(self.size**2), Discrete(2))
+        # no move goes more than one column to the right
+        return Spec(OneHot(self.size**2, LowerTriangle(self.size)), Discrete(2))
 
     @property
     def typical_steps(self) -> float:

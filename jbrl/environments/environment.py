@@ -45,10 +45,40 @@ class Discrete(_Index):
     """Integers 0..n-1, as [] int32."""
 
 
+@dataclasses.dataclass(frozen=True)
+class LowerTriangle:
+    """Cells of a square matrix on and below its diagonal, numbered row by row."""
+
+    size: int  # rows and columns of the matrix
+
+    @property
+    def count(self) -> int:
+        """Number of these cells."""
+        return self.size * (self.size + 1) // 2
+
+    def indices(self) -> np.ndarray:
+        """Return the index of each cell in the matrix, row * size + column: [count] int32."""
+        row, column = np.tril_indices(self.size)
+        return (row * self.size + column).astype(np.int32)
+
+    def numbers(self, indices: chex.Array) -> chex.Array:
+        """Return the number of each cell, [...] int32, from its index; -1 stays -1."""
+        row = indices // self.size
+        return jnp.where(indices < 0, -1, row * (row + 1) // 2 + indices - row * self.size)
+
+
+@dataclasses.dataclass(frozen=True)
 class OneHot(_Index):
     """One-hot vectors of length n, each given by the index of its 1, [] int32; -1 stands for the
     vector of zeros.
+
+    `reachable` says which indices occur, where not all do: a table needs no rows for the others.
     """
+
+    reachable: LowerTriangle | None = None
+
+    def __str__(self) -> str:
+        return f"OneHot({self.n})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from jax import lax
 from scipy import stats
 
 from jbrl.environments.deep_sea import DeepSea, DeepSeaState, action_mapping
-from jbrl.environments.environment import as_arrays
+from jbrl.environments.environment import LowerTriangle, as_arrays
 from jbrl.mdp.sampling import standard_normal
 from tests.environments.playing import (
     LANES,
@@ -31,6 +31,31 @@ from tests.environments.playing import (
 GOLDEN = np.load(Path(__file__).parent / "data" / "deep_sea.npz")
 CASES = json.loads(str(GOLDEN["cases"]))
 N = 10
+STEP = jax.jit(lambda sea, key, state, action: sea.step(key, state, action))
+
+
+@given(st.integers(1, 60))
+def test_cells_on_and_below_the_diagonal_are_numbered_row_by_row(size):
+    triangle = LowerTriangle(size)
+    indices = triangle.indices()
+    assert len(indices) == triangle.count == len(set(indices.tolist()))
+    assert (indices % size <= indices // size).all() and (np.diff(indices) > 0).all()
+    numbers = triangle.numbers(np.append(indices, -1).astype(np.int32))
+    np.testing.assert_array_equal(numbers, [*range(triangle.count), -1])
+
+
+def test_every_reachable_cell_is_reached_and_no_other():
+    sea = DeepSea(size=4, randomize_actions=False)
+    seen = set()
+    for path in range(2**3):
+        row = column = 0
+        for depth in range(4):
+            seen.add(row * 4 + column)
+            action = jnp.int32(path >> depth & 1)
+            state = DeepSeaState(jnp.int32(row), jnp.int32(column), jnp.bool_(0), jnp.bool_(0))
+            after, _ = STEP(sea, jax.random.key(0), state, action)
+            row, column = int(after.row), int(after.column)
+    assert sorted(seen) == sea.spec.observation.reachable.indices().tolist()
 
 
 def unpacked(bits, n):

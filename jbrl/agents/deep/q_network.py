@@ -20,9 +20,9 @@ import optax
 
 from jbrl import vectorize
 from jbrl.agents.deep import networks
-from jbrl.environments.environment import Spec
+from jbrl.environments.environment import LowerTriangle, Spec
 
-Layers = tuple[chex.Array, ...]  # the first [inputs + 1, outputs] with lookup, else as above
+Layers = tuple[chex.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,17 +37,25 @@ class QNetwork:
     # an input is the index of the only 1 among `inputs` numbers, -1 for none: the product with the
     # first matrix is a row of its transpose
     lookup: bool = False
+    # with lookup: the indices that occur, which alone have rows; None: all
+    reachable: LowerTriangle | None = None
 
     @classmethod
     def of(cls, spec: Spec, hidden_layers: int, hidden_width: int) -> "QNetwork":
         """Return the network for the observations and actions of an environment."""
         inputs, lookup = networks.input_size(spec.observation)
-        return cls(inputs, (hidden_width,) * hidden_layers + (spec.actions.n,), lookup)
+        reachable = getattr(spec.observation, "reachable", None)
+        return cls(inputs, (hidden_width,) * hidden_layers + (spec.actions.n,), lookup, reachable)
+
+    @property
+    def rows(self) -> int:
+        """Inputs that have weights."""
+        return self.reachable.count if self.reachable else self.inputs
 
     @property
     def parameters(self) -> int:
         """Number of its parameters."""
-        sizes = (self.inputs, *self.widths)
+        sizes = (self.rows, *self.widths)
         return sum((i + 1) * o for i, o in zip(sizes, self.widths, strict=False))
 
     @property
@@ -68,7 +76,10 @@ class QNetwork:
 
     def pack(self, layers: list[tuple[chex.Array, chex.Array]]) -> Layers:
         """Return layers from weights [inputs, outputs] and bias [outputs] of each."""
-        stacked = [jnp.concatenate([w, b[None]]) for w, b in layers]
+        (first, bias), *others = layers
+        if self.reachable:
+            first = first[self.reachable.indices()]
+        stacked = [jnp.concatenate([w, b[None]]) for w, b in [(first, bias), *others]]
         return tuple(v if self.lookup and i == 0 else v.T for i, v in enumerate(stacked))
 
     def values(self, layers: Layers, inputs: chex.Array) -> chex.Array:
@@ -82,12 +93,19 @@ class QNetwork:
         first, *others = layers
         if not self.lookup:
             return _above(others, jnp.einsum("nk,bk->nb", first, inputs))
-        hidden = _looked_up(first, inputs)
+        hidden = _looked_up(first, self._row(inputs))
         if not others:
             return hidden.T
         # the batch in front, as rows are found: a gather that transposes is many times as slow
         active = jnp.pad(jax.nn.relu(hidden), ((0, 0), (0, 1)), constant_values=1)
         return _above(others[1:], jnp.einsum("nk,bk->nb", others[0], active))
+
+    def _row(self, index: chex.Array) -> chex.Array:
+        """Return the rows of the first matrix that belong to indices, [B] int32."""
+        if self.reachable is None:
+            return index
+        # fused with what comes after it, it would change how products are rounded
+        return vectorize.prevent_fusion_index(self.reachable.numbers(index))
 
     def values_of(self, layers: Layers, observation: chex.Array) -> chex.Array:
         """Return the values [A] of all actions at one observation, as the spec has it."""

@@ -12,6 +12,7 @@ import pytest
 from jbrl.agents.deep import networks
 from jbrl.agents.deep.networks import Linear, Mlp
 from jbrl.agents.deep.q_network import QNetwork, taken
+from jbrl.environments.environment import LowerTriangle
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -98,6 +99,26 @@ def test_action_values_are_those_of_layers_in_numpy(lookup):
         seen = jnp.int32(INDICES[0]) if lookup else jnp.asarray(x[0].reshape(5, 1))
         found = jax.jit(network.values_of)(packed, seen)
         np.testing.assert_allclose(found, dense(layers, x)[0], rtol=1e-12)
+
+
+def test_inputs_that_never_occur_have_no_weights_and_change_no_value():
+    triangle, widths = LowerTriangle(4), (6, 3)
+    whole, part = QNetwork(16, widths, True), QNetwork(16, widths, True, triangle)
+    assert part.rows == 10 and whole.parameters - part.parameters == 6 * widths[0]
+    every, some = whole.init(KEY), part.init(KEY)
+    np.testing.assert_array_equal(
+        some[0], np.append(every[0][triangle.indices()], every[0][-1:], 0)
+    )
+    index = jnp.asarray([*triangle.indices(), -1, 5, 5], jnp.int32)
+
+    def loss(layers, network):
+        return (network.values(layers, index) ** 2).sum()
+
+    np.testing.assert_array_equal(whole.values(every, index), part.values(some, index))
+    expected, found = jax.grad(loss)(every, whole), jax.grad(loss)(some, part)
+    np.testing.assert_array_equal(found[0][:-1], expected[0][triangle.indices()])
+    assert not np.delete(expected[0][:-1], triangle.indices(), 0).any()
+    np.testing.assert_array_equal(found[1], expected[1])
 
 
 def with_one(x):
