@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
 WHOLE = ("reference", "agents")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random", "Scripted")  # the columns
-SEEDED = ("DQN", "ActorCritic", "PPO")  # with more seeds of the testing sweep
+LEARNERS = ("DQN", "ActorCritic", "PPO")  # of the file agents
+SEEDED = (*LEARNERS, "Random")  # with more seeds of the testing sweep
 TESTED = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random")  # with all its settings
 LEARNING = {"agents-learning": "catch", "agents-cartpole": "cartpole", "agents-car": "mountain_car"}
 
@@ -55,7 +56,7 @@ def whole_experiments() -> Logs:
 
 def testing_sweep() -> Logs:
     """Return the runs of each setting of the testing sweep, in the order of `TESTED`: three of the
-    agents of `SEEDED`, one of the others.
+    agents of `SEEDED`, one of RecurrentActorCritic.
     """
     found = logs(*WHOLE, "seeds", "recurrent")
     runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in TESTED]
@@ -67,7 +68,7 @@ def deep_sea_table() -> list[str]:
     that BootDQN has played.
     """
     found = {(run.agent, run.bsuite_id): run for run in logs("exploration", "agents").runs}
-    agents = ("BootDQN", *SEEDED)
+    agents = ("BootDQN", *LEARNERS)
     lines = [f"| size | {' | '.join(agents)} |", "|---:|" + "---:|" * len(agents)]
     for agent, bsuite_id in found:
         if agent == "BootDQN":
@@ -81,7 +82,7 @@ def memory_table() -> list[str]:
     """Return the lines of a table: per cent of the episodes with the right answer, of the settings
     that need a memory and that RecurrentActorCritic has played. Half of them is what guessing gets.
     """
-    agents = ("RecurrentActorCritic", *SEEDED)
+    agents = ("RecurrentActorCritic", *LEARNERS)
     found = {(run.agent, run.bsuite_id): run.columns for run in logs("recurrent", "agents").runs}
     lines = [f"| setting | {' | '.join(agents)} |", "|---|" + "---:|" * len(agents)]
     for agent, bsuite_id in found:

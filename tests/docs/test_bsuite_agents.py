@@ -110,6 +110,11 @@ def test_the_testing_sweep_was_played_once_or_three_times() -> None:
         runs = [(run.bsuite_id, run.number) for run in found.runs if run.agent == agent]
         assert len(set(runs)) == len(runs) == times * len(bsuite_published.TESTING)
     assert all(run.finished for run in found.runs)
+    page = " ".join((ROOT / "docs" / "bsuite" / "agents.md").read_text().split())
+    *others, last = bsuite_published.SEEDED
+    assert f"{', '.join(others)} and {last} have played each of them with three seeds" in page
+    once = set(bsuite_published.TESTED) - set(bsuite_published.SEEDED)
+    assert once == {"RecurrentActorCritic"}
 
 
 def test_only_the_agent_with_memory_answers_what_it_has_to_remember() -> None:

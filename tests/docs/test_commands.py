@@ -56,7 +56,8 @@ SLOW = re.compile(
     r"jbrl (report out/(chain|quick --html --latex --markdown|quick --latex --markdown)$"
     r"|evaluate out/quick --html$|bsuite (score|report) experiments/published"
     r"|compare (out/paper-cpu|experiments/(published/paper-cpu|evaluation/resimulated))"
-    r"|run experiments/(bsuite|complete|jordan|paper-cells|sensitivity|suite|trained)\S*\.toml)"
+    r"|run experiments/(bsuite|complete|deep|jordan|paper-cells|sensitivity|suite|trained)"
+    r"\S*\.toml)"
 )
 # Commands that do not run here, and why: none of these is in `CHEAP` or `SLOW` as well.
 LEFT_OUT = {
@@ -104,7 +105,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs.csv").write_text(RUNS)
     (folder / "experiments").symlink_to(ROOT / "experiments")
     call("run", str(folder / "study.toml"), "--out", str(folder / "out/quick"), "--quiet")
-    for name in ("out/chain", "out/paper", "out/paper-cpu", "out/new", "out/old", "out/trained"):
+    names = "chain", "deep-on-mdps", "new", "old", "paper", "paper-cpu", "trained"
+    for name in (f"out/{name}" for name in names):
         shutil.copytree(folder / "out/quick", folder / name)
     shutil.copytree(folder / "out/quick", folder / "local")
     shutil.copytree(folder / "out/quick", folder / "out", dirs_exist_ok=True)
