@@ -16,7 +16,12 @@ Three layers:
 - `fold`, `pick`, `add_at`, `prevent_fusion`: for use inside such functions.
 """
 
-from jbrl.vectorize.conditions import computed_if_any, computed_where, when_any
+from jbrl.vectorize.conditions import (
+    computed_if_any,
+    computed_where,
+    updated_where,
+    when_any,
+)
 from jbrl.vectorize.fusion import prevent_fusion, prevent_fusion_index
 from jbrl.vectorize.lanes import (
     add_at,
@@ -49,6 +54,7 @@ __all__ = [
     "set_at",
     "set_entry",
     "set_row",
+    "updated_where",
     "when_any",
     "while_active",
 ]

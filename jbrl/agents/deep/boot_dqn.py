@@ -130,7 +130,7 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
-        """Count four passes of each head with a batch, and a step of Adam."""
+        """Count four passes of each head with a batch, and a step of Adam, for each update."""
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds = self.ensemble * (seconds + network.parameters * ADAM)
@@ -236,20 +236,24 @@ def update(
       prior: prior functions of the heads.
       step: [] int32, steps so far, the present one included.
     """
-    operand = (ensemble.online, ensemble.target, ensemble.target_prior, batch, agent)
-    slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
-    online, adam = adam_step(agent.learning_rate, slopes, ensemble.adam, ensemble.online)
-    updates = ensemble.updates + 1
-    count = step if agent.target_clock == "steps" else updates
-    copies = count % agent.target_period == 0
-    target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, ensemble.target)
-    target_prior = None
-    if ensemble.target_prior is not None:
-        target_prior = jax.tree.map(
-            lambda new, old: jnp.where(copies, new, old), prior, ensemble.target_prior
-        )
-    fresh = Ensemble(online, target, target_prior, adam, updates)
-    return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, ensemble)
+
+    def updated(now: Ensemble) -> Ensemble:
+        # a part of the program by itself, whose bits do not depend on what it would be fused with
+        operand = (now.online, now.target, now.target_prior, batch, agent)
+        slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
+        online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
+        updates = now.updates + 1
+        count = step if agent.target_clock == "steps" else updates
+        copies = count % agent.target_period == 0
+
+        def copied(new: Layers, old: Layers) -> Layers:
+            return jax.tree.map(lambda new, old: jnp.where(copies, new, old), new, old)
+
+        target = copied(online, now.target)
+        target_prior = None if now.target_prior is None else copied(prior, now.target_prior)
+        return Ensemble(online, target, target_prior, adam, updates)
+
+    return vectorize.updated_where(due, updated, ensemble)
 
 
 def _slopes(

@@ -107,7 +107,7 @@ class DQN(HasCost, Agent[Prior, DQNState]):
         replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
-        """Count four passes of the network with a batch, and a step of Adam."""
+        """Count four passes of the network with a batch, and a step of Adam, for each update."""
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds += network.parameters * ADAM
@@ -169,16 +169,19 @@ def update(
     Args:
       step: [] int32, steps so far, the present one included.
     """
-    operand = (learner.online, learner.target, batch, agent)
-    slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
-    online, adam = adam_step(agent.learning_rate, slopes, learner.adam, learner.online)
-    updates = learner.updates + 1
-    count = step if agent.target_clock == "steps" else updates
-    copies = count % agent.target_period == 0
-    target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, learner.target)
-    return jax.tree.map(
-        lambda new, old: jnp.where(due, new, old), Learner(online, target, adam, updates), learner
-    )
+
+    def updated(now: Learner) -> Learner:
+        # a part of the program by itself, whose bits do not depend on what it would be fused with
+        operand = (now.online, now.target, batch, agent)
+        slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
+        online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
+        updates = now.updates + 1
+        count = step if agent.target_clock == "steps" else updates
+        copies = count % agent.target_period == 0
+        target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, now.target)
+        return Learner(online, target, adam, updates)
+
+    return vectorize.updated_where(due, updated, learner)
 
 
 def _slopes(network: QNetwork, online: Layers, target: Layers, batch: Batch, agent: DQN) -> Layers:
