@@ -122,7 +122,10 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         choices=("copy", "independent"),
     )
     target_clock: str = parameter(
-        "updates", "what `target_period` counts: updates, or steps", choices=("updates", "steps")
+        "updates",
+        "what `target_period` counts: updates, steps, or updates from 1, which `epsilon_decay` "
+        "then counts too, in place of steps, as the TensorFlow program of bsuite does",
+        choices=("updates", "steps", "updates from 1"),
     )
 
     def __post_init__(self) -> None:
@@ -161,12 +164,12 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         acting = state.acting or _head((state.ensemble.online, state.prior), state.head)
         values, prior = (state.network.values_of(layers, observation) for layers in acting)
         values = values + self.prior_scale * prior
-        return epsilon_greedy(
-            values, self._epsilon(state.replay.added), sampling.uniforms(key)
-        ), state
+        epsilon = self._epsilon(state.replay.added, state.ensemble.updates)
+        return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
 
-    def _epsilon(self, step: chex.Array) -> chex.Array:
-        """Return the probability of a random action after `step` steps."""
+    def _epsilon(self, steps: chex.Array, updates: chex.Array) -> chex.Array:
+        """Return the probability of a random action after so many steps and updates."""
+        step = updates + 1 if self.target_clock == "updates from 1" else steps
         decay = jnp.asarray(self.epsilon_decay, jnp.float32)
         decayed = decay / jnp.maximum(decay + step.astype(jnp.float32), 1e-30)
         return jnp.maximum(self.epsilon, decayed)
@@ -243,8 +246,8 @@ def update(
         slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
         online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
         updates = now.updates + 1
-        count = step if agent.target_clock == "steps" else updates
-        copies = count % agent.target_period == 0
+        counts = {"updates": updates, "steps": step, "updates from 1": updates + 1}
+        copies = counts[agent.target_clock] % agent.target_period == 0
 
         def copied(new: Layers, old: Layers) -> Layers:
             return jax.tree.map(lambda new, old: jnp.where(copies, new, old), new, old)
