@@ -150,3 +150,20 @@ def test_a_lookup_in_lanes_is_that_of_each_lane():
         alone = slope(tuple(v[lane] for v in layers), index[lane])
         for many, one in zip(together, alone, strict=True):
             np.testing.assert_allclose(many[lane], one, atol=1e-6)
+
+
+def test_rows_are_summed_alike_by_additions_and_by_a_product():
+    """The first is the program of CPUs, the second that of other devices: 32 rows for 7 places,
+    some of none.
+    """
+    at = jnp.asarray(RNG.integers(0, 9, 32), jnp.int32)
+    added = jnp.asarray(RNG.normal(size=(32, 5)), jnp.float32)
+    expected = np.zeros((9, 5))
+    np.add.at(expected, np.asarray(at), np.asarray(added))
+    found = networks.sums_of_rows(added, at, 7)
+    np.testing.assert_array_equal(found, networks.scattered(added, at, 7))
+    for sums in (found, networks.multiplied(added, at, 7)):
+        np.testing.assert_allclose(sums, expected[:7], atol=1e-6)
+    # a lane each, as a batch of agents has them
+    lanes = jax.vmap(networks.multiplied, (0, 0, None))(added[None], at[None], 7)
+    np.testing.assert_allclose(lanes[0], expected[:7], atol=1e-6)
