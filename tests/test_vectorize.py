@@ -334,7 +334,7 @@ def test_what_any_lane_wants_is_computed_for_all_and_else_zeros():
 
 
 def test_a_state_is_updated_where_it_is_wanted_and_else_left_alone():
-    """What no lane has for itself remains common to all."""
+    """The first part of the state is common to all lanes and remains so."""
 
     def updated(wanted, common, x):
         return vectorize.updated_where(wanted, lambda v: (v[0] + 1, v[1] * 2 + v[0]), (common, x))

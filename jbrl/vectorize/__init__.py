@@ -22,7 +22,7 @@ from jbrl.vectorize.conditions import (
     updated_where,
     when_any,
 )
-from jbrl.vectorize.fusion import prevent_fusion, prevent_fusion_index
+from jbrl.vectorize.fusion import compute_apart, prevent_fusion, prevent_fusion_index
 from jbrl.vectorize.lanes import (
     add_at,
     at,
@@ -40,6 +40,7 @@ from jbrl.vectorize.rows import get_row, get_rows, set_row
 __all__ = [
     "add_at",
     "at",
+    "compute_apart",
     "computed_if_any",
     "computed_where",
     "fold",

@@ -2,6 +2,7 @@
 in each episode.
 """
 
+import functools
 from typing import Any
 
 import chex
@@ -241,9 +242,8 @@ def update(
     """
 
     def updated(now: Ensemble) -> Ensemble:
-        # a part of the program by itself, whose bits do not depend on what it would be fused with
-        operand = (now.online, now.target, now.target_prior, batch, agent)
-        slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
+        operands = (now.online, now.target, now.target_prior, batch, agent)
+        slopes = vectorize.compute_apart(functools.partial(_slopes, network), *operands)
         online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
         updates = now.updates + 1
         counts = {"updates": updates, "steps": step, "updates from 1": updates + 1}

@@ -1,5 +1,6 @@
 """Deep Q-networks: action values by a neural network, learned from a replay buffer."""
 
+import functools
 from typing import Any
 
 import chex
@@ -171,9 +172,8 @@ def update(
     """
 
     def updated(now: Learner) -> Learner:
-        # a part of the program by itself, whose bits do not depend on what it would be fused with
-        operand = (now.online, now.target, batch, agent)
-        slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
+        operands = (now.online, now.target, batch, agent)
+        slopes = vectorize.compute_apart(functools.partial(_slopes, network), *operands)
         online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
         updates = now.updates + 1
         count = step if agent.target_clock == "steps" else updates
