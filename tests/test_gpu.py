@@ -27,6 +27,8 @@ AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
     ("BAMCP", {"simulations": 20, "depth": 10}, 15),
     ("BFS3", {"trajectories": 1, "samples": 2}, 15),
     ("SBOSS", {"epsilon": 0.1}, 15),
+    ("DQN", {"hidden_width": 8, "batch_size": 8, "min_replay": 8, "replay_capacity": 64}, 60),
+    ("PPO", {"hidden_width": 8, "rollout_length": 16}, 60),
 ]
 
 

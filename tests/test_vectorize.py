@@ -333,6 +333,29 @@ def test_what_any_lane_wants_is_computed_for_all_and_else_zeros():
     assert " conditional(" in found.lower(jnp.zeros(3, bool), x).compile().as_text()
 
 
+def test_a_state_is_updated_where_it_is_wanted_and_else_left_alone():
+    """The first part of the state is common to all lanes and remains so."""
+
+    def updated(wanted, common, x):
+        return vectorize.updated_where(wanted, lambda v: (v[0] + 1, v[1] * 2 + v[0]), (common, x))
+
+    found = jax.jit(jax.vmap(updated, (0, None, 0)))
+    x = jnp.arange(6.0).reshape(3, 2)
+    for wanted in ([False, True, False], [False] * 3, [True] * 3):
+        common, mine = found(jnp.array(wanted), 3.0, x)
+        np.testing.assert_array_equal(common, np.where(wanted, 4, 3))
+        np.testing.assert_array_equal(mine, np.where(np.array(wanted)[:, None], 2 * x + 3, x))
+    shared = jax.jit(jax.vmap(updated, (None, None, 0), (None, 0)))
+    for wanted in (False, True):
+        common, mine = shared(jnp.bool_(wanted), 3.0, x)
+        assert common == 3 + wanted
+        np.testing.assert_array_equal(mine, 2 * x + 3 if wanted else x)
+        np.testing.assert_array_equal(updated(jnp.bool_(wanted), 3.0, x)[1], mine)
+    twice = jax.jit(jax.vmap(jax.vmap(updated, (0, None, 0)), (0, None, 0)))
+    _, mine = twice(jnp.array([[True, False, False], [False] * 3]), 3.0, jnp.stack([x, x]))
+    np.testing.assert_array_equal(mine, jnp.stack([x.at[0].set(2 * x[0] + 3), x]))
+
+
 @pytest.mark.parametrize("lanes", [[], [4], [0, 2, 5], range(20)])
 def test_a_result_is_computed_for_the_lanes_that_want_it(lanes):
     wanted = jnp.zeros(20, bool).at[jnp.array(lanes, int)].set(True)

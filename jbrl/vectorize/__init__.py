@@ -16,8 +16,13 @@ Three layers:
 - `fold`, `pick`, `add_at`, `prevent_fusion`: for use inside such functions.
 """
 
-from jbrl.vectorize.conditions import computed_if_any, computed_where, when_any
-from jbrl.vectorize.fusion import prevent_fusion, prevent_fusion_index
+from jbrl.vectorize.conditions import (
+    computed_if_any,
+    computed_where,
+    updated_where,
+    when_any,
+)
+from jbrl.vectorize.fusion import compute_apart, prevent_fusion, prevent_fusion_index
 from jbrl.vectorize.lanes import (
     add_at,
     at,
@@ -35,6 +40,7 @@ from jbrl.vectorize.rows import get_row, get_rows, set_row
 __all__ = [
     "add_at",
     "at",
+    "compute_apart",
     "computed_if_any",
     "computed_where",
     "fold",
@@ -49,6 +55,7 @@ __all__ = [
     "set_at",
     "set_entry",
     "set_row",
+    "updated_where",
     "when_any",
     "while_active",
 ]

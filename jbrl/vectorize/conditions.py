@@ -60,6 +60,33 @@ def computed_if_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) 
     return apply(wanted, jax.tree.map(jnp.asarray, operand))
 
 
+def updated_where(wanted: chex.Array, fn: Callable[[Any], Any], state: Any) -> Any:
+    """Return `fn(state)` where `wanted` ([] bool), else `state`, of the same structure.
+
+    Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise, in a loop of
+    no or one iteration: XLA runs it in the memory of `state`, where a `cond` copies the state. What
+    all lanes have in common remains one for all of them.
+    """
+    return lax.fori_loop(
+        0,
+        _any_lane(wanted).astype(jnp.int32),
+        lambda _, now: select(wanted, fn(now), now),
+        jax.tree.map(jnp.asarray, state),
+    )
+
+
+@custom_vmap
+def _any_lane(wanted: chex.Array) -> chex.Array:
+    """Return whether any lane wants it: [] bool, one for all lanes."""
+    return wanted
+
+
+@_any_lane.def_vmap
+def _(size: int, batched: list, wanted: chex.Array) -> tuple:
+    del size, batched  # mapped: with nothing else to map, the rule would not be called
+    return _any_lane(wanted.any()), False
+
+
 def computed_where(
     wanted: chex.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
 ) -> Any:

@@ -1,7 +1,12 @@
-"""Values that XLA computes once, and not in every operation that uses them."""
+"""Values that XLA computes once, and not in every operation that uses them, or apart from others."""
+
+from collections.abc import Callable
+from typing import Any
 
 import chex
+import jax
 import jax.numpy as jnp
+from jax import lax
 
 
 def prevent_fusion(value: chex.Array) -> chex.Array:
@@ -18,3 +23,14 @@ def prevent_fusion(value: chex.Array) -> chex.Array:
 def prevent_fusion_index(i: chex.Array) -> chex.Array:
     """Apply `prevent_fusion` to integers below 2^24."""
     return prevent_fusion(i.astype(jnp.float32)).astype(i.dtype)
+
+
+def compute_apart(fn: Callable[..., Any], *operands: Any) -> Any:
+    """Return `fn(*operands)`, of which XLA neither moves nor simplifies anything together with what
+    is around it, such as the loop that it is in.
+
+    Sums are then taken in the order of `fn` alone. On CPUs XLA drops both barriers after that, and
+    may fuse what is left.
+    """
+    given = lax.optimization_barrier(jax.tree.map(jnp.asarray, operands))
+    return lax.optimization_barrier(fn(*given))

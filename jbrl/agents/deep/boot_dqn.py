@@ -2,6 +2,7 @@
 in each episode.
 """
 
+import functools
 from typing import Any
 
 import chex
@@ -122,7 +123,10 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         choices=("copy", "independent"),
     )
     target_clock: str = parameter(
-        "updates", "what `target_period` counts: updates, or steps", choices=("updates", "steps")
+        "updates",
+        "what `target_period` counts: updates, steps, or updates from 1, which `epsilon_decay` "
+        "then counts too, in place of steps, as the TensorFlow program of bsuite does",
+        choices=("updates", "steps", "updates from 1"),
     )
 
     def __post_init__(self) -> None:
@@ -130,7 +134,7 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
-        """Count four passes of each head with a batch, and a step of Adam."""
+        """Count four passes of each head with a batch, and a step of Adam, for each update."""
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds = self.ensemble * (seconds + network.parameters * ADAM)
@@ -161,12 +165,12 @@ class BootDQN(HasCost, Agent[Prior, BootDQNState]):
         acting = state.acting or _head((state.ensemble.online, state.prior), state.head)
         values, prior = (state.network.values_of(layers, observation) for layers in acting)
         values = values + self.prior_scale * prior
-        return epsilon_greedy(
-            values, self._epsilon(state.replay.added), sampling.uniforms(key)
-        ), state
+        epsilon = self._epsilon(state.replay.added, state.ensemble.updates)
+        return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
 
-    def _epsilon(self, step: chex.Array) -> chex.Array:
-        """Return the probability of a random action after `step` steps."""
+    def _epsilon(self, steps: chex.Array, updates: chex.Array) -> chex.Array:
+        """Return the probability of a random action after so many steps and updates."""
+        step = updates + 1 if self.target_clock == "updates from 1" else steps
         decay = jnp.asarray(self.epsilon_decay, jnp.float32)
         decayed = decay / jnp.maximum(decay + step.astype(jnp.float32), 1e-30)
         return jnp.maximum(self.epsilon, decayed)
@@ -236,20 +240,23 @@ def update(
       prior: prior functions of the heads.
       step: [] int32, steps so far, the present one included.
     """
-    operand = (ensemble.online, ensemble.target, ensemble.target_prior, batch, agent)
-    slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
-    online, adam = adam_step(agent.learning_rate, slopes, ensemble.adam, ensemble.online)
-    updates = ensemble.updates + 1
-    count = step if agent.target_clock == "steps" else updates
-    copies = count % agent.target_period == 0
-    target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, ensemble.target)
-    target_prior = None
-    if ensemble.target_prior is not None:
-        target_prior = jax.tree.map(
-            lambda new, old: jnp.where(copies, new, old), prior, ensemble.target_prior
-        )
-    fresh = Ensemble(online, target, target_prior, adam, updates)
-    return jax.tree.map(lambda new, old: jnp.where(due, new, old), fresh, ensemble)
+
+    def updated(now: Ensemble) -> Ensemble:
+        operands = (now.online, now.target, now.target_prior, batch, agent)
+        slopes = vectorize.compute_apart(functools.partial(_slopes, network), *operands)
+        online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
+        updates = now.updates + 1
+        counts = {"updates": updates, "steps": step, "updates from 1": updates + 1}
+        copies = counts[agent.target_clock] % agent.target_period == 0
+
+        def copied(new: Layers, old: Layers) -> Layers:
+            return jax.tree.map(lambda new, old: jnp.where(copies, new, old), new, old)
+
+        target = copied(online, now.target)
+        target_prior = None if now.target_prior is None else copied(prior, now.target_prior)
+        return Ensemble(online, target, target_prior, adam, updates)
+
+    return vectorize.updated_where(due, updated, ensemble)
 
 
 def _slopes(

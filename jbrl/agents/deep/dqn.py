@@ -1,5 +1,6 @@
 """Deep Q-networks: action values by a neural network, learned from a replay buffer."""
 
+import functools
 from typing import Any
 
 import chex
@@ -107,7 +108,7 @@ class DQN(HasCost, Agent[Prior, DQNState]):
         replay.check_sizes(self.min_replay, self.replay_capacity)
 
     def cost(self, prior: Prior) -> Cost:
-        """Count four passes of the network with a batch, and a step of Adam."""
+        """Count four passes of the network with a batch, and a step of Adam, for each update."""
         network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
         seconds = 4 * self.batch_size * network.products * PRODUCT
         seconds += network.parameters * ADAM
@@ -169,16 +170,18 @@ def update(
     Args:
       step: [] int32, steps so far, the present one included.
     """
-    operand = (learner.online, learner.target, batch, agent)
-    slopes = vectorize.computed_if_any(due, lambda v: _slopes(network, *v), operand)
-    online, adam = adam_step(agent.learning_rate, slopes, learner.adam, learner.online)
-    updates = learner.updates + 1
-    count = step if agent.target_clock == "steps" else updates
-    copies = count % agent.target_period == 0
-    target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, learner.target)
-    return jax.tree.map(
-        lambda new, old: jnp.where(due, new, old), Learner(online, target, adam, updates), learner
-    )
+
+    def updated(now: Learner) -> Learner:
+        operands = (now.online, now.target, batch, agent)
+        slopes = vectorize.compute_apart(functools.partial(_slopes, network), *operands)
+        online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
+        updates = now.updates + 1
+        count = step if agent.target_clock == "steps" else updates
+        copies = count % agent.target_period == 0
+        target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, now.target)
+        return Learner(online, target, adam, updates)
+
+    return vectorize.updated_where(due, updated, learner)
 
 
 def _slopes(network: QNetwork, online: Layers, target: Layers, batch: Batch, agent: DQN) -> Layers:

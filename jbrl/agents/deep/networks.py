@@ -7,6 +7,7 @@ every product. Action values have a form of their own, whose matrix products are
 """
 
 import dataclasses
+import functools
 import math
 
 import chex
@@ -114,10 +115,40 @@ def _rows_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, None]:
     weights, index = saved
     # -1 would count as the last row
     at = jnp.where(index < 0, weights.shape[0], index)
-    return jnp.zeros_like(weights).at[at].add(slope, mode="drop"), None
+    return sums_of_rows(slope, at, weights.shape[0]), None
 
 
 rows.defvjp(_rows_forward, _rows_backward)
+
+
+def sums_of_rows(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+    """Return a table of `count` rows, [count, C], each the sum of the rows of `added` that belong
+    there.
+
+    On CPUs they are added one after the other. Elsewhere additions to one place would wait for each
+    other, in an order that is not that of the next run: a matrix product sums them.
+
+    Args:
+      added: [B, C].
+      at: [B] int32, row of the table that each belongs to; those from `count` on are left out.
+    """
+    return lax.platform_dependent(
+        added,
+        at,
+        cpu=functools.partial(scattered, count=count),
+        default=functools.partial(multiplied, count=count),
+    )
+
+
+def scattered(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+    """Return `sums_of_rows` by additions to places of memory."""
+    return jnp.zeros((count, added.shape[1]), added.dtype).at[at].add(added, mode="drop")
+
+
+def multiplied(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+    """Return `sums_of_rows` by a product with one-hot vectors."""
+    belongs = jnp.arange(count, dtype=at.dtype)[:, None] == at[None]
+    return jnp.matmul(belongs.astype(added.dtype), added, precision=lax.Precision.HIGHEST)
 
 
 def input_size(observation: Observation) -> tuple[int, bool]:

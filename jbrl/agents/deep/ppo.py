@@ -107,7 +107,7 @@ class PPO(HasCost, Agent[Prior, PPOState]):
     epochs: int = parameter(4, "passes over a rollout", low=1, high=1000, static=True)
     minibatches: int = parameter(
         4,
-        "parts of a rollout, of equal size, one step of Adam each",
+        "parts of a rollout, of equal size, two steps or more; one step of Adam each",
         low=1,
         high=100_000,
         static=True,
@@ -118,6 +118,12 @@ class PPO(HasCost, Agent[Prior, PPOState]):
             raise JbrlError(
                 f"minibatches = {self.minibatches}: expected a divisor of "
                 f"rollout_length = {self.rollout_length}"
+            )
+        if self.rollout_length // self.minibatches < 2:
+            # the advantage of a lone step minus its own mean is 0: no policy would be learned
+            raise JbrlError(
+                f"minibatches = {self.minibatches}: expected at most half of "
+                f"rollout_length = {self.rollout_length}, so that each has two steps or more"
             )
 
     def cost(self, prior: Prior) -> Cost:

@@ -162,7 +162,7 @@ def _looked_up_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, No
     # -1 would count as the last row; beyond the table it is dropped
     at = jnp.append(jnp.where(index < 0, bias + 1, index), jnp.full((1,), bias, index.dtype))
     rows = jnp.concatenate([slope, slope.sum(0, keepdims=True)])
-    return jnp.zeros_like(table).at[at].add(rows, mode="drop"), None
+    return networks.sums_of_rows(rows, at, table.shape[0]), None
 
 
 _looked_up.defvjp(_looked_up_forward, _looked_up_backward)

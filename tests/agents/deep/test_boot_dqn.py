@@ -2,6 +2,8 @@
 decides.
 """
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from jbrl.rollout.contract import Transition
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
 from tests.agents.deep import dqn_twin
-from tests.agents.deep.test_dqn import ORIGINAL, as_batch, batch_of, layers_of
+from tests.agents.deep.test_dqn import ORIGINAL, LeftError, as_batch, batch_of, layers_of
 
 KEY = jax.random.key(0)
 SMALL = {
@@ -220,8 +222,29 @@ def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
 def test_exploration_decays_where_it_is_asked_for():
     agent = BootDQN(epsilon=0.1, epsilon_decay=10.0)
     for step, expected in ((0, 1.0), (10, 0.5), (30, 0.25), (1000, 0.1)):
-        assert float(agent._epsilon(jnp.int32(step))) == pytest.approx(expected)
-    assert float(BootDQN()._epsilon(jnp.int32(0))) == 0
+        assert float(agent._epsilon(jnp.int32(step), jnp.int32(0))) == pytest.approx(expected)
+    assert float(BootDQN()._epsilon(jnp.int32(0), jnp.int32(0))) == 0
+
+
+@pytest.mark.parametrize(
+    ("clock", "copies", "epsilons"),
+    [
+        ("updates", [4, 8, 12], [10 / 17, 10 / 18, 10 / 22]),
+        ("updates from 1", [3, 7, 11], [10 / 11, 10 / 12, 10 / 16]),
+    ],
+)
+def test_updates_are_counted_from_one_where_it_is_asked_for(clock, copies, epsilons):
+    """The first update is that after the eighth transition. Epsilon is that of the decisions after
+    7, 8 and 12 transitions.
+    """
+    agent, states = lived({"epsilon_decay": 10.0, "target_clock": clock}, n=19)
+    updates = [int(state.ensemble.updates) for state in states]
+    assert updates == [*[0] * 8, *range(1, 13)]
+    targets = [np.asarray(state.ensemble.target[0]) for state in states]
+    changed = [not np.array_equal(*pair) for pair in itertools.pairwise(targets)]
+    assert [updates[i + 1] for i in np.flatnonzero(changed)] == copies
+    found = [agent._epsilon(jnp.int32(n), states[n].ensemble.updates) for n in (7, 8, 12)]
+    np.testing.assert_allclose(found, epsilons, rtol=1e-6)
 
 
 def test_it_is_refused_where_it_does_not_fit():
@@ -240,3 +263,22 @@ def test_heads_and_seeds_differ():
     layers = [np.asarray(v) for s in states for v in (s.ensemble.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12
+
+
+@pytest.mark.slow
+def test_a_run_that_was_left_is_taken_up_to_the_bit():
+    test = problem("bsuite/catch/0")
+    run = make_run(BootDQN(**SMALL), Protocol(test, test, 3, 0, Episodes(40), 0.95))
+    run.prepare()
+    expected = np.concatenate([chunk.returns for chunk in run.chunks()])
+    kept = {}
+
+    def leave(flight):
+        kept.update(flight.arrays())
+        raise LeftError
+
+    with pytest.raises(LeftError):
+        list(run.chunks(between=leave))
+    taken_up = run.chunks(flight=run.restored(kept, 0.0))
+    np.testing.assert_array_equal(np.concatenate([chunk.returns for chunk in taken_up]), expected)
+    assert len(np.unique(expected)) > 1

@@ -4,12 +4,14 @@ import dataclasses
 from pathlib import Path
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jbrl.agents.agent import NO_ACTION, as_arrays
 from jbrl.agents.deep import dqn
+from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN, epsilon_greedy
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.deep.replay import Batch
@@ -156,6 +158,28 @@ def test_a_lane_that_is_not_due_keeps_its_parameters():
     assert np.abs(np.asarray(after.online[0][1] - lanes.online[0][1])).max() > 0
     neither = step(lanes, jnp.array([False, False]))
     jax.tree.map(np.testing.assert_array_equal, neither, lanes)
+
+
+def outside_loops(jaxpr):
+    """Names of the operations of a program that are in none of its loops."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        if equation.primitive.name != "while":
+            for inner in jax.extend.core.jaxprs_in_params(equation.params):
+                yield from outside_loops(inner)
+
+
+@pytest.mark.parametrize("agent", [DQN(), BootDQN(ensemble=2)], ids=["DQN", "BootDQN"])
+def test_a_step_without_an_update_takes_none_of_its_work(agent):
+    """Products and roots are in the loop that runs once where an update is due."""
+    prior = problem("Chain-10s").prior(Steps(10), 0.95)
+    keys = jax.random.split(KEY, 2)
+    state = jax.vmap(lambda key: agent.reset(key, prior))(keys)
+    x, ends = jnp.zeros(2, jnp.int32), jnp.zeros(2, bool)
+    t = Transition(x, x, jnp.zeros(2), x, ends, ends)
+    made = jax.make_jaxpr(jax.vmap(agent.observe))(keys, state, t)
+    assert "sqrt" in str(made)
+    assert "sqrt" not in set(outside_loops(made.jaxpr))
 
 
 def test_exploration_falls_linearly_where_it_is_asked_for():

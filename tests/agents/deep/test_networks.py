@@ -7,11 +7,12 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jbrl.agents.deep import networks
+from jbrl.agents.deep import networks, policy
 from jbrl.agents.deep.networks import Linear, Mlp
-from jbrl.agents.deep.q_network import QNetwork, taken
+from jbrl.agents.deep.q_network import QNetwork, adam_step, taken
 from jbrl.environments.environment import LowerTriangle
 
 KEY = jax.random.key(0)
@@ -171,3 +172,52 @@ def test_a_lookup_in_lanes_is_that_of_each_lane():
         alone = slope(tuple(v[lane] for v in layers), index[lane])
         for many, one in zip(together, alone, strict=True):
             np.testing.assert_allclose(many[lane], one, atol=1e-6)
+
+
+def test_rows_are_summed_alike_by_additions_and_by_a_product():
+    """The first is the program of CPUs, the second that of other devices: 32 rows for 7 places,
+    some of none.
+    """
+    at = jnp.asarray(RNG.integers(0, 9, 32), jnp.int32)
+    added = jnp.asarray(RNG.normal(size=(32, 5)), jnp.float32)
+    expected = np.zeros((9, 5))
+    np.add.at(expected, np.asarray(at), np.asarray(added))
+    found = networks.sums_of_rows(added, at, 7)
+    np.testing.assert_array_equal(found, networks.scattered(added, at, 7))
+    for sums in (found, networks.multiplied(added, at, 7)):
+        np.testing.assert_allclose(sums, expected[:7], atol=1e-6)
+    # a lane each, as a batch of agents has them
+    lanes = jax.vmap(networks.multiplied, (0, 0, None))(added[None], at[None], 7)
+    np.testing.assert_allclose(lanes[0], expected[:7], atol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-13)])
+def test_optimisers_are_those_of_optax(dtype, tolerance):
+    """Twenty steps with gradients of all sizes: `policy.descend`, and the steps of DQN."""
+    shapes, rate = ((4, 3), (3,)), 0.02
+
+    def drawn():
+        return tuple(jnp.asarray(RNG.normal(size=shape), dtype) for shape in shapes)
+
+    with jax.enable_x64(dtype == "float64"):
+        start, adam = drawn(), optax.adam(rate)
+        learner, layers = policy.learner(start), (start, adam.init(start))
+        expected, moments = start, adam.init(start)
+
+        @jax.jit
+        def stepped(learner, layers, moments, expected, slopes):
+            layers = adam_step(rate, slopes, layers[1], layers[0])
+            with jax.numpy_dtype_promotion("standard"):
+                change, moments = adam.update(slopes, moments)
+            expected = optax.apply_updates(expected, change)
+            return policy.descend(learner, slopes, rate), layers, moments, expected
+
+        for step in range(20):
+            slopes = tuple(v * 10.0 ** (step % 5 - 3) for v in drawn())
+            learner, layers, moments, expected = stepped(learner, layers, moments, expected, slopes)
+            for found in (learner.parameters, layers[0]):
+                for one, other in zip(found, expected, strict=True):
+                    assert one.dtype == dtype
+                    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+        moved = np.abs(np.asarray(expected[0]) - np.asarray(start[0]))
+        assert moved.max() > 0.1

@@ -183,3 +183,13 @@ def test_lanes_do_not_matter_to_each_other():
 def test_minibatches_of_different_size_are_refused():
     with pytest.raises(JbrlError, match="minibatches = 3: expected a divisor of rollout_length"):
         PPO(rollout_length=128, minibatches=3)
+
+
+def test_minibatches_of_one_step_are_refused():
+    for length in (4, 8):
+        with pytest.raises(
+            JbrlError,
+            match=rf"minibatches = {length}: expected at most half of rollout_length = {length}",
+        ):
+            PPO(rollout_length=length, minibatches=length)
+    assert PPO(rollout_length=8, minibatches=4).minibatches == 4

@@ -1,4 +1,6 @@
-"""Runs of the on-policy deep agents: they learn, they are resumed to the bit, they diverge."""
+"""Runs of the deep agents: those on policy learn, are resumed to the bit and diverge; no two seeds
+play alike.
+"""
 
 import jax
 import numpy as np
@@ -6,6 +8,8 @@ import pytest
 
 from jbrl.agents.complete import build
 from jbrl.agents.deep.actor_critic import ActorCritic
+from jbrl.agents.deep.boot_dqn import BootDQN
+from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.environments.lifetime import Episodes, Steps
@@ -30,9 +34,9 @@ CASES = [
 ]
 
 
-def run_of(name, agent, lifetime):
+def run_of(name, agent, lifetime, *, seed=0, n_environments=3):
     found = problem(name)
-    protocol = Protocol(found, found, n_environments=3, seed=0, lifetime=lifetime)
+    protocol = Protocol(found, found, n_environments, seed, lifetime)
     run = make_run(agent, protocol)
     run.prepare()
     return run
@@ -53,6 +57,37 @@ def test_it_learns_and_is_taken_up_again_to_the_bit(name, agent, episodes, level
     assert expected.mean() > level
     again = scores(run, flight=run.restored(saved[1], 1.0))
     np.testing.assert_array_equal(again, expected)
+
+
+QUICK = ActorCritic(hidden_width=8, sequence_length=4)
+SLOWER = [
+    DQN(hidden_width=8, batch_size=4, replay_capacity=64, min_replay=8),
+    BootDQN(hidden_width=8, batch_size=4, replay_capacity=64, min_replay=8, ensemble=2),
+    RecurrentActorCritic(hidden_width=8, sequence_length=4),
+    PPO(hidden_width=8, rollout_length=8),
+]
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [QUICK, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOWER)],
+    ids=lambda agent: type(agent).__name__,
+)
+def test_two_seeds_never_give_the_same_curve(agent):
+    """In deep sea all is fixed but the decisions: what differs is the agent's. Equal seeds give
+    equal rows.
+    """
+    curves = []
+    for seed in (0, 1, 0):
+        run = run_of("bsuite/deep_sea/0", agent, Episodes(40), seed=seed, n_environments=1)
+        chunk = next(run.chunks())
+        curves.append(chunk.metrics["log_total_return"][0])
+    first, second, again = curves
+    written = np.isfinite(first)
+    assert written.sum() > 10
+    # sums of so many episodes differ from some row on
+    assert (first != second)[written].any()
+    np.testing.assert_array_equal(first, again)
 
 
 def test_a_lifetime_that_diverges_fails_with_a_sentence():
