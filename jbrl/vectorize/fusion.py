@@ -1,4 +1,4 @@
-"""Values that XLA computes once, and not in every operation that uses them, or apart from others."""
+"""Values that XLA computes once or apart, and not in every operation that uses them."""
 
 from collections.abc import Callable
 from typing import Any
