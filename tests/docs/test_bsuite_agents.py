@@ -83,23 +83,28 @@ def test_the_agent_with_memory_is_ahead_where_the_page_says() -> None:
     mine = table["RecurrentActorCritic"]
     for name in ("memory_len", "memory_size"):
         assert mine[name] > table.loc[name].drop(["RecurrentActorCritic", "Scripted"]).max()
-    bandits = ["bandit", "bandit_noise", "bandit_scale"]
-    behind = ["cartpole", "catch_noise", "mnist", "mnist_noise", "mnist_scale"]
-    assert (mine[bandits] >= table["ActorCritic"][bandits]).all()
-    assert (mine[behind] < table["ActorCritic"][behind]).all()
-    assert set(mine.dropna().index) == {"memory_len", "memory_size", *bandits, *behind}
+    level = [f"bandit{variant}" for variant in ("", "_noise", "_scale")]
+    level += ["discounting_chain", "cartpole_noise", "cartpole_scale", "umbrella_distract"]
+    behind = ["cartpole", "umbrella_length"]
+    behind += [
+        f"{name}{variant}" for name in ("catch", "mnist") for variant in ("", "_noise", "_scale")
+    ]
+    without = table["ActorCritic"]
+    assert (mine[level] >= without[level] - 0.01).all()  # 0.13 and 0.14 on cartpole with noise
+    assert (mine[behind] < without[behind] - 0.01).all()
+    assert set(mine.dropna().index) == {"memory_len", "memory_size", *level, *behind}
 
 
-def test_what_is_left_to_play_takes_about_five_hours() -> None:
+def test_what_is_left_to_play_takes_less_than_four_hours() -> None:
     """By the steps of ActorCritic, at the time of a step on mountain car."""
     played = {run.bsuite_id for run in bsuite_published.logs("recurrent").runs}
     steps = Counter[str]()
     for run in bsuite_published.whole_sweep().runs:
         if run.agent == "ActorCritic" and run.bsuite_id not in played:
             steps[run.experiment.name] += int(run.columns["steps"][-1])
-    assert 4.5 < steps.total() * 171e-6 / 3600 < 5.5
+    assert 3 < steps.total() * 171e-6 / 3600 < 4
     long = ("mountain_car", "mountain_car_noise", "mountain_car_scale", "cartpole_swingup")
-    assert 0.7 < sum(steps[name] for name in long) / steps.total() < 0.8
+    assert 0.85 < sum(steps[name] for name in long) / steps.total() < 0.9
 
 
 def test_the_testing_sweep_was_played_once_or_three_times() -> None:
