@@ -75,7 +75,7 @@ class OneHot(_Index):
     `reachable` says which indices occur, where not all do: a table needs no rows for the others.
     """
 
-    reachable: LowerTriangle | None = None
+    reachable: LowerTriangle | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"OneHot({self.n})"
