@@ -46,7 +46,7 @@ PARAMETERS = {
     "OPPS-CS": {"variables": "Q0", "budget": 500, "draws": 50},
     "ANN": {"budget": 512, "batch": 256, "hidden_width": 16, "horizon": 50},
     "BeliefPPO": {
-        "budget": 40_960,
+        "budget": 122_880,
         "batch": 256,
         "hidden_width": 32,
         "horizon": 50,
