@@ -20,7 +20,7 @@ import optax
 
 from jbrl import vectorize
 from jbrl.agents.deep import networks
-from jbrl.environments.environment import LowerTriangle, Spec
+from jbrl.environments.environment import LowerTriangle, OneHot, Spec
 
 Layers = tuple[chex.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
 
@@ -44,7 +44,8 @@ class QNetwork:
     def of(cls, spec: Spec, hidden_layers: int, hidden_width: int) -> "QNetwork":
         """Return the network for the observations and actions of an environment."""
         inputs, lookup = networks.input_size(spec.observation)
-        reachable = getattr(spec.observation, "reachable", None)
+        seen = spec.observation
+        reachable = seen.reachable if isinstance(seen, OneHot) else None
         return cls(inputs, (hidden_width,) * hidden_layers + (spec.actions.n,), lookup, reachable)
 
     @property

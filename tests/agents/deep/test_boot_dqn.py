@@ -20,7 +20,13 @@ from jbrl.rollout.contract import Transition
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
 from tests.agents.deep import dqn_twin
-from tests.agents.deep.test_dqn import ORIGINAL, LeftError, as_batch, batch_of, layers_of
+from tests.agents.deep.test_dqn import (
+    ORIGINAL,
+    as_batch,
+    batch_of,
+    layers_of,
+    left_and_taken_up,
+)
 
 KEY = jax.random.key(0)
 SMALL = {
@@ -271,14 +277,5 @@ def test_a_run_that_was_left_is_taken_up_to_the_bit():
     run = make_run(BootDQN(**SMALL), Protocol(test, test, 3, 0, Episodes(40), 0.95))
     run.prepare()
     expected = np.concatenate([chunk.returns for chunk in run.chunks()])
-    kept = {}
-
-    def leave(flight):
-        kept.update(flight.arrays())
-        raise LeftError
-
-    with pytest.raises(LeftError):
-        list(run.chunks(between=leave))
-    taken_up = run.chunks(flight=run.restored(kept, 0.0))
-    np.testing.assert_array_equal(np.concatenate([chunk.returns for chunk in taken_up]), expected)
+    np.testing.assert_array_equal(left_and_taken_up(run), expected)
     assert len(np.unique(expected)) > 1
