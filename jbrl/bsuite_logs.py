@@ -1,5 +1,6 @@
 """Logs of the Behaviour Suite from anywhere: results of jbrl, folders of the original, tables."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -59,7 +60,8 @@ def logs_of(results: Results) -> Logs:
     runs: list[Run] = []
     numbers: dict[tuple[str, str], int] = {}
     names = _agent_names(results)
-    for unit in results.manifest["units"]:
+    done = (results.units["status"] == "done").tolist()
+    for unit in itertools.compress(results.manifest["units"], done):
         bsuite_id = id_of(unit["test"]) or id_of(unit["experiment"])
         if bsuite_id is None:
             continue

@@ -133,7 +133,8 @@ class Results:
         """Scores of algorithms that draw their parameters, one row per lifetime, with a column for
         each parameter that is drawn (`jbrl.runner.study.draws.trials`).
 
-        `jbrl.analysis.sensitivity` reads it.
+        `jbrl.analysis.sensitivity` reads it. Units of which some lifetimes have failed are among
+        them, with NaN for those; an archive has none of these units.
 
         Raises:
           JbrlError: no algorithm of the study draws a parameter, or one is not known here.
@@ -143,7 +144,9 @@ class Results:
         def metrics(id: str) -> dict[str, np.ndarray]:
             return {} if isinstance(self.store, Archive) else self.store.metrics(id)
 
-        return trials(self.manifest, self.returns, metrics, str(self.store.folder))
+        found = self._found
+        returns = found.returns(failed=True) if isinstance(found, Outcomes) else found.returns()
+        return trials(self.manifest, returns, metrics, str(self.store.folder))
 
     def trajectories(
         self, experiment: str, algorithm: str, seed: int | None = None, **parameters: Any

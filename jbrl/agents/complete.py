@@ -27,7 +27,7 @@ from jbrl.errors import JbrlError, nearest, shown
 from jbrl.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import DrawsParameters, Oracle
+from jbrl.rollout.contract import DrawsParameters, MayDiverge, Oracle
 
 KINDS = ("uniform", "log_uniform", "choice")
 
@@ -84,6 +84,10 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         """Return the cost of the agent with the largest values."""
         return cost(self.base, prior)
 
+    def refusal(self, n_actions: int) -> str:
+        """Return what the agent says."""
+        return self.base.refusal(n_actions)
+
     def draw(self, key: chex.PRNGKey) -> Agent:
         """Draw the agent of one lifetime."""
         return dataclasses.replace(self.base, **self.values(key))  # type: ignore[type-var]
@@ -110,7 +114,19 @@ def parameters_of(agent: Agent) -> dict[str, Any]:
 
 def is_oracle(agent: Agent) -> bool:
     """Return whether the agent, or each one drawn in its place, sees the true environment."""
-    return isinstance(agent.base if isinstance(agent, Complete) else agent, Oracle)
+    return isinstance(played_agent(agent), Oracle)
+
+
+def may_diverge(agent: Agent) -> bool:
+    """Return whether the agent, or each one drawn in its place, may diverge: then a lifetime fails
+    by itself.
+    """
+    return isinstance(played_agent(agent), MayDiverge)
+
+
+def played_agent(agent: Agent) -> Agent:
+    """Return an agent as it plays: for one that draws its parameters, one with the greatest."""
+    return agent.base if isinstance(agent, Complete) else agent
 
 
 def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, dict[str, Any]]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jbrl.agents import agent as register
 from jbrl.agents.agent import Agent, as_arrays
-from jbrl.agents.complete import Complete
+from jbrl.agents.complete import played_agent
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.errors import JbrlError, nearest, shown
 from jbrl.outside import find_class, is_outside, source_digest
@@ -59,8 +59,11 @@ def registered_name(cls: type) -> str | None:
 
 
 def shown_name(agent: Agent) -> str:
-    """Return the name of an agent for messages: as registered, else that of its class."""
-    return registered_name(type(agent)) or type(agent).__name__
+    """Return the name of an agent for messages: as registered, else that of its class; of an agent
+    that draws its parameters, that of those drawn.
+    """
+    kind = type(played_agent(agent))
+    return registered_name(kind) or kind.__name__
 
 
 def check_record(cls: type[Agent], name: str) -> None:
@@ -92,7 +95,7 @@ def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
     Raises:
       JbrlError: names the method.
     """
-    base = agent.base if isinstance(agent, Complete) else agent
+    base = played_agent(agent)
     if not is_outside(type(base)):
         return
     frozen = host_values(lambda: _programs(base, prior))

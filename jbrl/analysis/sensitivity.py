@@ -12,6 +12,9 @@ one-way analysis of variance, whose mean is 0 where the score does not depend on
 (Kelley 1935; Cohen 1988, Statistical power analysis, section 8.2). Its interval is a jackknife over
 the trials; whether there is any dependence is a permutation test, corrected over the parameters of
 an algorithm by Holm's method.
+
+A trial that has failed, since learning diverged, has no score (NaN). It is counted beside its
+group, and means and shares are of the others.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -25,8 +28,11 @@ from jbrl.analysis.multiple_tests import rejected
 from jbrl.errors import JbrlError
 
 WHO = ("experiment", "algorithm", "parameters")
-CURVES = (*WHO, "parameter", "low", "high", "middle", "n", "mean", "ci95")
-SHARES = (*WHO, "parameter", "n", "groups", "share", "lower", "upper", "p_value", "significant")
+CURVES = (*WHO, "parameter", "low", "high", "middle", "n", "failed", "mean", "ci95")
+SHARES = (
+    *(*WHO, "parameter", "n", "failed", "groups"),
+    *("share", "lower", "upper", "p_value", "significant"),
+)
 FEWEST = 10  # trials of a group, on average
 GROUPS = 10
 PERMUTATIONS = 2000
@@ -37,13 +43,14 @@ def curves(trials: pd.DataFrame, drawn: Sequence[str], groups: int = GROUPS) -> 
     """Return the mean score of the trials of each group.
 
     Args:
-      trials: one row per trial: `WHO`, `score`, and columns `drawn` of numbers or Booleans, NaN
-        where an algorithm has no such parameter.
+      trials: one row per trial: `WHO`, `score`, NaN where it has failed, and columns `drawn` of
+        numbers or Booleans, NaN where an algorithm has no such parameter.
       groups: at most so many for one parameter; fewer where trials are few.
 
     Returns:
-      Columns `CURVES`: the least and the greatest value of a group, its median, its trials, their
-      mean score and the half-width of its 95% interval (`intervals.factor95`).
+      Columns `CURVES`: the least and the greatest value of a group, its median, `n` trials with a
+      score and those that have `failed`, the mean score and the half-width of its 95% interval
+      (`intervals.factor95`).
 
     Raises:
       JbrlError: `groups` is below 2.
@@ -51,12 +58,14 @@ def curves(trials: pd.DataFrame, drawn: Sequence[str], groups: int = GROUPS) -> 
     rows = []
     for who, name, values, scores, which in _parameters(trials, drawn, groups):
         for g in range(int(which.max()) + 1):
-            inside, own = values[which == g], scores[which == g]
+            inside, every = values[which == g], scores[which == g]
+            own = every[~np.isnan(every)]
             n = len(own)
-            spread = own.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
-            half = float(factor95(n) * spread)
+            mean, half = own.mean() if n else np.nan, np.nan
+            if n > 1:
+                half = float(factor95(n) * own.std(ddof=1) / np.sqrt(n))
             ends = (inside.min(), inside.max(), float(np.median(inside)))
-            rows.append((*who, name, *ends, n, own.mean(), half))
+            rows.append((*who, name, *ends, n, len(every) - n, mean, half))
     return pd.DataFrame(rows, columns=list(CURVES))
 
 
@@ -91,10 +100,13 @@ def shares(
             "and a number between 0 and 1"
         )
     rows: list[tuple] = []
-    for who, name, _, scores, which in _parameters(trials, drawn, groups):
+    for who, name, values, every, _ in _parameters(trials, drawn, groups):
+        scored = ~np.isnan(every)
+        scores, which = every[scored], grouped(values[scored], groups)
         share, low, high = share_explained(scores, which, level)
         p = permutation_p(scores, which, permutations, np.random.default_rng([seed, len(rows)]))
-        rows.append((*who, name, len(scores), int(which.max()) + 1, share, low, high, p, False))
+        counts = (len(scores), len(every) - len(scores), int(which.max()) + 1)
+        rows.append((*who, name, *counts, share, low, high, p, False))
     found = pd.DataFrame(rows, columns=list(SHARES))
     for _, part in found.groupby(list(WHO), sort=False):
         verdicts = rejected(list(part["p_value"]), 1 - level, "holm")
@@ -181,13 +193,15 @@ def grouped(values: np.ndarray, groups: int) -> np.ndarray:
 def _parameters(
     trials: pd.DataFrame, drawn: Sequence[str], groups: int
 ) -> Iterator[tuple[tuple[Hashable, ...], str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield experiment, algorithm, setting, parameter, values, scores and groups."""
+    """Yield experiment, algorithm, setting, parameter, values, scores and groups, of algorithms
+    with at least one score.
+    """
     if groups < 2:
         raise JbrlError(f"sensitivity: groups = {groups}: expected at least 2")
     for who, rows in trials.groupby(list(WHO), sort=False):
         for name in drawn:
             values = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64)
             known = np.isfinite(values)
-            if known.any():
-                scores = rows["score"].to_numpy(np.float64)[known]
+            scores = rows["score"].to_numpy(np.float64)[known]
+            if np.isfinite(scores).any():
                 yield who, name, values[known], scores, grouped(values[known], groups)

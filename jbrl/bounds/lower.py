@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from jbrl.agents.agent import AGENTS, Agent
-from jbrl.agents.complete import Complete
+from jbrl.agents.complete import played_agent
 from jbrl.agents.lookup import find_agent
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.bounds.chance import Chance
@@ -129,7 +129,7 @@ def _digest(agent: Agent, name: str) -> str:
     """
     if name not in AGENTS and ":" not in name:
         return ""
-    base = agent.base if isinstance(agent, Complete) else agent
+    base = played_agent(agent)
     source = source_digest(type(base)) if is_outside(type(base)) else ""
     identity = canonical([agent.version, repr(agent), source])
     return hashlib.sha256(identity.encode()).hexdigest()[:8]

@@ -102,6 +102,9 @@ def _trials(
 
 
 def _readable(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the table without parameters in full, which distinguish settings of one algorithm."""
+    """Return the table without parameters in full, which distinguish settings of one algorithm, and
+    without the numbers of failures where there are none.
+    """
     settings = table.groupby("algorithm")["parameters"].nunique()
-    return table if (settings > 1).any() else table.drop(columns="parameters")
+    needless = [] if (settings > 1).any() else ["parameters"]
+    return table.drop(columns=needless if table["failed"].any() else [*needless, "failed"])

@@ -30,6 +30,10 @@ CAPTION = (
     "95% interval. All other parameters keep their distributions. The line is the mean of all "
     "trials."
 )
+FAILED = (
+    "× marks trials of a group that have failed, since learning diverged, with their number; means "
+    "and shares are of the others."
+)
 KEY = (
     "A share is the part of the variance of the score over trials that the parameter explains by "
     "itself, with a 95% interval (jackknife). ≠ marks a dependence that a permutation test finds "
@@ -103,7 +107,8 @@ def sensitivity(curves: pd.DataFrame, shares: pd.DataFrame, style: Style) -> Dra
     names = list(shares["parameter"])
     across = min(ACROSS, len(names))
     down = math.ceil(len(names) / across)
-    mean = float(np.average(curves["mean"], weights=curves["n"]))
+    scored = curves[curves["n"] > 0]
+    mean = float(np.average(scored["mean"], weights=scored["n"]))
     size = (WIDTH if across > 1 else 0.6 * WIDTH, 0.3 + 1.95 * down)
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
@@ -131,6 +136,9 @@ def _panel(axes: Any, rows: pd.DataFrame, share: dict[str, Any], style: Style) -
         linewidth=1.2,
         elinewidth=1.0,
     )
+    for middle, failed in rows.loc[rows["failed"] > 0, ["middle", "failed"]].to_numpy():
+        place = {"xy": (middle, 0), "xycoords": ("data", "axes fraction")}
+        axes.annotate(f"×{failed:.0f}", **place, ha="center", va="bottom", fontsize=7.5, color=INK)
     low, high = float(rows["low"].min()), float(rows["high"].max())
     if low > 0 and high / low >= WIDE_RANGE and np.median(x) < SKEWED * high:
         axes.set_xscale("log")
@@ -144,6 +152,10 @@ def _panel(axes: Any, rows: pd.DataFrame, share: dict[str, Any], style: Style) -
     axes.set_title(title, fontsize=8.6, loc="left", pad=3)
     axes.grid(axis="y")
     axes.tick_params(labelsize=8)
+
+
+def _counted(row: dict[str, Any]) -> str:
+    return f"{row['n']:,}" + (f" (×{row['failed']:,})" if row["failed"] else "")
 
 
 def _share(row: dict[str, Any]) -> str:
@@ -164,7 +176,7 @@ def _blocks(
             id=slug(f"parameters-{number}-{place}-{rows['algorithm'].iloc[0]}"),
             title=title,
             caption=CAPTION,
-            note="",
+            note=FAILED if curves[inside]["failed"].any() else "",
             drawing=sensitivity(curves[inside], rows, looks[rows["algorithm"].iloc[0]]),
         )
 
@@ -183,7 +195,7 @@ def _table(number: int, shares: pd.DataFrame) -> Table:
         Column("Parameter"),
         Column("Share", "number"),
         Column("p", "number", hint="permutation test of no dependence"),
-        Column("Trials", "number"),
+        Column("Trials", "number", hint="with a score, and those that have failed"),
     )
     rows = []
     for (_, row), known in zip(shares.iterrows(), shares.to_dict("records"), strict=True):
@@ -193,7 +205,7 @@ def _table(number: int, shares: pd.DataFrame) -> Table:
             Cell(symbol(known["parameter"])),
             Cell(_share(known) + mark, value=known["share"], strong=bool(known["significant"])),
             Cell(f"{known['p_value']:.4f}", value=known["p_value"]),
-            Cell(f"{known['n']:,}", value=float(known["n"])),
+            Cell(_counted(known), value=float(known["n"])),
         )
         rows.append(Row(cells))
     return Table(f"shares-{number}", "Shares", columns, tuple(rows), sortable=True)

@@ -110,6 +110,14 @@ def watched(agent: Any, state: Any) -> Any:
     return () if isinstance(agent, StaysWithNaN) else state
 
 
+class MayDiverge:
+    """Mixin of agents whose learning may diverge: a lifetime in which it becomes NaN, or has no
+    action, fails by itself, and the others go on.
+
+    `refusal` says that it has diverged.
+    """
+
+
 class DrawsParameters:
     """Mixin of agents that stand for a distribution over agents, one drawn for each lifetime."""
 

@@ -18,7 +18,7 @@ from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import MayDiverge, Transition
 
 
 class Costs(NamedTuple):
@@ -82,7 +82,7 @@ class ActorCriticState:
 
 
 @register_agent("ActorCritic", cite="williams1992,osband2020bsuite")
-class ActorCritic(HasCost, Agent[Prior, ActorCriticState]):
+class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
     """Actor-critic with a feed-forward network and lambda-returns, by Adam.
 
     Actions are drawn from the policy. Sequences of one episode are learned from as soon as they are

@@ -21,7 +21,7 @@ from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import MayDiverge, Transition
 
 
 @record
@@ -60,7 +60,7 @@ class Bootstrapped:
 
 
 @register_agent("BootDQN", cite="osband2016bootstrapped,osband2018prior,osband2020bsuite")
-class BootDQN(HasCost, Agent[Prior, BootDQNState]):
+class BootDQN(HasCost, MayDiverge, Agent[Prior, BootDQNState]):
     """Bootstrapped DQN with randomised prior functions: an ensemble of K heads, one per episode.
 
     The value of head k is Q_k(x, u) + s P_k(x, u), where P_k is a network of fixed random weights.

@@ -19,7 +19,7 @@ from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import MayDiverge, Transition
 
 MAX_BYTES = 4 << 30  # of one lifetime
 DIVERGED = "its action values are NaN: learning has diverged; a smaller learning_rate may help"
@@ -43,7 +43,7 @@ class DQNState:
 
 
 @register_agent("DQN", cite="mnih2015,osband2020bsuite")
-class DQN(HasCost, Agent[Prior, DQNState]):
+class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
     """A deep Q-network with a replay buffer and a target network, epsilon-greedy.
 
     After each transition a batch is drawn from the last ones, and Adam takes one step down the

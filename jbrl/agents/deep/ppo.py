@@ -21,7 +21,7 @@ from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, static
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import MayDiverge, Transition
 
 INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy is nearly uniform
 
@@ -76,7 +76,7 @@ class PPOState:
 
 
 @register_agent("PPO", cite="schulman2017,schulman2016")
-class PPO(HasCost, Agent[Prior, PPOState]):
+class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
     """Proximal policy optimisation with a clipped objective and generalised advantages, by Adam.
 
     One environment: every T decisions, some epochs over the last T steps, in minibatches drawn

@@ -19,7 +19,7 @@ from jbrl.mdp import sampling
 from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
 from jbrl.pytree import record, select, static
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import MayDiverge, Transition
 
 UNROLLS = ("acting", "tf", "jax")
 
@@ -99,7 +99,7 @@ class RecurrentState:
 
 
 @register_agent("RecurrentActorCritic", cite="williams1992,hochreiter1997,osband2020bsuite")
-class RecurrentActorCritic(HasCost, Agent[Prior, RecurrentState]):
+class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
     """Actor-critic with a long short-term memory and lambda-returns, by Adam.
 
     As `ActorCritic`, but the policy remembers the episode so far, and learns by backpropagation

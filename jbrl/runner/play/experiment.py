@@ -8,13 +8,14 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import Agent, as_arrays
+from jbrl.agents.complete import may_diverge
 from jbrl.agents.lookup import shown_name
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Steps
@@ -30,6 +31,14 @@ from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.play.timing import Duration, device_name, timed, timed_repeatedly
 from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES
+
+
+class Sound(NamedTuple):
+    """Trajectories on the host, and which of them have failed."""
+
+    trajectory: Trajectory
+    failed: np.ndarray  # [n] bool
+    failure: str  # why the first of them did; "": none
 
 
 class Run:
@@ -196,28 +205,30 @@ class Run:
                 parts.append(self.sound(played, numbers, count))
             yield self.chunk(first, parts, Duration(seconds, spread))
 
-    def sound(
-        self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int
-    ) -> Trajectory:
+    def sound(self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int) -> Sound:
         """Return the first `count` trajectories, on the host, of what has been played on
         MDPs `numbers`.
 
         Raises:
-          JbrlError: the agent has chosen an action that is none, or its state holds NaN at the end.
+          JbrlError: the agent has chosen an action that is none, or its state holds NaN at the end,
+            and it is not one that `MayDiverge`.
         """
-        trajectory, faults = played
-        wrong = np.flatnonzero(np.asarray(faults)[:count])
-        if len(wrong):
+        trajectory, faults = jax.tree.map(lambda v: np.asarray(v)[:count], played)
+        failed, failure = faults != 0, ""
+        if failed.any():
+            first = int(np.flatnonzero(failed)[0])
             where = (
-                f"{shown_name(self.given)}, on MDP {numbers[wrong[0]]} of "
+                f"{shown_name(self.given)}, on MDP {numbers[first]} of "
                 f"'{self.protocol.test.short_name}'"
             )
-            raise JbrlError(f"{where}: {self._refusal(int(np.asarray(faults)[wrong[0]]))}")
-        return jax.tree.map(lambda v: np.asarray(v)[:count], trajectory)
+            failure = f"{where}: {self._refusal(int(faults[first]))}"
+            if not may_diverge(self.agent):
+                raise JbrlError(failure)
+        return Sound(trajectory, failed, failure)
 
     def _refusal(self, fault: int) -> str:
         """Return the agent's mistake."""
-        if fault == ILLEGAL_ACTION:
+        if fault == ILLEGAL_ACTION or may_diverge(self.agent):
             return self.agent.refusal(self.protocol.test.spec.actions.n)
         number = jax.ShapeDtypeStruct((), jnp.int32)
         _, state = jax.eval_shape(
@@ -225,16 +236,21 @@ class Run:
         )
         return said_of_nan(nan_path(state, fault))
 
-    def chunk(self, start: int, parts: Sequence[Trajectory], took: Duration) -> Chunk:
+    def chunk(self, start: int, parts: Sequence[Sound], took: Duration) -> Chunk:
         """Return results of consecutive trajectories."""
-        played: Trajectory = jax.tree.map(lambda *v: np.concatenate(v), *parts)
+        played: Trajectory = jax.tree.map(
+            lambda *v: np.concatenate(v), *(part.trajectory for part in parts)
+        )
+        failed = np.concatenate([part.failed for part in parts])
+        returns = discounted(played.rewards, self.protocol.discount)
         return Chunk(
             start,
-            discounted(played.rewards, self.protocol.discount),
+            np.where(failed, np.nan, returns),
             _trajectories(played),
             took.seconds,
             played.rewards.size,
             online_spread=took.spread,
+            failure=next((part.failure for part in parts if part.failure), ""),
         )
 
     def latency(self) -> float:

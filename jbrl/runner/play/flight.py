@@ -8,6 +8,8 @@ import numpy as np
 from jbrl.rollout.episodes import Lane
 from jbrl.runner.play import batching
 
+OF_LIFETIMES = ("steps", "episodes", "faults", "over")  # fields with one entry for each lifetime
+
 
 @dataclasses.dataclass
 class Flight:
@@ -23,6 +25,8 @@ class Flight:
     groups: np.ndarray  # [devices] int32, groups that each device plays
     recorder: list[np.ndarray]  # leaves of what is kept of a lane, [stop - first, ...] each
     steps: np.ndarray  # [stop - first] int64, of those that are over
+    episodes: np.ndarray  # [stop - first] int64, as well
+    faults: np.ndarray  # [stop - first] int32, codes of `faults`, of those that are over; 0: none
     decisions: int  # taken so far
     over: np.ndarray  # [stop - first] bool
     seconds: float = 0.0
@@ -45,8 +49,7 @@ class Flight:
         return {
             **arrays,
             "numbers": self.numbers[live],
-            "steps": self.steps,
-            "over": self.over,
+            **{name: getattr(self, name) for name in OF_LIFETIMES},
             "span": span,
         }
 

@@ -29,8 +29,8 @@ from jbrl.rollout.contract import Measured, Sized
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.flight import Flight, deal
-from jbrl.runner.play.mistakes import refuse_mistakes
+from jbrl.runner.play.flight import OF_LIFETIMES, Flight, deal
+from jbrl.runner.play.mistakes import Mistake, Mistakes
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -248,6 +248,8 @@ class LifetimeRun(Run):
             groups,
             recorder,
             np.zeros(stop - first, np.int64),
+            np.zeros(stop - first, np.int64),
+            np.zeros(stop - first, np.int32),
             0,
             np.zeros(stop - first, bool),
         )
@@ -291,6 +293,7 @@ class LifetimeRun(Run):
         places = flight.numbers[over] - flight.first
         if len(places):
             flight.over[places], flight.steps[places] = True, steps[over]
+            flight.episodes[places], flight.faults[places] = here.episodes[over], here.fault[over]
             kept_here = jax.tree.leaves(self._kept(here))
             for kept, values in zip(flight.recorder, kept_here, strict=True):
                 kept[places] = np.asarray(values)[over]
@@ -320,9 +323,12 @@ class LifetimeRun(Run):
           lanes: those of the flight, their counts and faults on the host.
 
         Raises:
-          JbrlError: as `refuse_mistakes`.
+          JbrlError: as `Mistakes.refuse`.
         """
-        refuse_mistakes(self.given, self.agent, self.protocol, flight.numbers, lanes)
+        self._mistakes(lanes).refuse(flight.numbers, lanes)
+
+    def _mistakes(self, lanes: Lane) -> Mistakes:
+        return Mistakes(self.given, self.agent, self.protocol, lanes)
 
     def _finished(self, flight: Flight) -> Chunk:
         structure = jax.tree.structure(self._kept(flight.lanes))
@@ -331,7 +337,18 @@ class LifetimeRun(Run):
         scores = np.asarray(problem.recorder.scores(state), np.float64)
         metrics = problem.recorder.metrics(state)
         metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
-        return Chunk(flight.first, scores, None, flight.seconds, int(flight.steps.sum()), metrics)
+        failed, failure = np.flatnonzero(flight.faults), ""
+        if len(failed):
+            values = (int(v[failed[0]]) for v in (flight.faults, flight.steps, flight.episodes))
+            code, step, over = values
+            first = Mistake(code, flight.first + int(failed[0]), step, over + 1)
+            failure = self._mistakes(flight.lanes).sentence(first)
+            scores = _without(failed, scores)
+            metrics = {name: _without(failed, v) for name, v in metrics.items()}
+        decisions = int(flight.steps.sum())
+        return Chunk(
+            flight.first, scores, None, flight.seconds, decisions, metrics, failure=failure
+        )
 
     def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
         """Return the flight that these are the `arrays` of, on any number of devices."""
@@ -347,8 +364,8 @@ class LifetimeRun(Run):
         lanes = batching.laid_out(leaves, shapes, self.devices)
         kept = len(jax.tree.leaves(self._kept(shapes)))
         recorder = [np.array(arrays[f"recorder_{i}"]) for i in range(kept)]
-        steps = np.array(arrays["steps"])
-        decisions = int(steps.sum() + np.asarray(lanes.steps)[numbers >= 0].sum())
+        of_lifetimes = {name: np.array(arrays[name]) for name in OF_LIFETIMES}
+        running = np.asarray(lanes.steps)[numbers >= 0]
         return Flight(
             first,
             stop,
@@ -356,10 +373,9 @@ class LifetimeRun(Run):
             numbers,
             groups,
             recorder,
-            steps,
-            decisions,
-            np.array(arrays["over"]),
-            seconds,
+            decisions=int(of_lifetimes["steps"].sum() + running.sum()),
+            seconds=seconds,
+            **of_lifetimes,
         )
 
     def fits(self, arrays: dict[str, np.ndarray]) -> bool:
@@ -398,6 +414,13 @@ def _on_host(lanes: Lane) -> Lane:
     """Return lanes with their counts and faults on the host."""
     counts: Any = {name: np.asarray(getattr(lanes, name)) for name in COUNTS}
     return dataclasses.replace(lanes, **counts)
+
+
+def _without(failed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return values [n, ...] with NaN for the lifetimes that have failed."""
+    found = np.array(values, np.float64)
+    found[failed] = np.nan
+    return found
 
 
 # What follows is traced.

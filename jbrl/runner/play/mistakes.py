@@ -1,8 +1,12 @@
 """Mistakes of an agent or an environment in lifetimes of episodes, in words."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from jbrl.agents.agent import Agent
+from jbrl.agents.complete import may_diverge
 from jbrl.agents.lookup import shown_name
 from jbrl.errors import JbrlError
 from jbrl.rollout import faults
@@ -17,36 +21,77 @@ OF_ENVIRONMENTS = {
 }
 
 
-def refuse_mistakes(
-    given: Agent, agent: Agent, protocol: Protocol, numbers: np.ndarray, lanes: Lane
-) -> None:
-    """Refuse the first lifetime in which an agent or an environment has made a mistake.
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake in a lifetime."""
+
+    code: int  # of `faults`
+    number: int  # of the lifetime
+    step: int
+    episode: int
+
+
+class Mistakes:
+    """The mistakes that are possible in a run, in words.
 
     Args:
       given: agent that messages name.
       agent: agent that plays.
-      numbers: [positions] int64, which lifetime is where; -1: none that counts.
-      lanes: of all positions, their counts and faults on the host.
-
-    Raises:
-      JbrlError: names the agent or the environment, the lifetime, the step and the episode.
+      lanes: of the run, as arrays or shapes.
     """
-    wrong = np.flatnonzero((np.asarray(lanes.fault) != 0) & (numbers >= 0))
-    if not len(wrong):
-        return
-    place = wrong[np.argmin(numbers[wrong])]
-    code, problem = int(lanes.fault[place]), protocol.test.short_name
-    episode = lanes.episodes[place] + 1
-    when = f"lifetime {numbers[place]}, step {lanes.steps[place]} (episode {episode})"
-    theirs, its = f"{shown_name(given)}, {when} of '{problem}'", f"environment '{problem}', {when}"
-    if code >= faults.NAN:
-        whose, *path = faults.nan_path((watched(agent, lanes.agent), lanes.environment), code)
-        raise JbrlError(f"{its if whose.idx else theirs}: {faults.said_of_nan(tuple(path))}")
-    if code == faults.ILLEGAL_ACTION:
-        raise JbrlError(f"{theirs}: {agent.refusal(protocol.test.spec.actions.n)}")
-    if code == faults.NO_END:
-        raise JbrlError(
-            f"{its}: no end after {protocol.lifetime.max_steps} steps: "  # type: ignore[union-attr]
-            "expected terminated or truncated before, or max_steps of the lifetime to be higher"
+
+    def __init__(self, given: Agent, agent: Agent, protocol: Protocol, lanes: Lane) -> None:
+        self.given, self.agent, self.protocol = given, agent, protocol
+        self._states: Any = (watched(agent, lanes.agent), lanes.environment)
+
+    def refuse(self, numbers: np.ndarray, lanes: Lane) -> None:
+        """Refuse the first lifetime in which an agent or an environment has made a mistake, unless
+        it is a divergence.
+
+        Args:
+          numbers: [positions] int64, which lifetime is where; -1: none that counts.
+          lanes: of all positions, their counts and faults on the host.
+
+        Raises:
+          JbrlError: names the agent or the environment, the lifetime, the step and the episode.
+        """
+        codes: Any = lanes.fault
+        wrong = np.flatnonzero((codes != 0) & (numbers >= 0))
+        for place in wrong[np.argsort(numbers[wrong])]:
+            steps, episodes = lanes.steps[place], lanes.episodes[place]
+            found = Mistake(*(int(v) for v in (codes[place], numbers[place], steps, episodes + 1)))
+            if not self.is_divergence(found.code):
+                raise JbrlError(self.sentence(found))
+
+    def is_divergence(self, code: int) -> bool:
+        """Return whether only the lifetime fails: learning has diverged."""
+        theirs = code == faults.ILLEGAL_ACTION or (
+            code >= faults.NAN and not self._nan_path(code)[0].idx
         )
-    raise JbrlError(f"{its}: {OF_ENVIRONMENTS[code]}")
+        return theirs and may_diverge(self.agent)
+
+    def sentence(self, found: Mistake) -> str:
+        """Return a sentence that names the agent or the environment, the lifetime, the step and the
+        episode.
+        """
+        problem, code = self.protocol.test.short_name, found.code
+        when = f"lifetime {found.number}, step {found.step} (episode {found.episode})"
+        theirs = f"{shown_name(self.given)}, {when} of '{problem}'"
+        its = f"environment '{problem}', {when}"
+        if self.is_divergence(code) or code == faults.ILLEGAL_ACTION:
+            return f"{theirs}: {self.agent.refusal(self.protocol.test.spec.actions.n)}"
+        if code >= faults.NAN:
+            whose, *path = self._nan_path(code)
+            return f"{its if whose.idx else theirs}: {faults.said_of_nan(tuple(path))}"
+        if code == faults.NO_END:
+            return (
+                f"{its}: no end after {self.protocol.lifetime.max_steps} steps: "  # type: ignore[union-attr]
+                "expected terminated or truncated before, or max_steps of the lifetime to be higher"
+            )
+        return f"{its}: {OF_ENVIRONMENTS[code]}"
+
+    def _nan_path(self, code: int) -> tuple[Any, ...]:
+        """Return the path of a leaf that holds NaN, whose first entry has `idx` 0 for the agent's
+        state and 1 for the environment's.
+        """
+        return faults.nan_path(self._states, code)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.agents.agent import Agent, check_agent
-from jbrl.agents.complete import Complete
+from jbrl.agents.complete import Complete, played_agent
 from jbrl.agents.lookup import check_host_values, check_record, find_agent
 from jbrl.agents.offline_search import MadeOfWeights
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
@@ -149,7 +149,7 @@ def _agent(given: Any) -> tuple[Agent, str]:
         raise JbrlError(
             f'agent = {shown(given)}: expected an agent, or the name of one, for example "e-Greedy"'
         )
-    check_agent(agent.base if isinstance(agent, Complete) else agent)
+    check_agent(played_agent(agent))
     return agent, name
 
 

@@ -139,6 +139,8 @@ class Chunk:
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     # [] seconds: interquartile range of repetitions of `online_seconds`; NaN: not repeated
     online_spread: float = math.nan
+    # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,19 +159,28 @@ class Played:
     decisions: int  # in all lifetimes
     metrics: dict[str, np.ndarray]  # what the recorder keeps beside the score, [N] float64 each
     learned: Learned | None = None  # what an agent that searches offline has found
+    # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
+    failure: str = ""
 
     def __repr__(self) -> str:
         """Return the mean score, its standard error and the time per decision."""
         facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
         return f"<Played: {facts}>"
 
+    @property
+    def _whole(self) -> np.ndarray:
+        """Scores of the lifetimes that have not failed."""
+        return self.returns[~np.isnan(self.returns)]
+
     def _facts(self) -> dict[str, str]:
         """Return the facts that describe the scores in few words."""
-        n = len(self.returns)
-        error = f" (standard error {self.returns.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
+        whole = self._whole
+        n, failed = len(whole), len(self.returns) - len(whole)
+        error = f" (standard error {whole.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
+        lost = f", of which {failed:,} failed and have no score" if failed else ""
         found = {
-            "lifetimes": f"{n:,}",
-            "mean score": f"{self.returns.mean():.5g}{error}",
+            "lifetimes": f"{len(self.returns):,}{lost}",
+            "mean score": f"{whole.mean():.5g}{error}",
             "offline": notebook.duration(self.offline_seconds),
             "per decision": notebook.duration(self.online_seconds),
         }
@@ -179,10 +190,10 @@ class Played:
 
     def _repr_html_(self) -> str:
         """Table of facts and a histogram of scores, for notebooks."""
-        means = {name: f"mean {values.mean():.5g}" for name, values in self.metrics.items()}
+        means = {name: f"mean {np.nanmean(values):.5g}" for name, values in self.metrics.items()}
         kept = {name: f"{v.dtype}{list(v.shape)}" for name, v in (self.trajectories or {}).items()}
         content = notebook.facts(self._facts() | means | kept)
-        return content + notebook.histogram(self.returns, "score of a lifetime")
+        return content + notebook.histogram(self._whole, "score of a lifetime")
 
 
 def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -192,8 +203,25 @@ def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     )
 
 
+def failure_of(parts: Sequence[Chunk]) -> str:
+    """Return why the first of the lifetimes that failed did; "" where none has.
+
+    Raises:
+      JbrlError: all have failed.
+    """
+    failure = next((part.failure for part in parts if part.failure), "")
+    if failure and all(np.isnan(part.returns).all() for part in parts):
+        raise JbrlError(failure)
+    return failure
+
+
 def played(parts: list[Chunk], **facts: object) -> Played:
-    """Join the chunks of an experiment."""
+    """Join the chunks of an experiment.
+
+    Raises:
+      JbrlError: all lifetimes have failed.
+    """
+    failure = failure_of(parts)
     decisions = sum(part.decisions for part in parts)
     moves = [part.trajectories for part in parts if part.trajectories is not None]
     return Played(
@@ -202,5 +230,6 @@ def played(parts: list[Chunk], **facts: object) -> Played:
         online_seconds=sum(part.online_seconds for part in parts) / decisions,
         decisions=decisions,
         metrics=joined([part.metrics for part in parts]),
+        failure=failure,
         **facts,  # type: ignore[arg-type]
     )

@@ -24,7 +24,7 @@ from jbrl.pytree import record, static
 from jbrl.rollout import episodes
 from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching
-from jbrl.runner.play.flight import Flight
+from jbrl.runner.play.flight import OF_LIFETIMES, Flight
 from jbrl.runner.play.lifetimes import MAX_LANES, LifetimeRun, advance_group
 from jbrl.runner.play.protocol import Chunk, Protocol
 
@@ -112,9 +112,16 @@ class _Crew(TogetherRun):
         mine = (flight.numbers >= start) & (flight.numbers < stop)
         numbers = np.where(mine, flight.numbers - start, -1)
         recorder = [kept[start:stop] for kept in flight.recorder]
-        steps, over = flight.steps[start:stop], flight.over[start:stop]
+        of_lifetimes = {name: getattr(flight, name)[start:stop] for name in OF_LIFETIMES}
         return Flight(
-            0, int(stop - start), flight.lanes, numbers, flight.groups, recorder, steps, 0, over
+            0,
+            int(stop - start),
+            flight.lanes,
+            numbers,
+            flight.groups,
+            recorder,
+            decisions=0,
+            **of_lifetimes,
         )
 
     def _check(self, flight: Flight, lanes: Lane) -> None:
@@ -211,9 +218,9 @@ class Company:
 
     def _begun(self) -> Flight:
         """Return all lifetimes, begun or taken up again, laid out on the devices."""
-        crew, numbers, leaves = self.crew, [], []
+        crew, numbers, leaves, given = self.crew, [], [], []
         n = int(crew.starts[-1])
-        steps, over, recorder = np.zeros(n, np.int64), np.zeros(n, bool), None
+        recorder = None
         shapes = crew._shapes(crew.knowledge)
         for number, (run, before) in enumerate(zip(self.runs, self.befores, strict=True)):
             start, stop = crew.starts[number : number + 2]
@@ -225,7 +232,7 @@ class Company:
             recorder = recorder or [np.zeros((n, *v.shape[1:]), v.dtype) for v in kept]
             for whole, part in zip(recorder, kept, strict=True):
                 whole[start:stop] = part
-            steps[start:stop], over[start:stop] = arrays["steps"], arrays["over"]
+            given.append(arrays)
         stored = np.concatenate(numbers)
         if not len(stored):
             raise JbrlError("nothing is left to play of units that are not complete")
@@ -235,7 +242,10 @@ class Company:
         where = order[np.searchsorted(live, np.where(dealt < 0, live[0], dealt))]
         lanes = [np.concatenate(parts)[where] for parts in zip(*leaves, strict=True)]
         laid = batching.laid_out(lanes, shapes, crew.devices)
-        return Flight(0, n, laid, dealt, groups, recorder or [], steps, 0, over)
+        of_lifetimes: dict[str, Any] = {
+            name: np.concatenate([arrays[name] for arrays in given]) for name in OF_LIFETIMES
+        }
+        return Flight(0, n, laid, dealt, groups, recorder or [], decisions=0, **of_lifetimes)
 
     def _first(self, run: TogetherRun) -> dict[str, np.ndarray]:
         """Return a run whose lifetimes have just begun, as arrays."""

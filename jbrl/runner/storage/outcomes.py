@@ -46,13 +46,16 @@ class Outcomes:
             rows.append([known.get(c) for c in UNIT_COLUMNS])
         return pd.DataFrame(rows, columns=list(UNIT_COLUMNS))
 
-    def returns(self) -> pd.DataFrame:
+    def returns(self, *, failed: bool = False) -> pd.DataFrame:
         """Return one row per environment of each finished unit: columns `SAMPLES`.
 
         `unit` is the number of the environment: with the same `seed`, the same number is the same
         environment (the same MDP) for every agent of an experiment.
+
+        Args:
+          failed: with units that failed since some of their lifetimes did, whose score is NaN.
         """
-        done = self._done()
+        done = self._done(failed=failed)
         if not done:
             return pd.DataFrame({name: [] for name in SAMPLES})
         lengths = [len(found.returns) for _, found in done]
@@ -72,9 +75,14 @@ class Outcomes:
         scores = np.concatenate([np.zeros(0), *(found.returns for _, found in self._done())])
         return pd.DataFrame({"row": np.repeat(np.array(rows, np.int64), lengths), "score": scores})
 
-    def _done(self) -> list[tuple[Mapping[str, Any], Outcome]]:
-        """Return the finished units."""
-        return [(unit, self.found[unit["id"]]) for unit in self.listed if self._finished(unit)]
+    def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Outcome]]:
+        """Return the finished units; with `failed`, also those that failed with scores."""
+        found = ((unit, self.found.get(unit["id"], _MISSING)) for unit in self.listed)
+        return [
+            (unit, outcome)
+            for unit, outcome in found
+            if outcome.status == "done" or (failed and len(outcome.returns))
+        ]
 
     def _finished(self, unit: Mapping[str, Any]) -> bool:
         return self.found.get(unit["id"], _MISSING).status == "done"

@@ -244,7 +244,8 @@ class Store:
             header,
             {"returns": np.asarray(returns, np.float64), **(arrays or {})},
         )
-        if header["status"] == "done":
+        # one that has failed with scores is complete, too
+        if not partial and (header["status"] == "done" or len(returns)):
             self._path(unit.id, partial=True).unlink(missing_ok=True)
 
     # ---- what was learned on priors ----

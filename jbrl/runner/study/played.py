@@ -13,7 +13,7 @@ from jbrl.agents.offline_search import Findings
 from jbrl.outside import explained
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.offline import Learned, SearchCheckpoint
-from jbrl.runner.play.protocol import Chunk, joined
+from jbrl.runner.play.protocol import Chunk, failure_of, joined
 from jbrl.runner.play.stacking import times
 from jbrl.runner.play.timing import known
 from jbrl.runner.storage.files import StoreError
@@ -147,6 +147,8 @@ class Played:
         spread = sum(chunk.online_spread for chunk in self.chunks)
         header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
         header |= {"stacked": self.stacked} if self.stacked else {}
+        failures = [chunk.failure for chunk in self.chunks if chunk.failure]
+        header |= {"failure": failures[0]} if failures else {}
         returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
         arrays = joined(
             [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
@@ -171,8 +173,8 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
         # On another kind of device times are not comparable, and the last digits might differ.
         if not (found and answers(found, unit) and found.header.get("platform") == platform):
             continue
-        # half of a unit from one program, half from another
-        if partial and found.header["versions"] != versions():
+        # half of a unit from one program, half from another; what failed may do so no more
+        if (partial or found.status == "failed") and found.header["versions"] != versions():
             continue
         flight = {
             name.removeprefix(FLIGHT): values
@@ -194,7 +196,12 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
         spread = found.header.get("online_seconds_spread")
         spread = math.nan if spread is None else spread * decisions
         chunks = (
-            [Chunk(0, found.returns, arrays, seconds, decisions, metrics, spread)]
+            [
+                Chunk(
+                    *(0, found.returns, arrays, seconds, decisions, metrics, spread),
+                    found.header.get("failure", ""),
+                )
+            ]
             if found.n
             else []
         )
@@ -207,12 +214,14 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
 
 
 def check_returns(chunk: Chunk) -> Chunk:
-    """Return the chunk, if all its scores are finite numbers.
+    """Return the chunk, if all its scores are finite numbers, but for lifetimes that have failed.
 
     Raises:
       FloatingPointError: names the first lifetime of which it is not.
     """
     finite = np.isfinite(chunk.returns)
+    if chunk.failure:
+        finite |= np.isnan(chunk.returns)
     if not finite.all():
         raise FloatingPointError(
             f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite "
@@ -222,15 +231,26 @@ def check_returns(chunk: Chunk) -> Chunk:
 
 
 def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str, Any]) -> Outcome:
-    """Measure the missing times of a unit that has been played, and save it."""
+    """Measure the missing times of a unit that has been played, and save it: as failed where
+    lifetimes have.
+
+    Raises:
+      JbrlError: all of its lifetimes have failed.
+    """
+    failure = failure_of(played.chunks)
     found = (
         times(run, unit.latency)
         if played.stacked
         else {"latency_seconds": run.latency() if unit.latency else None}
     )
-    return played.save(
-        unit, store, {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"}
-    )
+    facts = {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"}
+    if failure:
+        lost = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks)
+        reason = (
+            f"{failure} ({lost:,} of {played.n:,} lifetimes have failed; the others have scores)"
+        )
+        facts |= {"status": "failed", "reason": reason}
+    return played.save(unit, store, facts)
 
 
 class StackError(Exception):

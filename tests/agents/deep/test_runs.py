@@ -2,11 +2,16 @@
 play alike.
 """
 
+import dataclasses
+import re
+
 import jax
 import numpy as np
 import pytest
 
-from jbrl.agents.complete import build
+import jbrl
+from jbrl.agents.agent import Agent
+from jbrl.agents.complete import build, may_diverge
 from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
@@ -14,6 +19,7 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
+from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
@@ -90,10 +96,59 @@ def test_two_seeds_never_give_the_same_curve(agent):
     np.testing.assert_array_equal(first, again)
 
 
-def test_a_lifetime_that_diverges_fails_with_a_sentence():
-    agent = ActorCritic(hidden_width=8, sequence_length=4, learning_rate=1e9)
-    with pytest.raises(JbrlError, match=r"ActorCritic, lifetime 0, .*: its policy is NaN"):
-        scores(run_of("bsuite/bandit/0", agent, Episodes(400)))
+def drawn(*rates):
+    sizes = {"hidden_width": 8, "sequence_length": 4}
+    return build(ActorCritic, {"learning_rate": {"choice": list(rates)}, **sizes}, "")[0]
+
+
+def rates_of(run, n):
+    keys = [stream(run.protocol.test.key(run.protocol.seed), i, "parameters") for i in range(n)]
+    return np.array([run.agent.values(key)["learning_rate"] for key in keys])
+
+
+def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
+    """To the bit as beside lifetimes that learn, and as it is taken up again."""
+    run = run_of("bsuite/bandit/0", drawn(3e-3, 1e9), Episodes(400), n_environments=12)
+    saved = []
+    chunk = next(run.chunks(between=lambda flight: saved.append(flight.arrays())))
+    failed, high = np.isnan(chunk.returns), rates_of(run, 12) > 1
+    # a policy may become certain, and stay so, before a weight is NaN
+    assert 3 < failed.sum() <= high.sum() < 12 and high[failed].all()
+    for values in chunk.metrics.values():
+        assert np.isnan(values[failed]).all() and np.isfinite(values[~failed]).any()
+    first = np.flatnonzero(failed)[0]
+    assert re.fullmatch(
+        rf"ActorCritic, lifetime {first}, step \d+ \(episode \d+\) of 'bsuite/bandit/0': its "
+        "policy is NaN: learning has diverged; a smaller learning_rate may help",
+        chunk.failure,
+    )
+    tame = run_of("bsuite/bandit/0", drawn(3e-3, 1e-3), Episodes(400), n_environments=12)
+    np.testing.assert_array_equal(chunk.returns[~high], scores(tame)[~high])
+    (again,) = run.chunks(flight=run.restored(saved[-1], 1.0))
+    np.testing.assert_array_equal(again.returns, chunk.returns)
+    assert again.failure == chunk.failure
+
+
+@pytest.mark.parametrize("agent", [QUICK, *SLOWER], ids=lambda agent: type(agent).__name__)
+def test_every_deep_agent_fails_by_itself(agent):
+    assert may_diverge(agent) and "diverged" in agent.refusal(2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "test", "options"),
+    [
+        (DQN(learning_rate=1e9), "bsuite/catch/0", {"episodes": 100}),
+        (BootDQN(learning_rate=1e9, ensemble=2), "bsuite/catch/0", {"episodes": 100}),
+        (PPO(learning_rate=1e9, rollout_length=8), "GC", {"horizon": 60}),
+        (RecurrentActorCritic(learning_rate=1e9, sequence_length=4), "GC", {"horizon": 60}),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Agent) else "",
+)
+def test_where_all_lifetimes_diverge_there_is_no_result(agent, test, options):
+    small = dataclasses.replace(agent, hidden_width=8)
+    with pytest.raises(JbrlError, match=rf"{type(agent).__name__}, .*: learning has diverged"):
+        jbrl.play(small, test=test, n_environments=2, **options)
 
 
 def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
