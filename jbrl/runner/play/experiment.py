@@ -33,7 +33,7 @@ from jbrl.runner.play.timing import Duration, device_name, timed, timed_repeated
 from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES
 
 
-class Sound(NamedTuple):
+class Checked(NamedTuple):
     """Trajectories on the host, and which of them have failed."""
 
     trajectory: Trajectory
@@ -202,10 +202,12 @@ class Run:
                 )
                 seconds += took.seconds
                 spread += took.spread
-                parts.append(self.sound(played, numbers, count))
+                parts.append(self.checked(played, numbers, count))
             yield self.chunk(first, parts, Duration(seconds, spread))
 
-    def sound(self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int) -> Sound:
+    def checked(
+        self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int
+    ) -> Checked:
         """Return the first `count` trajectories, on the host, of what has been played on
         MDPs `numbers`.
 
@@ -224,7 +226,7 @@ class Run:
             failure = f"{where}: {self._refusal(int(faults[first]))}"
             if not may_diverge(self.agent):
                 raise JbrlError(failure)
-        return Sound(trajectory, failed, failure)
+        return Checked(trajectory, failed, failure)
 
     def _refusal(self, fault: int) -> str:
         """Return the agent's mistake."""
@@ -236,7 +238,7 @@ class Run:
         )
         return said_of_nan(nan_path(state, fault))
 
-    def chunk(self, start: int, parts: Sequence[Sound], took: Duration) -> Chunk:
+    def chunk(self, start: int, parts: Sequence[Checked], took: Duration) -> Chunk:
         """Return results of consecutive trajectories."""
         played: Trajectory = jax.tree.map(
             lambda *v: np.concatenate(v), *(part.trajectory for part in parts)

@@ -27,8 +27,8 @@ class Flight:
     steps: np.ndarray  # [stop - first] int64, of those that are over
     episodes: np.ndarray  # [stop - first] int64, as well
     faults: np.ndarray  # [stop - first] int32, codes of `faults`, of those that are over; 0: none
-    decisions: int  # taken so far
     over: np.ndarray  # [stop - first] bool
+    decisions: int = 0  # taken so far
     seconds: float = 0.0
 
     @property

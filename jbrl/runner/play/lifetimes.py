@@ -247,11 +247,10 @@ class LifetimeRun(Run):
             numbers,
             groups,
             recorder,
-            np.zeros(stop - first, np.int64),
-            np.zeros(stop - first, np.int64),
-            np.zeros(stop - first, np.int32),
-            0,
-            np.zeros(stop - first, bool),
+            steps=np.zeros(stop - first, np.int64),
+            episodes=np.zeros(stop - first, np.int64),
+            faults=np.zeros(stop - first, np.int32),
+            over=np.zeros(stop - first, bool),
         )
         self._check(flight, _on_host(lanes))
         return flight
@@ -337,18 +336,24 @@ class LifetimeRun(Run):
         scores = np.asarray(problem.recorder.scores(state), np.float64)
         metrics = problem.recorder.metrics(state)
         metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
-        failed, failure = np.flatnonzero(flight.faults), ""
-        if len(failed):
-            values = (int(v[failed[0]]) for v in (flight.faults, flight.steps, flight.episodes))
-            code, step, over = values
-            first = Mistake(code, flight.first + int(failed[0]), step, over + 1)
-            failure = self._mistakes(flight.lanes).sentence(first)
-            scores = _without(failed, scores)
-            metrics = {name: _without(failed, v) for name, v in metrics.items()}
-        decisions = int(flight.steps.sum())
+        failed, decisions = flight.faults != 0, int(flight.steps.sum())
+        metrics = {name: _without(failed, v) for name, v in metrics.items()}
         return Chunk(
-            flight.first, scores, None, flight.seconds, decisions, metrics, failure=failure
+            *(flight.first, _without(failed, scores), None, flight.seconds, decisions, metrics),
+            failure=self._failure(flight),
         )
+
+    def _failure(self, flight: Flight) -> str:
+        """Return why the first of the lifetimes that failed did; "" where none has."""
+        failed = np.flatnonzero(flight.faults)
+        if not len(failed):
+            return ""
+        place = int(failed[0])
+        code, step, over = (
+            int(values[place]) for values in (flight.faults, flight.steps, flight.episodes)
+        )
+        first = Mistake(code, flight.first + place, step, over + 1)
+        return self._mistakes(flight.lanes).sentence(first)
 
     def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
         """Return the flight that these are the `arrays` of, on any number of devices."""
@@ -417,7 +422,9 @@ def _on_host(lanes: Lane) -> Lane:
 
 
 def _without(failed: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values [n, ...] with NaN for the lifetimes that have failed."""
+    """Return values [n, ...] with NaN for the lifetimes that have `failed`, [n] bool."""
+    if not failed.any():
+        return values
     found = np.array(values, np.float64)
     found[failed] = np.nan
     return found

@@ -184,7 +184,7 @@ class Stack:
         run = self.runs[number]
         try:
             return run.chunk(
-                int(mdps[0]), [run.sound(played, mdps, count)], Duration(seconds * count)
+                int(mdps[0]), [run.checked(played, mdps, count)], Duration(seconds * count)
             )
         except (Exception, SystemExit) as error:
             return error

@@ -120,7 +120,6 @@ class _Crew(TogetherRun):
             numbers,
             flight.groups,
             recorder,
-            decisions=0,
             **of_lifetimes,
         )
 
@@ -245,7 +244,7 @@ class Company:
         of_lifetimes: dict[str, Any] = {
             name: np.concatenate([arrays[name] for arrays in given]) for name in OF_LIFETIMES
         }
-        return Flight(0, n, laid, dealt, groups, recorder or [], decisions=0, **of_lifetimes)
+        return Flight(0, n, laid, dealt, groups, recorder or [], **of_lifetimes)
 
     def _first(self, run: TogetherRun) -> dict[str, np.ndarray]:
         """Return a run whose lifetimes have just begun, as arrays."""

@@ -21,7 +21,7 @@ from jbrl.pytree import record
 from jbrl.rollout.contract import Stepwise
 from jbrl.rollout.rollout import discounted
 from jbrl.runner.play import batching, compilation
-from jbrl.runner.play.experiment import Run, Sound
+from jbrl.runner.play.experiment import Checked, Run
 from jbrl.runner.play.play import play
 from jbrl.runner.play.protocol import Protocol
 from jbrl.runner.play.resources import Resources
@@ -352,8 +352,8 @@ def test_nan_in_the_state_is_found_although_all_actions_are_legal(cls, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(
             Run,
-            "sound",
-            lambda self, played, numbers, count: Sound(
+            "checked",
+            lambda self, played, numbers, count: Checked(
                 jax.tree.map(lambda v: np.asarray(v)[:count], played[0]), np.zeros(count, bool), ""
             ),
         )

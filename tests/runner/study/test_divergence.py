@@ -77,10 +77,10 @@ def test_logs_of_a_unit_that_has_failed_are_left_out(results: jbrl.Results) -> N
 def test_a_unit_that_has_failed_is_not_played_again(
     results: jbrl.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sound(*_: Any) -> Any:
+    def checked(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr("jbrl.runner.play.experiment.Run.sound", sound)
+    monkeypatch.setattr("jbrl.runner.play.experiment.Run.checked", checked)
     again = jbrl.run(tables(), results.store.folder, only="GC/.*choice", progress=False)
     before, after = (found.units["reason"].dropna().tolist() for found in (results, again))
     assert before == after and len(before) == 2
