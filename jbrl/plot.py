@@ -110,12 +110,14 @@ def winners(results: HasSections, experiment: str | None = None) -> Axes:
 
 
 def returns(played: Any, *, bins: int = 30) -> Axes:
-    """Draw a histogram of the scores of what `jbrl.play` returned, with their mean.
+    """Draw a histogram of the scores of what `jbrl.play` returned, with their mean; lifetimes that
+    failed have none.
 
     Args:
       played: anything with `returns`, [N].
     """
     sample = np.asarray(played.returns, np.float64)
+    sample = sample[~np.isnan(sample)]
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
         axes = figure.subplots()

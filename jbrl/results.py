@@ -133,8 +133,8 @@ class Results:
         """Scores of algorithms that draw their parameters, one row per lifetime, with a column for
         each parameter that is drawn (`jbrl.runner.study.draws.trials`).
 
-        `jbrl.analysis.sensitivity` reads it. Units of which some lifetimes have failed are among
-        them, with NaN for those; an archive has none of these units.
+        `jbrl.analysis.sensitivity` reads it. Units of which lifetimes have failed are among them,
+        with NaN for those; an archive has none of these units.
 
         Raises:
           JbrlError: no algorithm of the study draws a parameter, or one is not known here.

@@ -118,14 +118,14 @@ def is_oracle(agent: Agent) -> bool:
 
 
 def may_diverge(agent: Agent) -> bool:
-    """Return whether the agent, or each one drawn in its place, may diverge: then a lifetime fails
-    by itself.
-    """
+    """Return whether the agent, or each one drawn in its place, `MayDiverge`."""
     return isinstance(played_agent(agent), MayDiverge)
 
 
 def played_agent(agent: Agent) -> Agent:
-    """Return an agent as it plays: for one that draws its parameters, one with the greatest."""
+    """Return the agent that plays: for one that draws its parameters, its base, which has the
+    greatest values.
+    """
     return agent.base if isinstance(agent, Complete) else agent
 
 

@@ -13,7 +13,7 @@ one-way analysis of variance, whose mean is 0 where the score does not depend on
 the trials; whether there is any dependence is a permutation test, corrected over the parameters of
 an algorithm by Holm's method.
 
-A trial that has failed, since learning diverged, has no score (NaN). It is counted beside its
+A trial that has failed, because learning diverged, has no score (NaN). It is counted beside its
 group, and means and shares are of the others.
 """
 
@@ -89,7 +89,8 @@ def shares(
     Returns:
       Columns `SHARES`, in each algorithm the greatest share first: `share` with an interval, 0 at
       least; the p-value of no dependence; whether it is significant among the parameters of its
-      algorithm and experiment. A share is NaN where all scores are equal.
+      algorithm and experiment. A share is NaN where all scores, or all
+      values of trials with a score, are equal.
 
     Raises:
       JbrlError: `groups` is below 2, `permutations` below 1, or `level` not in (0, 1).
@@ -129,14 +130,14 @@ def share_explained(
 
     Returns:
       The share, 0 at least, and both ends of a jackknife interval, cut to [0, 1]; NaN where all
-      scores are equal or each trial is a group of its own.
+      scores are equal, or all trials are in one group or each in its own.
     """
     n, sizes = len(scores), np.bincount(which)
     k = len(sizes)
     means = np.bincount(which, scores) / sizes
     inside, total = scores - means[which], scores - scores.mean()
     within, whole = float(inside @ inside), float(total @ total)
-    if n <= k + 1 or not whole > 0:
+    if k < 2 or n <= k + 1 or not whole > 0:
         return np.nan, np.nan, np.nan
     share = 1 - (n - 1) / (n - k) * within / whole
     own = sizes[which]

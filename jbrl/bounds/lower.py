@@ -154,6 +154,8 @@ def _player(
         found = []
         for size, own in zip(sizes, seeds, strict=True):
             played = plays(policy(), n_environments=size, seed=own, record=True)
+            if played.failure:
+                raise JbrlError(played.failure)
             assert played.trajectories is not None
             found.append(np.asarray(played.returns) - chance(played.trajectories))
         return np.concatenate(found)

@@ -31,8 +31,8 @@ CAPTION = (
     "trials."
 )
 FAILED = (
-    "× marks trials of a group that have failed, since learning diverged, with their number; means "
-    "and shares are of the others."
+    "× marks trials of a group that have failed, because learning diverged, with their number; "
+    "means and shares are of the others."
 )
 KEY = (
     "A share is the part of the variance of the score over trials that the parameter explains by "
@@ -136,6 +136,9 @@ def _panel(axes: Any, rows: pd.DataFrame, share: dict[str, Any], style: Style) -
         linewidth=1.2,
         elinewidth=1.0,
     )
+    # values of which all trials have failed are on the axis, too
+    axes.update_datalim(np.column_stack([x, np.full(len(x), np.nanmean(y))]))
+    axes.autoscale_view()
     for middle, failed in rows.loc[rows["failed"] > 0, ["middle", "failed"]].to_numpy():
         place = {"xy": (middle, 0), "xycoords": ("data", "axes fraction")}
         axes.annotate(f"×{failed:.0f}", **place, ha="center", va="bottom", fontsize=7.5, color=INK)
@@ -160,7 +163,7 @@ def _counted(row: dict[str, Any]) -> str:
 
 def _share(row: dict[str, Any]) -> str:
     if not math.isfinite(row["share"]):
-        return "scores are equal"
+        return "nothing to compare"
     return f"{row['share']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
 
 

@@ -111,10 +111,10 @@ def watched(agent: Any, state: Any) -> Any:
 
 
 class MayDiverge:
-    """Mixin of agents whose learning may diverge: a lifetime in which it becomes NaN, or has no
-    action, fails by itself, and the others go on.
+    """Mixin of agents whose learning may diverge: where the state of the agent becomes NaN, or it
+    has no action to choose, only that lifetime fails, and the others go on.
 
-    `refusal` says that it has diverged.
+    `refusal` says that learning has diverged.
     """
 
 

@@ -213,7 +213,7 @@ class Run:
 
         Raises:
           JbrlError: the agent has chosen an action that is none, or its state holds NaN at the end,
-            and it is not one that `MayDiverge`.
+            and the agent is none that `MayDiverge`.
         """
         trajectory, faults = jax.tree.map(lambda v: np.asarray(v)[:count], played)
         failed, failure = faults != 0, ""
@@ -252,6 +252,7 @@ class Run:
             took.seconds,
             played.rewards.size,
             online_spread=took.spread,
+            failed=failed if failed.any() else None,
             failure=next((part.failure for part in parts if part.failure), ""),
         )
 

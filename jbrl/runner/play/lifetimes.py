@@ -335,11 +335,14 @@ class LifetimeRun(Run):
         state, numbers = jax.tree.unflatten(structure, flight.recorder)
         scores = np.asarray(problem.recorder.scores(state), np.float64)
         metrics = problem.recorder.metrics(state)
-        metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         failed, decisions = flight.faults != 0, int(flight.steps.sum())
-        metrics = {name: _without(failed, v) for name, v in metrics.items()}
+        if failed.any():
+            scores = _without(failed, scores)
+            metrics = {name: _without(failed, v) for name, v in metrics.items()}
+        metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         return Chunk(
-            *(flight.first, _without(failed, scores), None, flight.seconds, decisions, metrics),
+            *(flight.first, scores, None, flight.seconds, decisions, metrics),
+            failed=failed if failed.any() else None,
             failure=self._failure(flight),
         )
 
@@ -423,8 +426,6 @@ def _on_host(lanes: Lane) -> Lane:
 
 def _without(failed: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return values [n, ...] with NaN for the lifetimes that have `failed`, [n] bool."""
-    if not failed.any():
-        return values
     found = np.array(values, np.float64)
     found[failed] = np.nan
     return found

@@ -64,6 +64,9 @@ def play(
     """Play `agent` with prior `prior` for one lifetime in each of `n_environments` environments
     drawn from `test`.
 
+    A lifetime in which the learning of a deep agent diverges fails alone: its score is NaN, and
+    `failure` of the outcome says why.
+
     Args:
       agent: an agent with its parameters, for example `EpsilonGreedy(epsilon=0.1)`; or a name, with
         the default parameters: one of the register (`"e-Greedy"`), or `"module:Class"`, the module
@@ -82,7 +85,7 @@ def play(
     Raises:
       JbrlError: a parameter or a name that is not accepted, a class that is not registered, an
         agent that cannot use what the prior offers, or one that takes random numbers or times from
-        the host.
+        the host; all lifetimes have failed.
     """
     batching.use_all_cores()
     agent, name = _agent(agent)

@@ -139,8 +139,9 @@ class Chunk:
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     # [] seconds: interquartile range of repetitions of `online_seconds`; NaN: not repeated
     online_spread: float = math.nan
-    # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
-    failure: str = ""
+    # [n] bool, lifetimes that failed, whose scores and metrics are NaN; None: none
+    failed: np.ndarray | None = None
+    failure: str = ""  # why the first of them did
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,12 @@ class Played:
 
     @property
     def _whole(self) -> np.ndarray:
-        """Scores of the lifetimes that have not failed."""
-        return self.returns[~np.isnan(self.returns)]
+        """True for lifetimes that have not failed: [N] bool."""
+        return ~np.isnan(self.returns)
 
     def _facts(self) -> dict[str, str]:
         """Return the facts that describe the scores in few words."""
-        whole = self._whole
+        whole = self.returns[self._whole]
         n, failed = len(whole), len(self.returns) - len(whole)
         error = f" (standard error {whole.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
         lost = f", of which {failed:,} failed and have no score" if failed else ""
@@ -190,10 +191,10 @@ class Played:
 
     def _repr_html_(self) -> str:
         """Table of facts and a histogram of scores, for notebooks."""
-        means = {name: f"mean {np.nanmean(values):.5g}" for name, values in self.metrics.items()}
+        means = {name: f"mean {v[self._whole].mean():.5g}" for name, v in self.metrics.items()}
         kept = {name: f"{v.dtype}{list(v.shape)}" for name, v in (self.trajectories or {}).items()}
         content = notebook.facts(self._facts() | means | kept)
-        return content + notebook.histogram(self._whole, "score of a lifetime")
+        return content + notebook.histogram(self.returns[self._whole], "score of a lifetime")
 
 
 def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -204,15 +205,8 @@ def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def failure_of(parts: Sequence[Chunk]) -> str:
-    """Return why the first of the lifetimes that failed did; "" where none has.
-
-    Raises:
-      JbrlError: all have failed.
-    """
-    failure = next((part.failure for part in parts if part.failure), "")
-    if failure and all(np.isnan(part.returns).all() for part in parts):
-        raise JbrlError(failure)
-    return failure
+    """Return why the first of the lifetimes that failed did; "" where none has."""
+    return next((part.failure for part in parts if part.failure), "")
 
 
 def played(parts: list[Chunk], **facts: object) -> Played:
@@ -221,11 +215,13 @@ def played(parts: list[Chunk], **facts: object) -> Played:
     Raises:
       JbrlError: all lifetimes have failed.
     """
-    failure = failure_of(parts)
+    failure, returns = failure_of(parts), np.concatenate([part.returns for part in parts])
+    if failure and np.isnan(returns).all():
+        raise JbrlError(failure)
     decisions = sum(part.decisions for part in parts)
     moves = [part.trajectories for part in parts if part.trajectories is not None]
     return Played(
-        returns=np.concatenate([part.returns for part in parts]),
+        returns=returns,
         trajectories=joined(moves) or None,
         online_seconds=sum(part.online_seconds for part in parts) / decisions,
         decisions=decisions,

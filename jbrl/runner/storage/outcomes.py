@@ -53,7 +53,7 @@ class Outcomes:
         environment (the same MDP) for every agent of an experiment.
 
         Args:
-          failed: with units that failed since some of their lifetimes did, whose score is NaN.
+          failed: with units that failed because lifetimes did, whose scores are NaN.
         """
         done = self._done(failed=failed)
         if not done:

@@ -45,8 +45,8 @@ class ResultWarning(JbrlWarning):
 
 @dataclass(frozen=True)
 class Result:
-    """Stored result of a unit: complete when `status` is "done", the first `n` lifetimes when it is
-    a checkpoint.
+    """Stored result of a unit: complete when `status` is "done", or when it is "failed" with
+    scores, NaN of the lifetimes that failed; the first `n` lifetimes when it is a checkpoint.
     """
 
     header: dict[str, Any]

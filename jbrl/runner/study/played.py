@@ -173,8 +173,10 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
         # On another kind of device times are not comparable, and the last digits might differ.
         if not (found and answers(found, unit) and found.header.get("platform") == platform):
             continue
-        # half of a unit from one program, half from another; what failed may do so no more
-        if (partial or found.status == "failed") and found.header["versions"] != versions():
+        if found.status == "failed":  # a unit that failed is played again
+            continue
+        # half of a unit from one program, half from another
+        if partial and found.header["versions"] != versions():
             continue
         flight = {
             name.removeprefix(FLIGHT): values
@@ -199,6 +201,7 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
             [
                 Chunk(
                     *(0, found.returns, arrays, seconds, decisions, metrics, spread),
+                    np.isnan(found.returns),
                     found.header.get("failure", ""),
                 )
             ]
@@ -220,8 +223,8 @@ def check_returns(chunk: Chunk) -> Chunk:
       FloatingPointError: names the first lifetime of which it is not.
     """
     finite = np.isfinite(chunk.returns)
-    if chunk.failure:
-        finite |= np.isnan(chunk.returns)
+    if chunk.failed is not None:
+        finite |= chunk.failed
     if not finite.all():
         raise FloatingPointError(
             f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite "
@@ -233,23 +236,19 @@ def check_returns(chunk: Chunk) -> Chunk:
 def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str, Any]) -> Outcome:
     """Measure the missing times of a unit that has been played, and save it: as failed where
     lifetimes have.
-
-    Raises:
-      JbrlError: all of its lifetimes have failed.
     """
-    failure = failure_of(played.chunks)
     found = (
         times(run, unit.latency)
         if played.stacked
         else {"latency_seconds": run.latency() if unit.latency else None}
     )
     facts = {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"}
+    failure = failure_of(played.chunks)
     if failure:
-        lost = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks)
-        reason = (
-            f"{failure} ({lost:,} of {played.n:,} lifetimes have failed; the others have scores)"
-        )
-        facts |= {"status": "failed", "reason": reason}
+        lost, n = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks), played.n
+        others = "; the others have scores" if lost < n else ""
+        counted = f" ({lost:,} of {n:,} lifetimes have failed{others})" if n > 1 else ""
+        facts |= {"status": "failed", "reason": f"{failure}{counted}"}
     return played.save(unit, store, facts)
 
 
@@ -270,7 +269,7 @@ def guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
             "traceback": traceback.format_exc()[-20_000:],
         }
     found = store.result(unit.id)
-    # a result that lacks only its latency is better than none
-    if found is None or found.status != "done":
+    # a result that lacks only its latency is better than none, and so are scores of some lifetimes
+    if found is None or (found.status != "done" and not found.n):
         store.save(unit, header, np.zeros(0))
     return header, np.zeros(0)
