@@ -35,9 +35,8 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
             "states": np.zeros((n_environments, 6), int),
             "actions": np.zeros((n_environments, 5), int),
         }
-        return SimpleNamespace(
-            returns=np.zeros(n_environments), learned=learned, trajectories=moves
-        )
+        returns = np.zeros(n_environments)
+        return SimpleNamespace(returns=returns, learned=learned, trajectories=moves, failure="")
 
     monkeypatch.setattr(lower, "play", play)
     two = problem(PRIORS["unlike"])
@@ -48,6 +47,19 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
         assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
     assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
     assert len({seed for _, seed in played}) == 3
+
+
+def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = SimpleNamespace(
+        returns=np.array([1.0, np.nan]), learned=None, failure="PPO has diverged"
+    )
+    monkeypatch.setattr(lower, "play", lambda *_, **__: lost)
+    two = problem(PRIORS["unlike"])
+    agent = find_agent("PPO", lower.Path.cwd()).agent()
+    layers = Layers(make_model(two.mdps), merge_states=False)
+    candidate = lower.candidates(protocol(two), layers, 1, {"PPO": agent}, training=7)[-1]
+    with pytest.raises(JbrlError, match="PPO has diverged"):
+        candidate.play(2, np.random.SeedSequence(1))
 
 
 def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
