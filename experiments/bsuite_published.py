@@ -5,7 +5,6 @@ python experiments/bsuite_published.py [--out DIR]
 """
 
 import argparse
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +22,10 @@ from jbrl.report.svg import alone
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"
-WHOLE = ("reference", "agents")  # files with all settings
+WHOLE = ("reference", "agents", "recurrent")  # files with all settings
 SWEPT = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random", "Scripted")  # the columns
 LEARNERS = ("DQN", "ActorCritic", "PPO")  # of the file agents
-SEEDED = (*LEARNERS, "Random")  # with more seeds of the testing sweep
-TESTED = ("DQN", "ActorCritic", "RecurrentActorCritic", "PPO", "Random")  # with all its settings
+SEEDED = SWEPT[:-1]  # with three seeds of the testing sweep
 LEARNING = {"agents-learning": "catch", "agents-cartpole": "cartpole", "agents-car": "mountain_car"}
 
 
@@ -43,24 +41,11 @@ def whole_sweep() -> Logs:
     return Logs(tuple(runs), found.problems, found.notes)
 
 
-def whole_experiments() -> Logs:
-    """Return the runs of `whole_sweep`, and those of RecurrentActorCritic in the experiments of
-    which it has played all settings.
-    """
-    found = logs(*WHOLE, "recurrent")
-    played = Counter((run.agent, run.experiment.name) for run in found.runs)
-    runs = [r for r in found.runs if played[r.agent, r.experiment.name] == len(r.experiment.ids)]
-    runs = sorted(runs, key=lambda run: SWEPT.index(run.agent))
-    return Logs(tuple(runs), found.problems, found.notes)
-
-
 def testing_sweep() -> Logs:
-    """Return the runs of each setting of the testing sweep, in the order of `TESTED`: three of the
-    agents of `SEEDED`, one of RecurrentActorCritic.
-    """
-    found = logs(*WHOLE, "seeds", "recurrent")
-    runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in TESTED]
-    return Logs(tuple(sorted(runs, key=lambda run: TESTED.index(run.agent))), found.problems)
+    """Return the three runs of each setting of the testing sweep, of the agents of `SEEDED`."""
+    found = logs(*WHOLE, "seeds")
+    runs = [run for run in found.runs if run.bsuite_id in TESTING and run.agent in SEEDED]
+    return Logs(tuple(sorted(runs, key=lambda run: SEEDED.index(run.agent))), found.problems)
 
 
 def deep_sea_table() -> list[str]:
@@ -80,7 +65,7 @@ def deep_sea_table() -> list[str]:
 
 def memory_table() -> list[str]:
     """Return the lines of a table: per cent of the episodes with the right answer, of the settings
-    that need a memory and that RecurrentActorCritic has played. Half of them is what guessing gets.
+    that need a memory. Half of them is what guessing gets.
     """
     agents = ("RecurrentActorCritic", *LEARNERS)
     found = {(run.agent, run.bsuite_id): run.columns for run in logs("recurrent", "agents").runs}
@@ -98,48 +83,34 @@ def memory_table() -> list[str]:
     return lines
 
 
-def experiments_table(found: Logs, whole: bool = True) -> list[str]:
-    """Return the lines of a table: a row per experiment, a column per agent, with intervals.
-
-    Args:
-      whole: say which experiments lack settings.
-    """
+def experiments_table(found: Logs) -> list[str]:
+    """Return the lines of a table: a row per experiment, a column per agent, with intervals."""
     table = scores.summary(found, intervals=True).set_index(["bsuite_env", "agent"])
     lines = [f"| experiment | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for name in EXPERIMENTS:
         if name in found.experiments:
-            cells = [_cell(table.loc[(name, agent)], whole) for agent in found.agents]
+            cells = [_cell(table.loc[(name, agent)]) for agent in found.agents]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
 def tags_table(found: Logs) -> list[str]:
-    """Return the lines of a table: a row per tag, a column per agent; empty where the agent lacks
-    an experiment of the tag.
-    """
+    """Return the lines of a table: a row per tag, a column per agent, and their means."""
     table = scores.tag_scores(found).set_index(["tag", "agent"])
-    every = scores.summary(found).groupby("agent", sort=False)
-    mean = (
-        every["score"]
-        .mean()
-        .where(every["finished"].all() & (every["score"].count() == len(EXPERIMENTS)))
-    )
+    means = scores.summary(found).groupby("agent")["score"].mean()
     lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
     for tag in TAGS:
-        rows = [table.loc[(tag, agent)] for agent in found.agents]
-        cells = [_cell(row) if row["finished"] else "" for row in rows]
+        cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]
         lines.append(f"| {in_words(tag)} | {' | '.join(cells)} |")
-    means = [f"{mean[a]:.2f}" if np.isfinite(mean[a]) else "" for a in found.agents]
-    lines.append(f"| all 23 experiments | {' | '.join(means)} |")
+    cells = [f"{means[agent]:.2f}" for agent in found.agents]
+    lines.append(f"| all 23 experiments | {' | '.join(cells)} |")
     return lines
 
 
-def _cell(row: pd.Series, whole: bool = True) -> str:
-    if not np.isfinite(row["score"]):
-        return ""
-    text = f"{row['score']:.2f}" + (" (unfinished)" if whole and not row["finished"] else "")
+def _cell(row: pd.Series) -> str:
     lower, upper = row.get("lower", np.nan), row.get("upper", np.nan)
-    return text + (f" [{lower:.2f}, {upper:.2f}]" if np.isfinite(lower) else "")
+    known = f" [{lower:.2f}, {upper:.2f}]" if np.isfinite(lower) else ""
+    return f"{row['score']:.2f}{known}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -148,40 +119,36 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "bsuite")
     folder = parser.parse_args(arguments).out
     folder.mkdir(parents=True, exist_ok=True)
-    found, most = whole_sweep(), whole_experiments()
+    found = whole_sweep()
     tables = {
-        "agents-experiments": experiments_table(most),
-        "agents-tags": tags_table(most),
+        "agents-experiments": experiments_table(found),
+        "agents-tags": tags_table(found),
         "agents-deep-sea": deep_sea_table(),
         "agents-memory": memory_table(),
-        "agents-testing": experiments_table(testing_sweep(), whole=False),
+        "agents-testing": experiments_table(testing_sweep()),
     }
     for name, lines in tables.items():
         (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for name, drawing in figures(found, most).items():
+    for name, drawing in figures(found).items():
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
 
 
-def figures(found: Logs, most: Logs) -> dict[str, Drawing]:
-    """Return the figures by the names of their files.
-
-    Args:
-      found: `whole_sweep`.
-      most: `whole_experiments`.
-    """
+def figures(found: Logs) -> dict[str, Drawing]:
+    """Return the figures of `whole_sweep` by the names of their files."""
     looks = styles((*SWEPT, "BootDQN"))
     seas = logs("exploration", "agents")
+    tags = scores.tag_scores(found)
     drawings = {
-        "agents-radar": score_figures.radar(scores.tag_scores(found), looks),
+        "agents-radar": score_figures.radar(tags[tags["agent"] != "Scripted"], looks),
         "agents-seas": learning_figures.solving(
             curves.solutions(seas, "deep_sea"), looks, logarithmic=False
         ),
         "agents-memory-len": learning_figures.scaling(
-            curves.final_regrets(most, "memory_len"), EXPERIMENTS["memory_len"], looks
+            curves.final_regrets(found, "memory_len"), EXPERIMENTS["memory_len"], looks
         ),
     }
     for name, experiment in LEARNING.items():
-        rows = curves.mean_curves(curves.regrets(most, experiment))
+        rows = curves.mean_curves(curves.regrets(found, experiment))
         drawings[name] = learning_figures.learning(rows, EXPERIMENTS[experiment], looks)
     return drawings
 
