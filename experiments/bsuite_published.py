@@ -49,17 +49,20 @@ def testing_sweep() -> Logs:
 
 
 def deep_sea_table() -> list[str]:
-    """Return the lines of a table: episodes in which the goal is missed, of the sizes of deep sea
-    that BootDQN has played.
+    """Return the lines of a table: episodes in which an agent leaves the way to the goal, of the
+    sizes of both kinds of deep sea that BootDQN has played.
     """
     found = {(run.agent, run.bsuite_id): run for run in logs("exploration", "agents").runs}
     agents = ("BootDQN", *LEARNERS)
-    lines = [f"| size | {' | '.join(agents)} |", "|---:|" + "---:|" * len(agents)]
+    lines = [
+        f"| experiment | size | {' | '.join(agents)} |",
+        "|---|---:|" + "---:|" * len(agents),
+    ]
     for agent, bsuite_id in found:
         if agent == "BootDQN":
-            size = SWEEP[bsuite_id].settings["size"]
-            missed = [found[name, bsuite_id].columns["total_bad_episodes"][-1] for name in agents]
-            lines.append(f"| {size} | {' | '.join(f'{int(n):,}' for n in missed)} |")
+            name, size = bsuite_id.split("/")[0], SWEEP[bsuite_id].settings["size"]
+            missed = [found[one, bsuite_id].columns["total_bad_episodes"][-1] for one in agents]
+            lines.append(f"| {name} | {size} | {' | '.join(f'{int(n):,}' for n in missed)} |")
     return lines
 
 
