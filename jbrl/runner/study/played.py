@@ -147,8 +147,8 @@ class Played:
         spread = sum(chunk.online_spread for chunk in self.chunks)
         header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
         header |= {"stacked": self.stacked} if self.stacked else {}
-        failures = [chunk.failure for chunk in self.chunks if chunk.failure]
-        header |= {"failure": failures[0]} if failures else {}
+        failure = failure_of(self.chunks)
+        header |= {"failure": failure} if failure else {}
         returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
         arrays = joined(
             [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
