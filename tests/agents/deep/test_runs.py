@@ -2,15 +2,12 @@
 play alike.
 """
 
-import dataclasses
 import re
 
 import jax
 import numpy as np
 import pytest
 
-import jbrl
-from jbrl.agents.agent import Agent
 from jbrl.agents.complete import build, may_diverge
 from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.boot_dqn import BootDQN
@@ -132,23 +129,6 @@ def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
 @pytest.mark.parametrize("agent", [QUICK, *SLOWER], ids=lambda agent: type(agent).__name__)
 def test_where_a_deep_agent_diverges_only_the_lifetime_fails(agent):
     assert may_diverge(agent) and "diverged" in agent.refusal(2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "test", "options"),
-    [
-        (DQN(learning_rate=1e9), "bsuite/catch/0", {"episodes": 100}),
-        (BootDQN(learning_rate=1e9, ensemble=2), "bsuite/catch/0", {"episodes": 100}),
-        (PPO(learning_rate=1e9, rollout_length=8), "GC", {"horizon": 60}),
-        (RecurrentActorCritic(learning_rate=1e9, sequence_length=4), "GC", {"horizon": 60}),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Agent) else "",
-)
-def test_where_all_lifetimes_diverge_there_is_no_result(agent, test, options):
-    small = dataclasses.replace(agent, hidden_width=8)
-    with pytest.raises(JbrlError, match=rf"{type(agent).__name__}, .*: learning has diverged"):
-        jbrl.play(small, test=test, n_environments=2, **options)
 
 
 def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
