@@ -27,7 +27,7 @@ from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.rollout import RolloutInputs, Trajectory, begin, discounted, draw_inputs, simulate
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn, train
-from jbrl.runner.play.protocol import Chunk, Protocol
+from jbrl.runner.play.protocol import Chunk, Protocol, failure_of
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.play.timing import Duration, device_name, timed, timed_repeatedly
 from jbrl.runner.storage.unit import LATENCY_TRAJECTORIES
@@ -252,8 +252,8 @@ class Run:
             took.seconds,
             played.rewards.size,
             online_spread=took.spread,
-            failed=failed if failed.any() else None,
-            failure=next((part.failure for part in parts if part.failure), ""),
+            failed=failed,
+            failure=failure_of(parts),
         )
 
     def latency(self) -> float:

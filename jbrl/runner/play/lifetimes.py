@@ -30,7 +30,7 @@ from jbrl.rollout.episodes import Lane, Rules
 from jbrl.runner.play import batching, compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.flight import OF_LIFETIMES, Flight, deal
-from jbrl.runner.play.mistakes import Mistake, Mistakes
+from jbrl.runner.play.mistakes import Mistakes
 from jbrl.runner.play.offline import train
 from jbrl.runner.play.protocol import Chunk, Protocol
 from jbrl.runner.play.resources import Resources
@@ -342,21 +342,9 @@ class LifetimeRun(Run):
         metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         return Chunk(
             *(flight.first, scores, None, flight.seconds, decisions, metrics),
-            failed=failed if failed.any() else None,
-            failure=self._failure(flight),
+            failed=failed,
+            failure=self._mistakes(flight.lanes).failure(flight),
         )
-
-    def _failure(self, flight: Flight) -> str:
-        """Return why the first of the lifetimes that failed did; "" where none has."""
-        failed = np.flatnonzero(flight.faults)
-        if not len(failed):
-            return ""
-        place = int(failed[0])
-        code, step, over = (
-            int(values[place]) for values in (flight.faults, flight.steps, flight.episodes)
-        )
-        first = Mistake(code, flight.first + place, step, over + 1)
-        return self._mistakes(flight.lanes).sentence(first)
 
     def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
         """Return the flight that these are the `arrays` of, on any number of devices."""

@@ -12,6 +12,7 @@ from jbrl.errors import JbrlError
 from jbrl.rollout import faults
 from jbrl.rollout.contract import watched
 from jbrl.rollout.episodes import Lane
+from jbrl.runner.play.flight import Flight
 from jbrl.runner.play.protocol import Protocol
 
 OF_ENVIRONMENTS = {
@@ -62,6 +63,17 @@ class Mistakes:
             found = Mistake(*(int(v) for v in (codes[place], numbers[place], steps, episodes + 1)))
             if not self.is_divergence(found.code):
                 raise JbrlError(self.sentence(found))
+
+    def failure(self, flight: Flight) -> str:
+        """Return why the first of the lifetimes of a flight that failed did; "" where none has."""
+        failed = np.flatnonzero(flight.faults)
+        if not len(failed):
+            return ""
+        place = int(failed[0])
+        code, step, over = (
+            int(values[place]) for values in (flight.faults, flight.steps, flight.episodes)
+        )
+        return self.sentence(Mistake(code, flight.first + place, step, over + 1))
 
     def is_divergence(self, code: int) -> bool:
         """Return whether only the lifetime fails: learning has diverged."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -204,8 +205,10 @@ def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     )
 
 
-def failure_of(parts: Sequence[Chunk]) -> str:
-    """Return why the first of the lifetimes that failed did; "" where none has."""
+def failure_of(parts: Sequence[Any]) -> str:
+    """Return why the first of the lifetimes that failed did, "" where none has, from parts with
+    `failure` in their order.
+    """
     return next((part.failure for part in parts if part.failure), "")
 
 

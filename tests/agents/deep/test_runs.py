@@ -5,19 +5,24 @@ play alike.
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.complete import build, may_diverge
+import jbrl
+from jbrl.agents.complete import build
 from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
+from jbrl.problems.problem import EnvironmentProblem
+from jbrl.pytree import record
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Protocol
 
@@ -126,9 +131,38 @@ def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
     assert again.failure == chunk.failure
 
 
-@pytest.mark.parametrize("agent", [QUICK, *SLOWER], ids=lambda agent: type(agent).__name__)
-def test_where_a_deep_agent_diverges_only_the_lifetime_fails(agent):
-    assert may_diverge(agent) and "diverged" in agent.refusal(2)
+@record
+class Extremes(Environment):
+    """One endless episode, in about every other lifetime with rewards whose squares overflow."""
+
+    @property
+    def spec(self):
+        return Spec(Discrete(2), Discrete(2))
+
+    def reset(self, key):
+        return jax.random.bernoulli(key), jnp.int32(0)
+
+    def step(self, key, state, action):
+        reward = jnp.where(state, 3e38, 1.0).astype(jnp.float32)
+        return state, Step(action, reward, jnp.bool_(False), jnp.bool_(False))
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [QUICK, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOWER)],
+    ids=lambda agent: type(agent).__name__,
+)
+def test_of_every_deep_agent_only_the_lifetimes_fail_that_diverge(agent):
+    test = EnvironmentProblem("Extremes", "Extremes", environment=Extremes(), lifetime=Steps(100))
+    found = jbrl.play(agent, test=test, n_environments=8)
+    failed = np.isnan(found.returns)
+    assert 0 < failed.sum() < 8
+    assert (found.returns[~failed] <= 100).all()
+    assert re.match(
+        rf"{type(agent).__name__}, lifetime {np.argmax(failed)}, step \d+ \(episode 1\) of "
+        "'Extremes': its (policy is|action values are) NaN: learning has diverged",
+        found.failure,
+    )
 
 
 def test_a_network_too_large_for_memory_is_refused_before_it_is_drawn():
