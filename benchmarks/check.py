@@ -1,5 +1,5 @@
 """Check for slower kernels: the quick ones beside their earlier speed on machines of this kind; and
-for more programs that the main job has to compile.
+for more programs, or larger ones, that the main job has to compile.
 
 `make bench-check`.
 
@@ -9,13 +9,16 @@ What is compared is how many times faster than its NumPy twin a kernel is, with 
 `benchmarks/results/history.jsonl` for the same kind of processor. A ratio that seems to have
 worsened by half is measured once more, twice as long, and the better one counts. Exit code 1 when
 one has. Where the history has no such machine, nothing is compared. The main job may not take more
-programs (`programs.py`) than `benchmarks/results/programs.json` says. `--record` adds what was
-measured to the history, and the number of programs to that file.
+programs (`programs.py`) than `benchmarks/results/programs.json` says, and none may have more
+operations, as far as the file is of the same version of JAX. `--record` adds what was measured to
+the history, and writes the programs to that file.
 """
 
 import json
 import sys
 from pathlib import Path
+
+import jax
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -49,14 +52,28 @@ def told(ratios: dict[str, float], before: dict[str, float]) -> str:
     return "\n".join(rows)
 
 
-def too_many(found: int, file: Path = PROGRAMS) -> str:
-    """Return a sentence if the main job takes more programs than the file says, else nothing."""
-    usual = json.loads(file.read_text())["main_job"] if file.exists() else found
-    if found <= usual:
-        return ""
-    return (
-        f"the main job takes {found} programs, {usual} before: units that differ in data share one"
-    )
+def grown(found: dict[str, int], file: Path = PROGRAMS) -> list[str]:
+    """Return a sentence for each way in which the main job takes more to compile than the file
+    says.
+
+    Args:
+      found: operations of each program, as `programs.operations_of` returns them.
+    """
+    known = json.loads(file.read_text()) if file.exists() else {}
+    before: dict[str, int] = known.get("operations", {})
+    if known.get("jax") != jax.__version__:
+        return []
+    told = [
+        f"{name}: {count:,} operations, {before[name]:,} before"
+        for name, count in found.items()
+        if count > before.get(name, count)
+    ]
+    if len(found) > len(before):
+        told.append(
+            f"the main job takes {len(found)} programs, {len(before)} before: units that differ in "
+            "data share one"
+        )
+    return told
 
 
 def main(record: bool) -> int:
@@ -65,13 +82,15 @@ def main(record: bool) -> int:
     before = history.usual(history.read(), history.fingerprint())
     ratios = ratios_of([kernel for kernel in KERNELS if kernel.quick], before)
     print(told(ratios, before))
-    job = programs.programs_of()
-    print(f"the main job takes {job} programs, searches on the prior apart")
+    job = programs.operations_of()
+    print(f"the main job takes {len(job)} programs of {sum(job.values()):,} operations in all")
     if record:
         history.append(
             history.entry({name: float(f"{ratio:.4g}") for name, ratio in ratios.items()})
         )
-        PROGRAMS.write_text(json.dumps({"main_job": job}) + "\n")
+        PROGRAMS.write_text(
+            json.dumps({"jax": jax.__version__, "operations": job}, indent=1) + "\n"
+        )
     if not before:
         print("nothing to compare with: the history has no machine of this kind")
     slow = history.worsened(ratios, before)
@@ -79,9 +98,9 @@ def main(record: bool) -> int:
         print(
             f"slower by more than half than usual, beside NumPy: {', '.join(slow)}", file=sys.stderr
         )
-    more = too_many(job)
-    if more:
-        print(more, file=sys.stderr)
+    more = grown(job)
+    for sentence in more:
+        print(sentence, file=sys.stderr)
     return bool(slow or more)
 
 

@@ -1,8 +1,9 @@
-"""Number of programs that a study takes.
+"""Number of programs that a study takes, and of their operations.
 
 python benchmarks/programs.py [STUDY…]
-    prints how many programs train agents, draw MDPs and play, searches on the prior apart, found by
-    tracing shapes alone: nothing is compiled (default: experiments/quick.toml)
+    prints how many operations each program has that trains agents, searches the prior, draws MDPs
+    or plays, before the compiler optimises it: programs are traced and lowered, not compiled
+    (default: experiments/quick.toml)
 python benchmarks/programs.py --counted FILE ARGUMENTS…
     runs the command line of jbrl, and writes to FILE how many programs were compiled or loaded from
     a cache, the small ones included that JAX compiles for operations outside of programs
@@ -11,7 +12,7 @@ python benchmarks/programs.py --counted FILE ARGUMENTS…
 import atexit
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +24,9 @@ from jax import monitoring  # noqa: E402
 
 from jbrl.agents.offline_search import OfflineSearch  # noqa: E402
 from jbrl.runner.play import batching, compilation  # noqa: E402
+from jbrl.runner.play.offline import Trials  # noqa: E402
 from jbrl.runner.play.play import make_run  # noqa: E402
+from jbrl.runner.storage.unit import Unit  # noqa: E402
 from jbrl.runner.study.study import load_study  # noqa: E402
 
 MAIN_JOB = ROOT / "experiments" / "quick.toml"
@@ -31,38 +34,54 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 @contextlib.contextmanager
-def identities() -> Iterator[set[tuple]]:
-    """Collect the identities of programs in place of compiling them, within the block."""
-    found: set[tuple] = set()
+def lowered() -> Iterator[dict[tuple, int]]:
+    """Count the operations of programs in place of compiling them, within the block."""
+    found: dict[tuple, int] = {}
 
-    def remember(identity: tuple, *_: Any) -> compilation.Program:
-        found.add(identity)
-        return compilation.Program(lambda: None, 1, False)
+    def count(identity: tuple, lower: Callable[[], Any], *_: Any) -> compilation.Program:
+        if identity not in found:
+            found[identity] = lower().as_text().count(" = ")
+        return compilation.Program(lambda *_: None, 1, False)
 
     with (
-        mock.patch.object(compilation, "find_or_compile", remember),
+        mock.patch.object(compilation, "find_or_compile", count),
         mock.patch.object(compilation, "KEPT", {}),
     ):
         yield found
 
 
-def programs_of(study: Path = MAIN_JOB) -> int:
-    """Return the number of programs that train agents, draw MDPs and play in a study of finite
-    MDPs, those of agents that search on the prior apart.
+def operations_of(study: Path = MAIN_JOB) -> dict[str, int]:
+    """Return the number of operations of each program that a study of finite MDPs compiles, by the
+    first unit that needs it.
 
     Args:
       study: a TOML file.
     """
-    units = [u for u in load_study(study).units if not isinstance(u.agent, OfflineSearch)]
-    with identities() as found:
-        for unit in units:
-            run = make_run(unit.agent, unit.protocol)
-            run.choose()
-            width = batching.lanes_per_device(run.agent, run.protocol.n_environments, run.devices)
-            for task in (run.training(), *run.programs(width, run.devices)):
-                if task:
-                    task()
-    return len(found)
+    operations: dict[str, int] = {}
+    with lowered() as found:
+        for unit in load_study(study).units:
+            before = set(found)
+            _tasks(unit)
+            new = [identity for identity in found if identity not in before]
+            for number, identity in enumerate(new, 1):
+                operations[f"{unit.label} {number}"] = found[identity]
+    return operations
+
+
+def _tasks(unit: Unit) -> None:
+    """Ask for all programs of a unit."""
+    run = make_run(unit.agent, unit.protocol)
+    if isinstance(unit.agent, OfflineSearch):
+        prior: Any = unit.protocol.agent_prior()
+        trials = Trials(prior, unit.protocol.discount, run.test[1], run.devices)
+        # the search asks for its programs before its first round
+        next(iter(unit.agent.search(unit.protocol.seed, prior, trials, None)))
+        return
+    run.choose()
+    width = batching.lanes_per_device(run.agent, run.protocol.n_environments, run.devices)
+    for task in (run.training(), *run.programs(width, run.devices)):
+        if task:
+            task()
 
 
 def counted(file: Path, arguments: list[str]) -> None:
@@ -82,4 +101,7 @@ if __name__ == "__main__":
             counted(Path(file), arguments)
         case studies:
             for study in studies or [MAIN_JOB]:
-                print(f"{study}: {programs_of(Path(study))} programs")
+                operations = operations_of(Path(study))
+                for name, count in operations.items():
+                    print(f"{count:>7,} {name}")
+                print(f"{sum(operations.values()):>7,} in {len(operations)} programs of {study}")

@@ -337,13 +337,17 @@ def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
         return scores
     times = (name for name in SCORES if name.endswith("_seconds") or name in SPREADS)
     seconds = dict.fromkeys(times, "mean")
-    first = dict.fromkeys(("prior", "test", "device", "seed"), "first")
+    first = dict.fromkeys(("prior", "test", "seed"), "first") | {"device": _all}
     rows = (
         scores.groupby(list(AGENT), sort=False)
         .agg({**first, **seconds, "status": _worst})
         .reset_index()
     )
     return rows.merge(summarise(returns), on=list(AGENT), how="left").fillna({"n": 0})[list(SCORES)]
+
+
+def _all(devices: pd.Series) -> str | None:
+    return ", ".join(dict.fromkeys(devices.dropna())) or None
 
 
 def _worst(statuses: pd.Series) -> str:

@@ -92,12 +92,17 @@ def test_a_kernel_that_seems_slow_is_measured_once_more(clock: Clock) -> None:
     assert [line.endswith("SLOWER") for line in told] == [False, False, True]
 
 
-def test_more_programs_than_before_are_too_many(tmp_path: Path) -> None:
+def test_more_or_larger_programs_than_before_are_told(tmp_path: Path) -> None:
     file = tmp_path / "programs.json"
-    assert not check.too_many(61, file)
-    file.write_text('{"main_job": 60}')
-    assert not check.too_many(60, file) and not check.too_many(59, file)
-    assert "takes 61 programs, 60 before" in check.too_many(61, file)
+    assert not check.grown({"a": 9}, file)
+    known = {"jax": jax.__version__, "operations": {"a": 9, "b": 1000}}
+    file.write_text(json.dumps(known))
+    assert not check.grown({"a": 9, "b": 999}, file) and not check.grown({"a": 9, "c": 1}, file)
+    assert check.grown({"a": 9, "b": 1001}, file) == ["b: 1,001 operations, 1,000 before"]
+    (told,) = check.grown({"a": 9, "b": 9, "c": 9}, file)
+    assert "takes 3 programs, 2 before" in told
+    file.write_text(json.dumps(known | {"jax": "0.0"}))
+    assert not check.grown({"a": 10}, file)
 
 
 def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
@@ -114,7 +119,8 @@ def test_units_that_differ_in_data_share_programs(tmp_path: Path) -> None:
         '[[agents]]\nalgorithm = "Soft-max"\n'
     )
     before = set(compilation.KEPT)
-    assert programs.programs_of(study) == 7
+    operations = programs.operations_of(study)
+    assert len(operations) == 7 and min(operations.values()) > 100
     assert set(compilation.KEPT) == before
 
 

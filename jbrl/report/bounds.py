@@ -69,8 +69,7 @@ def best_within_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing
     axes.set_ylabel("" if strip else "bound on offline time")
     top = legend(drawing.figure, shown, styles)
     drawing.figure.subplots_adjust(left=0.15, right=0.965, bottom=0.5 / height, top=top)
-    untimed = _untimed(section)
-    drawing.note = f"Left out, having no known times: {listing(untimed)}." if untimed else ""
+    drawing.note = " ".join(section.left_out(section.timed))
     return drawing
 
 
@@ -99,10 +98,8 @@ def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing 
         _panels(ranks, [name for name in styles if name in ranks], found, styles), _data(found)
     )
     nowhere = [n for n in dict.fromkeys(section.timed["algorithm"]) if n not in ranks]
-    untimed = _untimed(section)
     notes = [f"Among the best nowhere: {listing(nowhere)}."] if nowhere else []
-    notes += [f"Left out, having no known times: {listing(untimed)}."] if untimed else []
-    drawing.note = " ".join(notes)
+    drawing.note = " ".join([*notes, *section.left_out(section.timed)])
     return drawing
 
 
@@ -118,12 +115,6 @@ def _found(section: Section) -> pd.DataFrame | str:
         return winners_map(section.contest, points=POINTS)
     except JbrlError as error:
         return str(error)
-
-
-def _untimed(section: Section) -> list[str]:
-    """Agents without known times."""
-    rows = section.competitors
-    return list(rows.loc[~rows.index.isin(section.timed.index), "label"])
 
 
 def _areas(

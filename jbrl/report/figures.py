@@ -40,7 +40,7 @@ from jbrl.report.axes import (
 from jbrl.report.style import INK, ORACLE, PAPER, Style, drawn
 from jbrl.report.tables import Section
 from jbrl.report.terms import MDPS
-from jbrl.report.text import listing, score_text, seconds_text
+from jbrl.report.text import score_text, seconds_text
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
 BASELINE = "Random"  # the score of 0
@@ -302,10 +302,10 @@ def _distributions(rows: pd.DataFrame, samples: Mapping[Hashable, np.ndarray]) -
 
 def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
     """Draw means against a time on a logarithmic axis, with a place for 0."""
-    rows = section.competitors
+    rows = section.comparable
     timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
     if timed.empty:
-        return f"no agent has a known {name}" if len(rows) else ""
+        return f"no agent has a known {name}" if len(section.competitors) else ""
     shown = [name for name in styles if name in set(timed["algorithm"])]
     drawn = Figure(figsize=(WIDTH, 3.27 + legend_height(shown)))
     drawing = Drawing(drawn, timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
@@ -340,8 +340,6 @@ def _score_against(section: Section, styles: Styles, column: str, name: str) -> 
     drawing.figure.subplots_adjust(
         left=left, right=0.965, bottom=bottom, top=top / (1 + STRIP * beyond)
     )
-    lost = rows[~rows.index.isin(timed.index)]["label"]
     notes = ["There being so many agents, only the best ones have bars."] if crowded else []
-    notes += [f"Not drawn, having no {name}: {listing(list(lost))}."] if len(lost) else []
-    drawing.note = " ".join(notes)
+    drawing.note = " ".join([*notes, *section.left_out(timed, f"Not drawn, having no {name}")])
     return drawing

@@ -20,6 +20,7 @@ from jbrl.report.terms import MDPS, Rules, Terms
 from jbrl.report.text import (
     ABSENT,
     decimals_for,
+    listing,
     parameters_text,
     score_text,
     seconds_text,
@@ -121,10 +122,44 @@ class Section:
         return rows_of(self.returns, rows)
 
     @cached_property
-    def timed(self) -> pd.DataFrame:
-        """Competitors whose offline and online times are known."""
+    def device(self) -> str:
+        """What times of most agents were measured on: a device, and how programs were compiled.
+
+        Only these times are compared.
+        """
+        known = self.done["device"].dropna()
+        return "" if known.empty else str(known.value_counts(sort=True).index[0])
+
+    @property
+    def comparable(self) -> pd.DataFrame:
+        """Competitors whose times were measured on `device`."""
         rows = self.competitors
+        return rows[rows["device"].fillna("") == self.device]
+
+    @cached_property
+    def timed(self) -> pd.DataFrame:
+        """Competitors whose offline and online times are known and may be compared."""
+        rows = self.comparable
         return rows[np.isfinite(rows["offline_seconds"]) & np.isfinite(rows["online_seconds"])]
+
+    def left_out(
+        self, shown: pd.DataFrame, unknown: str = "Left out, having no known times"
+    ) -> list[str]:
+        """Return a sentence for each reason why competitors have no place on an axis of times.
+
+        Args:
+          shown: rows that have one.
+          unknown: what is said of those whose time is not known.
+        """
+        rows = self.competitors
+        rest = rows[~rows.index.isin(shown.index)]
+        here = rest.index.isin(self.comparable.index)
+        other = f"Left out, since times are compared that were measured on {self.device} only"
+        return [
+            f"{text}: {listing(list(some['label']))}."
+            for text, some in ((unknown, rest[here]), (other, rest[~here]))
+            if len(some)
+        ]
 
     @cached_property
     def contest(self) -> Contest:

@@ -16,7 +16,8 @@ from jbrl.vectorize.axes import all_true, merge, split, to_first, to_last
 F = TypeVar("F", bound=Callable)
 
 UNROLLED = 32  # terms of a `fold` that become straight code
-# entries per lane up to which passing over a whole table may be cheaper than indexing it
+# rows, and entries per lane, up to which passing over a whole table is cheaper than indexing it
+FEW = 10
 DENSE = 256
 
 
@@ -118,7 +119,7 @@ def pick(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
     """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
     axis disappears.
     """
-    if table.shape[axis] > UNROLLED or table.size > DENSE * table.shape[-1]:
+    if table.shape[axis] > FEW or table.size > DENSE * table.shape[-1]:
         return _gather(table, i, axis)
     result = at(table, 0, axis)
     for r in range(1, table.shape[axis]):

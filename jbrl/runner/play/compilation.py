@@ -1,5 +1,10 @@
 """Compiled programs: how they are compiled, and which of them are kept.
 
+A program is compiled in full, or quickly: without XLA's newer emitters of fused loops and with
+little optimisation of machine code, in half the time. The bits are the same. Quick programs take up
+to twice as long to plan in MDPs of 25 states, and about as long as others elsewhere, so times of
+the two are not compared (`benchmarks/compiler.py`).
+
 On Linux a process has a limited number of memory mappings, 65,530 by default, and a program for
 CPUs takes a dozen of them or more. Beyond the limit the compiler crashes (jaxlib 0.10.2), so the
 programs that are not in use are forgotten long before.
@@ -13,22 +18,33 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.extend.core
 
 from jbrl.runner.play.timing import since
+from jbrl.runner.storage.machine import available_cores
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # On CPUs each device is one core, and all of them are busy. XLA would split large operations of
 # each device over all cores nevertheless, and then runs whole loops by asynchronous steps. Small
 # sums and products it would hand to a library that prepares each call for longer than ours take.
 # Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
 # are the same.
-ON_CPU = {
+ON_CPU: dict[str, str | bool] = {
     "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     "xla_cpu_experimental_ynn_fusion_type": "",
 }
+# Modules are split for as many threads as there are cores, not for 32: each part takes time.
+QUICKLY: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": str(min(32, available_cores())),
+}
+
+Effort = Literal["full", "quick"]
 
 MAPPINGS_SHARE = 0.5  # of the limit, beyond which programs are forgotten
 _MAPPINGS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
@@ -44,6 +60,32 @@ class Program(NamedTuple):
 
 
 KEPT: dict[tuple, Program] = {}
+_untimed: set[Callable[..., Any]] = set()
+_effort: Effort = "full"
+
+
+def untimed(fn: F) -> F:
+    """Mark a function whose programs no clock measures: they are always compiled quickly."""
+    _untimed.add(fn)
+    return fn
+
+
+@contextlib.contextmanager
+def compiling(effort: Effort) -> Iterator[None]:
+    """Compile in full or quickly within the block, in all threads."""
+    global _effort
+    before, _effort = _effort, effort
+    try:
+        yield
+    finally:
+        _effort = before
+
+
+def options_name(platform: str) -> str:
+    """Return what results are marked with whose times may be compared: `full`, `quick`, or "" for
+    accelerators, which have no such options.
+    """
+    return _effort if platform == "cpu" else ""
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
@@ -84,7 +126,7 @@ def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     agents whose training takes the same operations share one.
     """
     devices = list(jax.tree.leaves(args)[0].devices())
-    identity = identity_of(fn, args, devices, (1, 1))
+    identity = (_effort, *identity_of(fn, args, devices, (1, 1)))
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
     traced = jax.jit(fn).trace(*args)
@@ -143,9 +185,11 @@ def find_or_compile(
     """Return the program with this identity: what has been compiled before, else what `lower`
     returns, compiled.
     """
+    effort = "quick" if identity[0] in _untimed else _effort
+    identity = (effort, *identity)
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
-    compiled = lower().compile(compiler_options=options(devices[0].platform))
+    compiled = lower().compile(compiler_options=options(devices[0].platform, effort))
     KEPT[identity] = Program(compiled, capacity, True, _bytes(compiled))
     return KEPT[identity]
 
@@ -180,16 +224,16 @@ def forget_when_crowded() -> bool:
 
 
 @functools.cache
-def options(platform: str) -> dict[str, str]:
-    """Return the options for the compiler: those of `ON_CPU` that this version of XLA has."""
-    return (
-        {name: value for name, value in ON_CPU.items() if known(name, value)}
-        if platform == "cpu"
-        else {}
-    )
+def options(platform: str, effort: Effort = "full") -> dict[str, str | bool]:
+    """Return the options for the compiler: those for CPUs that this version of XLA has."""
+    if platform != "cpu":
+        return {}
+    wanted = ON_CPU | (QUICKLY if effort == "quick" else {})
+    return {name: value for name, value in wanted.items() if known(name, value)}
 
 
-def known(name: str, value: str) -> bool:
+@functools.cache
+def known(name: str, value: str | bool) -> bool:
     """Return whether this version of XLA has an option of the compiler."""
     try:
         jax.jit(lambda: 0).lower().compile(compiler_options={name: value})

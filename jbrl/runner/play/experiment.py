@@ -302,10 +302,12 @@ def _trajectories(played: Trajectory) -> dict[str, np.ndarray] | None:
 # What follows is traced: functions of (what all MDPs share, what belongs to one MDP).
 
 
+@compilation.untimed
 def _draw(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
     return _drawn(shared, index, unit=False)
 
 
+@compilation.untimed
 def _draw_unit(shared: tuple[DirichletPrior, jax.Array], index: jax.Array) -> RolloutInputs:
     return _drawn(shared, index, unit=True)
 

@@ -34,7 +34,8 @@ class Outcomes:
 
         Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per
         decision, amortised over the lifetimes played at once, `latency_seconds` per decision with a
-        single one; the columns `SPREADS` are interquartile ranges over repetitions.
+        single one; the columns `SPREADS` are interquartile ranges over repetitions; `device` is
+        what they were measured on (`measured_on`).
         `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
         digests are those of the distributions themselves, None where a unit has no result: problems
         of one name with different digests are different problems.
@@ -42,7 +43,7 @@ class Outcomes:
         rows = []
         for unit in self.listed:
             header = self.found.get(unit["id"], _MISSING).header
-            known = {**header, **_digests(header), **unit}
+            known = {**header, **_digests(header), **unit, "device": measured_on(header)}
             rows.append([known.get(c) for c in UNIT_COLUMNS])
         return pd.DataFrame(rows, columns=list(UNIT_COLUMNS))
 
@@ -86,6 +87,15 @@ class Outcomes:
 
     def _finished(self, unit: Mapping[str, Any]) -> bool:
         return self.found.get(unit["id"], _MISSING).status == "done"
+
+
+def measured_on(header: Mapping[str, Any]) -> str | None:
+    """Return what times were measured on: the device, and how programs were compiled for it unless
+    in full. Times measured on something else are not compared.
+    """
+    compiled = header.get("compiled") or "full"
+    device = header.get("device")
+    return f"{device}, {compiled} programs" if device and compiled != "full" else device
 
 
 def _digests(header: Mapping[str, Any]) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.flight import Flight
 from jbrl.runner.play.lifetimes import LifetimeRun
@@ -142,6 +143,7 @@ def _run_within(
     facts = {
         "device": run.device,
         "platform": platform,
+        "compiled": compilation.options_name(platform),
         "batch": run.batch,
         "offline_seconds": run.offline_seconds,
         "offline_seconds_spread": known(run.offline_spread),

@@ -13,6 +13,7 @@ from jbrl.agents.agent import notice
 from jbrl.runner.cost import yardstick
 from jbrl.runner.cost.calibration import Calibration, Outlook
 from jbrl.runner.cost.report import UnitCost, actual
+from jbrl.runner.play.compilation import compiling
 from jbrl.runner.play.resources import Resources
 from jbrl.runner.storage.store import Result, Store
 from jbrl.runner.storage.unit import Unit, select
@@ -55,7 +56,10 @@ class RunPlan:
           JbrlError: results cannot be written.
         """
         self.store.open(self.study.facts(), self.study.units)
-        with Heartbeat(self.store.folder, self.estimate, progress or Progress()) as observer:
+        with (
+            compiling(self.study.settings.compile),
+            Heartbeat(self.store.folder, self.estimate, progress or Progress()) as observer,
+        ):
             return run_units(self.units, self.todo, self.store, observer, resources)
 
     @cached_property

@@ -11,6 +11,7 @@ import numpy as np
 
 from jbrl.agents.offline_search import Findings
 from jbrl.outside import explained
+from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.offline import Learned, SearchCheckpoint
 from jbrl.runner.play.protocol import Chunk, failure_of, joined
@@ -34,6 +35,14 @@ Outcome = tuple[dict[str, Any], np.ndarray]
 def answers(found: Result, unit: Unit) -> bool:
     """Return whether a result has the trajectories, where a unit asks for them."""
     return found.recorded or not unit.record
+
+
+def comparable(header: dict[str, Any], platform: str) -> bool:
+    """Return whether times in the header of a file were measured on this kind of device, of
+    programs compiled as those of now.
+    """
+    compiled = header.get("compiled", "full" if platform == "cpu" else "")
+    return header.get("platform") == platform and compiled == compilation.options_name(platform)
 
 
 class Pace:
@@ -61,8 +70,9 @@ class StoredFindings(SearchCheckpoint):
     def __init__(self, unit: Unit, store: Store, progress: Progress, platform: str) -> None:
         self.unit, self.store, self.progress = unit, store, progress
         self.id = str(unit.knowledge_id)
-        self.facts = {
+        self.facts: dict[str, Any] = {
             "platform": platform,
+            "compiled": compilation.options_name(platform),
             "algorithm": unit.algorithm,
             "parameters": unit.parameters,
             "prior": unit.prior,
@@ -71,8 +81,7 @@ class StoredFindings(SearchCheckpoint):
 
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
-        # times of another kind of device are not comparable
-        if found and found.header["platform"] == self.facts["platform"]:
+        if found and comparable(found.header, self.facts["platform"]):
             return Learned.read(found.header["learned"], found.arrays)
         return None
 
@@ -80,7 +89,7 @@ class StoredFindings(SearchCheckpoint):
         found = self.store.knowledge(self.id, partial=True)
         if (
             found
-            and found.header["platform"] == self.facts["platform"]
+            and comparable(found.header, self.facts["platform"])
             and found.header["versions"] == versions()
         ):
             consumed, simulated, budget = (
@@ -170,8 +179,8 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
         (store.result(unit.id, arrays=True), False),
         (store.checkpoint(unit.id), True),
     ):
-        # On another kind of device times are not comparable, and the last digits might differ.
-        if not (found and answers(found, unit) and found.header.get("platform") == platform):
+        # On another kind of device the last digits might differ, too.
+        if not (found and answers(found, unit) and comparable(found.header, platform)):
             continue
         if found.status == "failed":  # a unit that failed is played again
             continue

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
 from jbrl.runner.play.play import make_run
 from jbrl.runner.play.protocol import Chunk
@@ -121,6 +122,7 @@ class Together:
         return {
             "device": stack.device,
             "platform": self.platform,
+            "compiled": compilation.options_name(self.platform),
             "batch": stack.batch,
             "offline_seconds": run.offline_seconds,
         }
@@ -201,8 +203,14 @@ class InCompany:
     def _facts(self, number: int) -> dict[str, Any]:
         assert self.company is not None
         crew, run = self.company.crew, self.company.runs[number]
-        facts = {"device": crew.device, "platform": self.platform, "batch": crew.batch}
-        return {**facts, "offline_seconds": run.offline_seconds, "together": len(self.units)}
+        return {
+            "device": crew.device,
+            "platform": self.platform,
+            "compiled": compilation.options_name(self.platform),
+            "batch": crew.batch,
+            "offline_seconds": run.offline_seconds,
+            "together": len(self.units),
+        }
 
     def _keep(self) -> None:
         """Write checkpoints of what has been played."""
