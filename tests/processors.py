@@ -68,7 +68,7 @@ def numbers() -> dict[str, str]:
     generator = np.random.default_rng(0)
     rewards = generator.normal(size=(300, 250)).astype(np.float32)
     ids = [unit.id for unit in load_study(EXPERIMENTS / "quick.toml").units]
-    sets = [enumerate_set(5, domain) for domain in ("signed", "values")]
+    sets = [enumerate_set(4, domain) for domain in ("signed", "values")]
     horizons = [decisions_until(10.0**-k, 1 - 2.0**-j) for k in range(1, 9) for j in range(1, 12)]
     mdps = problem(PRIORS["fractions"]).mdps
     states = generator.integers(mdps.n_states, size=(200, 6))
