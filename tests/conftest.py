@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import version
 
-# Much of the time of the tests is compilation. All programs are compiled as `compile = "quick"` of a
-# study does it, which gives the bits of `compile = "full"`; without optimisation of machine code,
-# which would take less, it would not. Where `TEST_OPTIMISED` is set, as for the slow tests, programs
-# are compiled in full unless a study says otherwise. The first option is known to jaxlib 0.10 alone;
-# programs that tests start inherit both.
+# Much of the time of the tests is compilation. All programs are compiled as `compile = "quick"` of
+# a study does it, which gives the bits of `compile = "full"`. Without any optimisation of machine
+# code compilation would take less, but the bits would be others. Where `TEST_OPTIMISED` is set, as
+# for the slow tests, programs are compiled in full unless a study says otherwise. The first option
+# is known to jaxlib 0.10 alone; programs that tests start inherit both.
 if version("jaxlib").startswith("0.10.") and "TEST_OPTIMISED" not in os.environ:
     quick = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()

@@ -23,6 +23,7 @@ from jbrl.runner.study.study import load_study
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 PINNED = Path(__file__).parent / "pins"
 PINS: dict[str, Any] = json.loads((PINNED / "returns.json").read_text())
+EXACT = jax.__version__ == PINS["jax"] and platform.machine() == PINS["machine"]
 # One unit of each kind of program, on the small problem; the first take the least to compile.
 FEW = r"^GC/(Random|Optimal|e-Greedy\(epsilon=0\.1\)|PSRL\(period=5\))"
 MORE = r"^GC/(Soft-max\(tau=0\.33\)|VDBE.*sigma=1|BEB\(beta=2|BAMCP\(simulations=10|SBOSS\()"
@@ -44,6 +45,11 @@ def study_of(name: str) -> Path:
     return file if file.exists() else PINNED / file.name
 
 
+def digest(values: np.ndarray) -> str:
+    """Return the digest of the bits of float64 numbers."""
+    return hashlib.sha256(np.ascontiguousarray(values, "<f8").tobytes()).hexdigest()[:16]
+
+
 def check(study: str, pins: dict[str, Any], folder: Path, only: str | None = None) -> int:
     """Play the units of a study that are pinned and compare them. Returns: how many."""
     results = jbrl.run(study_of(study), folder, only=only, overrides=["study.latency=false"])
@@ -52,11 +58,8 @@ def check(study: str, pins: dict[str, Any], folder: Path, only: str | None = Non
     played = {id: result for id, result in found.items() if result is not None}
     for id, result in played.items():
         assert result.status == "done"
-        exact = hashlib.sha256(np.ascontiguousarray(result.returns, "<f8").tobytes()).hexdigest()[
-            :16
-        ]
-        if jax.__version__ == PINS["jax"] and platform.machine() == PINS["machine"]:
-            assert exact == pins[id]["sha256"], pins[id]["label"]
+        if EXACT:
+            assert digest(result.returns) == pins[id]["sha256"], pins[id]["label"]
         else:
             error = result.returns.std() / np.sqrt(result.n)
             assert abs(result.returns.mean() - pins[id]["mean"]) <= error, pins[id]["label"]

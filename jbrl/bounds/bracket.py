@@ -31,7 +31,7 @@ from jbrl.runner.storage.machine import available_cores, memory_bytes
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 2  # of what pieces mean
+VERSION = 3  # of what pieces mean
 
 Tell = Callable[[str, int, int], None]
 

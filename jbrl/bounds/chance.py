@@ -29,7 +29,7 @@ class Chance:
         value = np.zeros(mdps.n_states)
         values = [value]
         for _ in range(horizon - 1):
-            value = (gains + discount * mean @ value).max(1)
+            value = (gains + discount * (mean * value).sum(-1)).max(1)  # no product of BLAS
             values.append(value)
         self._after = np.array(values[::-1])  # v after each decision, [T, S]
 
@@ -46,12 +46,13 @@ class Chance:
     def _of(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         lanes = np.arange(len(states))
         counts = np.zeros((len(states), *self._prior.shape))
-        found = np.zeros(len(states))
+        found, factor = np.zeros(len(states)), 1.0
         for t, after in enumerate(self._after):
             x, u, y = states[:, t], actions[:, t], states[:, t + 1]
             row = self._prior[x, u] + counts[lanes, x, u]
             worth = self._rewards[x, u] + self._discount * after
             expected = (row * worth).sum(1) / row.sum(1)
-            found += self._discount**t * (worth[lanes, y] - expected)
+            found += factor * (worth[lanes, y] - expected)
             counts[lanes, x, u, y] += 1
+            factor *= self._discount
         return found

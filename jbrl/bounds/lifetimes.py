@@ -1,6 +1,7 @@
 """Lifetimes of a policy of the look-ahead, many at once."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from jax import lax
 from jbrl.bounds.layers import Cell
 from jbrl.bounds.model import Model
 from jbrl.bounds.policy import Table
+from jbrl.mdp import sampling
 
 LANES = 4096  # lifetimes of a compiled call; results do not depend on how many calls there are
 FIRST_SWEEPS = 200  # of value iteration before the first of the last decisions
@@ -84,7 +86,8 @@ class Lifetimes:
         return np.concatenate(found)[:n_mdps]
 
     def _play(self, bonus: float, generator: np.random.Generator) -> np.ndarray:
-        true = _draw(self.rows, generator)
+        keys = jax.random.split(jax.random.key(int(generator.integers(2**32))), LANES)
+        true = np.asarray(_draw(self.rows.concentrations, keys), np.float64)
         states, lanes = _follow(self.table, self.rows, true, self.discount, generator)
         rest = self._finish(
             np.float32(bonus),
@@ -93,23 +96,24 @@ class Lifetimes:
             jnp.asarray(states, jnp.int32),
             jax.random.key(int(generator.integers(2**32))),
         )
-        return lanes.earned + self.discount**self.table.decisions * np.asarray(rest, np.float64)
+        return lanes.earned + _power(self.discount, self.table.decisions) * np.asarray(
+            rest, np.float64
+        )
 
 
-def _draw(rows: Rows, generator: np.random.Generator) -> np.ndarray:
-    """Draw MDPs, [S, W, K, LANES] float64."""
-    found = np.zeros((*rows.concentrations.shape, LANES))
-    found[..., 0, :] = (~rows.uncertain)[..., None]
-    for x, w in np.argwhere(rows.uncertain):
-        some = np.flatnonzero(rows.concentrations[x, w])
-        left = np.ones(LANES)
-        weights = rows.concentrations[x, w, some].astype(np.float64)
-        for number, k in enumerate(some[:-1]):
-            share = generator.beta(weights[number], weights[number + 1 :].sum(), LANES)
-            found[x, w, k] = left * share
-            left = left * (1 - share)
-        found[x, w, some[-1]] = left
-    return found
+@jax.jit
+def _draw(concentrations: chex.Array, keys: chex.PRNGKey) -> chex.Array:
+    """Draw one MDP for each of N keys by the draws of played MDPs, [S, W, K, N] float32.
+
+    NumPy's Beta draws differ between C libraries.
+    """
+    draw = functools.partial(sampling.dirichlet, concentrations=concentrations)
+    return jnp.where(concentrations[..., None] > 0, jax.vmap(draw, out_axes=-1)(keys), 0.0)
+
+
+def _power(discount: float, exponent: int) -> float:
+    """Return a power by products alone, which are the same on every processor."""
+    return math.prod([discount] * exponent)
 
 
 @dataclasses.dataclass(eq=False)
@@ -144,7 +148,7 @@ def _follow(
             if len(group):
                 chosen = choices[cell][tuple(lanes.splits[:, group])]
                 for new, moved in _move(
-                    table, rows, lanes, cell, group, chosen, uniforms[group], discount**t
+                    table, rows, lanes, cell, group, chosen, uniforms[group], _power(discount, t)
                 ):
                     following.setdefault(new, []).append(moved)
         groups = {cell: np.concatenate(parts) for cell, parts in following.items()}

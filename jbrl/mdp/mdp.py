@@ -4,6 +4,7 @@ Letters used everywhere: `S` states, `A` actions, `T` decisions of a trajectory.
 """
 
 import math
+from decimal import Decimal, localcontext
 
 import chex
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.errors import JbrlError
 from jbrl.pytree import record
+
+_DIGITS = 50
 
 
 @record
@@ -91,9 +94,20 @@ def horizon_for(precision: float, discount: float, largest_reward: float) -> int
         )
     if discount == 0 or largest_reward <= 0:
         return 1
-    share = precision * (1 - discount) / largest_reward
-    if share < 1e-300:  # its digits are lost, or all of it
-        log_share = math.log(precision) + math.log(1 - discount) - math.log(largest_reward)
-    else:
-        log_share = math.log(share)
-    return max(1, math.ceil(log_share / math.log(discount)))
+    with localcontext(prec=_DIGITS):
+        share = Decimal(precision) * (1 - Decimal(discount)) / Decimal(largest_reward)
+    return decisions_until(share, discount)
+
+
+def decisions_until(share: float | Decimal, discount: float) -> int:
+    """Return the least number T >= 1 for which `discount`^T is at most `share`.
+
+    In decimal digits: logarithms of float64 differ between C libraries.
+
+    Args:
+      share: positive.
+      discount: between 0 and 1, not one of them.
+    """
+    with localcontext(prec=_DIGITS):
+        found = Decimal(share).ln() / Decimal(discount).ln()
+        return max(1, math.ceil(round(found, _DIGITS // 2)))  # an integer but for rounding is one

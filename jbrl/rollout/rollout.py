@@ -27,10 +27,6 @@ from jbrl.rollout.contract import (
 )
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
 
-# trajectories discounted at a time: fresh memory costs more than arithmetic, what fits into a cache
-# is used again
-_ROWS = 64
-
 
 @record
 class Trajectory:
@@ -73,11 +69,13 @@ def draw_inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) ->
 def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     """Return discounted returns [n] float64 of rewards [n, T].
 
-    On the host: the same to the last bit for any lifetimes played beside it.
+    On the host, by Horner's rule, where every product and every sum is rounded by itself: the same
+    to the last bit on any processor, and for any lifetimes played beside it.
     """
-    weights, returns = np.float64(discount) ** np.arange(rewards.shape[1]), np.empty(len(rewards))
-    for i in range(0, len(rewards), _ROWS):
-        np.sum(rewards[i : i + _ROWS] * weights, axis=1, out=returns[i : i + _ROWS])
+    returns = np.zeros(len(rewards))
+    for column in rewards.T[::-1]:
+        returns *= discount
+        returns += column
     return returns
 
 

@@ -5,8 +5,6 @@ The agent that plays knows the MDP: it takes an optimal action of it with probab
 any action otherwise. What the network is given is what an agent would know that does not.
 """
 
-import math
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -20,6 +18,7 @@ from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.grouped import total
 from jbrl.agents.deep.prior_ppo import Training, across, adam_step
 from jbrl.agents.deep.trained import MOST_GROUPS
+from jbrl.mdp.mdp import decisions_until
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior
@@ -199,4 +198,4 @@ def sweeps_for(discount: float) -> int:
     """
     if discount <= 0:
         return 1
-    return min(MOST_SWEEPS, math.ceil(math.log(1e-4) / math.log(discount)))
+    return min(MOST_SWEEPS, decisions_until(1e-4, discount))

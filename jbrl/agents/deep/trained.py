@@ -14,6 +14,7 @@ import numpy as np
 from jbrl.agents.agent import Agent
 from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
 from jbrl.errors import JbrlError
+from jbrl.mdp.mdp import decisions_until
 from jbrl.parameters import parameter
 
 TRAINING = 2**32 - 2  # number of the key of training; searches that try strategies use small ones
@@ -178,7 +179,7 @@ def training_horizon(horizon: int, discount: float, given: int) -> int:
         return min(given, horizon)
     if discount >= 1:
         return horizon
-    return min(horizon, max(2, math.ceil(math.log(NEGLIGIBLE) / math.log(max(discount, 1e-6)))))
+    return min(horizon, max(2, decisions_until(NEGLIGIBLE, max(discount, 1e-6))))
 
 
 def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """The protocol, from the agent to the returns."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -276,8 +277,12 @@ def test_deals_give_each_lane_to_one_device_in_order(n_lanes, width, n_devices, 
 def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
     returns = discounted(rewards, discount)
     np.testing.assert_array_equal(returns, [discounted(row[None], discount)[0] for row in rewards])
-    twin = [sum(float(r) * discount**t for t, r in enumerate(row)) for row in rewards]
-    np.testing.assert_allclose(returns, twin, rtol=1e-12, atol=1e-12)
+    # every operation rounded by itself, as IEEE 754 has it on any processor
+    horner = functools.partial(functools.reduce, lambda total, r: total * discount + float(r))
+    twin = [horner(row[::-1], 0.0) for row in rewards]
+    np.testing.assert_array_equal(returns, twin)
+    sums = [sum(float(r) * discount**t for t, r in enumerate(row)) for row in rewards]
+    np.testing.assert_allclose(returns, sums, rtol=1e-12, atol=1e-12)
 
 
 def test_options_that_the_compiler_does_not_have_are_left_out():

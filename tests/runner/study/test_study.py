@@ -15,6 +15,7 @@ import pytest
 import jbrl
 from jbrl.agents import agent
 from jbrl.errors import JbrlError
+from jbrl.mdp.mdp import decisions_until
 from jbrl.runner.storage.unit import select
 from jbrl.runner.study.study import Study, load_study
 
@@ -68,6 +69,11 @@ def test_automatic_horizon_is_the_published_one() -> None:
     # Castronovo et al. 2016: precision 0.01, discount 0.95, largest reward 10.
     unit = load_study(tables(horizon="auto", horizon_epsilon=0.01)).units[0]
     assert unit.protocol.horizon == 194
+
+
+def test_a_power_of_the_discount_is_reached_exactly() -> None:
+    """Quotients of float64 logarithms lie above the integer for 29 and others."""
+    assert [decisions_until(0.5**k, 0.5) for k in range(1, 60)] == [*range(1, 60)]
 
 
 @pytest.mark.parametrize(

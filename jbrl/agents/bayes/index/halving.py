@@ -2,7 +2,6 @@
 those left.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,7 +101,7 @@ def _next_stage(state: HalvingState, budget: int) -> HalvingState:
         best = order[np.argsort(-state.means[order], kind="stable")][: -(-len(order) // 2)]
         alive = np.zeros_like(alive)
         alive[best] = True
-    stages = max(1, math.ceil(math.log2(len(alive))))
+    stages = max(1, (len(alive) - 1).bit_length())
     share = max(1, budget // (int(alive.sum()) * stages))
     return replace(state, alive=alive, stage=state.stage + 1, target=state.target + share)
 

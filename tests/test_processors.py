@@ -1,0 +1,124 @@
+"""The same bits with the instructions of other processors.
+
+Each library is told to leave instructions of this processor unused, in a process of its own, which
+proves that it does. Where the processor does not have them, there is nothing to leave unused.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_pins import EXACT, PINS
+
+ROOT = Path(__file__).parents[1]
+VARIABLES = ("NPY_DISABLE_CPU_FEATURES", "XLA_FLAGS", "OPENBLAS_CORETYPE", "GLIBC_TUNABLES")
+N_FEW = 4
+
+
+Told = dict[str, Any]  # what libraries say of themselves: `processors.instructions`
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    """A setting of one library."""
+
+    variable: str
+    value: str
+    there: Callable[[Told], bool]  # of a process without it: does it forbid anything?
+    works: Callable[[Told], bool]  # of a process with it: is that gone?
+
+
+def _numpy(*sets: str) -> Switch:
+    return Switch(
+        "NPY_DISABLE_CPU_FEATURES",
+        " ".join(sets),
+        lambda told: sets[0] in told["numpy"],
+        lambda told: not set(sets) & set(told["numpy"]),
+    )
+
+
+SWITCHES = {
+    "NumPy without AVX-512": _numpy("X86_V4", "AVX512_ICL"),
+    "NumPy without AVX2": _numpy("X86_V3", "X86_V4", "AVX512_ICL"),
+    "XLA without AVX-512": Switch(
+        "XLA_FLAGS",
+        "--xla_cpu_max_isa=AVX2",
+        lambda told: "avx512f" in told["xla"],
+        lambda told: told["xla"] == ["avx2", "fma"],
+    ),
+    "BLAS without AVX-512": Switch(
+        "OPENBLAS_CORETYPE",
+        "Haswell",
+        lambda told: told["blas"] not in (None, "Haswell", "Zen") and "avx2" in told["xla"],
+        lambda told: told["blas"] == "Haswell",
+    ),
+    "C library without AVX2": Switch(
+        "GLIBC_TUNABLES",
+        "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable",
+        lambda told: platform.libc_ver()[0] == "glibc" and "fma" in told["xla"],
+        lambda told: told["libm"] != plain()["instructions"]["libm"],
+    ),
+}
+
+
+@functools.cache
+def run(*switches: str, units: bool) -> dict[str, Any]:
+    """Return what `tests.processors` says in a process with these switches, and no others."""
+    given = {SWITCHES[name].variable: SWITCHES[name].value for name in switches}
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    with tempfile.TemporaryDirectory() as folder:
+        found = subprocess.run(
+            [sys.executable, "-m", "tests.processors", *([f"{folder}/study"] if units else [])],
+            env=kept | given,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def plain() -> dict[str, Any]:
+    """Return what a process without switches says; it plays where there are no pins."""
+    return run(units=not EXACT)
+
+
+def check(switches: Sequence[str]) -> None:
+    found = run(*switches, units=True)
+    for name in switches:
+        assert SWITCHES[name].works(found["instructions"]), (name, found["instructions"])
+    assert found["numbers"] == plain()["numbers"]
+    assert len(found["units"]) == N_FEW
+    pins = {id: PINS["comparison"][id]["sha256"] for id in found["units"]}
+    assert found["units"] == (pins if EXACT else plain()["units"])
+
+
+def there(name: str) -> bool:
+    """Return whether this machine's library uses what the switch forbids."""
+    return SWITCHES[name].there(plain()["instructions"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWITCHES)
+def test_one_library_with_fewer_instructions(name: str) -> None:
+    if not there(name):
+        pytest.skip(f"{name}: so it is on this machine without the switch")
+    check([name])
+
+
+def test_all_libraries_as_on_a_processor_without_avx_512() -> None:
+    """And the C library, which has nothing for AVX-512, as on one without AVX2."""
+    names = [name for name in SWITCHES if name != "NumPy without AVX2" and there(name)]
+    if not names:
+        pytest.skip("no switch forbids anything that this machine has")
+    check(names)
