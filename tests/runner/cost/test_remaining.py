@@ -1,5 +1,8 @@
 """Time left of a run, by a clock that the test sets."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from jbrl.runner.cost.remaining import TimeLeft
@@ -103,3 +106,26 @@ def test_a_clock_that_is_set_back_changes_little() -> None:
 )
 def test_a_busy_machine_is_named(load: float, cores: int, own: float, text: str) -> None:
     assert busy_text(load, cores, own) == text
+
+
+# Units of quick.toml, run cold on two cores that other programs used too (load 12 to 15): seconds
+# that compiling and all else were expected to take, that compiling took, and since the unit before.
+RECORDED: list[list[float]] = json.loads(
+    (Path(__file__).parent / "recorded_run.json").read_text(encoding="ascii")
+)
+
+
+@pytest.mark.parametrize("said", [1.0, 0.25], ids=["as said", "said before others came"])
+def test_a_recorded_run_is_estimated_within_a_factor_of_two_throughout(said: float) -> None:
+    """By the pace of all parts together it was six times too short after half of the units."""
+    expected = {
+        str(k): UnitCost(compiling=said * compiling, deciding=said * other)
+        for k, (compiling, other, _, _) in enumerate(RECORDED)
+    }
+    clock, whole = Clock(), sum(row[3] for row in RECORDED)
+    left, ends = TimeLeft(expected, clock), clock.now + whole
+    worst = 1.0
+    for k, (_, _, compiled, taken) in enumerate(RECORDED[:-10]):
+        plays(left, clock, str(k), compiled, taken - compiled)
+        worst = max(worst, (ends - clock.now) / left.seconds(), left.seconds() / (ends - clock.now))
+    assert 900 < whole < 1000 and worst < 2.0
