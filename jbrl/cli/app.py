@@ -27,7 +27,7 @@ from jbrl.cli import (
 from jbrl.cli.plain_help import PlainGroup, use_plain_help
 from jbrl.cli.text import complain
 from jbrl.errors import JbrlError
-from jbrl.runner.study.stopping import Stopped
+from jbrl.runner.study.stopping import Stopped, interruptible
 
 USER_ERROR = 2
 BY_SIGNAL = 128  # added to the number of the signal
@@ -35,11 +35,12 @@ INTERRUPTED = BY_SIGNAL + 2
 
 
 class _Commands(PlainGroup):
-    """Report errors in the input in one message, and end with exit code 2."""
+    """Report errors in the input in one message, and end with exit code 2; obey Ctrl-C."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with interruptible(INTERRUPTED, lambda text: complain(text, "interrupted")):
+                return super().invoke(ctx)
         except JbrlError as error:
             complain(str(error))
             raise typer.Exit(USER_ERROR) from None

@@ -9,6 +9,7 @@ from rich.console import Console
 from jbrl.cli.text import complain, count, duration
 from jbrl.report.text import ABSENT
 from jbrl.runner.cost.report import cost_report
+from jbrl.runner.cost.yardstick import present_busy_text
 from jbrl.runner.storage.machine import memory_bytes
 from jbrl.runner.storage.store import Store
 from jbrl.runner.study.plan import RunPlan
@@ -70,7 +71,7 @@ def foretell(planned: RunPlan, *, units: bool) -> None:
     ready = f" ({done} done already)" if done else ""
     typer.echo(
         f"{count(len(planned.units), 'unit')}, about "
-        f"{duration(sum(seconds.values()))}{ready}{_source(planned)}"
+        f"{duration(sum(seconds.values()))}{present_busy_text()}{ready}{_source(planned)}"
     )
 
 

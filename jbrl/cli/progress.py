@@ -14,6 +14,8 @@ from jbrl.cli.estimates import aligned, compared, size_text
 from jbrl.cli.silence import Silence
 from jbrl.cli.text import count, duration
 from jbrl.report.text import seconds_text
+from jbrl.runner.cost.remaining import TimeLeft
+from jbrl.runner.cost.yardstick import present_busy_text
 from jbrl.runner.storage.machine import peak_resident_bytes
 from jbrl.runner.storage.unit import Unit
 from jbrl.runner.study.plan import RunPlan
@@ -78,7 +80,7 @@ class Display(Progress):
             refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
         self._silence = Silence(self._still)
-        self._expected = plan.estimate
+        self._expected = {id: outlook.cost for id, outlook in plan.outlooks.items()}
         self._ran = self._failed = 0
 
     def __enter__(self) -> "Display":
@@ -99,28 +101,26 @@ class Display(Progress):
 
     def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
         """Print how much there is to do."""
-        self._started, self._units, self._todo = (
-            time.monotonic(),
-            len(units),
-            [unit.id for unit in todo],
-        )
+        self._started, self._units = time.monotonic(), len(units)
+        self._todo = [unit.id for unit in todo]
+        self._left = TimeLeft({id: self._expected[id] for id in self._todo})
         self._whole = self._bars.add_task(
             "units", total=len(units), completed=len(units) - len(todo), note=""
         )
         self._current = self._bars.add_task("", visible=False, note="")
         ready = f", {len(units) - len(todo)} of them done already" if len(todo) < len(units) else ""
-        left = f": about {duration(sum(self._expected.values()))}" if todo else ""
+        left = f": about {duration(self._left.seconds())}{present_busy_text()}" if todo else ""
         self.console.print(f"{count(len(units), 'unit')}{ready}{left}")
 
     def started(self, unit: Unit) -> None:
         """Show the current unit."""
-        before = self._todo.index(unit.id)
+        self._left.skipped(self._todo[: self._todo.index(unit.id)])
         self._running = unit
         self._silence.news(unit.label)
         self._bars.update(
             self._whole,
             completed=self._number(unit) - 1,
-            note=f"of {self._units}, {self._left(before)}",
+            note=f"of {self._units}, {self._left_text()}",
         )
         self._bars.reset(
             self._current,
@@ -152,6 +152,7 @@ class Display(Progress):
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Print one line about the unit."""
         self._silence.news(None)
+        self._left.finished(unit.id, header.get("compile_seconds") or 0.0)
         self._ran += 1
         self._failed += header["status"] == "failed"
         number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
@@ -169,14 +170,13 @@ class Display(Progress):
                 f"mean {returns.mean():.4g}, {seconds_text(header['online_seconds'])} per "
                 f"decision{escape(found)}{compiled}"
             )
-        after = self._todo.index(unit.id) + 1
-        left = f" ({self._left(after)})" if after < len(self._todo) else ""
+        left = f" ({self._left_text()})" if self._left.seconds() else ""
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
         self.console.quiet = self._quiet
 
     def _still(self, label: str, seconds: float) -> None:
         """Report that a unit is still running: a compiled call gives no news before it ends."""
-        expected = duration(self._expected[self._running.id])
+        expected = duration(self._expected[self._running.id].seconds)
         self.console.print(
             f"{escape(label)}: still running, {duration(seconds)} without news; expected to take "
             f"{expected} in all"
@@ -186,14 +186,8 @@ class Display(Progress):
         """Return the number of a unit, counting those that were done before."""
         return self._units - len(self._todo) + self._todo.index(unit.id) + 1
 
-    def _left(self, position: int) -> str:
-        """Return the time left at a position of the list, supposing that the rest is as much slower
-        or faster than expected as what is done.
-        """
-        seconds = [self._expected[id] for id in self._todo]
-        done, left = sum(seconds[:position]), sum(seconds[position:])
-        pace = self._elapsed() / done if done else 1.0
-        return f"about {duration(left * pace)} left"
+    def _left_text(self) -> str:
+        return f"about {duration(self._left.seconds())} left"
 
     def _elapsed(self) -> float:
         return max(0.0, time.monotonic() - self._started)

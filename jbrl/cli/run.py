@@ -167,7 +167,7 @@ def run(
     from jbrl.rollout.contract import StaysWithNaN
     from jbrl.runner.play.resources import check, choose
     from jbrl.runner.study.plan import plan
-    from jbrl.runner.study.stopping import Stopped, stopping_on
+    from jbrl.runner.study.stopping import Stopped, keeping, stopping_on
 
     show_warnings()
     wanted = asked(
@@ -212,12 +212,16 @@ def run(
         return
     display = Display(planned, quiet=quiet)  # the speed of compilation is measured without a cache
     keep_compiled(compile_cache)
+    kept = f"what is done is kept in {out}; the same command continues from there"
     try:
-        with stopping_on(signal.SIGTERM, signal.SIGUSR1), display as progress:
+        with (
+            keeping(lambda: True, kept),
+            stopping_on(signal.SIGTERM, signal.SIGUSR1),
+            display as progress,
+        ):
             failed = planned.execute(progress, resources)
     except KeyboardInterrupt as interrupt:
-        how = "stopped" if isinstance(interrupt, Stopped) else "interrupted"
-        complain(f"what is done is kept in {out}; the same command continues from there", how)
+        complain(kept, "stopped" if isinstance(interrupt, Stopped) else "interrupted")
         raise
     if not quiet and any(isinstance(unit.agent, StaysWithNaN) for unit in planned.units):
         from jbrl.results import Results

@@ -1,5 +1,6 @@
 """One warm process and one study without faults, for all tests of faults."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,16 @@ import pytest
 import jbrl
 from tests.faults.cases import outcome, write_study
 from tests.faults.warm import Warm
+
+
+@pytest.fixture(autouse=True)
+def python_handles_ctrl_c() -> Iterator[None]:
+    """Ctrl-C as a program finds it that a user starts: in the background of a script it is ignored,
+    by the programs that are started from there, too.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ JAX, so each child starts it anew, with devices and threads of its own: from the
 programs come from JAX's cache on disk, once a first run has filled it.
 """
 
+import hashlib
+import importlib
 import json
 import os
 import resource
@@ -137,15 +139,21 @@ def _wait(pid: int, seconds: float | None) -> int | None:
 
 
 def _child(
-    args: Sequence[str], log: str, often: bool = False, limits: dict[str, int] | None = None
+    args: Sequence[str],
+    log: str,
+    often: bool = False,
+    limits: dict[str, int] | None = None,
+    stuck: tuple[str, int] | None = None,
 ) -> int:
     """The run itself.
 
     Args:
       often: write a checkpoint after every chunk and every block, whatever it costs.
       limits: on resources, by their names in `LIMITS`, in bytes.
+      stuck: a function, `module:name`, and how many calls of it return; the next one takes a
+        minute, in C.
     """
-    from jbrl.cli.app import app
+    from jbrl.__main__ import main
     from jbrl.runner.play import lifetimes
     from jbrl.runner.study import played
 
@@ -159,14 +167,39 @@ def _child(
         lifetimes.FASTEST = 0.0  # one block a call
     for name, value in (limits or {}).items():
         resource.setrlimit(LIMITS[name], (value, value))
+    if stuck:
+        _stick(*stuck)
+    sys.argv = ["jbrl", *args]
     try:
-        app(list(args))
+        main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _stick(function: str, calls: int) -> None:
+    module, name = function.split(":")
+    *owners, name = name.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    original, left = getattr(owner, name), iter(range(calls))
+
+    def slow(*args: Any, **options: Any) -> Any:
+        if next(left, None) is None:
+            compute_in_c()
+        return original(*args, **options)
+
+    setattr(owner, name, slow)
+
+
+def compute_in_c() -> None:
+    """Print a line, and let Python run no handler of a signal for a minute or more."""
+    os.write(sys.__stdout__.fileno(), b"stuck\n")  # type: ignore[union-attr]
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 300_000_000)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Speed of this machine: how long it takes to compile and to play a fixed small program.
+"""Speed of this machine at present: how long it takes to compile and to play a fixed small program,
+beside the other work that it does.
 
 The constants of the rough rule (`runner.cost.estimates`) are those of a machine that takes
 `COMPILING` and `PLAYING` seconds for it; times are taken to be proportional. Two copies are
@@ -7,7 +8,9 @@ cores that there are.
 """
 
 import functools
+import os
 import statistics
+import time
 from dataclasses import dataclass
 
 import jax
@@ -21,7 +24,9 @@ from jbrl.runner.play.timing import timed
 COMPILING = 1.0  # seconds
 PLAYING = 0.0005
 LANES, STEPS, STATES, ACTIONS = 64, 200, 8, 4
-REPETITIONS = 9
+# that the program is played for: many turns of the scheduler, where other programs wait for a core
+SECONDS = 0.2
+LOAD_SECONDS = 60.0  # that the load average covers
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,31 @@ def measured(device: jax.Device) -> Speed:
         lambda: compilation.compile_once(_first, uniforms),
         lambda: compilation.compile_once(_second, uniforms),
     )
-    playing = statistics.median(timed(program.call, uniforms)[1] for _ in range(REPETITIONS))
-    return Speed(compiling / COMPILING, playing / PLAYING)
+    seconds = [timed(program.call, uniforms)[1]]
+    while sum(seconds) < SECONDS:
+        seconds.append(timed(program.call, uniforms)[1])
+    return Speed(compiling / COMPILING, statistics.mean(seconds) / PLAYING)
+
+
+def busy_text(load: float, cores: int, own: float = 0.0) -> str:
+    """Return what to say after a time if other programs keep the machine busy, with more threads
+    than there are cores; otherwise "".
+
+    Args:
+      load: threads of all programs that run or wait, the mean of the last minute.
+      cores: of the machine.
+      own: seconds of processor time that this process has taken, in the last minute or before.
+    """
+    others = load - min(own / LOAD_SECONDS, cores)
+    busy = f" while this machine is busy, load {others:.0f} on {cores} cores"
+    return busy if others > cores else ""
+
+
+def present_busy_text() -> str:
+    """Return `busy_text` of this machine; "" where the system does not say."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    return busy_text(os.getloadavg()[0], os.cpu_count() or 1, time.process_time())
 
 
 def _first(uniforms: jax.Array) -> jax.Array:

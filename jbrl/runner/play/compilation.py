@@ -91,13 +91,22 @@ def options_name(platform: str) -> str:
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
     """Compile several programs side by side, None for none.
 
+    An interrupt (KeyboardInterrupt) does not wait for compilations, which cannot be ended.
+
     Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
     """
     forget_when_crowded()
-    started = time.perf_counter()
-    with without_collection(), ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        futures = [pool.submit(task) if task else None for task in tasks]
-        programs = [future.result() if future else None for future in futures]
+    started, wait = time.perf_counter(), True
+    pool = ThreadPoolExecutor(max_workers=len(tasks))
+    try:
+        with without_collection():
+            futures = [pool.submit(task) if task else None for task in tasks]
+            programs = [future.result() if future else None for future in futures]
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait, cancel_futures=not wait)
     fresh = any(program.fresh for program in programs if program)
     return programs, since(started) if fresh else 0.0
 

@@ -109,13 +109,14 @@ def device_name(devices: list[jax.Device]) -> str:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Raise KeyboardInterrupt after the block instead of inside it: for calls that take over the
-    memory of what they are given.
+    """Handle Ctrl-C after the block instead of inside it, usually by KeyboardInterrupt: for calls
+    that take over the memory of what they are given.
 
-    Only for Ctrl-C as Python handles it by itself, and in the main thread, which alone receives it.
+    Only in the main thread, which alone receives it, and where it is not ignored.
     """
     alone = threading.current_thread() is threading.main_thread()
-    if not alone or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    handler = signal.getsignal(signal.SIGINT)
+    if not (alone and callable(handler)):
         yield
         return
     received: list[int] = []
@@ -124,6 +125,6 @@ def interrupts_deferred() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
     if received:
-        raise KeyboardInterrupt
+        handler(signal.SIGINT, None)

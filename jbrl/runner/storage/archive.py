@@ -20,7 +20,7 @@ import pandas as pd
 
 from jbrl.errors import JbrlError
 from jbrl.runner.storage import strategies
-from jbrl.runner.storage.files import StoreError
+from jbrl.runner.storage.files import StoreError, write_whole
 from jbrl.runner.storage.outcomes import SPREADS, UNIT_COLUMNS
 from jbrl.runner.storage.store import Result, Store
 
@@ -158,9 +158,8 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
         tables["strategies"] = strategies
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "study.json").write_text(
-            json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n", encoding="utf-8"
-        )
+        about = json.dumps({**manifest, "decimals": decimals}, indent=1) + "\n"
+        write_whole(out / "study.json", about.encode())
         return [
             out / "study.json",
             *(_written(table, out / f"{name}.parquet") for name, table in tables.items()),

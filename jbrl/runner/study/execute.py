@@ -32,7 +32,7 @@ from jbrl.runner.study.played import (
 )
 from jbrl.runner.study.progress import Progress
 from jbrl.runner.study.several import InCompany, Together
-from jbrl.runner.study.stopping import stop_if_asked
+from jbrl.runner.study.stopping import keeping, stop_if_asked
 
 
 def is_done(unit: Unit, store: Store) -> bool:
@@ -138,7 +138,9 @@ def _run_within(
 ) -> Outcome:
     """Play what is left of a unit in chunks of `size` lifetimes."""
     platform = run.devices[0].platform
-    run.prepare(StoredFindings(unit, store, progress, platform) if unit.knowledge_id else None)
+    findings = StoredFindings(unit, store, progress, platform)
+    with keeping(findings.keep):
+        run.prepare(findings if unit.knowledge_id else None)
     played = before(unit, store, platform)
     facts = {
         "device": run.device,
@@ -152,15 +154,16 @@ def _run_within(
         facts |= {"learned": run.learned.describe()}
     work = _Work(run, unit, store, progress, played, {**facts, "status": "partial"})
     try:
-        stop_if_asked()
-        for chunk in work.chunks(size):
-            played.chunks.append(check_returns(chunk))
-            progress.advanced(unit, played.n, played.seconds, played.decisions)
-            if played.n < unit.protocol.n_environments:
-                work.pace.keep(work.keep)
-            if played.n < unit.protocol.n_environments or unit.latency:
-                stop_if_asked()
-        return conclude(unit, store, run, played, facts)
+        with keeping(work.keep_if_idle):
+            stop_if_asked()
+            for chunk in work.chunks(size):
+                work.add(check_returns(chunk))
+                progress.advanced(unit, played.n, played.seconds, played.decisions)
+                if played.n < unit.protocol.n_environments:
+                    work.pace.keep(work.keep)
+                if played.n < unit.protocol.n_environments or unit.latency:
+                    stop_if_asked()
+            return conclude(unit, store, run, played, facts)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or out_of_memory(error):
             work.keep()
@@ -189,6 +192,7 @@ class _Work:
         )
         self.pace = Pace()
         self._flight: Flight | None = None
+        self._kept = True  # nothing has been played since the last checkpoint
 
     def chunks(self, size: int | None) -> Iterator[Chunk]:
         run, played = self.run, self.played
@@ -196,16 +200,19 @@ class _Work:
             yield from run.chunks(played.n, size)
             return
         found = played.flight
-        flight = run.restored(*found) if found and run.fits(found[0]) else None
-        for chunk in run.chunks(played.n, size, flight=flight, between=self._between):
-            self._flight = None
-            yield chunk
+        self._flight = run.restored(*found) if found and run.fits(found[0]) else None
+        yield from run.chunks(played.n, size, flight=self._flight, between=self._between)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take the results of a chunk, which end the running lifetimes."""
+        self.played.chunks.append(chunk)
+        self._flight, self._kept = None, False
 
     def _between(self, flight: Flight) -> None:
         """Show progress after each call of the episode driver, write a checkpoint, stop if
         asked.
         """
-        self._flight = flight
+        self._flight, self._kept = flight, False
         played = self.played
         self.progress.advanced(
             self.unit,
@@ -222,12 +229,24 @@ class _Work:
         if flight is None:
             if self.played.n:
                 self.played.save(self.unit, self.store, self.facts)
-            return
         # otherwise the checkpoint before is better than none of the running lifetimes
-        if flight.whole:
+        elif flight.whole:
             self.played.save(
                 self.unit,
                 self.store,
                 {**self.facts, "flight_seconds": flight.seconds},
                 flight.arrays(),
             )
+        else:
+            return
+        self._kept = True
+
+    def keep_if_idle(self) -> bool:
+        """Write a checkpoint, unless there is nothing new or lifetimes are within a call, which
+        has taken over their states; return whether all that had been played before is kept.
+
+        For another thread, while this one is within a compiled call or a compilation.
+        """
+        if not self._kept and self._flight is None:
+            self.keep()
+        return self._kept

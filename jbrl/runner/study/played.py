@@ -78,6 +78,7 @@ class StoredFindings(SearchCheckpoint):
             "prior": unit.prior,
         }
         self._pace = Pace()
+        self._new: tuple[Findings, float] | None = None  # not yet kept
 
     def learned(self) -> Learned | None:
         found = self.store.knowledge(self.id)
@@ -99,6 +100,7 @@ class StoredFindings(SearchCheckpoint):
         return None
 
     def advanced(self, findings: Findings, seconds: float) -> None:
+        self._new = (findings, seconds)
         self.progress.searching(self.unit, findings.consumed, findings.budget, seconds)
         self._pace.keep(lambda: self.interrupted(findings, seconds))
         stop_if_asked()
@@ -110,6 +112,13 @@ class StoredFindings(SearchCheckpoint):
             {**self.facts, **counts, "seconds": seconds, "status": "partial"},
             findings.arrays,
         )
+        self._new = None
+
+    def keep(self) -> bool:
+        """Keep the findings of all rounds that are over."""
+        if self._new:
+            self.interrupted(*self._new)
+        return True
 
     def concluded(self, learned: Learned) -> None:
         self.store.save_knowledge(
@@ -117,6 +126,7 @@ class StoredFindings(SearchCheckpoint):
             {**self.facts, "learned": learned.describe(), "status": "done"},
             learned.arrays,
         )
+        self._new = None
 
 
 @dataclass

@@ -27,7 +27,7 @@ from jbrl.runner.study.played import (
     guarded,
 )
 from jbrl.runner.study.progress import Progress
-from jbrl.runner.study.stopping import stop_if_asked
+from jbrl.runner.study.stopping import keeping, stop_if_asked
 
 
 def _within_memory(run: Callable[..., Any], *args: Any) -> Any:
@@ -66,9 +66,10 @@ class Together:
         """
         self.progress.started(self.units[0])
         try:
-            self.stack.prepare()
-            for results in self.stack.calls():
-                yield from self._taken(results)
+            with keeping(self._keep):
+                self.stack.prepare()
+                for results in self.stack.calls():
+                    yield from self._taken(results)
         except StoreError:
             raise
         except (Exception, SystemExit) as error:
@@ -127,11 +128,12 @@ class Together:
             "offline_seconds": run.offline_seconds,
         }
 
-    def _keep(self) -> None:
-        """Write checkpoints of what has been played."""
+    def _keep(self) -> bool:
+        """Write checkpoints of what has been played; return True, since it is all kept then."""
         for number, (unit, played) in enumerate(zip(self.units, self.played, strict=True)):
             if played.n > self.stack.starts[number] and number not in self.closed:
                 played.save(unit, self.store, {**self._facts(number), "status": "partial"})
+        return True
 
 
 class InCompany:
@@ -154,6 +156,7 @@ class InCompany:
         befores = [_whole(unit, played) for unit, played in fresh]
         self.company = Company(runs, befores) if runs else None
         self._pace = Pace()
+        self._kept = True  # nothing has been played since the last checkpoints
 
     def run(self) -> Iterator[tuple[Unit, Outcome]]:
         """Yield units that are complete or have failed.
@@ -166,11 +169,12 @@ class InCompany:
             return
         self.progress.started(self.units[0])
         try:
-            company.prepare()
-            stop_if_asked()
-            for number, result in company.played(self._between):
-                save = functools.partial(self._conclude, number, result)
-                yield self.units[number], guarded(self.units[number], self.store, save)
+            with keeping(lambda: self._kept):
+                company.prepare()
+                stop_if_asked()
+                for number, result in company.played(self._between):
+                    save = functools.partial(self._conclude, number, result)
+                    yield self.units[number], guarded(self.units[number], self.store, save)
         except StoreError:
             raise
         except (Exception, SystemExit) as error:
@@ -183,6 +187,7 @@ class InCompany:
     def _between(self) -> None:
         """Show progress after each call, write checkpoints if it is time, stop if asked."""
         assert self.company is not None
+        self._kept = False
         for number, unit in enumerate(self.units):
             if number not in self.company.closed:
                 over, decisions = self.company.progress(number)
@@ -221,6 +226,7 @@ class InCompany:
             if number not in company.closed:
                 facts = {**self._facts(number), "flight_seconds": company.seconds[number]}
                 played.save(unit, self.store, {**facts, "status": "partial"}, company.saved(number))
+        self._kept = True
 
 
 def _whole(unit: Unit, played: Played) -> tuple[dict[str, np.ndarray], float] | None:

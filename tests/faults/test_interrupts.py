@@ -1,0 +1,222 @@
+"""Ctrl-C at any moment, also while Python code cannot run: heard at once, obeyed within two
+seconds, and nothing is lost.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jbrl.runner.play.compilation import Program, compile_together
+from jbrl.runner.storage.store import Store
+from jbrl.runner.study.stopping import interruptible, keeping
+from tests.faults.cases import SEARCH, STUDY, differences, outcome
+from tests.faults.kills import wrongs
+from tests.faults.warm import ROOT, Process, Warm
+
+HEARD, OBEYED = 0.5, 2.0  # seconds after Ctrl-C
+MARGIN = 4.0  # more on a busy machine; what is interrupted would take a minute
+STOPPING = "interrupted: stopping; Ctrl-C again ends at once\n"
+COMPILE = "jbrl.runner.play.compilation:compile_together"
+
+
+def until(happens: Callable[[], bool], seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def interrupt(process: Process, log: Path, code: int | None = 130) -> None:
+    """Send Ctrl-C to a process that is stuck, and check that it is heard and obeyed."""
+    log.touch()
+    until(lambda: "stuck\n" in log.read_text(), 60.0)
+    process.send(signal.SIGINT)
+    until(lambda: STOPPING in log.read_text(), HEARD + MARGIN)
+    assert process.wait(OBEYED + MARGIN) == code
+
+
+def test_while_the_main_thread_compiles(study: Path, warm: Warm, whole: dict) -> None:
+    """For the second unit, after the programs that measure the machine and those of the first."""
+    out, log = study.parent / "out", study.parent / "log"
+    interrupt(warm.start("run", study, "--out", out, log=log, stuck=(COMPILE, 2)), log)
+    kept = f"interrupted: what is done is kept in {out}; the same command continues from there\n"
+    assert log.read_text().endswith(STOPPING + kept)
+    assert len(outcome(out)) == 1 and list(wrongs(out, whole, set())) == []
+    assert warm.start("run", study, "--out", out, log=log).wait() == 0
+    assert outcome(out).keys() == whole.keys() and list(wrongs(out, whole, set(whole))) == []
+
+
+def test_before_anything_is_done(study: Path, warm: Warm) -> None:
+    out, log = study.parent / "out", study.parent / "log"
+    interrupt(warm.start("run", study, "--out", out, log=log, stuck=(COMPILE, 0)), log)
+    assert log.read_text() == f"stuck\n{STOPPING}" and not out.exists()
+
+
+def test_what_is_played_is_kept_while_a_call_runs(study: Path, warm: Warm, whole: dict) -> None:
+    """The checkpoint is written although the call does not return."""
+    out, log = study.parent / "out", study.parent / "log"
+    stuck = ("jbrl.runner.play.timing:Turns.timed", 7)
+    interrupt(warm.start("run", study, "--out", out, log=log, stuck=stuck), log)
+    ((name, arrays),) = outcome(out).items()
+    assert ".partial." in name and len(arrays["returns"]) == 14
+    assert list(wrongs(out, whole, set())) == []
+
+
+@pytest.mark.slow
+def test_rounds_of_a_search_are_kept(tmp_path: Path, warm: Warm) -> None:
+    study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
+    study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
+    assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
+    stuck = ("jbrl.runner.play.offline:Trials.__call__", 5)
+    interrupt(warm.start("run", study, "--out", out, log=log, stuck=stuck), log)
+    (left,) = (out / "knowledge").iterdir()
+    found = Store(out).knowledge(left.name.split(".")[0], partial=True)
+    assert found is not None and 0 < found.header["consumed"] < 600
+    assert warm.start("run", study, "--out", out, log=log).wait() == 0
+    assert list(differences(outcome(out), outcome(tmp_path / "whole"))) == [] and outcome(out)
+
+
+LIFETIMES = """
+[study]
+name = "lifetimes"
+n_environments = 20
+
+[[experiments]]
+name = "Chain"
+problem = "Chain-10s"
+episodes = 60
+
+[[agents]]
+algorithm = "Sarsa"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("often", [True, False])
+def test_lifetimes_of_episodes(tmp_path: Path, warm: Warm, often: bool) -> None:
+    """A call takes over the state of lifetimes, so the process ends within it only where the state
+    is kept already; a second Ctrl-C ends it in any case.
+    """
+    study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
+    study.write_text(LIFETIMES)
+    assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
+    stuck = ("jbrl.runner.play.lifetimes:timed", 2)
+    process = warm.start("run", study, "--out", out, log=log, often=often, stuck=stuck)
+    if often:
+        interrupt(process, log)
+    else:
+        interrupt(process, log, None)
+        process.send(signal.SIGINT)
+        assert process.wait(OBEYED + MARGIN) == 130
+    assert bool(list(out.glob("units/*.partial.npz"))) == often
+    assert warm.start("run", study, "--out", out, log=log).wait() == 0
+    assert list(differences(outcome(out), outcome(tmp_path / "whole"))) == [] and outcome(out)
+
+
+THREADS = """
+import sys
+from jbrl.__main__ import main
+from jbrl.runner.play import compilation
+from tests.faults.warm import compute_in_c
+
+together = compilation.compile_together
+compilation.compile_together = lambda *tasks: together(*[compute_in_c for _ in tasks])
+main()
+"""
+
+
+def test_threads_that_compile_are_not_waited_for(tmp_path: Path) -> None:
+    """A whole process, since threads are waited for at its end."""
+    study, log = tmp_path / "study.toml", tmp_path / "log"
+    study.write_text(STUDY)
+    args = ["run", str(study), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-c", THREADS, *args], env=environment, stdout=file, stderr=file
+        ) as process,
+    ):
+        try:
+            until(lambda: "stuck\n" in log.read_text(), 120.0)
+            process.send_signal(signal.SIGINT)
+            until(lambda: STOPPING in log.read_text(), HEARD + MARGIN)
+            assert process.wait(OBEYED + MARGIN) == 130
+        finally:
+            process.kill()
+    assert "Traceback" not in log.read_text()
+
+
+def test_an_interrupt_does_not_wait_for_a_compilation() -> None:
+    """In a script or a notebook, too."""
+    enough, ended = threading.Event(), []
+
+    def compilation() -> Program:
+        time.sleep(0.2)  # the main thread waits by then
+        os.kill(os.getpid(), signal.SIGINT)
+        enough.wait(5.0)
+        ended.append(True)
+        return Program(lambda: None, 1, True)
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_together(compilation)
+    assert ended == []
+    enough.set()
+
+
+def test_an_error_waits_for_the_other_compilations() -> None:
+    ended = []
+
+    def fails() -> Program:
+        raise ZeroDivisionError
+
+    def compiles() -> Program:
+        time.sleep(0.1)
+        ended.append(True)
+        return Program(lambda: None, 1, True)
+
+    with pytest.raises(ZeroDivisionError):
+        compile_together(fails, compiles)
+    assert ended == [True]
+
+
+def test_handlers_are_restored() -> None:
+    said: list[str] = []
+    descriptor = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(descriptor)
+    with pytest.raises(KeyboardInterrupt), interruptible(130, said.append):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)
+    assert said == ["stopping; Ctrl-C again ends at once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.set_wakeup_fd(descriptor) == descriptor
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interruptible(130, pytest.fail), keeping(lambda: pytest.fail("called")):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_signals_of_a_child_are_not_those_of_its_parent() -> None:
+    """A terminal sends Ctrl-C to the processes that draw a report, too."""
+    said: list[str] = []
+    with interruptible(130, said.append):
+        child = os.fork()
+        if not child:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1.0)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+    assert said == []
