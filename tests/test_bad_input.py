@@ -89,6 +89,11 @@ IN_THE_STUDY = {
         "n_environments = 0",
         ["study.toml", "[study]", "n_environments = 0", "expected an integer from 1"],
     ),
+    "compile": (
+        "horizon = 16",
+        'compile = "fast"',
+        ["study.toml", "[study]", "compile = 'fast'", 'expected "full" or "quick"'],
+    ),
     "no simulations": (
         '"Random"',
         '"BAMCP"\nsimulations = 0',

@@ -413,6 +413,16 @@ def test_the_map_leaves_out_whose_times_are_not_known():
     assert "Left out, having no known times: e-Greedy (ε = 0" in drawing.note
 
 
+def test_times_measured_on_something_else_are_on_no_axis():
+    devices = ["cpu x 2", "cpu x 2", "cpu x 2, quick programs", "cpu x 2", "cpu x 2"]
+    section = section_of(offline_seconds=[0.0, 1.0, 2.0, 3.0, 0.0], device=devices)
+    assert section.device == "cpu x 2" and len(section.timed) == 3
+    (other,) = set(section.competitors["label"]) - set(section.timed["label"])
+    said = f"Left out, since times are compared that were measured on cpu x 2 only: {other}."
+    for name in ("online", "offline", "bounds"):
+        assert draw(name, section)[1].note == said
+
+
 def test_data_of_the_map_covers_every_bound_once():
     _, drawing = draw("bounds", section_of(offline_seconds=[0.0, 1.0, 2.0, 3.0, 0.0]))
     data = drawing.data

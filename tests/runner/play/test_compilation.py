@@ -1,4 +1,6 @@
-"""Programs are forgotten before a process runs out of memory mappings."""
+"""Programs are compiled in full or quickly with the same bits, and forgotten before a process runs
+out of memory mappings.
+"""
 
 from pathlib import Path
 
@@ -7,7 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.agents.agent import AGENTS
+from jbrl.environments.lifetime import Steps
+from jbrl.problems.lookup import problem
 from jbrl.runner.play import compilation
+from jbrl.runner.play.experiment import Run
+from jbrl.runner.play.protocol import Protocol
 
 
 def double(x: jax.Array) -> jax.Array:
@@ -118,3 +125,53 @@ def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> No
     program = compilation.compile_once(constant, jax.device_put(jnp.zeros(2), device))
     found = program.call(jax.device_put(jnp.ones(2), device))
     assert found == 3 and found.devices() == {device}
+
+
+FULLY = {"xla_backend_optimization_level": "3", "xla_cpu_use_fusion_emitters": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("e-Greedy", {"epsilon": 0.1}),
+        pytest.param("Soft-max", {}, marks=pytest.mark.slow),
+        pytest.param("BAMCP", {"simulations": 3}, marks=pytest.mark.slow),
+        pytest.param("SBOSS", {"epsilon": 0.1}, marks=pytest.mark.slow),
+        pytest.param("DQN", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_quick_programs_give_the_bits_of_full_ones(
+    kept: dict, monkeypatch: pytest.MonkeyPatch, name: str, parameters: dict
+) -> None:
+    # tests may be compiled quickly where nothing is said
+    monkeypatch.setattr(compilation, "ON_CPU", compilation.ON_CPU | FULLY)
+    monkeypatch.setattr(compilation, "options", compilation.options.__wrapped__)
+    protocol = Protocol(problem("GC"), problem("GC"), 20, 0, Steps(40))
+    played = []
+    for effort in ("full", "quick"):
+        with compilation.compiling(effort):
+            run = Run(AGENTS[name].agent(**parameters), protocol, record=True)
+            run.prepare()
+            played.append(next(run.chunks()))
+    assert {key[0] for key in kept} == {"full", "quick"}
+    full, quick = played
+    np.testing.assert_array_equal(full.returns, quick.returns)
+    assert full.trajectories is not None and quick.trajectories is not None
+    for part, values in full.trajectories.items():
+        np.testing.assert_array_equal(values, quick.trajectories[part])
+
+
+def test_what_no_clock_measures_is_always_compiled_quickly(kept: dict) -> None:
+    protocol = Protocol(problem("GC"), problem("GC"), 2, 0, Steps(2))
+    Run(AGENTS["Random"].agent(), protocol).prepare()
+    efforts = {key[1].__name__: key[0] for key in kept if callable(key[1])}
+    assert efforts == {"_draw_unit": "quick", "_play": "full"}
+
+
+def test_the_effort_holds_within_its_block() -> None:
+    assert compilation.options_name("cpu") == "full"
+    with pytest.raises(KeyError), compilation.compiling("quick"):
+        assert compilation.options_name("cpu") == "quick"
+        assert compilation.options_name("gpu") == ""
+        raise KeyError
+    assert compilation.options_name("cpu") == "full"

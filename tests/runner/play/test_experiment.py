@@ -286,8 +286,10 @@ def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
 
 
 def test_options_that_the_compiler_does_not_have_are_left_out():
+    everything = compilation.ON_CPU | compilation.QUICKLY
     assert compilation.options("cpu") == compilation.ON_CPU, "this version of XLA has them all"
-    assert compilation.options("gpu") == {}
+    assert compilation.options("cpu", "quick") == everything, "and these"
+    assert compilation.options("gpu") == compilation.options("gpu", "quick") == {}
     assert not compilation.known("xla_cpu_of_another_time", "")
 
 

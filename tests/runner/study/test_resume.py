@@ -16,10 +16,12 @@ import pytest
 
 import jbrl
 from jbrl.runner.play import experiment
+from jbrl.runner.play.compilation import compiling
 from jbrl.runner.storage import store
 from jbrl.runner.storage.store import ResultWarning, Store
 from jbrl.runner.study import execute
 from jbrl.runner.study.plan import plan
+from jbrl.runner.study.played import comparable
 from jbrl.runner.study.progress import Progress
 
 N_MDPS = 300  # more than one device plays at once: 256
@@ -165,7 +167,8 @@ def test_interrupted_and_resumed_with_trajectories(
         "rewards": ((N_MDPS, 16), "float32"),
     }
     discounted = (moves["rewards"].astype(np.float64) * 0.95 ** np.arange(16)).sum(axis=1)
-    np.testing.assert_array_equal(discounted, results.returns["score"])
+    # 16 terms that are not negative, of which each operation rounds by 2^-53 at most
+    np.testing.assert_allclose(discounted, results.returns["score"], rtol=4 * 16 * 2**-53)
 
 
 def test_a_damaged_checkpoint_is_not_believed(
@@ -191,6 +194,25 @@ def test_a_checkpoint_of_another_version_is_not_continued(
     spy = Spy(monkeypatch)
     same(jbrl.run(tables(), tmp_path, only="Random").returns, returns[:N_MDPS])
     assert spy.starts == [0]
+
+
+def test_results_say_how_programs_were_compiled(tmp_path: Path, returns: pd.DataFrame) -> None:
+    """The scores are the same; a checkpoint of programs compiled otherwise, whose times are not
+    comparable, is not continued.
+    """
+    found = jbrl.run(tables(compile="quick"), tmp_path, only="Random")
+    same(found.returns, returns[:N_MDPS])
+    assert found.units["device"][0] == "cpu x 2, quick programs"
+    (unit,) = plan(tables(), tmp_path, only="Random").units
+    result = Store(tmp_path).result(unit.id)
+    assert result is not None
+    header = dict(result.header)
+    assert header["compiled"] == "quick" and header["device"] == "cpu x 2"
+    assert not comparable(header, "cpu") and not comparable(header | {"compiled": ""}, "gpu")
+    with compiling("quick"):
+        assert comparable(header, "cpu")
+    del header["compiled"]  # as results have it that were written before there was a choice
+    assert comparable(header, "cpu")
 
 
 def test_nothing_is_played_twice(

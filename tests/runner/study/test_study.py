@@ -123,7 +123,8 @@ def test_identity_hangs_on_all_that_returns_depend_on(change: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    "change", [{"latency": True}, {"record": True}, {"chunk": 7}, {"name": "other"}]
+    "change",
+    [{"latency": True}, {"record": True}, {"chunk": 7}, {"name": "other"}, {"compile": "quick"}],
 )
 def test_identity_hangs_on_nothing_else(change: dict[str, Any]) -> None:
     assert [u.id for u in load_study(tables()).units] == [
