@@ -12,7 +12,7 @@ either (`jbrl`); and how many times longer than on one device alone a call takes
 once (`slower`). All take turns; medians.
 
 `--decisions`: each agent plays MDPs in a process of its own for each of the `SETTINGS`. One JSON
-line for each agent and problem, added to benchmarks/results/decisions-cpu2.jsonl (cpu2: two cores):
+line for each agent and problem, added to benchmarks/results/compiler-cpu2.jsonl (cpu2: two cores):
 in how many lifetimes a decision differs from those with the options of users, `jbrl`. `--tables`
 makes a table of the latest rows.
 """
@@ -24,6 +24,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,30 +187,31 @@ def decisions(agents: list[str], out: Path) -> None:
 
 
 def tables(out: Path) -> None:
-    """Write the table of decisions that differ."""
-    rows = kept.latest(out, ("agent", "prior")).values()
+    """Write the table of decisions that differ, over the problems of each agent."""
+    rows = list(kept.latest(out, ("agent", "prior")).values())
     settings = [setting for setting in SETTINGS if setting != "jbrl"]
-    lines = [
-        [row["agent"], row["prior"], *(str(row["differing"][s]) for s in settings)] for row in rows
-    ]
-    kept.write("decisions", rows, kept.table(["agent", "prior", *settings], lines, texts=2))
+    lines = []
+    for name in dict.fromkeys(row["agent"] for row in rows):
+        mine = [row for row in rows if row["agent"] == name]
+        differing = [sum(row["differing"][setting] for row in mine) for setting in settings]
+        lines.append([name, *map(str, (sum(row["lifetimes"] for row in mine), *differing))])
+    kept.write("decisions", rows, kept.table(["agent", "lifetimes", *settings], lines))
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
-    parser = kept.parser(__doc__, "decisions")
+    parser = kept.parser(__doc__ or "", "compiler")
     parser.add_argument("agents", nargs="*", help="only these")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--decisions", action="store_true", help="compare decisions, not times")
     parser.add_argument("--play", metavar="LEVEL", help="what a process of --decisions does")
-    arguments = parser.parse_args()
-    agents = arguments.agents or [name for name in AGENTS if name not in LEFT_OUT]
+    arguments = parser.parse_args(argv)
     if arguments.tables:
         tables(arguments.out)
     elif arguments.play:
-        play(arguments.play, *agents)
+        play(arguments.play, *arguments.agents)
     elif arguments.decisions:
-        decisions(agents, arguments.out)
+        decisions(arguments.agents or sorted(set(AGENTS) - LEFT_OUT), arguments.out)
     else:
         times(arguments.agents, arguments.rounds)
 
