@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import formulas, jordan, kept, opps, planner, search, throughput, trained
+from benchmarks import compiler, formulas, jordan, kept, opps, planner, search, throughput, trained
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "benchmarks" / "results" / "tables"
 SCRIPTS = {
+    "compiler": compiler,
     "formulas": formulas,
     "jordan": jordan,
     "opps": opps,

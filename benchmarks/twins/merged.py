@@ -2,6 +2,10 @@
 iteration, the words of jbrl.
 """
 
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
 import numpy as np
 
 from benchmarks.twins.agents import DISCOUNT, TIES
@@ -106,9 +110,11 @@ class BestOfSampledSet:
 
 
 class SBOSS(BestOfSampledSet):
+    """Compares in exact arithmetic; parameters are the decimal numbers that they are written as."""
+
     def __init__(self, prior, epsilon, delta, cap=1024):
         super().__init__(prior)
-        self.epsilon, self.delta, self.cap = epsilon, delta, cap
+        self.epsilon, self.delta, self.cap = Fraction(str(epsilon)), delta, cap
 
     @staticmethod
     def variances(counts):
@@ -116,15 +122,41 @@ class SBOSS(BestOfSampledSet):
         return counts * (n0 - counts) / (n0**2 * (n0 + 1))
 
     def samples(self):
-        return np.clip(
-            np.ceil(self.variances(self.counts).max(-1) / self.epsilon), 1, self.cap
-        ).astype(int)
+        def wanted(row):
+            return math.ceil(max(exact_variances(row)) / self.epsilon)
+
+        return np.clip(np.apply_along_axis(wanted, -1, self.counts), 1, self.cap)
 
     def outdated(self):
-        mean, last = (c / c.sum(-1, keepdims=True) for c in (self.counts, self.last))
-        sigma = np.sqrt(self.variances(self.last))
-        moved = np.divide(abs(mean - last), sigma, out=np.zeros_like(mean), where=sigma > 0)
-        return bool((moved.sum(-1) > self.delta).any())
+        return any(
+            movement(self.last[pair], self.counts[pair]) > Decimal(str(self.delta))
+            for pair in np.ndindex(self.counts.shape[:2])
+            if (self.last[pair] != self.counts[pair]).any()
+        )
+
+
+def exact_variances(counts):
+    """Return the posterior variances of a row [S], as fractions."""
+    counts = [Fraction(c) for c in counts.tolist()]
+    n0 = sum(counts)
+    return [c * (n0 - c) / (n0**2 * (n0 + 1)) for c in counts]
+
+
+def movement(before, now):
+    """Return how far a row [S] has moved, in standard deviations, to 40 digits; a probability
+    without variance adds nothing.
+    """
+    last, mean = (
+        [Fraction(c) / Fraction(row.sum()) for c in row.tolist()] for row in (before, now)
+    )
+    with localcontext(prec=50) as context:
+        squares = [
+            (m - m0) ** 2 / v
+            for m, m0, v in zip(mean, last, exact_variances(before), strict=True)
+            if v
+        ]
+        roots = (context.divide(s.numerator, s.denominator).sqrt() for s in squares)
+        return round(sum(roots, Decimal(0)), 40)
 
 
 class BOSS(BestOfSampledSet):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from decimal import Decimal
 
 import jax
 import jax.numpy as jnp
@@ -43,15 +44,10 @@ class SBOSSTwin(merged.SBOSS):
 
     def observe(self, x, u, y):
         super().observe(x, u, y)
-        before, now = self.last[x, u], self.counts[x, u]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            distance = (
-                abs(before / before.sum() - now / now.sum()) / np.sqrt(self.variances(before))
-            ).sum()
+        undefined = (self.variances(self.last[x, u]) == 0).any()
+        moved = merged.movement(self.last[x, u], self.counts[x, u]) > Decimal(str(self.delta))
         lost = x * self.counts.shape[1] + u >= self.counts.shape[0] * self.counts.shape[1] // 2
-        self.due = self.due or bool(
-            distance > self.delta or (lost and self.delta <= 1 and not np.isnan(distance))
-        )
+        self.due |= not undefined and (moved or (lost and self.delta <= 1))
 
     def act(self, x, words, uniform):
         action = super().act(x, words, LOWEST)

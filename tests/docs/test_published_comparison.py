@@ -160,10 +160,14 @@ def test_budgets_as_printed_are_told_with_their_scores(script, cells):
 
 
 def test_the_study_of_other_mdps_is_the_one_that_is_kept(script):
-    """Its units are those of the kept archive, with their numbers of MDPs."""
+    """Its units are those of the kept archive, with their numbers of MDPs, but for the two of SBOSS
+    that take longest: these are of version 2, as the page says.
+    """
     study = load_study(ROOT / "experiments" / "paper-cells.toml")
     kept = jbrl.Results(script.OTHERS)
-    assert {unit.id for unit in study.units} == {unit["id"] for unit in kept.manifest["units"]}
+    earlier = {unit.id for unit in study.units if unit.parameters.get("epsilon") == 1e-6}
+    ids = {unit["id"] for unit in kept.manifest["units"]}
+    assert {unit.id for unit in study.units} - ids == earlier and len(earlier) == 2
     assert len(kept.returns) == sum(unit.protocol.n_environments for unit in study.units)
 
 

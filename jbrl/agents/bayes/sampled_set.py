@@ -13,6 +13,7 @@ from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.bayes.search import hashing, merged
 from jbrl.agents.bayes.search.merged_rows import MergedTask
 from jbrl.mdp import sampling
+from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
 from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
@@ -149,19 +150,38 @@ def variances(counts: chex.Array) -> chex.Array:
     return counts * (total - counts) / (total**2 * (total + 1))
 
 
-def movements(before: chex.Array, now: chex.Array) -> tuple[chex.Array, chex.Array]:
-    """Return how far each probability of a row has moved, in standard deviations of the belief
-    before: [S] float32 from counts [S].
+def samples_of(counts: chex.Array, epsilon: chex.Array) -> chex.Array:
+    """Return how many rows SBOSS draws for each pair, max_y ceil(v(y) / epsilon): [...] float32
+    from counts [..., S].
 
-    Infinite where what was thought impossible has happened; 0 where nothing can move, because a
-    next state was impossible or certain and still is. The second result, [S] bool, says where
-    that is.
+    A quotient that exceeds an integer by less than `TIE_TOLERANCE` of it is that integer. In exact
+    arithmetic that is what it often is; float32 is off by a tenth of that where counts are whole.
+    """
+    return jnp.ceil(variances(counts).max(-1) / epsilon * jnp.float32(1 - TIE_TOLERANCE))
+
+
+def has_moved(
+    before: chex.Array, now: chex.Array, delta: chex.Array
+) -> tuple[chex.Array, chex.Array]:
+    """Return whether a row has moved by more than `delta` standard deviations of the belief before,
+    summed over its probabilities: [] bool from counts [S].
+
+    A movement is infinite where what was thought impossible has happened; 0 where nothing can move,
+    because a next state was impossible or certain and still is. The second result, [S] bool, says
+    where that is.
+
+    A sum that exceeds `delta` by less than `TIE_TOLERANCE` of it is equal to it. From counts (2, 3)
+    to (3, 3), for example, a row moves by 1 in exact arithmetic. Of the 169 million ways in which a
+    row of two next states, counts (1, 1) at first, can move within 250 transitions, 1,310 are a
+    movement of 1, and 26 exceed 1 by less than the tolerance.
     """
     deviation = jnp.sqrt(variances(before))
     fixed = (deviation == 0) & ((now == 0) | (now == now.sum()))
-    return jnp.where(
-        fixed, 0.0, jnp.abs(before / before.sum() - now / now.sum()) / deviation
-    ), fixed
+    # Transitions are whole. Products of whole counts are exact; differences of means are not.
+    seen, total = jnp.round(now - before), before.sum()
+    shift = jnp.abs(seen * total - before * seen.sum()) / (total * (total + seen.sum()))
+    moved = jnp.where(fixed, 0.0, shift / deviation).sum()
+    return moved > delta * jnp.float32(1 + TIE_TOLERANCE), fixed
 
 
 def _sample(

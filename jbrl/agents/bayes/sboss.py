@@ -1,11 +1,10 @@
 """SBOSS: smarter best of sampled set."""
 
 import chex
-import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import register_agent
-from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, movements, variances
+from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, has_moved, samples_of
 from jbrl.parameters import parameter
 
 
@@ -27,7 +26,8 @@ class SBOSS(SampledSet):
 
     m' and v' being those at the last solution; a y whose probability has not moved adds nothing,
     also where its variance is 0. Only the row of the last transition has moved since the last test,
-    so only this row is tested. Actions that tie are drawn uniformly.
+    so only this row is tested. A sum that exceeds delta, or a quotient that exceeds an integer, by
+    no more than rounding is equal to it. Actions that tie are drawn uniformly.
 
     Castro and Precup 2010; Castronovo et al. 2016, section 5.1.7 and algorithm 9. The published
     program computes something else: SBOSS-published. A decision with new samples costs S sum_xu
@@ -44,17 +44,18 @@ class SBOSS(SampledSet):
         1024, "cap on the samples of a pair of state and action", low=1, high=2**20, static=True
     )
 
+    version = 3
+
     @property
     def capacity(self) -> int:
         return self.max_samples
 
     def samples(self, counts: chex.Array) -> chex.Array:
-        return jnp.ceil(variances(counts).max(-1) / self.epsilon)
+        return samples_of(counts, self.epsilon)
 
     def renewing(self, counts: chex.Array) -> float:
         # the more the prior counts, the more often what is seen moves the belief
         return 1 / (1 + 4 * self.delta**2 / float(counts.sum(-1).mean()))
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
-        moved, _ = movements(vectorize.get_row(state.reference, pair), now)
-        return moved.sum() > self.delta
+        return has_moved(vectorize.get_row(state.reference, pair), now, self.delta)[0]

@@ -13,7 +13,13 @@ from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.beb import BEB
 from jbrl.agents.bayes.counts import counted
 from jbrl.agents.bayes.planner import Planner
-from jbrl.agents.bayes.sampled_set import SampledSet, SampledSetState, movements, variances
+from jbrl.agents.bayes.sampled_set import (
+    SampledSet,
+    SampledSetState,
+    has_moved,
+    samples_of,
+    variances,
+)
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.dirichlet import mean_transitions
@@ -122,12 +128,14 @@ class FrozenSBOSS(SampledSet):
         static=True,
     )
 
+    version = 3
+
     @property
     def capacity(self) -> int:
         return self.max_samples
 
     def samples(self, counts: chex.Array) -> chex.Array:
-        return jnp.ceil(variances(counts).max(-1) / self.epsilon)
+        return samples_of(counts, self.epsilon)
 
     def renewing(self, counts: chex.Array) -> float:
         # rows that have a next state without variance call for nothing
@@ -142,9 +150,9 @@ class FrozenSBOSS(SampledSet):
         return jnp.where(none, stay.astype(counts.dtype), counts), jnp.where(none, PADDING, rewards)
 
     def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
-        moved, fixed = movements(vectorize.get_row(state.reference, pair), now)
+        moved, fixed = has_moved(vectorize.get_row(state.reference, pair), now, self.delta)
         lost = (pair >= state.reference.shape[0] // 2) & (self.delta <= 1)
-        return ~fixed.any() & ((moved.sum() > self.delta) | lost)
+        return ~fixed.any() & (moved | lost)
 
     def choose(self, state: SampledSetState, x: chex.Array, uniform: chex.Array) -> chex.Array:
         tolerance = published_tolerance(state.q.max(-1) + state.level)
