@@ -295,9 +295,9 @@ def test_latency_and_trajectories_of_stacked_units(tmp_path: Path, alone: jbrl.R
     moves = results.trajectories("GC", "Random")
     assert moves["states"].shape == (N_MDPS, 31)
     discounted = (moves["rewards"].astype(np.float64) * 0.95 ** np.arange(30)).sum(axis=1)
-    np.testing.assert_array_equal(
-        discounted, alone.returns.query("experiment == 'GC' and algorithm == 'Random'")["score"]
-    )
+    scores = alone.returns.query("experiment == 'GC' and algorithm == 'Random'")["score"]
+    # 30 terms that are not negative, of which each operation rounds by 2^-53 at most
+    np.testing.assert_allclose(discounted, scores, rtol=4 * 30 * 2**-53)
 
 
 def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
