@@ -30,6 +30,7 @@ from jbrl.runner.cost.probes import Measured, Probe
 from jbrl.runner.cost.report import UnitCost
 from jbrl.runner.cost.yardstick import Speed
 from jbrl.runner.play.batching import lanes_per_device
+from jbrl.runner.play.compilation import options_name
 from jbrl.runner.play.timing import device_name
 from jbrl.runner.storage.machine import machine, versions
 from jbrl.runner.storage.unit import Unit, canonical
@@ -80,6 +81,8 @@ class Calibration:
             "versions": software,
             "format": FORMAT,
         }
+        compiled = options_name(self.devices[0].platform)
+        self.about |= {"compiled": compiled} if compiled == "quick" else {}
         self.path = (folder or cache_folder()) / f"calibration-{_digest(self.about)}.json"
         self.runs: dict[str, list[Measured]] = _read(self.path) if recall else {}
 

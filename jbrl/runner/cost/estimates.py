@@ -16,6 +16,7 @@ from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.environment import Box
 from jbrl.problems.problem import DirichletProblem
+from jbrl.runner.play import compilation
 from jbrl.runner.play.batching import lanes_per_device
 from jbrl.runner.play.lifetimes import group_width
 from jbrl.runner.play.protocol import Protocol
@@ -28,6 +29,7 @@ SECONDS_PER_TRIED_ENTRY = 5e-10
 FIRST_PULLS = 400  # trajectories that take as long as getting a search going
 SECONDS_TO_COMPILE = 4.0  # the programs of a plain learner in finite MDPs
 SECONDS_TO_COMPILE_BLOCKS = 2.3  # the same in blocks of steps
+COMPILING_QUICKLY = 0.6  # times as long
 COMPILING_A_SEARCH = 3.0  # times as long, for programs that try strategies or train
 SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
 SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
@@ -125,7 +127,8 @@ def compile_seconds(agent: Agent, protocol: Protocol) -> float:
     """Estimate the seconds that it takes to compile the programs of a unit: the rough rule."""
     plain = SECONDS_TO_COMPILE_BLOCKS if protocol.in_blocks else SECONDS_TO_COMPILE
     searching = COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
-    return plain * searching * cost(agent, protocol.agent_prior()).compiling
+    quickly = COMPILING_QUICKLY if compilation.options_name("cpu") == "quick" else 1.0
+    return plain * searching * quickly * cost(agent, protocol.agent_prior()).compiling
 
 
 def program(unit: Unit) -> tuple:

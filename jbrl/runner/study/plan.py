@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,8 @@ class RunPlan:
         something is left to run.
         """
         speed = yardstick.measured(*(self.devices or jax.devices())[:1]) if self.todo else None
-        return Calibration(self.devices, recall=self.recall, speed=speed)
+        with self._compiling:
+            return Calibration(self.devices, recall=self.recall, speed=speed)
 
     def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run the remaining units; return the number that failed.
@@ -57,10 +59,15 @@ class RunPlan:
         """
         self.store.open(self.study.facts(), self.study.units)
         with (
-            compiling(self.study.settings.compile),
+            self._compiling,
             Heartbeat(self.store.folder, self.estimate, progress or Progress()) as observer,
         ):
             return run_units(self.units, self.todo, self.store, observer, resources)
+
+    @property
+    def _compiling(self) -> AbstractContextManager[None]:
+        """Compile as the study says within a block."""
+        return compiling(self.study.settings.compile)
 
     @cached_property
     def estimate(self) -> dict[str, float]:
@@ -103,12 +110,14 @@ class RunPlan:
         """
         for name in ("estimate", "outlooks", "_earlier"):  # as they were without
             self.__dict__.pop(name, None)
-        return self.calibration.measure(
-            self.todo, lambda probe, done, total: tell(probe.unit.label, done, total)
-        )
+        with self._compiling:
+            return self.calibration.measure(
+                self.todo, lambda probe, done, total: tell(probe.unit.label, done, total)
+            )
 
     def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
-        expected = self.calibration.outlooks(units)
+        with self._compiling:
+            expected = self.calibration.outlooks(units)
         return {unit.id: self._corrected(unit, expected[unit.id]) for unit in units}
 
     def _corrected(self, unit: Unit, outlook: Outlook) -> Outlook:
