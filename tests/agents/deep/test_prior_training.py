@@ -41,7 +41,9 @@ def mixed() -> DirichletPrior:
     return DirichletPrior(mdps, jnp.float32(0.9), 50)
 
 
-def slow_inputs(prior: DirichletPrior, history: list[tuple[int, int, int]], x: int) -> np.ndarray:
+def slow_inputs(
+    prior: DirichletPrior, history: list[tuple[int, int, int]], x: int, horizon: int = HORIZON
+) -> np.ndarray:
     """Inputs of the kind `belief` in state `x` after some transitions (x, u, y)."""
     alpha = np.asarray(prior.mdps.concentrations, np.float64)
     n_states, n_actions, _ = alpha.shape
@@ -59,7 +61,7 @@ def slow_inputs(prior: DirichletPrior, history: list[tuple[int, int, int]], x: i
         return means[:-1], 1 / np.sqrt(1 + counts[x, u].sum())
 
     found = [float(y == x) for y in range(n_states)]
-    found.append(1 - min(len(history), HORIZON) / HORIZON)
+    found.append(1 - min(len(history), horizon) / horizon)
     for z in range(n_states):
         for u in range(n_actions):
             entries = row(z, u)
