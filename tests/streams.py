@@ -60,9 +60,9 @@ def recorded() -> Iterator[Keys]:
 
 
 @record
-class Dice(Environment):
-    """Two dice, thrown at each reset and at each step; an episode ends with a six, and is cut off
-    after a five.
+class Die(Environment):
+    """A die that each reset and each step throws: from 0 to 5, which is the observation and the
+    reward. A 5 terminates an episode, a 4 cuts it off.
     """
 
     @property

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from jbrl.agents.complete import build
 from jbrl.agents.linear.q_learning import QLearning
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.lifetime import Episodes, Steps
@@ -18,7 +19,7 @@ from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes, rollout
 from tests import streams
 from tests.rollout.test_episodes import Counter
-from tests.streams import Dice
+from tests.streams import Die
 
 KEY = jax.random.key(3)
 NUMBERS = np.arange(2, dtype=np.int32)
@@ -45,7 +46,7 @@ def test_keys_of_lifetimes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     3 steps, for each of which 5 keys serve.
     """
     monkeypatch.setattr(episodes, "BLOCK", 3)
-    environment = as_arrays(RewardNoise(Dice()))
+    environment = as_arrays(RewardNoise(Die()))
     rules = episodes.Rules(Counter(2), environment, EpisodeMean(), KEY, Episodes(10))
     with streams.recorded() as keys:
 
@@ -61,24 +62,24 @@ def test_keys_of_lifetimes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keys_of_lifetimes_of_decisions() -> None:
-    """Two split the streams, one draws the noise, one is for the first state; then one for each of
-    5 decisions.
+    """Two are split, one draws the noise, one is for the first state, two are for parameters that
+    are drawn; then one for each of 5 decisions.
     """
     mdps = problem("GC").mdps
-    mdp = draw_mdp(KEY, mdps, unit=True)
+    mdp, prior = draw_mdp(KEY, mdps, unit=True), problem("GC").prior(Steps(5), 0.9)
+    drawn = {"alpha": {"uniform": [0.1, 0.2]}, "q0": {"uniform": [0.0, 1.0]}}
+    agent = as_arrays(build(QLearning, drawn, "")[0])
     with streams.recorded() as keys:
 
         @jax.jit
         @jax.vmap
         def play(index: Any) -> Any:
             inputs = rollout.draw_inputs(mdp, KEY, index, 5)
-            agent = as_arrays(QLearning())
-            prior = problem("GC").prior(Steps(5), 0.9)
             return rollout.simulate(agent, prior, inputs, keep=False)[0].rewards
 
         play(NUMBERS)
     assert not keys.shared
-    assert len(keys.users) == 2 * (2 + 2 + 5)
+    assert len(keys.users) == 2 * (2 + 2 + 2 + 5)
 
 
 @pytest.mark.parametrize(("mode", "max_steps"), [("NextStep", 10), ("SameStep", 11)])
@@ -88,11 +89,11 @@ def test_keys_of_lanes_of_gymnasium(mode: str, max_steps: int) -> None:
     Programs are kept by `max_steps`, and what they record goes where they were traced.
     """
     gymnasium = pytest.importorskip("jbrl.gymnasium")
-    dice = EnvironmentProblem("Dice", "Dice", environment=Dice(), lifetime=Steps(10))
+    die = EnvironmentProblem("Die", "Die", environment=Die(), lifetime=Steps(10))
     with streams.recorded() as keys:
-        envs = gymnasium.make_vec(dice, 3, max_steps=max_steps, autoreset_mode=mode)
+        envs = gymnasium.make_vec(die, 3, max_steps=max_steps, autoreset_mode=mode)
         envs.reset(seed=11)
-        assert len(keys.users) == 3
+        assert not keys.shared and len(keys.users) == 3
         for _ in range(4):
             envs.step(np.zeros(3, int))
     assert not keys.shared

@@ -130,6 +130,14 @@ def drawn_thresholds() -> np.ndarray:
     return np.asarray(draw(jnp.int32(2)))
 
 
+def test_all_random_numbers_of_lifetimes_differ() -> None:
+    """Two of 36 multiples of 2^-24 are equal by chance with a probability of 4e-5."""
+    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    luck = jax.tree.leaves(draw(KEY, jnp.int32(2), 4, 4))
+    numbers = np.concatenate([np.asarray(part).ravel() for part in luck])
+    assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
+
+
 def test_next_states_are_those_of_the_mdp_drawn() -> None:
     """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
     prior = mixed()
