@@ -1,4 +1,4 @@
-"""Which random keys programs use, so that tests can say that none serves two purposes."""
+"""The random keys that programs use, so that tests can say that none serves two purposes."""
 
 import collections
 import contextlib

@@ -103,6 +103,6 @@ def test_ends_are_limits_of_what_certifies_them(stages: Stages) -> None:
 
 
 def limit(samples: np.ndarray) -> float:
-    """How far the limit of one side is from the mean."""
+    """The distance of a limit of one side from the mean."""
     quantile = stats.t.ppf(0.975, len(samples) - 1)
     return quantile * samples.std(ddof=1) / len(samples) ** 0.5

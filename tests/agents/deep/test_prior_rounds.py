@@ -234,7 +234,7 @@ def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
 
 @functools.cache
 def best_actions(number: int) -> np.ndarray:
-    """Which actions are optimal in each state of the MDPs of a group, [S, A, W]."""
+    """1 for the optimal actions in each state of the MDPs of a group: [S, A, W]."""
     rows = jax.tree.map(jnp.asarray, belief_inputs.rows_of(gc()))
     found = solve(rows, draw_thresholds(jnp.int32(number)), jnp.float32(0.9), 200)
     return np.asarray(found).reshape(5, 3, WIDTH)
