@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from jbrl.analysis.parameter_columns import parameter_columns
 from jbrl.cli.app import app
 from jbrl.cli.tables import _aligned
+from jbrl.cli.text import duration
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
 
@@ -92,3 +93,21 @@ def every_command(command: object, words: tuple[str, ...] = ()) -> list[tuple[st
 def test_help_names_a_type_only_where_a_value_follows(words: tuple[str, ...]) -> None:
     text = call(*words, "--help", env={"COLUMNS": "100"}).stdout
     assert "--help" in text and "<bool>" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.44, "0.4 s"),
+        (9.99, "10.0 s"),
+        (12.4, "12 s"),
+        (59.6, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599.6, "1 h 0 min"),
+        (18_600, "5 h 10 min"),
+        (172_799, "47 h 59 min"),
+        (1_047_600, "12 d 3 h"),
+    ],
+)
+def test_durations_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -18,8 +18,9 @@ def test_each_is_a_change_of_the_source_and_has_tests(mutant: Mutant) -> None:
     changed = mutants.mutated(mutant, source)
     assert changed != source
     compile(changed, mutant.path, "exec")
-    files = [test for test in mutant.tests if test.endswith(".py")]
-    assert files and all((mutants.ROOT / file).is_file() for file in files)
+    files = [(mutants.ROOT / file).read_text() for file in mutant.test_files]
+    named = [name.partition("[")[0] for _, _, name in (t.partition("::") for t in mutant.tests)]
+    assert files and all(f"def {name}(" in "".join(files) for name in named if name)
 
 
 def test_names_differ() -> None:

@@ -1,5 +1,6 @@
 """Scores are those of the original, to 1e-12; several runs add intervals and tests."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -44,6 +45,44 @@ def test_solutions_of_the_original_at_the_edges(name):
     assert found["episode"].notna().tolist() == solved.tolist()
     at = wanted[f"{name}_solve_episode"][solved]
     assert found["episode"][solved].tolist() == at.tolist()
+
+
+def changed(run, **columns):
+    """A run with other values in some columns."""
+    episode = run.columns["episode"]
+    new = {name: value + 0 * episode for name, value in columns.items()}
+    return dataclasses.replace(run, columns=run.columns | new)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "most", "threshold"), [("cartpole", 1000, 500), ("cartpole_swingup", 700, 100)]
+)
+def test_balancing_is_solved_by_one_episode_above_the_threshold(experiment, most, threshold):
+    """The score is half of the share that is earned and half of that of solved settings."""
+
+    def score(best, share):
+        runs = whole("x", experiment, [[0.0] * 20]).runs
+        earned = share * most * runs[0].columns["episode"]
+        columns = {"best_episode": best, "raw_return": earned, "total_return": earned}
+        return scores.summary(Logs(tuple(changed(run, **columns) for run in runs)))["score"].item()
+
+    assert (score(threshold, 1), score(threshold + 1, 1)) == (0.5, 1.0)
+    assert score(threshold + 1, 0.75) == pytest.approx(0.875)
+
+
+def test_runs_count_up_to_the_last_episode_that_one_of_them_has_reached():
+    """A shorter one is left out, however low its regret is, and so is what a longer one adds to the
+    episodes of the experiment.
+    """
+    runs = whole("x", "catch", [[0.4] * 20]).runs
+    short = made_up("x", "catch/0", 0.0, episodes=5000)
+    long = made_up("x", "catch/0", 0.0, episodes=20_000)
+    regret = 0.4 * np.minimum(long.columns["episode"], 10_000)
+    for one in (short, changed(long, total_regret=regret)):
+        found = scores.summary(Logs((one, *runs[1:])))
+        assert found["score"].item() == pytest.approx(0.75)
+    cut = [made_up("x", run.bsuite_id, 0.8, episodes=5000) for run in runs]
+    assert scores.summary(Logs(tuple(cut)))["score"].item() == pytest.approx(0.5)
 
 
 def test_release_changes_deep_sea_alone():

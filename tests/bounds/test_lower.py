@@ -10,6 +10,7 @@ import pytest
 import jbrl
 from jbrl.agents.lookup import find_agent
 from jbrl.bounds import bracket, lower
+from jbrl.bounds.chance import Chance
 from jbrl.bounds.layers import Layers
 from jbrl.bounds.model import make_model
 from jbrl.environments.lifetime import Steps
@@ -47,6 +48,21 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
         assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
     assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
     assert len({seed for _, seed in played}) == 3
+
+
+def test_chance_is_taken_from_the_returns_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = np.random.default_rng(0)
+    moves = {"states": drawn.integers(2, size=(20, 6)), "actions": drawn.integers(2, size=(20, 5))}
+    played = SimpleNamespace(
+        returns=drawn.normal(size=20), learned=None, trajectories=moves, failure=""
+    )
+    monkeypatch.setattr(lower, "play", lambda *_, **__: played)
+    two = problem(PRIORS["unlike"])
+    agent = find_agent("Random", lower.Path.cwd()).agent()
+    layers = Layers(make_model(two.mdps), merge_states=False)
+    candidate = lower.candidates(protocol(two), layers, 1, {"Random": agent}, training=7)[-1]
+    expected = played.returns - Chance(two.mdps, 0.9, 5).of(moves)
+    np.testing.assert_array_equal(candidate.play(20, np.random.SeedSequence(1)), expected)
 
 
 def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,11 @@
 """The sentence that says which algorithm to take agrees with the winners."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jbrl.report import tables
-from jbrl.report.choice import _chains, advice, standing
+from jbrl.report.choice import _chain, _chains, advice, standing
 from tests.report.synthetic import study
 
 ONE = [("GC", "GC", "GC")]
@@ -41,6 +42,13 @@ def test_offline_time_is_a_condition():
         "on. With 3 s or more of it: Random if a decision may take 10 ns and e-Greedy from 200 ns "
         "on."
     )
+
+
+def test_of_several_winners_the_one_that_stays_longest_is_taken():
+    steps = pd.DataFrame(
+        {"bound": [1.0, 2.0, 3.0, 4.0], "algorithms": [["A"], ["B", "C"], ["C", "B"], ["C"]]}
+    )
+    assert _chain(steps) == [(1.0, "A"), (2.0, "C")]
 
 
 def test_times_that_are_not_told_apart_do_not_change_the_choice():

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from scipy.stats import binom
 
 import jbrl.report.chapters  # noqa: F401 (lists all figures)
-from jbrl.report import axes, bounds, tables
+from jbrl.report import axes, bounds, ranks, tables
 from jbrl.report.figures import FIGURES, Drawing
 from jbrl.report.style import COLOURS, SYMBOLS, styles
 from jbrl.report.svg import inline
@@ -448,6 +448,12 @@ def test_ranks_under_resampling_are_shares_with_squares_of_their_area():
     [random] = drawing.figure.axes[0].collections[4].get_paths()
     assert area(random) == pytest.approx(0.86**2)
     assert "first in 0%" in drawing.titles["mark-2"]
+
+
+def test_no_share_is_rounded_to_none_or_all():
+    shares = (0.0, 0.0099, 0.01, 0.5, 0.99, 0.9901, 0.9996, 1.0)
+    texts = ["0%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%", "100%"]
+    assert [ranks._share(share) for share in shares] == texts
 
 
 def test_ranks_of_other_mdps_are_not_drawn():

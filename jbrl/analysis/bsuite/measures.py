@@ -81,8 +81,6 @@ def measures(runs: Sequence[Run], experiment: Experiment, release: str) -> Measu
     ends = np.array([run.episodes for run in runs])
     last = np.zeros(len(found), int)
     np.maximum.at(last, level, np.minimum(ends, experiment.episodes))
-    if experiment.family == "discounting_chain" or not experiment.level:
-        last[:] = last.max()
     late = [_late(run) for run in runs]
     return Measures(
         final=np.array([_final(run, n) for run, n in zip(runs, last[level], strict=True)]),

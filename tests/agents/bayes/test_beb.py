@@ -50,7 +50,6 @@ def expected_rewards(agent, transitions_seen=()):
     return np.asarray(state.plan.rewards)
 
 
-@pytest.mark.slow
 def test_bonus_of_a_pair():
     """beta / (1 + n(x, u))."""
     np.testing.assert_allclose(

@@ -167,13 +167,15 @@ def begun(agent, key):
 def stepped(agent, state, i):
     key = jax.random.fold_in(KEY, i)
     action, state = agent.act(key, state, i % 10)
-    ends = i % 7 == 6
-    t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, ends, jnp.bool_(False))
+    terminated, truncated = i % 14 == 6, i % 14 == 13
+    t = Transition(i % 10, action, i.astype(jnp.float32), (i + 1) % 10, terminated, truncated)
     return agent.observe(jax.random.fold_in(key, 1), state, t)
 
 
 def lived(values, n=40, seed=0):
-    """States after n transitions in Chain-10s, an episode of 7 at a time."""
+    """States after n transitions in Chain-10s, an episode of 7 at a time: every other one is cut
+    off.
+    """
     agent = as_arrays(BootDQN(**{**SMALL, **values}))
     states = [begun(agent, jax.random.key(seed))]
     for i in range(n):
@@ -189,6 +191,9 @@ def test_another_head_decides_in_each_episode():
     assert within.all()
     # thirty draws of three heads: one is missing with a probability of 1.6e-5
     assert set(heads) == {0, 1, 2}
+    # fifteen after episodes that terminate, fifteen after others: none is another one with 7e-8
+    for last in (6, 13):
+        assert (heads[last::14] != heads[last - 1 :: 14]).any()
 
 
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
@@ -223,6 +228,8 @@ def test_masks_noise_and_prior_functions_are_kept_with_each_transition():
     assert abs(np.asarray(found.mask).mean() - 0.5) < 0.15
     assert abs(np.asarray(found.noise).mean()) < 0.29
     assert 0.7 < np.asarray(found.noise).std() < 1.3
+    # masks and noise are drawn apart: they agree by chance, as far from half as above
+    assert abs((np.asarray(found.mask > 0) == np.asarray(found.noise < 0)).mean() - 0.5) < 0.15
 
 
 def test_exploration_decays_where_it_is_asked_for():

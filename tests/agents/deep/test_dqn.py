@@ -91,9 +91,9 @@ def test_updates_are_those_of_the_original():
 
 
 VARIANTS = [
+    {"loss": "huber", "double_q": True, "discount": 0.9},
     {},
     {"loss": "half squared", "target_clock": "steps", "target_period": 3},
-    {"loss": "huber", "double_q": True, "discount": 0.9},
 ]
 
 

@@ -41,7 +41,9 @@ def mixed() -> DirichletPrior:
     return DirichletPrior(mdps, jnp.float32(0.9), 50)
 
 
-def slow_inputs(prior: DirichletPrior, history: list[tuple[int, int, int]], x: int) -> np.ndarray:
+def slow_inputs(
+    prior: DirichletPrior, history: list[tuple[int, int, int]], x: int, horizon: int = HORIZON
+) -> np.ndarray:
     """Inputs of the kind `belief` in state `x` after some transitions (x, u, y)."""
     alpha = np.asarray(prior.mdps.concentrations, np.float64)
     n_states, n_actions, _ = alpha.shape
@@ -59,7 +61,7 @@ def slow_inputs(prior: DirichletPrior, history: list[tuple[int, int, int]], x: i
         return means[:-1], 1 / np.sqrt(1 + counts[x, u].sum())
 
     found = [float(y == x) for y in range(n_states)]
-    found.append(1 - min(len(history), HORIZON) / HORIZON)
+    found.append(1 - min(len(history), horizon) / horizon)
     for z in range(n_states):
         for u in range(n_actions):
             entries = row(z, u)
@@ -126,6 +128,14 @@ def drawn_thresholds() -> np.ndarray:
     rows = belief_inputs.rows_of(mixed())
     draw = jax.jit(lambda n: prior_lifetimes.draw_thresholds(KEY, n, rows, 4096, unit=False))
     return np.asarray(draw(jnp.int32(2)))
+
+
+def test_all_random_numbers_of_lifetimes_differ() -> None:
+    """Two of 36 multiples of 2^-24 are equal by chance with a probability of 4e-5."""
+    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    luck = jax.tree.leaves(draw(KEY, jnp.int32(2), 4, 4))
+    numbers = np.concatenate([np.asarray(part).ravel() for part in luck])
+    assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
 
 
 def test_next_states_are_those_of_the_mdp_drawn() -> None:
@@ -275,6 +285,22 @@ def part_of(drawn: np.random.Generator, *shape: int) -> tuple:
     actions = jnp.asarray(drawn.integers(0, 3, shape), jnp.int32)
     logs = jnp.asarray(np.log(1 / 3) + 0.3 * drawn.standard_normal(shape))
     return actions, logs, *(jnp.asarray(drawn.standard_normal(shape)) for _ in range(2))
+
+
+def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
+    """Ratios of 1.5 and 0.5 with advantages of both signs, of which those up to 1.2 and from 0.8 on
+    count where that is less; errors of 2 with weight 0.5; half of 0.01 times the entropy, log 2.
+    """
+    ratios, advantages = np.array([1.5, 1.5, 0.5, 0.5]), np.array([-1.0, 1.0, 1.0, -1.0])
+    numbers = (np.log(0.5) - np.log(ratios), advantages, np.full(4, 2.0))
+    part = prior_ppo.Slice(
+        jnp.zeros((1, 4)),
+        jnp.zeros(4, jnp.int32),
+        *(jnp.asarray(v, jnp.float32) for v in numbers),
+    )
+    found = prior_ppo.surrogate(jnp.zeros((3, 4)), part, settings_for(Dense((1, 3))), 0.5)
+    gains = -1.5 + 1.2 + 0.5 - 0.8
+    assert float(found) == pytest.approx(4 * 0.5 * 2**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

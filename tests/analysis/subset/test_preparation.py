@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from jbrl.analysis.subset.preparation import Preparation, prepare
+from jbrl.analysis.subset.transform import transform_of
 from jbrl.errors import JbrlError
 from tests.analysis.subset.tables import matrix, prepared_of, table_of
 
@@ -59,6 +60,15 @@ def test_other_scales_and_ranks():
     ranks = prepared_of(SCORES, transform="rank", target="mean")
     np.testing.assert_allclose(ranks.features[:, 0], [0.5, 0.75, 0.25, 1])
     np.testing.assert_allclose(ranks.target_transform.inverse(ranks.target), SCORES.mean(1))
+
+
+def test_transforms_of_negative_and_of_tied_scores_by_hand():
+    """A negative score counts as 0; of ranks as shares, tied scores have the mean."""
+    values = np.array([-5.0, 0.0, 99.0])
+    np.testing.assert_allclose(transform_of("log10", values).forward(values), [0, 0, 2])
+    ties = np.array([1.0, 2.0, 2.0, 3.0, np.nan])
+    found = transform_of("rank", ties).forward(ties)
+    np.testing.assert_allclose(found, [0.25, 0.625, 0.625, 1, np.nan])
 
 
 def test_thresholds_once_or_until_stable():

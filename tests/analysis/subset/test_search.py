@@ -256,6 +256,28 @@ def test_forward_selection_finds_what_is_there() -> None:
     np.testing.assert_allclose(found.best.coefficients, [1, 2], rtol=1e-9)
 
 
+def test_forward_selection_exchanges_what_was_best_alone() -> None:
+    """A is nearer to the target than any other column, and not needed where C and G are there."""
+    scores = matrix(10, n=8)
+    target = scores[:, 2] + 2 * scores[:, 6]
+    scores[:, 0] = target - scores[:, 6] / 2 + 0.02 * np.random.default_rng(1).normal(size=18)
+    names = {f"a{i:02d}": value for i, value in enumerate(target)}
+    prepared = prepare(table_of(scores), Preparation(target=names))
+    alone, both = (
+        search(prepared, Search(size, "in-sample", min_rows=6, heuristic=True)).best.subset
+        for size in (1, 2)
+    )
+    assert (alone, both) == (("A",), ("C", "G"))
+
+
+def test_each_repeat_has_folds_of_its_own() -> None:
+    rows = np.arange(12)
+    found = Folds(3, seed=5, repeats=2).of_rows(rows)
+    assert (found[0] != found[1]).any()
+    for repeat, seed in zip(found, (5, 6), strict=True):
+        np.testing.assert_array_equal(repeat, Folds(3, seed=seed).of_rows(rows)[0])
+
+
 def test_rows_common_and_imputed() -> None:
     prepared = prepared_of(matrix(11, holes=0.04))
     common = search(prepared, Search(2, "in-sample", rows="common"))

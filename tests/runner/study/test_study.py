@@ -122,6 +122,25 @@ def test_identity_hangs_on_all_that_returns_depend_on(change: dict[str, Any]) ->
     assert not {u.id for u in before} & {u.id for u in after}
 
 
+def test_identity_hangs_on_the_version_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load_study(tables()).units
+    for kind in {type(unit.agent) for unit in before}:
+        monkeypatch.setattr(kind, "version", kind.version + 1)
+    assert not {u.id for u in before} & {u.id for u in load_study(tables()).units}
+
+
+def test_what_is_found_on_a_prior_is_known_by_prior_and_seed() -> None:
+    """Whatever it is tested on, and in how many environments."""
+    search = {"algorithm": "OPPS-DS", "space": "Q0; -Q0", "budget": 50}
+    both = tables(seed=[3, 4]) | {"agents": [search]}
+    both["experiments"].append({"name": "GC-other", "prior": "GC", "test": "UGC"})
+    found = {(unit.prior, unit.protocol.seed): unit.knowledge_id for unit in load_study(both).units}
+    assert len(set(found.values())) == len(found) == 4
+    both["study"]["n_environments"] = 7
+    for unit in load_study(both).units:
+        assert unit.knowledge_id == found[unit.prior, unit.protocol.seed]
+
+
 @pytest.mark.parametrize(
     "change",
     [{"latency": True}, {"record": True}, {"chunk": 7}, {"name": "other"}, {"compile": "quick"}],
