@@ -9,14 +9,17 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import version
 
-# Much of the time of the tests is compilation. All programs are compiled as `compile = "quick"` of
-# a study does it, which gives the bits of `compile = "full"`. Without any optimisation of machine
-# code compilation would take less, but the bits would be others. Where `TEST_OPTIMISED` is set, as
-# for the slow tests, programs are compiled in full unless a study says otherwise. The first option
-# is known to jaxlib 0.10 alone; programs that tests start inherit both.
-if version("jaxlib").startswith("0.10.") and "TEST_OPTIMISED" not in os.environ:
-    quick = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+# Half the time of the tests is compilation. What jbrl compiles to play, search and train is
+# compiled quickly, with the bits that users get. What tests compile themselves, to call one
+# function of an agent for example, takes least without optimisation of machine code; its last bits
+# are others, and no test compares them with those of users. The slow tests, where `TEST_OPTIMISED`
+# is set, compile everything in full. The first flag is known to jaxlib 0.10 alone; programs that
+# tests start inherit all settings.
+if "TEST_OPTIMISED" not in os.environ:
+    os.environ["JBRL_COMPILE"] = "quick"
+    if version("jaxlib").startswith("0.10."):
+        flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 import hypothesis
 import jax

@@ -14,15 +14,17 @@ import contextlib
 import functools
 import gc
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import jax
 import jax.extend.core
 
+from jbrl.errors import JbrlError, shown
 from jbrl.runner.play.timing import since
 from jbrl.runner.storage.machine import available_cores
 
@@ -33,9 +35,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 # sums and products it would hand to a library that prepares each call for longer than ours take.
 # Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
 # are the same.
+#
+# The others are defaults, said all the same: what `XLA_FLAGS` holds does not decide the bits.
 ON_CPU: dict[str, str | bool] = {
     "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
     "xla_cpu_experimental_ynn_fusion_type": "",
+    "xla_backend_optimization_level": "3",
+    "xla_cpu_use_fusion_emitters": True,
 }
 # Modules are split for as many threads as there are cores, not for 32: each part takes time.
 QUICKLY: dict[str, str | bool] = {
@@ -61,7 +67,7 @@ class Program(NamedTuple):
 
 KEPT: dict[tuple, Program] = {}
 _untimed: set[Callable[..., Any]] = set()
-_effort: Effort = "full"
+VARIABLE = "JBRL_COMPILE"  # the effort where a study says nothing
 
 
 def untimed(fn: F) -> F:
@@ -70,11 +76,31 @@ def untimed(fn: F) -> F:
     return fn
 
 
+def _default() -> Effort:
+    """Return the effort that the environment asks for.
+
+    Raises:
+      JbrlError: it is none.
+    """
+    asked = os.environ.get(VARIABLE) or "full"
+    if asked not in get_args(Effort):
+        raise JbrlError(f'{VARIABLE} = {shown(asked)}: expected "full" or "quick"')
+    return cast(Effort, asked)
+
+
+_effort: Effort | None = None  # of `compiling`
+
+
+def present_effort() -> Effort:
+    """Return how programs are compiled now."""
+    return _effort or _default()
+
+
 @contextlib.contextmanager
-def compiling(effort: Effort) -> Iterator[None]:
-    """Compile in full or quickly within the block, in all threads."""
+def compiling(effort: Effort | None) -> Iterator[None]:
+    """Compile in full or quickly within the block, in all threads; None: as before."""
     global _effort
-    before, _effort = _effort, effort
+    before, _effort = _effort, effort or _effort
     try:
         yield
     finally:
@@ -85,7 +111,7 @@ def options_name(platform: str) -> str:
     """Return what results are marked with whose times may be compared: `full`, `quick`, or "" for
     accelerators, which have no such options.
     """
-    return _effort if platform == "cpu" else ""
+    return present_effort() if platform == "cpu" else ""
 
 
 def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
@@ -135,7 +161,7 @@ def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
     agents whose training takes the same operations share one.
     """
     devices = list(jax.tree.leaves(args)[0].devices())
-    identity = (_effort, *identity_of(fn, args, devices, (1, 1)))
+    identity = (present_effort(), *identity_of(fn, args, devices, (1, 1)))
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
     traced = jax.jit(fn).trace(*args)
@@ -194,7 +220,7 @@ def find_or_compile(
     """Return the program with this identity: what has been compiled before, else what `lower`
     returns, compiled.
     """
-    effort = "quick" if identity[0] in _untimed else _effort
+    effort: Effort = "quick" if identity[0] in _untimed else present_effort()
     identity = (effort, *identity)
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)

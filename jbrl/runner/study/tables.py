@@ -44,7 +44,7 @@ class Settings(BaseModel):
     latency: bool = Field(default=False, description="true or false")
     record: bool = Field(default=False, description="true or false")
     chunk: _Count | None = Field(default=None, description=_COUNT)
-    compile: Literal["full", "quick"] = Field(default="full", description='"full" or "quick"')
+    compile: Literal["full", "quick"] | None = Field(default=None, description='"full" or "quick"')
 
     def facts(self, *, finite: bool) -> dict[str, Any]:
         """Return the settings as they are recorded: a single seed as a number, without settings of

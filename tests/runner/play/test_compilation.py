@@ -3,6 +3,7 @@ out of memory mappings.
 """
 
 from pathlib import Path
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
+from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.runner.play import compilation
 from jbrl.runner.play.experiment import Run
@@ -127,28 +129,21 @@ def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> No
     assert found == 3 and found.devices() == {device}
 
 
-FULLY = {"xla_backend_optimization_level": "3", "xla_cpu_use_fusion_emitters": True}
-
-
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("e-Greedy", {"epsilon": 0.1}),
+        ("Q-learning", {}),
+        pytest.param("e-Greedy", {"epsilon": 0.1}, marks=pytest.mark.slow),
         pytest.param("Soft-max", {}, marks=pytest.mark.slow),
         pytest.param("BAMCP", {"simulations": 3}, marks=pytest.mark.slow),
         pytest.param("SBOSS", {"epsilon": 0.1}, marks=pytest.mark.slow),
         pytest.param("DQN", {}, marks=pytest.mark.slow),
     ],
 )
-def test_quick_programs_give_the_bits_of_full_ones(
-    kept: dict, monkeypatch: pytest.MonkeyPatch, name: str, parameters: dict
-) -> None:
-    # tests may be compiled quickly where nothing is said
-    monkeypatch.setattr(compilation, "ON_CPU", compilation.ON_CPU | FULLY)
-    monkeypatch.setattr(compilation, "options", compilation.options.__wrapped__)
+def test_quick_programs_give_the_bits_of_full_ones(kept: dict, name: str, parameters: dict) -> None:
     protocol = Protocol(problem("GC"), problem("GC"), 20, 0, Steps(40))
-    played = []
-    for effort in ("full", "quick"):
+    played, efforts = [], get_args(compilation.Effort)
+    for effort in efforts:
         with compilation.compiling(effort):
             run = Run(AGENTS[name].agent(**parameters), protocol, record=True)
             run.prepare()
@@ -163,15 +158,26 @@ def test_quick_programs_give_the_bits_of_full_ones(
 
 def test_what_no_clock_measures_is_always_compiled_quickly(kept: dict) -> None:
     protocol = Protocol(problem("GC"), problem("GC"), 2, 0, Steps(2))
-    Run(AGENTS["Random"].agent(), protocol).prepare()
+    with compilation.compiling("full"):
+        Run(AGENTS["Random"].agent(), protocol).prepare()
     efforts = {key[1].__name__: key[0] for key in kept if callable(key[1])}
     assert efforts == {"_draw_unit": "quick", "_play": "full"}
 
 
-def test_the_effort_holds_within_its_block() -> None:
+def test_the_effort_holds_within_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JBRL_COMPILE", raising=False)
     assert compilation.options_name("cpu") == "full"
     with pytest.raises(KeyError), compilation.compiling("quick"):
         assert compilation.options_name("cpu") == "quick"
         assert compilation.options_name("gpu") == ""
+        with compilation.compiling(None):
+            assert compilation.options_name("cpu") == "quick"
         raise KeyError
     assert compilation.options_name("cpu") == "full"
+    monkeypatch.setenv("JBRL_COMPILE", "quick")
+    assert compilation.options_name("cpu") == "quick"
+    with compilation.compiling("full"):
+        assert compilation.options_name("cpu") == "full"
+    monkeypatch.setenv("JBRL_COMPILE", "fast")
+    with pytest.raises(JbrlError, match='JBRL_COMPILE = \'fast\': expected "full" or "quick"'):
+        compilation.present_effort()
