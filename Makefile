@@ -7,6 +7,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 
 EXTRAS_core :=
+EXTRAS_test := [slurm,test]
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
@@ -27,10 +28,10 @@ paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaT
 	cd $(OUT)/report/latex && latexmk -pdf -interaction=nonstopmode -halt-on-error -silent report.tex
 	@echo "$(OUT)/report/latex/report.pdf"
 
-test: $(VENV)/.has-dev ## run the tests
+test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-test-slow: $(VENV)/.has-dev ## run the tests that take longer, which `test` leaves out; PART=3/7: those of each seventh file, from the third on
+test-slow: $(VENV)/.has-test ## run the tests that take longer, which `test` leaves out; PART=3/7: those of each seventh file, from the third on
 	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(PART:%=--part %)
 
 test-all: test test-slow ## run both
@@ -58,9 +59,10 @@ clean: ## remove what was built, except .venv and out
 	rm -rf docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find jbrl tests benchmarks experiments docs -name __pycache__ -prune -exec rm -rf {} +
 
-# A stamp for each set of extras: nothing is installed twice until what is required changes.
+# A stamp for each set of extras: nothing is installed twice until what is required changes. Modules
+# are compiled to bytecode when they are first imported: most never are.
 $(VENV)/.has-%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(EXTRAS_$*)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.$(EXTRAS_$*)'
 	@touch $@
 
 $(BIN)/python:

@@ -1,15 +1,16 @@
 """Effect of the compiler's options on times and decisions, and of a second device in the same
 process on times.
 
-python benchmarks/compiler.py [--rounds 9] [AGENT …]
+python benchmarks/compiler.py [--rounds 9] [--problem GC] [AGENT …]
 python benchmarks/compiler.py --decisions [--out FILE] [AGENT …]
 python benchmarks/compiler.py --tables
 
-For each agent one JSON line: milliseconds in which 500 MDPs of GC make 250 decisions on all CPU
-devices, compilation, drawing and fetching apart, with the compiler as it is (`plain`), without
-splitting operations over cores (`whole`), and as jbrl uses it, without the library for small sums
-either (`jbrl`); and how many times longer than on one device alone a call takes on all devices at
-once (`slower`). All take turns; medians.
+For each agent one JSON line: milliseconds in which 500 MDPs of the problem make 250 decisions on
+all CPU devices, compilation, drawing and fetching apart, with the compiler as it is (`plain`),
+without splitting operations over cores (`whole`), as jbrl uses it, without the library for small
+sums either (`jbrl`), and as jbrl compiles quickly (`quick`); the seconds of processor time that
+the last two take to trace and compile (`compiling`); and how many times longer than on one device
+alone a call takes on all devices at once (`slower`). All take turns; medians.
 
 `--decisions`: each agent plays MDPs in a process of its own for each of the `SETTINGS`. One JSON
 line for each agent and problem, added to benchmarks/results/compiler-cpu2.jsonl (cpu2: two cores):
@@ -24,6 +25,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,22 +56,22 @@ OPTIONS = {
     "plain": {},
     "whole": {"xla_disable_hlo_passes": JBRL["xla_disable_hlo_passes"]},
     "jbrl": JBRL,
+    "quick": JBRL | compilation.QUICKLY,
 }
 
-# Flags of the process, and the level of optimisation of jbrl's programs. Level 0 and SSE4_2 know no
+LEVEL, NO_EMITTERS = "xla_backend_optimization_level", {"xla_cpu_use_fusion_emitters": False}
+# Flags of the process, and options of jbrl's programs besides its own. Level 0 and SSE4_2 know no
 # fused multiply-add, which rounds once where a product and a sum round twice.
-LEVEL, NO_EMITTERS = "xla_backend_optimization_level", "--xla_cpu_use_fusion_emitters=false"
-OWN = JBRL.get(LEVEL, "3")
-SETTINGS = {
-    "jbrl": ("", OWN),
-    "level 0": ("", "0"),
-    "level 1": ("", "1"),
-    "level 3": ("", "3"),
-    "level 0, no emitters": (NO_EMITTERS, "0"),
-    "level 1, no emitters": (NO_EMITTERS, "1"),
-    "level 3, no emitters": (NO_EMITTERS, "3"),
-    "SSE4_2": ("--xla_cpu_max_isa=SSE4_2", OWN),
-    "AVX2": ("--xla_cpu_max_isa=AVX2", OWN),
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "jbrl": ("", {}),
+    "level 0": ("", {LEVEL: "0"}),
+    "level 1": ("", {LEVEL: "1"}),
+    "level 3": ("", {LEVEL: "3"}),
+    "level 0, no emitters": ("", {LEVEL: "0"} | NO_EMITTERS),
+    "level 1, no emitters": ("", {LEVEL: "1"} | NO_EMITTERS),
+    "level 3, no emitters": ("", {LEVEL: "3"} | NO_EMITTERS),
+    "SSE4_2": ("--xla_cpu_max_isa=SSE4_2", {}),
+    "AVX2": ("--xla_cpu_max_isa=AVX2", {}),
 }
 MDPS = 100
 # Parameters, where they are not the defaults.
@@ -102,48 +104,64 @@ LEFT_OUT = {
     "RecurrentActorCritic",
 }
 PROBLEMS = (("GC", "GC"), ("GDL", "GDL"), ("UGC", "GC"))  # priors, and what is played
-EPISODES = 20  # of agents that play nothing else, on Chain-10s, where scores tell decisions apart
+EPISODES = 20  # of agents that play nothing else, on Chain-10s, where scores differ with decisions
 
 
-def ready(name: str, parameters: dict, devices: list[jax.Device], options: dict[str, str]) -> Run:
-    """Return an agent compiled with these options, independent of earlier compilations."""
+def ready(
+    name: str, parameters: dict, test: str, devices: list[jax.Device], options: dict[str, Any]
+) -> tuple[Run, float]:
+    """Return an agent compiled with these options, independent of earlier compilations, and the
+    seconds of processor time that this takes.
+    """
     compilation.ON_CPU = options
     compilation.options.cache_clear()
     compilation.KEPT.clear()
     run = Run(
         AGENTS[name].agent(**parameters),
-        Protocol(problem("GC"), problem("GC")),
+        Protocol(problem(test), problem(test)),
         resources=Resources(devices),
     )
+    started = time.process_time()
     run.prepare()
+    seconds = time.process_time() - started
     list(run.chunks())
-    return run
+    return run, seconds
 
 
 def milliseconds(chunks: list[Chunk]) -> float:
     return 1e3 * sum(chunk.online_seconds for chunk in chunks)
 
 
-def measure(name: str, parameters: dict, devices: list[jax.Device], rounds: int) -> dict[str, Any]:
+def measure(
+    name: str, parameters: dict, test: str, devices: list[jax.Device], rounds: int
+) -> dict[str, Any]:
     """Measure one row."""
-    runs = {label: ready(name, parameters, devices, options) for label, options in OPTIONS.items()}
-    runs["alone"] = ready(name, parameters, devices[:1], JBRL)
+    made = {
+        label: ready(name, parameters, test, devices, options) for label, options in OPTIONS.items()
+    }
+    runs = {label: run for label, (run, _) in made.items()}
+    runs["alone"] = ready(name, parameters, test, devices[:1], JBRL)[0]
     played = [{label: list(run.chunks()) for label, run in runs.items()} for _ in range(rounds)]
     found = {label: statistics.median(milliseconds(one[label]) for one in played) for label in runs}
     calls = {label: len(played[0][label]) for label in runs}
     return {
         "agent": name,
         "parameters": parameters,
+        "problem": test,
         "milliseconds": {label: round(found[label], 2) for label in OPTIONS},
+        "compiling": {label: round(made[label][1], 2) for label in ("jbrl", "quick")},
         "slower": round(found["jbrl"] / calls["jbrl"] / (found["alone"] / calls["alone"]), 2),
     }
 
 
-def play(level: str, name: str) -> None:
+def play(options: str, name: str) -> None:
     """Print one JSON line for each problem that an agent plays, with a digest of the actions of
     each lifetime.
+
+    Args:
+      options: of programs besides those of jbrl, as JSON.
     """
-    compilation.ON_CPU = JBRL | {LEVEL: level}
+    compilation.ON_CPU = JBRL | json.loads(options)
     parameters, episodic = (
         PLAYED.get(name, {}),
         AGENTS[name].agent.requires.prior is EnvironmentPrior,
@@ -164,9 +182,9 @@ def play(level: str, name: str) -> None:
 
 
 @functools.cache
-def played(flags: str, level: str, name: str) -> list[dict[str, Any]]:
+def played(flags: str, options: str, name: str) -> list[dict[str, Any]]:
     """Return the rows that `play` prints in a process of its own."""
-    command = [sys.executable, __file__, "--play", level, name]
+    command = [sys.executable, __file__, "--play", options, name]
     all_flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
     environment = os.environ | {"XLA_FLAGS": all_flags, "JAX_PLATFORMS": "cpu"}
     output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
@@ -176,7 +194,10 @@ def played(flags: str, level: str, name: str) -> list[dict[str, Any]]:
 def decisions(agents: list[str], out: Path) -> None:
     """Compare the decisions of all settings."""
     for name in agents:
-        found = {setting: played(*how, name) for setting, how in SETTINGS.items()}
+        found = {
+            setting: played(flags, json.dumps(options), name)
+            for setting, (flags, options) in SETTINGS.items()
+        }
         for i, own in enumerate(found["jbrl"]):
             differing = {
                 setting: sum(map(str.__ne__, rows[i]["lifetimes"], own["lifetimes"]))
@@ -204,7 +225,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("agents", nargs="*", help="only these")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--decisions", action="store_true", help="compare decisions, not times")
-    parser.add_argument("--play", metavar="LEVEL", help="what a process of --decisions does")
+    parser.add_argument("--play", metavar="OPTIONS", help="what a process of --decisions does")
+    parser.add_argument("--problem", default="GC", help="what times are measured on")
     arguments = parser.parse_args(argv)
     if arguments.tables:
         tables(arguments.out)
@@ -213,16 +235,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif arguments.decisions:
         decisions(arguments.agents or sorted(set(AGENTS) - LEFT_OUT), arguments.out)
     else:
-        times(arguments.agents, arguments.rounds)
+        times(arguments.agents, arguments.problem, arguments.rounds)
 
 
-def times(agents: list[str], rounds: int) -> None:
+def times(agents: list[str], test: str, rounds: int) -> None:
     """Measure the times of all rows, or of some."""
     jax.config.update("jax_platforms", "cpu")
     devices = choose().devices
     for name, parameters in ROWS:
         if not agents or name in agents:
-            row = measure(name, parameters, devices, rounds) | {"devices": len(devices)}
+            row = measure(name, parameters, test, devices, rounds) | {"devices": len(devices)}
             print(json.dumps(row), flush=True)
 
 

@@ -25,6 +25,7 @@ def results(tmp_path_factory) -> Results:
     return jbrl.run(study, tmp_path_factory.mktemp("bsuite") / "out")
 
 
+@pytest.mark.slow
 def test_each_lifetime_of_a_setting_is_a_run(results):
     logs = logs_of(results)
     keys = [(run.agent, run.bsuite_id, run.number) for run in logs.runs]

@@ -51,6 +51,7 @@ def test_all_cells_that_were_simulated_before_agree() -> None:
     )
 
 
+@pytest.mark.slow
 def test_cells_and_aggregate_are_printed_and_written(small: Path, tmp_path: Path) -> None:
     arguments = ("compare", small, "--to", "jordan2020", "--resamples", 20)
     result = call(*arguments, "--html", "--out", tmp_path / "out")

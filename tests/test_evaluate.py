@@ -350,6 +350,7 @@ def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
     assert refused.exit_code == 2 and "pbp: 2 algorithms on 1 environments take" in refused.stderr
 
 
+@pytest.mark.slow
 def test_many_long_names_fit_into_the_figures(tmp_path):
     """16 names of 30 characters: a legend of that height left nothing to the axes."""
     rng = np.random.default_rng(0)

@@ -52,6 +52,7 @@ def test_finite_mdps_are_truncated_and_ends_are_told_apart_as_gymnax_1_does():
     assert int(state.time) == 0
 
 
+@pytest.mark.slow
 def test_params_are_the_environments_of_a_study():
     found = problem("GC")
     env, params = functional.make("GC", seed=3, index=7)

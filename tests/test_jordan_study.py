@@ -76,6 +76,7 @@ def played(tmp_path_factory):
     return places
 
 
+@pytest.mark.slow
 def test_costs_are_read_from_a_pilot(script, played):
     trials, pieces = jordan_kept.of_results(played[0])
     table = script.costs(trials, pieces).set_index("algorithm")
@@ -159,6 +160,7 @@ def test_trials_are_kept_under_the_problem_of_their_experiment(tmp_path):
     assert list(pieces["environment"]) == ["Chain-10d", "Chain-10s"]
 
 
+@pytest.mark.slow
 def test_results_without_a_trial_of_the_comparison_are_refused(tmp_path):
     study = {
         "study": {"name": "other", "n_environments": 2},

@@ -109,7 +109,9 @@ def test_an_agent_that_takes_numbers_from_the_host_is_refused(kind, prior):
     )
 
 
-@pytest.mark.parametrize("threshold", [0.01, 0.1, 0.99, 2])
+@pytest.mark.parametrize(
+    "threshold", [0.01, *(pytest.param(v, marks=pytest.mark.slow) for v in (0.1, 0.99)), 2]
+)
 @pytest.mark.parametrize("kind", RARE)
 def test_a_draw_is_found_that_decides_a_rare_branch(kind, threshold, prior):
     def take(x):
@@ -138,6 +140,7 @@ def test_each_method_is_traced(method, prior):
         check_host_values(made(HOST["numpy"], method), "mine:Mine", prior)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("kind", PURE)
 def test_an_agent_that_keeps_to_its_key_is_accepted(kind, prior):
     for method in METHODS:

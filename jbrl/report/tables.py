@@ -123,7 +123,7 @@ class Section:
 
     @cached_property
     def device(self) -> str:
-        """What times of most agents were measured on: a device, and how programs were compiled.
+        """Device of the times of most agents, with how programs were compiled.
 
         Only these times are compared.
         """

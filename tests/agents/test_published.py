@@ -169,6 +169,7 @@ def test_e_greedy_stops_after_251_sweeps():
     np.testing.assert_allclose(q, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_e_greedy_solves_to_a_hundredth():
     wrong = 0
     for _, steps in decisions(CoarseEpsilonGreedy(0.3), "GC", n_environments=8, horizon=30):

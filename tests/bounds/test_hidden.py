@@ -142,6 +142,7 @@ def test_leaves_against_the_posterior() -> None:
             assert np.mean(means) == pytest.approx(values.mean(), abs=5 * error + 1e-3)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("number", [0, 1])
 def test_lies_between_the_exact_value_and_being_shown_everything(number: int) -> None:
     """Slack of 20 standard errors of four replications, as in `test_look_ahead`."""

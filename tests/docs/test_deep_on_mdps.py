@@ -101,6 +101,7 @@ def test_pages_of_deep_agents_name_the_section() -> None:
         assert target in (DOCS / "agents" / f"{agent.lower()}.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_report_shows_deep_agents_beside_planners_with_computation_times(tmp_path: Path) -> None:
     results = jbrl.Results(deep_on_mdps.KEPT)
     report = results.report(tmp_path, form="markdown").read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ def test_the_tables_are_those_of_the_kept_scores(tmp_path: Path) -> None:
         assert f"{{include}} ../_static/tabular/{name}.md" in page
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("algorithm", PAGES)
 def test_a_row_is_what_the_study_gives(algorithm: str) -> None:
     """The first 100 of the 1000 lifetimes have the mean of all, but for their own error."""

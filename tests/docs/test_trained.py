@@ -94,6 +94,7 @@ def test_no_other_agent_is_ahead_of_half_an_hour(
         assert standard_errors(mine[:500] - others[key]) >= -behind
 
 
+@pytest.mark.slow
 def test_sizes_of_networks_are_those_of_the_page() -> None:
     text = " ".join((trained.STATIC.parent / "trained.md").read_text().split())
     prior = problem("GC").prior(Steps(250), 0.95)

@@ -12,6 +12,7 @@ from jbrl.problems.with_end import END, LifeAndEnd
 from jbrl.runner.study.study import load_study
 
 
+@pytest.mark.slow
 def test_score_is_that_of_the_problem_and_the_end_is_kept_beside(tmp_path):
     """The same lifetimes: the first 100 episodes are those of the problem itself."""
     study = {

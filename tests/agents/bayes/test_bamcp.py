@@ -124,6 +124,7 @@ def test_agrees_with_its_twin_decision_by_decision(name, noise):
         play_both(prior(name, noise), 15, seed, simulations=40, depth=12)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -294,6 +295,7 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
     assert wrong <= 2
 
 
+@pytest.mark.slow
 def test_capacity_does_not_change_what_is_done():
     told, keys = prior("GC"), jax.random.split(jax.random.key(1), 20)
     small, large = (

@@ -59,6 +59,7 @@ def test_bonus_of_a_pair():
     np.testing.assert_allclose(after, [[6 / 7, 6 / 3], [6 / 3, 6 / 2.5]], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_bonus_of_a_transition():
     """sum over y of P beta / c = beta (number of possible next states) / n; one thought impossible
     counts once it has been seen.

@@ -104,6 +104,7 @@ def test_samples_are_the_variance_in_units_of_epsilon_rounded_up_exactly(parts, 
     np.testing.assert_array_equal(found, -(-left // right))
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("agent", "told"), [(SBOSS(epsilon=0.1), "GC"), (FrozenSBOSS(epsilon=0.1), "UGC")]
 )

@@ -115,6 +115,7 @@ def test_the_memory_is_reset_where_an_episode_ends(name):
     assert zeros[ends].all() == (name != "jax")
 
 
+@pytest.mark.slow
 def test_learning_starts_as_asked():
     # after four steps of the second episode learning goes on where acting is
     acting, tf, go_on = followed("acting"), followed("tf"), 3 + LENGTH

@@ -196,6 +196,7 @@ def test_another_head_decides_in_each_episode():
         assert (heads[last::14] != heads[last - 1 :: 14]).any()
 
 
+@pytest.mark.slow
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
     agent, states = lived({"frozen_head": True}, n=30)
     states = [jax.tree.map(np.asarray, state) for state in states]
@@ -239,6 +240,7 @@ def test_exploration_decays_where_it_is_asked_for():
     assert float(BootDQN()._epsilon(jnp.int32(0), jnp.int32(0))) == 0
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("clock", "copies", "epsilons"),
     [

@@ -169,6 +169,7 @@ def outside_loops(jaxpr):
                 yield from outside_loops(inner)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("agent", [DQN(), BootDQN(ensemble=2)], ids=["DQN", "BootDQN"])
 def test_a_step_without_an_update_takes_none_of_its_work(agent):
     """Products and roots are in the loop that runs once where an update is due."""
@@ -259,6 +260,7 @@ def lanes_of(agent, rates):
     return jax.vmap(block)(rates, jnp.arange(3, dtype=jnp.int32))
 
 
+@pytest.mark.slow
 def test_a_lane_that_diverges_fails_alone():
     agent = as_arrays(DQN(**SMALL))
     good = lanes_of(agent, jnp.float32([1e-3, 1e-3, 1e-3]))

@@ -139,6 +139,7 @@ def test_it_learns_every_twelve_decisions_across_episodes():
     np.testing.assert_array_equal(states.rollout.length, np.arange(steps + 1) % 12)
 
 
+@pytest.mark.slow
 def test_the_first_policy_is_nearly_uniform_and_values_are_not_scaled():
     weights = followed().learner.parameters[1].weights[0]
     assert abs(weights[:, :-1]).max() < 0.01

@@ -138,6 +138,7 @@ def test_all_random_numbers_of_lifetimes_differ() -> None:
     assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
 
 
+@pytest.mark.slow
 def test_next_states_are_those_of_the_mdp_drawn() -> None:
     """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
     prior = mixed()
@@ -418,6 +419,7 @@ def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not same[-1].any(), "other things happen in every lifetime"
 
 
+@pytest.mark.slow
 def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lifetimes get other MDPs and keep their luck: decisions are the same up to where
     something else has happened.

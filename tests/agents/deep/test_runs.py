@@ -76,6 +76,7 @@ SLOWER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [QUICK, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOWER)],
@@ -147,6 +148,7 @@ class Extremes(Environment):
         return state, Step(action, reward, jnp.bool_(False), jnp.bool_(False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
     [QUICK, *(pytest.param(agent, marks=pytest.mark.slow) for agent in SLOWER)],

@@ -216,6 +216,7 @@ DIVERGED: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "found"), DIVERGED)
 @pytest.mark.first_case_quick
 def test_training_that_diverges_is_refused(agent: Any, found: str) -> None:
@@ -242,6 +243,7 @@ def test_what_was_learned_is_counted(weights: dict[str, np.ndarray], counted: in
     assert found.describe()["strategy"]["weights"] == counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent", [BeliefPPO(hidden_width=4, **TINY), RL2(units=4, **TINY)], ids=["BeliefPPO", "RL2"]
 )

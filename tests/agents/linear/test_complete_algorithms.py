@@ -202,6 +202,7 @@ def test_observations_of_any_shape_are_traced(name):
     ]
 
 
+@pytest.mark.slow
 def test_boards_are_played():
     agent = AGENTS["AC"].agent(dependent_high=0)
     played = jbrl.play(agent, test="Catch(rows=4,columns=3)", n_environments=2, episodes=3)

@@ -54,6 +54,7 @@ def expected():
     return chunks(prepared())
 
 
+@pytest.mark.slow
 def test_groups_hold_lifetimes_of_similar_size(expected):
     run = prepared()
     dealt = []

@@ -89,6 +89,7 @@ def test_values_by_hand():
 WALKER = QLearning(alpha=0.2, epsilon=0.1, gamma=0.9)
 
 
+@pytest.mark.slow
 def test_it_finds_the_optimal_values_of_a_chain():
     """A deterministic one, where a constant step size leaves no noise.
 

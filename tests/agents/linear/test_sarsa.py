@@ -164,6 +164,7 @@ def totals(rules, prior, indices):
     return jax.vmap(lambda index: episodes.play_lifetime(rules, prior, index).recorder)(indices)
 
 
+@pytest.mark.slow
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(("slips", "published"), [(False, -27.9), (True, -35.1)])
 def test_means_are_the_published_ones(slips, published):

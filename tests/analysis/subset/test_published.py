@@ -118,6 +118,7 @@ def test_analyses_beside_the_search(prepared, subsets):
 LETTER = ("battlezone", "centipede", "crazyclimber", "defender", "namethisgame")
 
 
+@pytest.mark.slow
 def test_what_the_choice_hangs_on():
     pool = tuple(sorted({*LETTER, *reproduce.FIFTH, "amidar", "asterix", "pitfall", "zaxxon"}))
     found = search(reproduce.atari(min_target=None), Search(pool=pool), asked=(reproduce.FIFTH,))

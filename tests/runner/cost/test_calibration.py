@@ -110,6 +110,7 @@ def test_a_call_always_plays_all_its_lanes() -> None:
     assert lanes("Random", n_environments=510, chunk=100) == 6 * 256
 
 
+@pytest.mark.slow
 @cpu_only
 def test_states_of_a_group_of_lanes_are_part_of_the_memory(tmp_path: Path) -> None:
     """Pinball has four inputs: 31^4 = 923,521 features by orders of 30, five actions and a value,

@@ -57,6 +57,7 @@ def test_the_belief_counts_what_was_met():
     assert seen[3, 1, 4] >= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["e-Greedy", "PSRL"])
 @pytest.mark.first_case_quick
 def test_it_finds_the_shortest_path(name):

@@ -74,6 +74,7 @@ def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarr
     np.testing.assert_array_equal(scores(run_of(11, devices=1)), expected[:11])
 
 
+@pytest.mark.slow
 def test_costly_decisions_make_groups_fewer_and_change_nothing(
     expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_compaction_changes_nothing_and_takes_place(
     np.testing.assert_array_equal(scores(run_of()), expected)
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("devices", [1, 2])
 def test_interrupted_after_any_call_and_taken_up_on_other_devices(
     expected: np.ndarray, devices: int, monkeypatch: pytest.MonkeyPatch

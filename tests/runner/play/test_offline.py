@@ -49,6 +49,7 @@ def findings(results: jbrl.Results) -> pd.DataFrame:
     return results.strategies.drop(columns="offline_seconds")
 
 
+@pytest.mark.slow
 def test_one_search_serves_all_experiments_with_the_same_prior(results: jbrl.Results) -> None:
     assert len(files(results)) == 1
     searched = results.strategies["offline_seconds"].iloc[0]

@@ -51,6 +51,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
     return jbrl.run(tables(), folder, stack=True, progress=False)
 
 
+@pytest.mark.slow
 def test_units_fail_and_others_go_on(results: jbrl.Results) -> None:
     units = results.units.set_index(["experiment", "algorithm"]).sort_index()
     for name, where in NAMES.items():
@@ -92,6 +93,7 @@ def test_logs_of_a_unit_that_has_failed_are_left_out(results: jbrl.Results) -> N
     assert {run.agent for run in bsuite_logs.logs_of(results).runs} == {"Random"}
 
 
+@pytest.mark.slow
 def test_an_error_when_it_is_played_again_leaves_the_scores(
     results: jbrl.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
