@@ -1,5 +1,7 @@
 """Output of the command line about the problems of bsuite."""
 
+import pytest
+
 from jbrl.bsuite_sweep import SWEEP
 from tests.test_cli import call
 
@@ -17,6 +19,7 @@ def test_every_id_has_a_line():
     assert "scale, credit_assignment" in said["catch_scale", "0"]
 
 
+@pytest.mark.slow
 def test_all_problems_name_the_suite_and_its_groups():
     result = call("list", "problems")
     assert result.exit_code == 0

@@ -44,6 +44,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_the_manifest_says_how_experiments_are_played_and_scored(out: Path) -> None:
     expected = Rules("mean return per episode", "3 episodes")
     assert rules_of(jbrl.Results(out).manifest) == {"Chain-10d": expected, "Grid": expected}

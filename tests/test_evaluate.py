@@ -61,6 +61,7 @@ def test_json_has_everything_at_full_precision(table):
     assert found["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
 
 
+@pytest.mark.slow
 def test_all_methods_and_a_smaller_delta(table):
     done = call(table, "--method", "all", "--resamples", 40, "--delta", 0.2, "--format", "csv")
     assert done.exit_code == 0, done.output
@@ -151,6 +152,7 @@ def test_page_and_latex(table, tmp_path):
     assert "environment  algorithm" in done.stdout
 
 
+@pytest.mark.slow
 def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     few = {
         "metrics": metrics,

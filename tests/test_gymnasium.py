@@ -60,6 +60,7 @@ def played(env, actions, seed):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["GC", "Catch"])
 def test_lanes_are_environments_and_physics_of_their_own(name):

@@ -40,6 +40,7 @@ def test_half_widths_apart_are_counted_in_combined_standard_errors():
     assert found.mean == pytest.approx(1.5 * 1.96 / np.sqrt(2) * spread.mean(), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "sizes"),
     [(0.0, [400] * 8), (0.9, [400] * 8), (0.9, [400, 50, 400, 25, 100, 400, 50, 200])],

@@ -48,6 +48,7 @@ def test_agrees_with_sums_by_hand(name: str) -> None:
         assert found[lane] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_has_the_mean_0_and_most_of_the_variance() -> None:
     """4.5 standard errors; the seed is fixed."""
     played = jbrl.play("e-Greedy", prior="GDL", n_environments=2048, record=True)

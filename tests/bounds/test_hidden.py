@@ -169,6 +169,7 @@ def test_cells_with_more_outcomes_than_are_counted_are_shown_everything() -> Non
     assert many < few - 0.01 < shown
 
 
+@pytest.mark.slow
 def test_the_state_that_is_hidden_follows_a_permutation_of_the_states() -> None:
     mdps = jbrl.problem("GC(n_states=3,n_actions=2)").mdps
     order = [2, 0, 1]  # the old state of each new one
@@ -185,6 +186,7 @@ def test_the_state_that_is_hidden_follows_a_permutation_of_the_states() -> None:
     assert values[0].mean() == pytest.approx(values[1].mean(), abs=slack)
 
 
+@pytest.mark.slow
 def test_merging_exchangeable_states_leaves_the_bound_valid() -> None:
     """States 1 and 2 are exchangeable: neither may be hidden, the others may."""
     layers = Layers(make_model(jbrl.problem("UGC(n_states=4,n_actions=2)").mdps))

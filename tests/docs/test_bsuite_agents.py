@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from experiments import bsuite_published
 from jbrl.analysis.bsuite import scores
@@ -11,6 +12,7 @@ from jbrl.analysis.bsuite.logs import Run
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_kept_logs(tmp_path: Path) -> None:
     bsuite_published.main(["--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))

@@ -20,6 +20,7 @@ def trials():
     return jordan_kept.trials()
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_kept_trials(tmp_path: Path) -> None:
     jordan_published.main(["--tables", "--out", str(tmp_path)])
     tables = sorted(tmp_path.glob("*.md"))

@@ -51,6 +51,7 @@ def test_tables_are_those_of_the_kept_scores(script, found):
     assert script.filled(page, script.blocks(jbrl.Results(KEPT), found)) == page
 
 
+@pytest.mark.slow
 def test_the_study_says_which_distributions_it_has_played(found):
     assert found.digests == {name: jbrl.problem(name).digest for name in ("GC", "GDL", "Grid")}
 

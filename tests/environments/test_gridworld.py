@@ -123,6 +123,7 @@ def test_formula_gives_the_known_length_in_two_by_two_cells():
     assert expected_length(2, 0.0, np.full(4, 0.25), 4000) == pytest.approx(8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slip", "policy", "perpendicular"),
     [

@@ -226,6 +226,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
+@pytest.mark.slow
 def test_every_file_is_sealed(complete: Path) -> None:
     found = files(complete / "whole") + files(complete / "part")
     results = [path for path in found if path.suffix == ".npz"]

@@ -54,7 +54,8 @@ def test_less_at_once_gives_the_same_bits(
     found = outcome(study.parent / "out")
     assert found.keys() == whole.keys() and list(differences(found, whole)) == []
     assert cramped.starts == [0, 10, 0, 0]  # what had been played is not played again
-    assert list(Store(study.parent / "out").units()["device"]) == ["cpu", "cpu x 2", "cpu x 2"]
+    devices = [device.partition(",")[0] for device in Store(study.parent / "out").units()["device"]]
+    assert devices == ["cpu", "cpu x 2", "cpu x 2"]
 
 
 def test_one_that_never_fits_fails_alone_with_a_message(

@@ -59,6 +59,7 @@ def page(written):
     return Page(written[1])
 
 
+@pytest.mark.slow
 def test_files(written):
     path, text = written
     assert path.name == "index.html"

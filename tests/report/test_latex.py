@@ -142,6 +142,7 @@ def test_everything_is_in_the_source():
     assert "<" not in re.sub(r"%.*", "", source)
 
 
+@pytest.mark.slow
 def test_files(tmp_path):
     path = write_latex(report_of(*study(n=3, experiments=(("GC", "GC", "GC"),))), tmp_path / "deep")
     assert path.name == "report.tex"

@@ -84,6 +84,7 @@ def test_the_figure_shows_what_the_table_lists(out):
     assert text.count("<table") == text.count("<caption>") == 2 + 3
 
 
+@pytest.mark.slow
 def test_a_training_is_shown_by_stretches_in_order(tmp_path):
     names = [f"to lifetime {64 * (n + 1):,}" for n in range(14)]
     trained = searched().query("parameters.str.contains('1000')")

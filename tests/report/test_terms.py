@@ -194,6 +194,7 @@ def test_another_prior_is_told():
     assert overview(report).columns[1].small == "prior Chain-10s → test Chain-10d, 100 episodes"
 
 
+@pytest.mark.slow
 def test_of_both_kinds_each_is_said_what_is_right_for_it(mixed):
     assert mixed.facts == (
         "3 experiments",

@@ -102,6 +102,7 @@ def test_action_values_are_those_of_layers_in_numpy(lookup):
         np.testing.assert_allclose(found, dense(layers, x)[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_inputs_that_never_occur_have_no_weights_and_change_no_value():
     triangle, widths = LowerTriangle(4), (6, 3)
     whole, part = QNetwork(16, widths, True), QNetwork(16, widths, True, triangle)

@@ -86,6 +86,7 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple) -> None:
     assert all(np.isfinite(fit.loss) for fit in found.next)
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(awkward(), st.booleans(), st.sampled_from([6, 12]))
 def test_kfold_is_the_loop(prepared: Prepared, intercept: bool, min_rows: int) -> None:
@@ -164,6 +165,7 @@ def test_grouped_folds_hold_out_whole_groups() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("criterion", "options"),
@@ -188,6 +190,7 @@ def test_with_and_without_tables(
     assert without.counts == with_tables.counts
 
 
+@pytest.mark.slow
 def test_any_chunk_gives_the_same() -> None:
     prepared = prepared_of(matrix(6, m=12, n=20, holes=0.05))
     found = [

@@ -542,6 +542,7 @@ def test_short_runs_give_numbers_for_every_agent(tmp_path: Path) -> None:
 # ---- beside what it took ----
 
 
+@pytest.mark.slow
 def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Path) -> None:
     data = tables(
         {"algorithm": "Random"},

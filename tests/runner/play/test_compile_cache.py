@@ -55,6 +55,7 @@ def process(cache: Path, name: str, parameters: dict[str, Any]) -> dict[str, Any
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters"), CACHED, ids=["table", "search"])
 def test_the_next_process_finds_all_programs_and_gets_the_same_bits(
     tmp_path: Path, name: str, parameters: dict[str, Any]

@@ -164,6 +164,7 @@ def test_complete_agents_draw_for_each_lifetime() -> None:
     assert not np.array_equal(scores(fixed), found)
 
 
+@pytest.mark.slow
 def test_decisions_and_times_are_counted() -> None:
     played = play(
         AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, episodes=2, latency=True

@@ -250,6 +250,7 @@ def test_resources_bound_nothing_where_the_machine_does_not_say(
     assert dataclasses.replace(unbound, memory=1).fits(1, 1)
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_once_does_not_bind_the_process() -> None:
     code = (
         "from jbrl.runner.play.resources import choose; print(len(choose(1).devices), "

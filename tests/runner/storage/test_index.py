@@ -191,6 +191,7 @@ READ = (
 )
 
 
+@pytest.mark.slow
 def test_readers_that_are_killed_leave_a_whole_index_or_none(folder: Path) -> None:
     """Four at once, each killed at another moment of its writing."""
     path = folder / index.NAME

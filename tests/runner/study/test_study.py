@@ -165,6 +165,7 @@ def test_identity_is_told_by_content_not_by_file_name(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
+@pytest.mark.slow
 def test_identity_is_the_same_in_another_process() -> None:
     """Hashes of strings differ from process to process; identities must not."""
     program = (

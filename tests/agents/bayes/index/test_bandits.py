@@ -62,6 +62,7 @@ def last(rounds: Iterator[BanditProgress]) -> BanditProgress:
     return progress
 
 
+@pytest.mark.first_case_quick
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("name", INDICES)
 def test_pulls_are_those_of_the_one_at_a_time_loop(name, stream):

@@ -108,6 +108,7 @@ def test_visits_add_up():
                 assert beyond == (max(visits[u] - 1, 0) if len(history) + 1 < DEPTH else 0)
 
 
+@pytest.mark.slow
 def test_batched_is_one_by_one_whatever_the_batch():
     tasks = [task(seed) for seed in range(5)]
     alone = [SEARCH(t) for t in tasks]
