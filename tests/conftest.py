@@ -6,6 +6,7 @@ is an accelerator, tests run on it.
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
 
@@ -20,6 +21,14 @@ if "TEST_OPTIMISED" not in os.environ:
     if version("jaxlib").startswith("0.10."):
         flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+# The two workers, and the programs that tests start, compile thousands of programs that are the
+# same: each is compiled once for all of them. The folder is empty at first, and goes at the end.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _compiled = tempfile.TemporaryDirectory(prefix="jbrl-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import hypothesis
 import jax
