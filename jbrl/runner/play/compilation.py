@@ -1,9 +1,9 @@
 """Compiled programs: how they are compiled, and which of them are kept.
 
 A program is compiled in full, or quickly: without XLA's newer emitters of fused loops and with
-little optimisation of machine code, in half the time. The bits are the same. Quick programs take up
-to twice as long to plan in MDPs of 25 states, and about as long as others elsewhere, so times of
-the two are not compared (`benchmarks/compiler.py`).
+little optimisation of machine code, in half the time. The bits are the same. Without the emitters
+updates in place are not vectorised: agents that plan in the mean model decide two to three times as
+slowly, tree searches as fast (`benchmarks/compiler.py`). So times of the two are not compared.
 
 On Linux a process has a limited number of memory mappings, 65,530 by default, and a program for
 CPUs takes a dozen of them or more. Beyond the limit the compiler crashes (jaxlib 0.10.2), so the
