@@ -19,16 +19,16 @@ import numpy as np
 from kept import keep, parser
 
 import jbrl
-from jbrl.bounds import clairvoyant
-from jbrl.bounds.blas import one_thread
-from jbrl.bounds.forgetting import LEAST_MDPS, MOST_BACKS, Forgetting
-from jbrl.bounds.induction import solve
-from jbrl.bounds.layers import Layers
-from jbrl.bounds.leaves import estimate
-from jbrl.bounds.model import make_model
-from jbrl.bounds.moves import find_moves
-from jbrl.bounds.tree import grow
-from jbrl.bounds.upper import LookAhead
+from jbrl.bayes_optimal import clairvoyant
+from jbrl.bayes_optimal.blas import one_thread
+from jbrl.bayes_optimal.forgetting import LEAST_MDPS, MOST_BACKS, Forgetting
+from jbrl.bayes_optimal.induction import solve
+from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.leaves import estimate
+from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.moves import find_moves
+from jbrl.bayes_optimal.tree import grow
+from jbrl.bayes_optimal.upper import LookAhead
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024

@@ -38,7 +38,7 @@ from jbrl.environments.environment import Environment, as_arrays  # noqa: E402
 from jbrl.environments.memory_chain import MemoryChain  # noqa: E402
 from jbrl.environments.umbrella_chain import UmbrellaChain  # noqa: E402
 from jbrl.mdp.sampling import uniforms  # noqa: E402
-from jbrl.runner.storage.machine import machine, versions  # noqa: E402
+from jbrl.play.machine import machine, versions  # noqa: E402
 
 LANES, BLOCK, BLOCKS = 2048, 128, 8
 # gymnax's name and sizes, ours with the same settings, how many times as fast it should be.

@@ -37,12 +37,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import jbrl
 from benchmarks import kept
 from jbrl.agents.agent import AGENTS
+from jbrl.play import compilation
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Chunk, Protocol
+from jbrl.play.resources import Resources, choose
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.runner.play import compilation
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Chunk, Protocol
-from jbrl.runner.play.resources import Resources, choose
 
 ROWS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("e-Greedy", {"epsilon": 0.1}),

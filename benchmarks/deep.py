@@ -42,16 +42,16 @@ from jbrl.agents.agent import AGENTS, Agent, as_arrays
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.q_network import QNetwork
-from jbrl.bsuite_sweep import SWEEP
+from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.play import batching
+from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play.machine import versions
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
-from jbrl.runner.play import batching
-from jbrl.runner.play.lifetimes import LifetimeRun
-from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.storage.machine import versions
 
 PUBLISHED = Path(__file__).parents[1] / "experiments" / "published" / "bsuite"
 KEPT = ("agents", "recurrent", "exploration")  # files with runs of the deep agents

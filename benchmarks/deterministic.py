@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.bayes.bamcp import BAMCP
+from jbrl.agents.search.bamcp import BAMCP
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution
 

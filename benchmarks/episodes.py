@@ -27,11 +27,11 @@ import numpy as np  # noqa: E402
 import jbrl  # noqa: E402
 from jbrl.environments.environment import as_arrays  # noqa: E402
 from jbrl.mdp.sampling import stream  # noqa: E402
+from jbrl.play.batching import use_all_cores  # noqa: E402
+from jbrl.play.machine import machine, resident_bytes, versions  # noqa: E402
+from jbrl.play.play import make_run  # noqa: E402
+from jbrl.play.protocol import Protocol  # noqa: E402
 from jbrl.problems.problem import EnvironmentProblem  # noqa: E402
-from jbrl.runner.play.batching import use_all_cores  # noqa: E402
-from jbrl.runner.play.play import make_run  # noqa: E402
-from jbrl.runner.play.protocol import Protocol  # noqa: E402
-from jbrl.runner.storage.machine import machine, resident_bytes, versions  # noqa: E402
 
 # Agent, problem, lifetime, steps a second wanted on two cores.
 RATES = (

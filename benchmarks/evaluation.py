@@ -21,13 +21,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.bands import payoff_bounds, payoff_t_intervals
-from jbrl.analysis.bootstrap import bootstrap
-from jbrl.analysis.game import equilibrium
-from jbrl.analysis.percentiles import Samples, payoffs, samples_of
-from jbrl.analysis.propagation import propagate
-from jbrl.analysis.resampling import resampled_scores
-from jbrl.runner.play.batching import use_all_cores
+from jbrl.play.batching import use_all_cores
+from jbrl.stats.bands import payoff_bounds, payoff_t_intervals
+from jbrl.stats.bootstrap import bootstrap
+from jbrl.stats.game import equilibrium
+from jbrl.stats.percentiles import Samples, payoffs, samples_of
+from jbrl.stats.propagation import propagate
+from jbrl.stats.resampling import resampled_scores
 
 PAPER = (11, 15, 10_000)  # algorithms, environments, samples
 LINES = {

@@ -86,7 +86,7 @@ def _tries(case: ElementTree.Element) -> int:
 def main(tries: int) -> int:
     """Run all of it, one JSON line for each kind of fault; return 1 when anything was lost."""
     sys.path.insert(0, str(ROOT))
-    from jbrl.runner.storage.machine import available_cores, versions
+    from jbrl.play.machine import available_cores, versions
 
     facts = {
         "device": f"cpu x {available_cores()}",

@@ -19,13 +19,13 @@ import numpy as np
 from jax import lax
 
 from benchmarks import kept
-from jbrl.agents.bayes.index.bandits import begin, search
-from jbrl.agents.bayes.index.enumeration import enumerate_set
-from jbrl.agents.bayes.index.evaluation import evaluate, programs
-from jbrl.agents.bayes.index.formulas import formula_set
-from jbrl.agents.bayes.index.halving import SequentialHalving
-from jbrl.agents.bayes.index.stosoo import StoSOO
-from jbrl.agents.bayes.index.ucb import UCB1, UCBV
+from jbrl.agents.opps.bandits import begin, search
+from jbrl.agents.opps.enumeration import enumerate_set
+from jbrl.agents.opps.evaluation import evaluate, programs
+from jbrl.agents.opps.formulas import formula_set
+from jbrl.agents.opps.halving import SequentialHalving
+from jbrl.agents.opps.stosoo import StoSOO
+from jbrl.agents.opps.ucb import UCB1, UCBV
 
 LANES = 512
 DECISIONS = 250

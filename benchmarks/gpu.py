@@ -40,20 +40,20 @@ from jax import lax  # noqa: E402
 from benchmarks import deep  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
-from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
-from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
-from jbrl.agents.bayes.opps import OPPSDS  # noqa: E402
+from jbrl.agents.opps.formulas import formula_set  # noqa: E402
+from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
+from jbrl.agents.opps.policy import formula_policies  # noqa: E402
 from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
+from jbrl.play.batching import use_all_cores  # noqa: E402
+from jbrl.play.experiment import Run  # noqa: E402
+from jbrl.play.machine import machine, versions  # noqa: E402
+from jbrl.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402
+from jbrl.play.protocol import Protocol  # noqa: E402
+from jbrl.play.resources import Resources  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
-from jbrl.runner.play.batching import use_all_cores  # noqa: E402
-from jbrl.runner.play.experiment import Run  # noqa: E402
-from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402
-from jbrl.runner.play.protocol import Protocol  # noqa: E402
-from jbrl.runner.play.resources import Resources  # noqa: E402
-from jbrl.runner.storage.files import write_whole  # noqa: E402
-from jbrl.runner.storage.machine import machine, versions  # noqa: E402
+from jbrl.study.storage.files import write_whole  # noqa: E402
 
 Row = dict[str, Any]
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million

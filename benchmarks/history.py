@@ -14,8 +14,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jbrl.runner.play.compile_cache import fingerprint  # noqa: E402
-from jbrl.runner.storage.machine import machine, versions  # noqa: E402
+from jbrl.play.compile_cache import fingerprint  # noqa: E402
+from jbrl.play.machine import machine, versions  # noqa: E402
 
 FILE = ROOT / "benchmarks" / "results" / "history.jsonl"
 WORSE = 1.5  # a ratio that has worsened by half

@@ -35,10 +35,10 @@ from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear.fourier import cosine_of_pi
 from jbrl.environments.environment import Box
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.play import batching
+from jbrl.play.lifetimes import GROUP_BYTES, NARROWEST
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
-from jbrl.runner.play import batching
-from jbrl.runner.play.lifetimes import GROUP_BYTES, NARROWEST
 
 AGENT_NAMES = (
     "Sarsa-lambda",

@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jbrl.runner.storage.machine import machine, versions  # noqa: E402
+from jbrl.play.machine import machine, versions  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 TABLES = RESULTS / "tables"

@@ -45,19 +45,19 @@ from benchmarks.twins import (  # noqa: E402
 )
 from jbrl import play  # noqa: E402
 from jbrl.agents.agent import AGENTS  # noqa: E402
-from jbrl.agents.bayes.index.bandits import begin  # noqa: E402
-from jbrl.agents.bayes.index.evaluation import evaluate, programs  # noqa: E402
-from jbrl.agents.bayes.index.formulas import formula_set  # noqa: E402
-from jbrl.agents.bayes.index.policy import formula_policies  # noqa: E402
-from jbrl.agents.bayes.index.ucb import UCB1  # noqa: E402
+from jbrl.agents.opps.bandits import begin  # noqa: E402
+from jbrl.agents.opps.evaluation import evaluate, programs  # noqa: E402
+from jbrl.agents.opps.formulas import formula_set  # noqa: E402
+from jbrl.agents.opps.policy import formula_policies  # noqa: E402
+from jbrl.agents.opps.ucb import UCB1  # noqa: E402
 from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
+from jbrl.play.experiment import Run  # noqa: E402
+from jbrl.play.offline import Trials  # noqa: E402
+from jbrl.play.protocol import Protocol  # noqa: E402
+from jbrl.play.resources import Resources  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
-from jbrl.runner.play.experiment import Run  # noqa: E402
-from jbrl.runner.play.offline import Trials  # noqa: E402
-from jbrl.runner.play.protocol import Protocol  # noqa: E402
-from jbrl.runner.play.resources import Resources  # noqa: E402
 
 DISCOUNT = np.float32(0.95)
 ROUNDS = 5
@@ -265,7 +265,7 @@ def opps_pull(name: str) -> Pair:
 def payoffs() -> Pair:
     """Compare two algorithms on an environment, 500 scores each."""
     from benchmarks.evaluation import table
-    from jbrl.analysis.percentiles import payoffs, samples_of
+    from jbrl.stats.percentiles import payoffs, samples_of
 
     samples = samples_of(table(6, 4, 500))
     rng = np.random.default_rng(0)
@@ -283,8 +283,8 @@ def resample() -> Pair:
     and its game.
     """
     from benchmarks.evaluation import table
-    from jbrl.analysis.percentiles import samples_of
-    from jbrl.analysis.resampling import resampled_scores
+    from jbrl.stats.percentiles import samples_of
+    from jbrl.stats.resampling import resampled_scores
 
     samples, n = samples_of(table(4, 3, 300)), 256
     rng = np.random.default_rng(0)
@@ -324,9 +324,9 @@ def scores_of_two_skills(n_algorithms: int, n_environments: int) -> pd.DataFrame
 
 def subset_loss() -> Pair:
     """Compute the ten-fold error of a subset of three of 14 environments, 40 algorithms."""
-    from jbrl.analysis.subset.folds import Folds
-    from jbrl.analysis.subset.preparation import Preparation, prepare
-    from jbrl.analysis.subset.problem import Problem, Search, candidates
+    from jbrl.stats.subset.folds import Folds
+    from jbrl.stats.subset.preparation import Preparation, prepare
+    from jbrl.stats.subset.problem import Problem, Search, candidates
 
     prepared = prepare(scores_of_two_skills(40, 14), Preparation(target="mean"))
     settings = Search(3, "kfold", Folds(10), min_rows=10)

@@ -19,11 +19,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from jbrl.analysis.intervals import summarise
-from jbrl.analysis.table import AGENT
-from jbrl.runner.storage import files
-from jbrl.runner.storage.machine import machine, versions
-from jbrl.runner.storage.unit import FORMAT, canonical
+from jbrl.play.machine import machine, versions
+from jbrl.play.unit import FORMAT, canonical
+from jbrl.stats.intervals import summarise
+from jbrl.stats.table import AGENT
+from jbrl.study.storage import files
 
 EXPERIMENTS = [
     (f"{name}{case}", f"{case and 'U'}{name}", name)

@@ -21,13 +21,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import kept
-from jbrl.agents.bayes.index.formulas import formula_set
-from jbrl.agents.bayes.index.policy import formula_policies
-from jbrl.agents.bayes.opps import OPPSDS
+from jbrl.agents.opps.formulas import formula_set
+from jbrl.agents.opps.opps import OPPSDS
+from jbrl.agents.opps.policy import formula_policies
+from jbrl.play import batching
+from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.runner.play import batching
-from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
-from jbrl.runner.play.protocol import Protocol
 
 # Pulls per second of the published program, one thread.
 PROGRAM = {

@@ -25,10 +25,10 @@ from benchmarks import kept
 from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
+from jbrl.play import batching
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
 
 # Agent, parameters, prior, test, MDPs, decisions, target, C++: microseconds for each unit.
 ROWS = (

@@ -28,10 +28,10 @@ from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.environments import environment as environments
 from jbrl.environments.gridworld import Gridworld
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.play import batching
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
-from jbrl.runner.play import batching
 
 AGENT_NAMES = ("Random", "Q-learning", "Sarsa")
 SIZES = (5, 10, 50)  # of the gridworld: 25, 100 and 2500 states, 4 actions

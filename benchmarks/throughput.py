@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import kept
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
+from jbrl.play import batching
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.runner.play import batching
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
 
 SIZES = (1, 10, 100, 512, 1_000, 10_000, 100_000)
 HORIZON = 250

@@ -23,12 +23,12 @@ import jax.numpy as jnp
 
 import jbrl
 from benchmarks import kept
-from jbrl.agents.deep import prior_imitation, prior_ppo, prior_recurrent
+from jbrl.agents.prior_trained import prior_imitation, prior_ppo, prior_recurrent
 from jbrl.environments.lifetime import Steps
+from jbrl.play import batching, compilation
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.runner.play import batching, compilation
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
 
 AGENTS, PROBLEMS = ("BeliefPPO", "RL2", "ANN"), ("GC", "GDL", "Grid")
 COLLECT = {

@@ -7,7 +7,7 @@ play the first episodes of the same lifetimes, whose masses, length and forces n
 """
 
 import jbrl
-from jbrl.agents.deep.rl2 import RL2
+from jbrl.agents.prior_trained.rl2 import RL2
 
 PROBLEM, LIFETIMES, SEED = "CartPole", 256, 1
 BUDGETS = (4096, 32_768)  # lifetimes of training

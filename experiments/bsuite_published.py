@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.bsuite import curves, scores
-from jbrl.analysis.bsuite.logs import Logs
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.bsuite_logs import read_places
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.report.bsuite import learning_figures, score_figures
 from jbrl.report.bsuite.words import in_words
 from jbrl.report.figures import Drawing
 from jbrl.report.style import styles
 from jbrl.report.svg import alone
+from jbrl.stats.bsuite import curves, scores
+from jbrl.stats.bsuite.logs import Logs
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "experiments" / "published" / "bsuite"

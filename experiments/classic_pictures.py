@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from jbrl.agents.agent import AGENTS, Agent  # noqa: E402
+from jbrl.base.pytree import record, static  # noqa: E402
 from jbrl.environments.acrobot import Acrobot  # noqa: E402
 from jbrl.environments.cartpole import CartPole  # noqa: E402
 from jbrl.environments.environment import as_arrays, drawn  # noqa: E402
@@ -37,7 +38,6 @@ from jbrl.environments.lifetime import Episodes  # noqa: E402
 from jbrl.environments.pinball import Ball, Pinball, PinballState  # noqa: E402
 from jbrl.environments.pinball_map import MAPS, read_map  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
-from jbrl.pytree import record, static  # noqa: E402
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402
 from jbrl.rollout.episodes import Lane, Rules, play_lifetime  # noqa: E402
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 import jbrl
-from jbrl.analysis.paired_test import PairedTest, paired_z
 from jbrl.report.text import score_text, seconds_text
+from jbrl.stats.paired_test import PairedTest, paired_z
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments" / "published" / "deep-on-mdps"

@@ -26,16 +26,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.bands import payoff_bounds, payoff_t_intervals
-from jbrl.analysis.bootstrap import Bootstrap, bootstrap
-from jbrl.analysis.game import equilibrium
-from jbrl.analysis.percentiles import Samples, payoffs, samples_of
-from jbrl.analysis.propagation import propagate
-from jbrl.analysis.ranks import significant
-from jbrl.analysis.score_files import read_score_table
-from jbrl.analysis.score_table import restrict
+from jbrl.play.batching import use_all_cores
 from jbrl.results import Results
-from jbrl.runner.play.batching import use_all_cores
+from jbrl.stats.bands import payoff_bounds, payoff_t_intervals
+from jbrl.stats.bootstrap import Bootstrap, bootstrap
+from jbrl.stats.game import equilibrium
+from jbrl.stats.percentiles import Samples, payoffs, samples_of
+from jbrl.stats.propagation import propagate
+from jbrl.stats.ranks import significant
+from jbrl.stats.score_files import read_score_table
+from jbrl.stats.score_table import restrict
 
 DELTA = 0.05
 Ends = tuple[np.ndarray, np.ndarray]

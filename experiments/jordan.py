@@ -37,11 +37,11 @@ sys.path.insert(0, str(ROOT))
 
 from experiments import jordan_kept  # noqa: E402
 from experiments.jordan_kept import CELL  # noqa: E402
-from jbrl.analysis import reproduction  # noqa: E402
-from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.errors import JbrlError  # noqa: E402
-from jbrl.runner.storage.machine import available_cores  # noqa: E402
-from jbrl.runner.study.plan import plan  # noqa: E402
+from jbrl.base.errors import JbrlError  # noqa: E402
+from jbrl.play.machine import available_cores  # noqa: E402
+from jbrl.stats import reproduction  # noqa: E402
+from jbrl.stats.published import jordan2020  # noqa: E402
+from jbrl.study.plan import plan  # noqa: E402
 
 LEAST, MOST = 30, 10_000  # trials of an environment
 FEW = 256  # trials of a cell below which their time is not taken for that of many

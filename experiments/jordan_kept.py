@@ -28,10 +28,10 @@ import pandas as pd
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jbrl.analysis.published import jordan2020  # noqa: E402
+from jbrl.base.errors import JbrlError  # noqa: E402
 from jbrl.comparison import environments, jordan2020_scores  # noqa: E402
-from jbrl.errors import JbrlError  # noqa: E402
 from jbrl.results import COUNTS_OF_NAN, Results  # noqa: E402
+from jbrl.stats.published import jordan2020  # noqa: E402
 
 FOLDER = ROOT / "experiments" / "published" / "jordan"
 CELL = ("environment", "algorithm")

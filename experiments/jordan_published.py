@@ -19,15 +19,15 @@ sys.path.insert(0, str(ROOT))
 
 import jbrl  # noqa: E402
 from experiments import jordan_kept  # noqa: E402
-from jbrl.analysis import reproduction, sensitivity  # noqa: E402
-from jbrl.analysis.percentiles import samples_of  # noqa: E402
-from jbrl.analysis.published import jordan2020  # noqa: E402
-from jbrl.analysis.ranking import Evaluation, Options, evaluate  # noqa: E402
 from jbrl.report import evaluation_figures as figures  # noqa: E402
 from jbrl.report.figures import Drawing  # noqa: E402
 from jbrl.report.sensitivity_page import sensitivity as sensitivity_figure  # noqa: E402
 from jbrl.report.style import styles  # noqa: E402
 from jbrl.report.svg import alone  # noqa: E402
+from jbrl.stats import reproduction, sensitivity  # noqa: E402
+from jbrl.stats.percentiles import samples_of  # noqa: E402
+from jbrl.stats.published import jordan2020  # noqa: E402
+from jbrl.stats.ranking import Evaluation, Options, evaluate  # noqa: E402
 
 ALGORITHMS = tuple(jordan2020.ALGORITHMS.values())
 METHODS = ("pbp", "pbp-t", "bootstrap")
@@ -306,7 +306,7 @@ def _sensitivity(trials: pd.DataFrame, look: object) -> Drawing:
 
 
 def _drawn(trials: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the trials of a cell as `jbrl.analysis.sensitivity` takes them, and the parameters."""
+    """Return the trials of a cell as `jbrl.stats.sensitivity` takes them, and the parameters."""
     names = [c for c in trials if c.startswith(jordan_kept.DRAWN) and trials[c].nunique() > 1]
     drawn = [name for name in names if name not in jordan_kept.DERIVED]
     short = {name: name.removeprefix(jordan_kept.DRAWN) for name in drawn}

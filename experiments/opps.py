@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 import jbrl
-from jbrl.analysis.intervals import summarise
 from jbrl.report.style import COLOURS, INK, LOOK, ORACLE, SYMBOLS
+from jbrl.stats.intervals import summarise
 
 PAIRS = {
     "GC": "GC",

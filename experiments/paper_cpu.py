@@ -23,14 +23,14 @@ import pandas as pd
 from PIL import Image
 
 import jbrl
-from jbrl.analysis import brackets, published
-from jbrl.analysis.agreement import DEFECT, MISPRINT, OTHER, SAME, Comparison
 from jbrl.comparison import read
 from jbrl.report import bounds, comparison_figures, figures
 from jbrl.report.comparison_page import PUBLISHED
 from jbrl.report.style import LOOK, styles
 from jbrl.report.tables import Section, sections
 from jbrl.report.text import parameters_text, score_text, seconds_text, varied
+from jbrl.stats import brackets, published
+from jbrl.stats.agreement import DEFECT, MISPRINT, OTHER, SAME, Comparison
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments" / "published" / "paper-cpu"

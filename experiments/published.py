@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.agents.agent import AGENTS
-from jbrl.analysis import published as numbers
-from jbrl.runner.play.play import play
+from jbrl.play.play import play
+from jbrl.stats import published as numbers
 
 SEARCHES = ("BAMCP", "BFS3")
 # Where the published program computes something else than the algorithm that it names, what it

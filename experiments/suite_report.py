@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.subset.folds import Folds
-from jbrl.analysis.subset.model import model_of, save
-from jbrl.analysis.subset.preparation import Preparation, Prepared, prepare
-from jbrl.analysis.subset.problem import Search
-from jbrl.analysis.subset.robustness import over_algorithms
-from jbrl.analysis.subset.search import fit_of, search
 from jbrl.cli.subset_tables import read_scores, references_of_results
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.model import model_of, save
+from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
+from jbrl.stats.subset.problem import Search
+from jbrl.stats.subset.robustness import over_algorithms
+from jbrl.stats.subset.search import fit_of, search
 
 RULE = Search(size=5, criterion="loo")
 RANDOM_SUBSETS = 1000

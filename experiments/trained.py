@@ -20,9 +20,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import jbrl
-from jbrl.analysis.brackets import Bracket, digests_of_tests, find, share, share_text
 from jbrl.report.style import COLOURS, INK, LOOK, SYMBOLS
 from jbrl.report.text import score_text, seconds_text
+from jbrl.stats.brackets import Bracket, digests_of_tests, find, share, share_text
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments" / "published" / "trained"

@@ -13,199 +13,97 @@ Authors of agents, environments and problems need no other import: `jbrl.Agent`,
 is quick and starts nothing.
 """
 
+import ast
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what an editor sees; `_HOME` below says the same to Python
-    from jbrl import vectorize
-    from jbrl.agents.agent import (
-        AGENTS,
-        BAYESIAN,
-        NO_ACTION,
-        TABULAR,
-        Agent,
-        Cost,
-        HasCost,
-        Requirements,
-        register_agent,
-    )
-    from jbrl.agents.offline_search import OfflineSearch
-    from jbrl.analysis.intervals import summarise
-    from jbrl.analysis.paired_test import paired_z
-    from jbrl.bounds.bracket import bound
-    from jbrl.comparison import compare
-    from jbrl.environments.environment import (
-        ENVIRONMENTS,
-        Box,
-        Discrete,
-        Environment,
-        OneHot,
-        Perturbed,
-        Spec,
-        Step,
-        register_environment,
-    )
-    from jbrl.environments.lifetime import Episodes, Steps
-    from jbrl.environments.tabular import Tabular
-    from jbrl.errors import JbrlError
-    from jbrl.mdp import planning, sampling
-    from jbrl.mdp.dirichlet import DirichletMDPs
-    from jbrl.mdp.mdp import MDP
-    from jbrl.parameters import parameter
-    from jbrl.problems.lookup import problem
-    from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
-    from jbrl.problems.problem import (
-        PROBLEMS,
-        DirichletProblem,
-        EnvironmentProblem,
-        Problem,
-        Setting,
-        register_problem,
-    )
-    from jbrl.problems.recorder import EpisodeMean, Recorder
-    from jbrl.pytree import record, static
-    from jbrl.results import Results, run
-    from jbrl.rollout.contract import Oracle, Stepwise, Transition
-    from jbrl.runner.play.play import play
-    from jbrl.runner.play.protocol import Played
+if TYPE_CHECKING:  # the public names, written once: editors read this block, and so does `_HOME`
+    from jbrl import vectorize as vectorize
+    from jbrl.agents.agent import AGENTS as AGENTS
+    from jbrl.agents.agent import BAYESIAN as BAYESIAN
+    from jbrl.agents.agent import NO_ACTION as NO_ACTION
+    from jbrl.agents.agent import TABULAR as TABULAR
+    from jbrl.agents.agent import Agent as Agent
+    from jbrl.agents.agent import Cost as Cost
+    from jbrl.agents.agent import HasCost as HasCost
+    from jbrl.agents.agent import Requirements as Requirements
+    from jbrl.agents.agent import register_agent as register_agent
+    from jbrl.agents.offline_search import OfflineSearch as OfflineSearch
+    from jbrl.base.errors import JbrlError as JbrlError
+    from jbrl.base.parameters import parameter as parameter
+    from jbrl.base.pytree import record as record
+    from jbrl.base.pytree import static as static
+    from jbrl.bayes_optimal.bracket import bound as bound
+    from jbrl.comparison import compare as compare
+    from jbrl.environments.environment import ENVIRONMENTS as ENVIRONMENTS
+    from jbrl.environments.environment import Box as Box
+    from jbrl.environments.environment import Discrete as Discrete
+    from jbrl.environments.environment import Environment as Environment
+    from jbrl.environments.environment import OneHot as OneHot
+    from jbrl.environments.environment import Perturbed as Perturbed
+    from jbrl.environments.environment import Spec as Spec
+    from jbrl.environments.environment import Step as Step
+    from jbrl.environments.environment import register_environment as register_environment
+    from jbrl.environments.lifetime import Episodes as Episodes
+    from jbrl.environments.lifetime import Steps as Steps
+    from jbrl.environments.tabular import Tabular as Tabular
+    from jbrl.mdp import planning as planning
+    from jbrl.mdp import sampling as sampling
+    from jbrl.mdp.dirichlet import DirichletMDPs as DirichletMDPs
+    from jbrl.mdp.mdp import MDP as MDP
+    from jbrl.play.play import play as play
+    from jbrl.play.protocol import Played as Played
+    from jbrl.problems.lookup import problem as problem
+    from jbrl.problems.prior import DirichletPrior as DirichletPrior
+    from jbrl.problems.prior import EnvironmentPrior as EnvironmentPrior
+    from jbrl.problems.prior import Prior as Prior
+    from jbrl.problems.problem import PROBLEMS as PROBLEMS
+    from jbrl.problems.problem import DirichletProblem as DirichletProblem
+    from jbrl.problems.problem import EnvironmentProblem as EnvironmentProblem
+    from jbrl.problems.problem import Problem as Problem
+    from jbrl.problems.problem import Setting as Setting
+    from jbrl.problems.problem import register_problem as register_problem
+    from jbrl.problems.recorder import EpisodeMean as EpisodeMean
+    from jbrl.problems.recorder import Recorder as Recorder
+    from jbrl.results import Results as Results
+    from jbrl.results import run as run
+    from jbrl.rollout.contract import Oracle as Oracle
+    from jbrl.rollout.contract import Stepwise as Stepwise
+    from jbrl.rollout.contract import Transition as Transition
+    from jbrl.stats.intervals import summarise as summarise
+    from jbrl.stats.paired_test import paired_z as paired_z
 
 __version__ = "0.1.0"
 
-# Where each public name is defined.
-_HOME = {
-    "run": "jbrl.results",
-    "compare": "jbrl.comparison",
-    "bound": "jbrl.bounds.bracket",
-    "play": "jbrl.runner.play.play",
-    "Results": "jbrl.results",
-    "Played": "jbrl.runner.play.protocol",
-    "JbrlError": "jbrl.errors",
-    "record": "jbrl.pytree",
-    "static": "jbrl.pytree",
-    "parameter": "jbrl.parameters",
-    **dict.fromkeys(
-        (
-            "Agent",
-            "AGENTS",
-            "BAYESIAN",
-            "Cost",
-            "HasCost",
-            "NO_ACTION",
-            "Requirements",
-            "TABULAR",
-            "register_agent",
-        ),
-        "jbrl.agents.agent",
-    ),
-    "OfflineSearch": "jbrl.agents.offline_search",
-    **dict.fromkeys(("Oracle", "Stepwise", "Transition"), "jbrl.rollout.contract"),
-    **dict.fromkeys(
-        (
-            "Box",
-            "Discrete",
-            "ENVIRONMENTS",
-            "Environment",
-            "OneHot",
-            "Perturbed",
-            "Spec",
-            "Step",
-            "register_environment",
-        ),
-        "jbrl.environments.environment",
-    ),
-    **dict.fromkeys(("Episodes", "Steps"), "jbrl.environments.lifetime"),
-    "Tabular": "jbrl.environments.tabular",
-    "MDP": "jbrl.mdp.mdp",
-    "DirichletMDPs": "jbrl.mdp.dirichlet",
-    **dict.fromkeys(
-        (
-            "DirichletProblem",
-            "EnvironmentProblem",
-            "PROBLEMS",
-            "Problem",
-            "Setting",
-            "register_problem",
-        ),
-        "jbrl.problems.problem",
-    ),
-    "problem": "jbrl.problems.lookup",
-    **dict.fromkeys(("DirichletPrior", "EnvironmentPrior", "Prior"), "jbrl.problems.prior"),
-    **dict.fromkeys(("EpisodeMean", "Recorder"), "jbrl.problems.recorder"),
-    "planning": "jbrl.mdp.planning",
-    "sampling": "jbrl.mdp.sampling",
-    "vectorize": "jbrl.vectorize",
-    "summarise": "jbrl.analysis.intervals",
-    "paired_z": "jbrl.analysis.paired_test",
+# module of each public name, read from the block above
+_HOME: dict[str, str] = {
+    alias.name: str(node.module)
+    for node in ast.walk(ast.parse(__loader__.get_source(__name__)))  # type: ignore[union-attr]
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith(__name__)
+    for alias in node.names
 }
 
-__all__ = [  # noqa: RUF022, the order of `_HOME`
-    "__version__",
-    "run",
-    "compare",
-    "bound",
-    "play",
-    "Results",
-    "Played",
-    "JbrlError",
-    "record",
-    "static",
-    "parameter",
-    "Agent",
-    "AGENTS",
-    "BAYESIAN",
-    "Cost",
-    "HasCost",
-    "NO_ACTION",
-    "Requirements",
-    "TABULAR",
-    "register_agent",
-    "OfflineSearch",
-    "Oracle",
-    "Stepwise",
-    "Transition",
-    "Box",
-    "Discrete",
-    "ENVIRONMENTS",
-    "Environment",
-    "OneHot",
-    "Perturbed",
-    "Spec",
-    "Step",
-    "register_environment",
-    "Episodes",
-    "Steps",
-    "Tabular",
-    "MDP",
-    "DirichletMDPs",
-    "DirichletProblem",
-    "EnvironmentProblem",
-    "PROBLEMS",
-    "Problem",
-    "Setting",
-    "register_problem",
-    "problem",
-    "DirichletPrior",
-    "EnvironmentPrior",
-    "Prior",
-    "EpisodeMean",
-    "Recorder",
-    "planning",
-    "sampling",
-    "vectorize",
-    "summarise",
-    "paired_z",
-]
+__all__ = ["__version__", *_HOME]
+
+
+class _Package(ModuleType):
+    """The package: `jbrl.play` is the function, even when the folder of that name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and _HOME.get(name, __name__) != __name__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'jbrl' has no attribute '{name}'")
-    module = importlib.import_module(_HOME[name])
-    return (
-        module
-        if _HOME[name].endswith(f".{name}") and not hasattr(module, name)
-        else getattr(module, name)
-    )
+    home = None if _HOME[name] == __name__ else importlib.import_module(_HOME[name])
+    return getattr(home, name, None) or importlib.import_module(f"{_HOME[name]}.{name}")
 
 
 def __dir__() -> list[str]:

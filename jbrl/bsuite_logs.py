@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.bsuite.files import PATTERN, has_logs, read_folder, write_folder
-from jbrl.analysis.bsuite.logs import Logs, Run, faults, logs_of_table, merged
-from jbrl.bsuite_sweep import LOG, SWEEP
-from jbrl.errors import JbrlError
+from jbrl.base.bsuite_sweep import LOG, SWEEP
+from jbrl.base.errors import JbrlError
 from jbrl.results import Results
+from jbrl.stats.bsuite.files import PATTERN, has_logs, read_folder, write_folder
+from jbrl.stats.bsuite.logs import Logs, Run, faults, logs_of_table, merged
 
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis import agreement as cells
-from jbrl.analysis import deviations, published, reproduction, two_studies
-from jbrl.analysis import winners as winners_lists
-from jbrl.analysis.agreement import Comparison
-from jbrl.analysis.brackets import digests_of_tests
-from jbrl.analysis.published import jordan2020
-from jbrl.analysis.score_files import read_score_table
-from jbrl.analysis.table import AGENT, RETURNS, check_columns
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.terms import rules_of
 from jbrl.results import Results
-from jbrl.runner.storage.archive import UNIT
+from jbrl.stats import agreement as cells
+from jbrl.stats import deviations, published, reproduction, two_studies
+from jbrl.stats import winners as winners_lists
+from jbrl.stats.agreement import Comparison
+from jbrl.stats.brackets import digests_of_tests
+from jbrl.stats.published import jordan2020
+from jbrl.stats.score_files import read_score_table
+from jbrl.stats.table import AGENT, RETURNS, check_columns
+from jbrl.study.storage.archive import UNIT
 
 PUBLISHED = "published"
 JORDAN2020 = "jordan2020"
@@ -55,7 +55,7 @@ class Side:
 
     @cached_property
     def played(self) -> pd.DataFrame:
-        """`jbrl.analysis.agreement.played`."""
+        """`jbrl.stats.agreement.played`."""
         try:
             return cells.played(self.returns, self.units)
         except JbrlError as error:
@@ -67,7 +67,7 @@ def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
 
     Args:
       source: results of a study, an archive of them, or a CSV or Parquet file of returns, columns
-        `jbrl.analysis.table.RETURNS` with prior and test.
+        `jbrl.stats.table.RETURNS` with prior and test.
       to: "published", or another source.
 
     Raises:

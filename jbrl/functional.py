@@ -17,11 +17,12 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -31,12 +32,10 @@ from jbrl.environments.environment import (
     as_arrays,
 )
 from jbrl.environments.lifetime import Steps, check_count
-from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import Problem
-from jbrl.pytree import record
 
 MAX_SEED = 2**32 - 1
 
@@ -46,23 +45,23 @@ class EpisodeState:
     """State of an episode."""
 
     environment: Any  # state of the environment
-    time: chex.Array  # [] int32, steps since the episode began
+    time: jax.Array  # [] int32, steps since the episode began
 
 
 class Taken(NamedTuple):
     """Result of an action, before an episode that has ended is followed by another one."""
 
-    observation: chex.Array
+    observation: jax.Array
     state: EpisodeState
-    reward: chex.Array  # [] float32
-    terminated: chex.Array  # [] bool
-    truncated: chex.Array  # [] bool, by the environment or after `max_steps` steps
+    reward: jax.Array  # [] float32
+    terminated: jax.Array  # [] bool
+    truncated: jax.Array  # [] bool, by the environment or after `max_steps` steps
 
 
 class Actions(Discrete):
     """Actions 0..n-1, with `sample`."""
 
-    def sample(self, key: chex.PRNGKey) -> chex.Array:
+    def sample(self, key: jax.Array) -> jax.Array:
         """Draw an action uniformly, [] int32."""
         return jax.random.randint(key, (), 0, self.n, jnp.int32)
 
@@ -76,13 +75,13 @@ class Rules:
     # observations as vectors of float32: indices are one-hot, arrays are flat
     vectors: bool = False
 
-    def reset(self, key: chex.PRNGKey, environment: Environment) -> tuple[chex.Array, EpisodeState]:
+    def reset(self, key: jax.Array, environment: Environment) -> tuple[jax.Array, EpisodeState]:
         """Start an episode: the first observation and the state."""
         state, observation = environment.reset(jax.random.fold_in(typed(key), 1))
         return self.shown(observation), EpisodeState(state, jnp.int32(0))
 
     def step(
-        self, key: chex.PRNGKey, state: EpisodeState, action: chex.Array, environment: Environment
+        self, key: jax.Array, state: EpisodeState, action: jax.Array, environment: Environment
     ) -> Taken:
         """Take one action, [] integer; one out of range is replaced by the nearest legal one."""
         legal = jnp.clip(jnp.asarray(action).astype(jnp.int32), 0, self.spec.actions.n - 1)
@@ -97,7 +96,7 @@ class Rules:
             step.truncated | late,
         )
 
-    def shown(self, observation: chex.Array) -> chex.Array:
+    def shown(self, observation: jax.Array) -> jax.Array:
         """Return an observation as a learner gets it."""
         space = self.spec.observation
         if not self.vectors:
@@ -143,7 +142,7 @@ class Functional:
         """Environment number 0 of seed 0, the one that agents meet in a study."""
         return self.sample_params(self.problem.key(0))
 
-    def sample_params(self, key: chex.PRNGKey, index: chex.Array | int = 0) -> Environment:
+    def sample_params(self, key: jax.Array, index: jax.Array | int = 0) -> Environment:
         """Draw environment number `index` of the seed behind `key`; can be mapped over both."""
         return sample(self.problem, typed(key), index)
 
@@ -155,8 +154,8 @@ class Functional:
         return self.rules.observation_space()
 
     def reset(
-        self, key: chex.PRNGKey, params: Environment | None = None
-    ) -> tuple[chex.Array, EpisodeState]:
+        self, key: jax.Array, params: Environment | None = None
+    ) -> tuple[jax.Array, EpisodeState]:
         """Start an episode: the first observation and the state.
 
         Args:
@@ -167,9 +166,9 @@ class Functional:
 
     def step_env(
         self,
-        key: chex.PRNGKey,
+        key: jax.Array,
         state: EpisodeState,
-        action: chex.Array | int,
+        action: jax.Array | int,
         params: Environment | None = None,
     ) -> Taken:
         """Take one action, [] integer; an episode that has ended is left as it is.
@@ -181,9 +180,9 @@ class Functional:
 
     def step(
         self,
-        key: chex.PRNGKey,
+        key: jax.Array,
         state: EpisodeState,
-        action: chex.Array | int,
+        action: jax.Array | int,
         params: Environment | None = None,
     ) -> tuple:
         """Take one action; an episode that ends is followed by the next one.
@@ -254,12 +253,12 @@ def ruled(
     return found, Rules(found.spec, int(max_steps), vectors)
 
 
-def typed(key: chex.PRNGKey) -> chex.PRNGKey:
+def typed(key: jax.Array) -> jax.Array:
     """Return a key of `jax.random.key`; one of `jax.random.PRNGKey` is turned into it."""
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
 
 
-def chosen(condition: chex.Array, yes: Any, no: Any) -> Any:
+def chosen(condition: jax.Array, yes: Any, no: Any) -> Any:
     """Return one of two trees of the same structure by a [] bool."""
     return jax.tree.map(lambda a, b: lax.select(condition, a, b), yes, no)
 
@@ -270,10 +269,10 @@ class Lanes:
 
     structure: Any  # of one environment
     axes: tuple[int | None, ...]  # of each leaf for `jax.vmap`; None: common to all
-    leaves: list[chex.Array]
+    leaves: list[jax.Array]
 
     @classmethod
-    def draw(cls, found: Problem, seed: int, indices: chex.Array) -> "Lanes":
+    def draw(cls, found: Problem, seed: int, indices: jax.Array) -> "Lanes":
         """Draw the environments of a seed with the numbers `indices`, [N] int32."""
         key, prior = found.key(seed), found.prior(found.lifetime, 0.0)
         traced, shape = jax.make_jaxpr(_sampled, return_shape=True)(prior, key, indices[0])
@@ -288,13 +287,13 @@ class Lanes:
         return cls(jax.tree.structure(shape), axes, leaves)
 
 
-def sample(found: Problem, key: chex.PRNGKey, index: chex.Array | int) -> Environment:
+def sample(found: Problem, key: jax.Array, index: jax.Array | int) -> Environment:
     """Draw environment number `index` of the seed behind `key`."""
     prior = found.prior(found.lifetime, 0.0)
     return _sample(prior, key, jnp.asarray(index, jnp.int32))
 
 
-def _sampled(prior: Prior, key: chex.PRNGKey, index: chex.Array) -> Environment:
+def _sampled(prior: Prior, key: jax.Array, index: jax.Array) -> Environment:
     drawn = as_arrays(prior.sample(stream(key, index, "mdp")))
     return jax.tree.map(jnp.asarray, drawn)
 
@@ -304,11 +303,11 @@ _sample = jax.jit(_sampled)
 
 @partial(jax.jit, static_argnums=0)
 def _stacked(
-    own: tuple[bool, ...], prior: Prior, key: chex.PRNGKey, indices: chex.Array
-) -> list[chex.Array]:
+    own: tuple[bool, ...], prior: Prior, key: jax.Array, indices: jax.Array
+) -> list[jax.Array]:
     """Return the leaves that differ between environments, each with a leading axis."""
 
-    def differing(index: chex.Array) -> list[chex.Array]:
+    def differing(index: jax.Array) -> list[jax.Array]:
         leaves = jax.tree.leaves(_sampled(prior, key, index))
         return [leaf for leaf, differs in zip(leaves, own, strict=True) if differs]
 

@@ -19,14 +19,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jbrl.analysis.time_bounds import winners_by_bound
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.notebook import running
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.notebook import running
 from jbrl.report import figures
 from jbrl.report.axes import WIDTH, duration_ticks, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, LOOK, Style, styles
 from jbrl.report.tables import Section
+from jbrl.stats.time_bounds import winners_by_bound
 
 TIMES = {
     "online": figures.score_against_online_time,

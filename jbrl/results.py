@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.brackets import of_experiments, with_digests
-from jbrl.analysis.intervals import factor95, summarise
-from jbrl.analysis.table import AGENT, check_returns
-from jbrl.errors import JbrlError
-from jbrl.runner.storage.archive import Archive, write_archive
-from jbrl.runner.storage.outcomes import SPREADS, Outcomes
-from jbrl.runner.storage.store import Store
+from jbrl.base.errors import JbrlError
+from jbrl.stats.brackets import of_experiments, with_digests
+from jbrl.stats.intervals import factor95, summarise
+from jbrl.stats.table import AGENT, check_returns
+from jbrl.study.storage.archive import Archive, write_archive
+from jbrl.study.storage.outcomes import SPREADS, Outcomes
+from jbrl.study.storage.store import Store
 
 if TYPE_CHECKING:
+    from jbrl.play.offline import Learned
     from jbrl.report.forms import Form
     from jbrl.report.tables import Section
-    from jbrl.runner.play.offline import Learned
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
@@ -131,15 +131,15 @@ class Results:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """Scores of algorithms that draw their parameters, one row per lifetime, with a column for
-        each parameter that is drawn (`jbrl.runner.study.draws.trials`).
+        each parameter that is drawn (`jbrl.study.draws.trials`).
 
-        `jbrl.analysis.sensitivity` reads it. Units of which lifetimes have failed are among them,
+        `jbrl.stats.sensitivity` reads it. Units of which lifetimes have failed are among them,
         with NaN for those; an archive has none of these units.
 
         Raises:
           JbrlError: no algorithm of the study draws a parameter, or one is not known here.
         """
-        from jbrl.runner.study.draws import trials
+        from jbrl.study.draws import trials
 
         def metrics(id: str) -> dict[str, np.ndarray]:
             return {} if isinstance(self.store, Archive) else self.store.metrics(id)
@@ -187,7 +187,7 @@ class Results:
         Raises:
           JbrlError: not exactly one unit fits, or it has found nothing.
         """
-        from jbrl.runner.play.offline import Learned
+        from jbrl.play.offline import Learned
 
         id = self._unit(experiment, algorithm, seed, parameters).get("knowledge")
         found = self.store.knowledge(id) if id else None
@@ -202,7 +202,7 @@ class Results:
         """Return what searches on the distribution with this digest have found, by the algorithm,
         the trajectories that it made use of, and the number of the search.
         """
-        from jbrl.runner.play.offline import Learned
+        from jbrl.play.offline import Learned
 
         units = self.units
         on_it = (units["status"] == "done") & (units["prior_digest"] == digest)
@@ -304,7 +304,7 @@ class Results:
         """Tables of the best agents and a figure, for notebooks; the figure is of the first
         experiment.
         """
-        from jbrl.notebook import table
+        from jbrl.base.notebook import table
         from jbrl.plot import svg
         from jbrl.report.text import count, seconds_text
 
@@ -394,9 +394,9 @@ def run(
     Raises:
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
-    from jbrl.runner.play.resources import choose
-    from jbrl.runner.study.bar import NotebookProgress
-    from jbrl.runner.study.plan import plan
+    from jbrl.play.resources import choose
+    from jbrl.study.bar import NotebookProgress
+    from jbrl.study.plan import plan
 
     resources = choose(devices, memory, stack)
     chosen = plan(study, out, overrides=overrides, only=only, shard=shard)

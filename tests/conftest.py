@@ -23,10 +23,11 @@ if "TEST_OPTIMISED" not in os.environ:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 # The two workers, and the programs that tests start, compile thousands of programs that are the
-# same: each is compiled once for all of them. The folder is empty at first, and goes at the end.
+# same: each is compiled once for all of them, in a folder that goes at the end unless you name one.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    _compiled = tempfile.TemporaryDirectory(prefix="jbrl-tests-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        _compiled = tempfile.TemporaryDirectory(prefix="jbrl-tests-")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
@@ -34,7 +35,7 @@ import hypothesis
 import jax
 import pytest
 
-from jbrl.runner.play.compilation import forget_when_crowded
+from jbrl.play.compilation import forget_when_crowded
 
 # for programs that tests start, and so that jbrl asks for no other number
 os.environ["JAX_NUM_CPU_DEVICES"] = "2"
@@ -62,7 +63,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jbrl.runner.cost.calibration.cache_folder", lambda: folder)
+        patch.setattr("jbrl.study.cost.calibration.cache_folder", lambda: folder)
         yield
 
 

@@ -21,17 +21,17 @@ import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 import jbrl
-from jbrl.agents.bayes.index.enumeration import enumerate_set
-from jbrl.agents.bayes.index.streams import Streams
-from jbrl.agents.bayes.index.ucb import UCBV
-from jbrl.bounds import blas
-from jbrl.bounds.chance import Chance
-from jbrl.bounds.lifetimes import LANES
+from jbrl.agents.opps.enumeration import enumerate_set
+from jbrl.agents.opps.streams import Streams
+from jbrl.agents.opps.ucb import UCBV
+from jbrl.bayes_optimal import blas
+from jbrl.bayes_optimal.chance import Chance
+from jbrl.bayes_optimal.lifetimes import LANES
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.rollout import discounted
-from jbrl.runner.study.study import load_study
-from tests.bounds.exact import PRIORS, problem
-from tests.bounds.test_lifetimes import lifetimes
+from jbrl.study.file import load_study
+from tests.bayes_optimal.exact import PRIORS, problem
+from tests.bayes_optimal.test_lifetimes import lifetimes
 from tests.test_pins import FEW, digest, study_of
 
 CORE = "scipy_openblas_get_corename64_"

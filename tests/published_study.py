@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis import published
+from jbrl.stats import published
 
 NAMES = {("accurate", e): e for e in ("GC", "GDL", "Grid")} | {
     ("inaccurate", e): f"{e}-inaccurate" for e in ("GC", "GDL", "Grid")

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.mdp import sampling
-from jbrl.pytree import record
 
 # all that jbrl takes random words with; `fold_in` makes as many keys of one as it is given numbers
 USES = ("bits", "uniform", "normal", "truncated_normal", "randint", "bernoulli", "split")

@@ -29,7 +29,7 @@ def test_import_contracts_hold() -> None:
     assert " kept, 0 broken" in done.stdout
 
 
-@pytest.mark.parametrize("module", ["jbrl", "jbrl.runner.play.experiment"])
+@pytest.mark.parametrize("module", ["jbrl", "jbrl.play.experiment"])
 def test_playing_needs_neither_terminal_nor_report(module: str) -> None:
     # None: cannot be imported
     hide = (

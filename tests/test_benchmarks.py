@@ -12,7 +12,7 @@ import pytest
 from benchmarks import all as table
 from benchmarks import check, gpu, history, kernels, programs
 from benchmarks.kernels import Kernel, Pair
-from jbrl.runner.play import compilation
+from jbrl.play import compilation
 
 LINES = [
     {"kind": "mine", "ratios": {"plan": 100.0, "urn": 5.0}},

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from jbrl.analysis.bsuite.files import write_folder
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
 from jbrl.cli.app import app
-from tests.analysis.bsuite_cases import expected, golden, whole
+from jbrl.stats.bsuite.files import write_folder
+from tests.stats.bsuite_cases import expected, golden, whole
 
 
 def call(*arguments: object) -> Result:

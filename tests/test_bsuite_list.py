@@ -2,7 +2,7 @@
 
 import pytest
 
-from jbrl.bsuite_sweep import SWEEP
+from jbrl.base.bsuite_sweep import SWEEP
 from tests.test_cli import call
 
 

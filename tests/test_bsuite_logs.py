@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.analysis.bsuite import scores
+from jbrl.base.bsuite_sweep import logged_episodes
+from jbrl.base.errors import JbrlError
 from jbrl.bsuite_logs import export, id_of, logs_of, read_places
-from jbrl.bsuite_sweep import logged_episodes
-from jbrl.errors import JbrlError
 from jbrl.results import Results
+from jbrl.stats.bsuite import scores
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jbrl.analysis.bsuite.logs import Logs
-from jbrl.analysis.bsuite.measures import regret
-from jbrl.analysis.bsuite.scores import summary
+from jbrl.base.bsuite_sweep import EXPERIMENTS
 from jbrl.bsuite_logs import read_places
-from jbrl.bsuite_sweep import EXPERIMENTS
+from jbrl.stats.bsuite.logs import Logs
+from jbrl.stats.bsuite.measures import regret
+from jbrl.stats.bsuite.scores import summary
 
 PUBLISHED = Path(__file__).parents[1] / "experiments" / "published" / "bsuite"
 SIMULATED = 1000  # episodes

@@ -24,13 +24,13 @@ from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
+from jbrl.play import compile_cache
 from jbrl.problems.json_format import read_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DERIVED, PROBLEMS
-from jbrl.runner.play import compile_cache
-from jbrl.runner.study import selftest
-from tests.runner.storage.test_store import HEADER, opened, returns_of
-from tests.runner.storage.test_store import study as small
+from jbrl.study import selftest
+from tests.study.storage.test_store import HEADER, opened, returns_of
+from tests.study.storage.test_store import study as small
 
 STUDY = """
 [study]

@@ -12,7 +12,7 @@ import pytest
 import jbrl
 from jbrl.cli.status import lines
 from jbrl.report.terms import Rules, rules_of
-from jbrl.runner.slurm.status import Status, Worker
+from jbrl.study.slurm.status import Status, Worker
 from tests.test_cli import COLUMNS, call
 
 STUDY = """

@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import jbrl
+from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
-from jbrl.errors import JbrlError
-from jbrl.runner.storage import files
-from jbrl.runner.study.study import Study, load_study
+from jbrl.study.file import Study, load_study
+from jbrl.study.storage import files
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
-from tests.runner.storage.test_store import HEADER, opened, returns_of
-from tests.runner.storage.test_store import study as tiny
+from tests.study.storage.test_store import HEADER, opened, returns_of
+from tests.study.storage.test_store import study as tiny
 
 
 def call(*arguments: object) -> Result:

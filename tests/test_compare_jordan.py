@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import jbrl
+from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
-from jbrl.errors import JbrlError
-from jbrl.runner.study.study import load_study
-from tests.runner.storage.test_store import HEADER, opened
+from jbrl.study.file import load_study
+from tests.study.storage.test_store import HEADER, opened
 
 KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.parquet"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jbrl import functional
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 

@@ -14,10 +14,10 @@ import pytest
 from benchmarks import gpu
 from jbrl.agents.agent import AGENTS
 from jbrl.environments.lifetime import Steps
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.study import selftest
+from jbrl.study import selftest
 
 AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
     ("Random", {}, 100),

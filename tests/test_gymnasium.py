@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import ENVIRONMENTS
-from jbrl.errors import JbrlError
 from jbrl.problems.problem import PROBLEMS
 
 gymnasium = pytest.importorskip("gymnasium")

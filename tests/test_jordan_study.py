@@ -10,10 +10,10 @@ import pytest
 
 import jbrl
 from experiments import jordan_kept
-from jbrl.analysis.published import jordan2020
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.results import Results
-from jbrl.runner.study.study import load_study
+from jbrl.stats.published import jordan2020
+from jbrl.study.file import load_study
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl import notebook
+from jbrl.base import notebook
+from jbrl.play.protocol import Played
 from jbrl.problems.lookup import problem
-from jbrl.runner.play.protocol import Played
 
 
 @pytest.fixture

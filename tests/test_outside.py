@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jbrl import outside
-from jbrl.errors import JbrlError
+from jbrl.base import plugins as outside
+from jbrl.base.errors import JbrlError
 
 FILES = {
     "planner.py": (

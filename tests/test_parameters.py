@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jbrl.agents.agent import AGENTS
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_parameters, parameter
 from jbrl.environments.gridworld import Gridworld
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_parameters, parameter
 
 
 @dataclasses.dataclass(frozen=True)

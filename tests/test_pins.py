@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.runner.study.study import load_study
+from jbrl.study.file import load_study
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 PINNED = Path(__file__).parent / "pins"

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from jbrl import plot
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report import tables
 from jbrl.report.style import styles
 from tests.report import synthetic

@@ -14,10 +14,10 @@ import pytest
 import jbrl
 from jbrl.agents import agent as register
 from jbrl.agents.lookup import _programs, check_host_values
+from jbrl.base.errors import JbrlError
+from jbrl.base.purity import host_values
 from jbrl.environments.environment import check_environment
-from jbrl.errors import JbrlError
-from jbrl.purity import host_values
-from jbrl.runner.play.protocol import Protocol
+from jbrl.play.protocol import Protocol
 
 
 @jax.jit
@@ -81,7 +81,7 @@ class Host(jbrl.Agent):
 
 
 def made(take: Callable[[jax.Array], jax.Array], method: str) -> jbrl.Agent:
-    from jbrl.pytree import record
+    from jbrl.base.pytree import record
 
     return record(
         type("Mine", (Host,), {"take": staticmethod(take), "method": method, "__annotations__": {}})
@@ -165,7 +165,7 @@ def test_what_cannot_be_traced_is_left_to_those_who_run_it(prior):
 
 @pytest.mark.parametrize("method", ["perturb", "reset", "step", "metrics"])
 def test_an_environment_that_takes_numbers_from_the_host_is_refused(method):
-    from jbrl.pytree import record
+    from jbrl.base.pytree import record
 
     class Frozen(jbrl.Environment, jbrl.Perturbed):
         """Takes numbers from the host."""

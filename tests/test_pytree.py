@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jbrl.pytree import record, static
+from jbrl.base.pytree import record, static
 
 
 @record

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from benchmarks.twins import subset as twin
-from jbrl.analysis.subset.folds import Folds
-from jbrl.analysis.subset.plan import read_plan
-from jbrl.errors import JbrlError
-from tests.analysis.subset.tables import matrix, table_of
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.plan import read_plan
+from tests.stats.subset.tables import matrix, table_of
 from tests.test_bad_input import call, refused
 
 KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}

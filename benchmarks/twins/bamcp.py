@@ -79,7 +79,7 @@ class Urn:
 
 @dataclass
 class Twin:
-    """The agent. Attributes as in `jbrl.agents.bayes.bamcp.BAMCP`."""
+    """The agent. Attributes as in `jbrl.agents.search.bamcp.BAMCP`."""
 
     counts: np.ndarray  # [S, A, S]
     rewards: np.ndarray  # [S, A, S]

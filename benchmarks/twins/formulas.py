@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jbrl.agents.bayes.index.formulas import BINARY, TOKENS, UNARY, VARIABLES
+from jbrl.agents.opps.formulas import BINARY, TOKENS, UNARY, VARIABLES
 
 
 class UndefinedError(Exception):

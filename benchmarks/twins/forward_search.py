@@ -1,6 +1,6 @@
 """Forward search sparse sampling, slow and plain: one tree at a time, by recursion, in float64.
 
-The random numbers are those of `jbrl.agents.bayes.search.forward_tree`: hashes of (tree,
+The random numbers are those of `jbrl.agents.search.forward_tree`: hashes of (tree,
 trajectory, depth, draw).
 """
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.score_files import read_companion, read_score_table
-from jbrl.analysis.subset.baselines import (
+from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.subset.baselines import (
     correlations,
     per_environment,
     pooled_r2,
     single_environments,
 )
-from jbrl.analysis.subset.folds import Folds
-from jbrl.analysis.subset.plan import read_plan, run_plan
-from jbrl.analysis.subset.preparation import ATARI5, Prepared, prepare
-from jbrl.analysis.subset.problem import Search
-from jbrl.analysis.subset.robustness import over_algorithms, over_seeds
-from jbrl.analysis.subset.search import Outcome, search
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.plan import read_plan, run_plan
+from jbrl.stats.subset.preparation import ATARI5, Prepared, prepare
+from jbrl.stats.subset.problem import Search
+from jbrl.stats.subset.robustness import over_algorithms, over_seeds
+from jbrl.stats.subset.search import Outcome, search
 
 HERE = Path(__file__).parent
 # the program's: of the 20 subsets of least in-sample error, the one of least 10-fold error

@@ -6,7 +6,7 @@ python experiments/bounds/collect.py run OUT [--strategies STUDY] [NAME…]
     STUDY has results of experiments/trained.toml, whose policies may earn the lower ends of the
     deepest brackets
 python experiments/bounds/collect.py table
-    writes jbrl/analysis/brackets.csv and the table of docs/bounds.md
+    writes jbrl/stats/brackets.csv and the table of docs/bounds.md
 python experiments/bounds/collect.py draw
     draws docs/_static/bounds.png
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/bounds.md"
 MARKS = ("<!-- brackets -->\n", "<!-- end brackets -->")
-TABLE = HERE.parents[1] / "jbrl/analysis/brackets.csv"
+TABLE = HERE.parents[1] / "jbrl/stats/brackets.csv"
 COLUMNS = (
     "problem",
     "digest",

@@ -20,16 +20,16 @@ from functools import partial
 import numpy as np
 
 import jbrl
-from jbrl.bounds import clairvoyant
-from jbrl.bounds.blas import one_thread
-from jbrl.bounds.chance import Chance
-from jbrl.bounds.control import Control
-from jbrl.bounds.hidden_ahead import candidates, hide
-from jbrl.bounds.layers import Cell, Layers
-from jbrl.bounds.leaves import Weights, estimate
-from jbrl.bounds.model import make_model
-from jbrl.bounds.policy import mean_values
-from jbrl.bounds.upper import LookAhead
+from jbrl.bayes_optimal import clairvoyant
+from jbrl.bayes_optimal.blas import one_thread
+from jbrl.bayes_optimal.chance import Chance
+from jbrl.bayes_optimal.control import Control
+from jbrl.bayes_optimal.hidden_ahead import candidates, hide
+from jbrl.bayes_optimal.layers import Cell, Layers
+from jbrl.bayes_optimal.leaves import Weights, estimate
+from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.policy import mean_values
+from jbrl.bayes_optimal.upper import LookAhead
 
 DISCOUNT, HORIZON = 0.95, 250
 N_MDPS, REPLICATIONS = 1024, 2

@@ -2,7 +2,7 @@
 
 An agent is a frozen dataclass. Its fields are its parameters: leaves of a pytree, so that a grid of
 values runs under one compilation, except those declared `static`, which are capacities. It is
-written for one lane; `jbrl.runner` maps it over many.
+written for one lane; `jbrl.play` maps it over many.
 
 Parts that only some agents need are mixins, found by type: `Oracle`, `Stepwise`
 (`jbrl.rollout.contract`), `OfflineSearch` (`jbrl.agents.offline_search`), `HasCost` and `Compiled`
@@ -13,15 +13,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
-import chex
 import jax
 import jax.numpy as jnp
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Box, Discrete, OneHot, Spec
-from jbrl.errors import JbrlError
-from jbrl.parameters import check_parameters
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 NO_ACTION = -1
@@ -58,7 +57,7 @@ class Agent(Generic[Knowledge, State]):
     lanes: ClassVar[int] = 256
     version: ClassVar[int] = 1
 
-    def train(self, key: chex.PRNGKey, prior: Any) -> Knowledge:
+    def train(self, key: jax.Array, prior: Any) -> Knowledge:
         """Think before the first lifetime; timed as offline time.
 
         Default: remember the prior, of the kind that `requires` names.
@@ -66,20 +65,18 @@ class Agent(Generic[Knowledge, State]):
         del key
         return prior
 
-    def reset(self, key: chex.PRNGKey, knowledge: Knowledge) -> State:
+    def reset(self, key: jax.Array, knowledge: Knowledge) -> State:
         """Return the state at the start of a lifetime."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
-    def act(
-        self, key: chex.PRNGKey, state: State, observation: chex.Array
-    ) -> tuple[chex.Array, State]:
+    def act(self, key: jax.Array, state: State, observation: jax.Array) -> tuple[jax.Array, State]:
         """Take one decision: the action, [] int32, and the state after deciding.
 
         `NO_ACTION`: none can be chosen.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method act")
 
-    def observe(self, key: chex.PRNGKey, state: State, transition: Transition) -> State:
+    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
         """Learn from one transition. Default: nothing to learn."""
         del key, transition
         return state

@@ -17,16 +17,15 @@ import dataclasses
 import itertools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, Compiled, Cost, HasCost, Requirements, cost
 from jbrl.agents.offline_search import OfflineSearch
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
+from jbrl.base.pytree import record, static
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import DrawsParameters, MayDiverge, Oracle
 
 KINDS = ("uniform", "log_uniform", "choice")
@@ -42,7 +41,7 @@ class Distribution:
     # of the parameter among those of its agent: each has its own random number
     place: int = static(0)
 
-    def draw(self, key: chex.PRNGKey) -> chex.Array:
+    def draw(self, key: jax.Array) -> jax.Array:
         """Draw one value, [] float32, int32 or bool."""
         values = jnp.stack([jnp.asarray(v) for v in self.values])
         u = jax.random.uniform(jax.random.fold_in(key, self.place))
@@ -88,15 +87,15 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         """Return what the agent says."""
         return self.base.refusal(n_actions)
 
-    def draw(self, key: chex.PRNGKey) -> Agent:
+    def draw(self, key: jax.Array) -> Agent:
         """Draw the agent of one lifetime."""
         return dataclasses.replace(self.base, **self.values(key))  # type: ignore[type-var]
 
-    def values(self, key: chex.PRNGKey) -> dict[str, chex.Array]:
+    def values(self, key: jax.Array) -> dict[str, jax.Array]:
         """See `DrawsParameters`."""
         return {name: distribution.draw(key) for name, distribution in self.distributions.items()}
 
-    def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Agent, Any]:
+    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[Agent, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         agent = self.draw(key)
         return agent, agent.train(

@@ -12,10 +12,10 @@ from jbrl.agents import agent as register
 from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.complete import played_agent
 from jbrl.agents.offline_search import OfflineSearch
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.outside import find_class, is_outside, source_digest
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.plugins import find_class, is_outside, source_digest
+from jbrl.base.purity import host_values, refusal
 from jbrl.problems.prior import Prior
-from jbrl.purity import host_values, refusal
 from jbrl.rollout.contract import Oracle, Stepwise, Transition
 
 

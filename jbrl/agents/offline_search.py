@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import chex
+import jax
 import numpy as np
 
 from jbrl.agents.agent import Agent
@@ -33,7 +33,7 @@ class Trials(Protocol):
     """
 
     @property
-    def key(self) -> chex.PRNGKey:
+    def key(self) -> jax.Array:
         """Key of all that is random before the first lifetime: no lifetime uses it."""
 
     @property

@@ -1,12 +1,12 @@
 """Random: the lower reference line."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, register_agent
+from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 
 
 @record
@@ -22,10 +22,10 @@ class Random(Agent[Prior, RandomState]):
     per decision.
     """
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> RandomState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> RandomState:
         return RandomState(knowledge.spec.actions.n)
 
     def act(
-        self, key: chex.PRNGKey, state: RandomState, observation: chex.Array
-    ) -> tuple[chex.Array, RandomState]:
+        self, key: jax.Array, state: RandomState, observation: jax.Array
+    ) -> tuple[jax.Array, RandomState]:
         return (sampling.uniforms(key)[0] * state.n_actions).astype(jnp.int32), state

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import Agent, Requirements, register_agent
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.bandit import Bandit
 from jbrl.environments.bsuite_cartpole import GRAVITY, HALF_LENGTH, BsuiteCartPole
 from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
@@ -19,9 +21,7 @@ from jbrl.environments.images import ImageBandit
 from jbrl.environments.memory_chain import MemoryChain
 from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import unwrapped
-from jbrl.errors import JbrlError
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Oracle
 
 LARGEST = 1 << 20  # bytes of images that each lifetime holds, at most
@@ -31,8 +31,8 @@ class View(NamedTuple):
     """Inputs of a policy's decision."""
 
     environment: Any
-    seen: chex.Array  # the observation
-    memory: chex.Array  # of `MemoryChain`, the first observation of the episode
+    seen: jax.Array  # the observation
+    memory: jax.Array  # of `MemoryChain`, the first observation of the episode
 
 
 @record
@@ -40,7 +40,7 @@ class ScriptedState:
     """The environment, and what is remembered of the episode."""
 
     environment: Any
-    memory: chex.Array  # [n] float32: the first observation after that of the end
+    memory: jax.Array  # [n] float32: the first observation after that of the end
 
 
 @register_agent("Scripted", cite="osband2020bsuite")
@@ -78,13 +78,13 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
             )
         return inner
 
-    def reset(self, key: chex.PRNGKey, knowledge: Any) -> ScriptedState:
+    def reset(self, key: jax.Array, knowledge: Any) -> ScriptedState:
         shape = knowledge.spec.observation.shape if isinstance(knowledge, MemoryChain) else (1,)
         return ScriptedState(knowledge, jnp.zeros(shape, jnp.float32))
 
     def act(
-        self, key: chex.PRNGKey, state: ScriptedState, observation: chex.Array
-    ) -> tuple[chex.Array, ScriptedState]:
+        self, key: jax.Array, state: ScriptedState, observation: jax.Array
+    ) -> tuple[jax.Array, ScriptedState]:
         environment, memory = state.environment, state.memory
         if isinstance(
             environment, MemoryChain
@@ -94,42 +94,42 @@ class Scripted(Agent[Any, ScriptedState], Oracle):
         return action.astype(jnp.int32), ScriptedState(environment, memory)
 
 
-def _bandit(view: View) -> chex.Array:
+def _bandit(view: View) -> jax.Array:
     return jnp.argmax(jnp.asarray(view.environment.arms))
 
 
-def _images(view: View) -> chex.Array:
+def _images(view: View) -> jax.Array:
     known = view.environment._shown(jnp.asarray(view.environment.pixels))
     same = jnp.argmin(jnp.abs(known - view.seen[None]).sum((1, 2)))
     return jnp.asarray(view.environment.labels).at[same].get(mode="promise_in_bounds")
 
 
-def _catch(view: View) -> chex.Array:
+def _catch(view: View) -> jax.Array:
     columns = jnp.arange(view.environment.columns, dtype=jnp.float32)
     ball = (view.seen[:-1] * columns[None]).sum()
     paddle = (view.seen[-1] * columns).sum()
     return 1 + jnp.sign(ball - paddle)
 
 
-def _deep_sea(view: View) -> chex.Array:
+def _deep_sea(view: View) -> jax.Array:
     cell = jnp.maximum(view.seen, 0)
     return jnp.ravel(view.environment.mapping).at[cell].get(mode="promise_in_bounds")
 
 
-def _discounting(view: View) -> chex.Array:
+def _discounting(view: View) -> jax.Array:
     return jnp.asarray(view.environment.mapping_seed % 5)
 
 
-def _memory(view: View) -> chex.Array:
+def _memory(view: View) -> jax.Array:
     asked = jnp.arange(view.environment.num_bits, dtype=jnp.float32) == view.seen[1]
     return (asked & (view.memory[2:] > 0)).any()
 
 
-def _umbrella(view: View) -> chex.Array:
+def _umbrella(view: View) -> jax.Array:
     return view.seen[0]
 
 
-def _mountain_car(view: View) -> chex.Array:
+def _mountain_car(view: View) -> jax.Array:
     return jnp.where(view.seen[1] >= 0, 2, 0)
 
 
@@ -142,13 +142,13 @@ ENERGY = 1.5  # that may be missing, in units of m l²: below, no push
 HOME = (0.7, 0.35, 1.5)  # weights of x and x', and the sum from which the cart is driven back
 
 
-def _balanced(x: Any, x_dot: Any, theta: Any, theta_dot: Any) -> chex.Array:
+def _balanced(x: Any, x_dot: Any, theta: Any, theta_dot: Any) -> jax.Array:
     """Return the action that keeps a pole up that is nearly upright."""
     lean = BALANCE[0] * x + BALANCE[1] * x_dot + BALANCE[2] * theta + BALANCE[3] * theta_dot
     return jnp.where(lean > DEAD, 2, jnp.where(lean < -DEAD, 0, 1))
 
 
-def _cartpole(view: View) -> chex.Array:
+def _cartpole(view: View) -> jax.Array:
     x, x_dot = (
         view.seen[0] * view.environment.x_threshold,
         view.seen[1] * view.environment.x_threshold,
@@ -156,7 +156,7 @@ def _cartpole(view: View) -> chex.Array:
     return _balanced(x, x_dot, jnp.arctan2(view.seen[2], view.seen[3]), view.seen[4])
 
 
-def _swingup(view: View) -> chex.Array:
+def _swingup(view: View) -> jax.Array:
     x, x_dot = (
         view.seen[0] * view.environment.x_threshold,
         view.seen[1] * view.environment.x_threshold,
@@ -174,7 +174,7 @@ def _swingup(view: View) -> chex.Array:
     return jnp.where(caught, balanced, jnp.where(resting, 2, swung))
 
 
-POLICIES: dict[type, Callable[[View], chex.Array]] = {
+POLICIES: dict[type, Callable[[View], jax.Array]] = {
     Bandit: _bandit,
     ImageBandit: _images,
     Catch: _catch,

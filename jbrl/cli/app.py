@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli import (
     bound,
     bsuite,
@@ -26,8 +27,7 @@ from jbrl.cli import (
 )
 from jbrl.cli.plain_help import PlainGroup, use_plain_help
 from jbrl.cli.text import complain
-from jbrl.errors import JbrlError
-from jbrl.runner.study.stopping import Stopped, interruptible
+from jbrl.study.stopping import Stopped, interruptible
 
 USER_ERROR = 2
 BY_SIGNAL = 128  # added to the number of the signal

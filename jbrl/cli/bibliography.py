@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 
-from jbrl.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, nearest
 
 OURSELVES = "jbrl"  # key of jbrl's own entry
 

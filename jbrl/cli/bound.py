@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.text import show_warnings
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
     from jbrl.agents.agent import Agent
-    from jbrl.bounds.bracket import Bracket, End
+    from jbrl.bayes_optimal.bracket import Bracket, End
 
 
 LIMITS = {
@@ -103,9 +103,9 @@ def bound(
     jbrl bound GC --budget 1800 --out out/bound-GC
     jbrl bound GC --agent e-Greedy --strategies out/trained
     """
-    from jbrl.bounds.bracket import bound as compute
+    from jbrl.bayes_optimal.bracket import bound as compute
     from jbrl.cli.progress import Steps
-    from jbrl.runner.play.resources import parse_memory
+    from jbrl.play.resources import parse_memory
 
     show_warnings()
     with Steps() as steps:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.tables import Format, print_table
 from jbrl.cli.text import complain, show_warnings
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.bsuite.logs import Logs
+    from jbrl.stats.bsuite.logs import Logs
 
 USER_ERROR = 2
 FOLDER = "A folder of CSV logs, a folder of such folders, results of 'jbrl run', or a table"
@@ -85,7 +85,7 @@ def score(
     jbrl bsuite score DQN=logs/dqn Random=out/random --table tags
     jbrl bsuite score logs --version 0.3.5 --format csv > scores.csv
     """
-    from jbrl.analysis.bsuite import scores, two_agents
+    from jbrl.stats.bsuite import scores, two_agents
 
     logs = _read(places)
     played = Counter((run.agent, run.bsuite_id) for run in logs.runs)
@@ -124,7 +124,7 @@ def table(
     jbrl bsuite table logs --of settings > settings.csv
     jbrl subset search settings.csv --target suite_score --size 2 --criterion loo
     """
-    from jbrl.analysis.bsuite.scores import score_table
+    from jbrl.stats.bsuite.scores import score_table
 
     logs = _read(places)
     print_table(score_table(logs, release, of=of.value), format)
@@ -214,8 +214,8 @@ def _read(places: list[str]) -> "Logs":
     Raises:
       JbrlError: nothing can be read.
     """
-    from jbrl.analysis.bsuite.scores import unfinished
     from jbrl.bsuite_logs import read_places
+    from jbrl.stats.bsuite.scores import unfinished
 
     show_warnings()
     logs = read_places(places)
@@ -233,7 +233,7 @@ def _all_problems(logs: "Logs") -> str:
 
 def _finish(logs: "Logs") -> None:
     """Name what could not be used, and end with an error if there is something."""
-    from jbrl.analysis.bsuite.scores import incomplete
+    from jbrl.stats.bsuite.scores import incomplete
 
     problems = [*logs.problems, *incomplete(logs)]
     for problem in problems:
@@ -246,7 +246,7 @@ def _contents(logs: "Logs") -> "pd.DataFrame":
     """Return one row per agent and experiment: settings, runs, rows, episodes."""
     import pandas as pd
 
-    from jbrl.bsuite_sweep import EXPERIMENTS
+    from jbrl.base.bsuite_sweep import EXPERIMENTS
 
     rows = []
     for agent in logs.agents:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jbrl.errors import JbrlError, nearest
+from jbrl.base.errors import JbrlError, nearest
 
 WIDTH = 100  # columns at least where output is no terminal
 WIDE = 160  # of tables with one line for each of many problems

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.jordan import Table, compare_with_jordan2020
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import show_warnings
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.agreement import Comparison
+    from jbrl.stats.agreement import Comparison
 
 SHORT = {  # columns of the tables on a terminal
     "published": (

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-# The variable stands here as well as in `runner.compile_cache`: help must not wait for modules of
+# The variable stands here as well as in `play.compile_cache`: help must not wait for modules of
 # the runner.
 CompileCache = Annotated[
     str | None,
@@ -23,6 +23,6 @@ CompileCache = Annotated[
 def keep_compiled(where: str | None) -> None:
     """Keep compiled programs, if asked to."""
     if where:
-        from jbrl.runner.play import compile_cache
+        from jbrl.play import compile_cache
 
         compile_cache.use(where)

@@ -9,7 +9,7 @@ from jbrl.cli.compiled import CompileCache, keep_compiled
 from jbrl.cli.text import complain, duration
 
 if TYPE_CHECKING:
-    from jbrl.runner.study.selftest import Outcome
+    from jbrl.study.selftest import Outcome
 
 FAILED = 1
 AUTO = "auto"  # compile_cache.AUTO
@@ -68,8 +68,8 @@ def doctor(
     if clear_cache:
         _clear(compile_cache or AUTO)
         return
-    from jbrl.runner.play.batching import use_all_cores
-    from jbrl.runner.storage.machine import versions
+    from jbrl.play.batching import use_all_cores
+    from jbrl.play.machine import versions
 
     use_all_cores()
     keep_compiled(compile_cache)
@@ -81,7 +81,7 @@ def doctor(
 
 
 def _clear(where: str) -> None:
-    from jbrl.runner.play import compile_cache
+    from jbrl.play import compile_cache
 
     removed = compile_cache.clear(where)
     typer.echo(f"{compile_cache.place(where)}: {_megabytes(removed)} removed")
@@ -89,7 +89,7 @@ def _clear(where: str) -> None:
 
 def _describe(cache: str | None) -> tuple[str, int]:
     """Print the installation; return the platform and its number of devices."""
-    from jbrl.runner.storage.machine import available_memory, machine, versions
+    from jbrl.play.machine import available_memory, machine, versions
 
     for name, value in {**versions(), **machine()}.items():
         _line(name, str(value))
@@ -117,7 +117,7 @@ def _describe(cache: str | None) -> tuple[str, int]:
 
 def _cache(where: str | None) -> str:
     """Describe the kept compiled programs and their place."""
-    from jbrl.runner.play import compile_cache
+    from jbrl.play import compile_cache
 
     found = compile_cache.state(where or AUTO)
     kept = (
@@ -148,7 +148,7 @@ def _megabytes(size: int) -> str:
 
 def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
     """Return known causes of slowness or errors of this installation."""
-    from jbrl.runner.storage.machine import available_cores
+    from jbrl.play.machine import available_cores
 
     version = re.match(r"[\d.]+", jaxlib).group().rstrip(".")  # type: ignore[union-attr]
     fits = (
@@ -167,7 +167,7 @@ def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
 
 def _test() -> bool:
     """Print the self-test as a table; return whether all checks passed."""
-    from jbrl.runner.study.selftest import run_checks
+    from jbrl.study.selftest import run_checks
 
     outcomes: list[Outcome] = []
     typer.echo(f"\n{'check':<16} {'':<7}{'found':<32}{'expected':<28}seconds")

@@ -7,12 +7,12 @@ from rich import progress as bars
 from rich.console import Console
 
 from jbrl.cli.text import complain, count, duration
+from jbrl.play.machine import memory_bytes
 from jbrl.report.text import ABSENT
-from jbrl.runner.cost.report import cost_report
-from jbrl.runner.cost.yardstick import present_busy_text
-from jbrl.runner.storage.machine import memory_bytes
-from jbrl.runner.storage.store import Store
-from jbrl.runner.study.plan import RunPlan
+from jbrl.study.cost.report import cost_report
+from jbrl.study.cost.yardstick import present_busy_text
+from jbrl.study.plan import RunPlan
+from jbrl.study.storage.store import Store
 
 
 def measure(planned: RunPlan, *, quiet: bool) -> None:

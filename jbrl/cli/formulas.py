@@ -66,7 +66,7 @@ def formulas(
     jbrl formulas F6 --format csv > f6.csv
     jbrl formulas F2 --format latex --domain values
     """
-    from jbrl.agents.bayes.index.formulas import formula_table
+    from jbrl.agents.opps.formulas import formula_table
 
     found = formula_table(name, domain.value)
     if format is Layout.latex:

@@ -13,8 +13,8 @@ from jbrl.cli.text import complain, duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.percentiles import Samples
-    from jbrl.analysis.ranking import Evaluation
+    from jbrl.stats.percentiles import Samples
+    from jbrl.stats.ranking import Evaluation
 
 LONG = 10  # seconds from which on the time of a method is printed beforehand
 DIGITS = {"cells": 3, "aggregate": 4, "moves": 4}  # on a terminal
@@ -44,8 +44,8 @@ def compare_with_jordan2020(
       resamples: of the bootstrap; 0: without it.
       out: where to write; default: beside the source.
     """
-    from jbrl.analysis import reproduction
     from jbrl.comparison import jordan2020_scores
+    from jbrl.stats import reproduction
 
     scores = jordan2020_scores(source)
     cells, samples = reproduction.compare_cells(scores), reproduction.shared_samples(scores)
@@ -65,16 +65,16 @@ def compare_with_jordan2020(
 
 
 def _evaluated(samples: "Samples", resamples: int) -> "Evaluation":
-    from jbrl.analysis.effort import effort
-    from jbrl.analysis.ranking import Options, evaluate
     from jbrl.cli.progress import Steps
+    from jbrl.stats.effort import effort
+    from jbrl.stats.ranking import Options, evaluate
 
     methods = ("pbp", "pbp-t", *(("bootstrap",) if resamples else ()))
     for cost in effort(*samples.shape, int(samples.totals.sum()), methods, resamples):
         if cost.seconds > LONG:
             complain(f"{cost.method}: about {duration(cost.seconds)}", "note")
     if resamples:
-        from jbrl.runner.play.batching import use_all_cores
+        from jbrl.play.batching import use_all_cores
 
         use_all_cores()
     with Steps() as steps:

@@ -13,13 +13,13 @@ from rich.markup import escape
 from jbrl.cli.estimates import aligned, compared, size_text
 from jbrl.cli.silence import Silence
 from jbrl.cli.text import count, duration
+from jbrl.play.machine import peak_resident_bytes
+from jbrl.play.unit import Unit
 from jbrl.report.text import seconds_text
-from jbrl.runner.cost.remaining import TimeLeft
-from jbrl.runner.cost.yardstick import present_busy_text
-from jbrl.runner.storage.machine import peak_resident_bytes
-from jbrl.runner.storage.unit import Unit
-from jbrl.runner.study.plan import RunPlan
-from jbrl.runner.study.progress import Progress
+from jbrl.study.cost.remaining import TimeLeft
+from jbrl.study.cost.yardstick import present_busy_text
+from jbrl.study.plan import RunPlan
+from jbrl.study.progress import Progress
 
 
 class Steps:

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.base.errors import JbrlError, nearest
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import complain, show_warnings
-from jbrl.errors import JbrlError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.pairing import Paired
-    from jbrl.analysis.rank_stability import Stability
     from jbrl.results import Results
+    from jbrl.stats.pairing import Paired
+    from jbrl.stats.rank_stability import Stability
 
 
 WIDTH = 100  # of a table for people
@@ -79,9 +79,9 @@ def rank(
     jbrl rank out/quick --experiment GC --table pairs --format csv > pairs.csv
     jbrl rank out/quick --all --table orders
     """
-    from jbrl.analysis.mdp_bootstrap import check_level
-    from jbrl.analysis.rank_stability import orders_table, pairs_table, ranks_table
     from jbrl.results import Results
+    from jbrl.stats.mdp_bootstrap import check_level
+    from jbrl.stats.rank_stability import orders_table, pairs_table, ranks_table
 
     show_warnings()
     check_level(level)
@@ -103,8 +103,8 @@ def rank(
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
     """Return the agents of the experiments asked for, or of all."""
-    from jbrl.analysis.pairing import pair
     from jbrl.report.chapters import oracles_of
+    from jbrl.stats.pairing import pair
 
     returns, known = results.returns, list(results.units["experiment"].unique())
     for name in names:
@@ -218,7 +218,7 @@ def _orders(
     results: "Results", experiments: list["Paired"], resamples: int, seed: int
 ) -> list["Stability"]:
     """Return the order of each experiment by itself, then of all together."""
-    from jbrl.analysis.rank_stability import overall, rank_stability, resample_all
+    from jbrl.stats.rank_stability import overall, rank_stability, resample_all
 
     tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))
     parts = resample_all(experiments, tests=tests, resamples=resamples, seed=seed)

@@ -164,10 +164,10 @@ def run(
     """
     from jbrl.cli.estimates import foretell, measure
     from jbrl.cli.progress import Display
+    from jbrl.play.resources import check, choose
     from jbrl.rollout.contract import StaysWithNaN
-    from jbrl.runner.play.resources import check, choose
-    from jbrl.runner.study.plan import plan
-    from jbrl.runner.study.stopping import Stopped, keeping, stopping_on
+    from jbrl.study.plan import plan
+    from jbrl.study.stopping import Stopped, keeping, stopping_on
 
     show_warnings()
     wanted = asked(

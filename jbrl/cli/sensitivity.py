@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jbrl.base.errors import JbrlError, nearest
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import show_warnings
-from jbrl.errors import JbrlError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def sensitivity(
     jbrl sensitivity out/complete --algorithm BEB --table curves --format csv
     jbrl sensitivity out/complete --out out/sensitivity
     """
-    from jbrl.analysis import sensitivity as statistics
+    from jbrl.stats import sensitivity as statistics
 
     show_warnings()
     trials, drawn = _trials(folder, experiment or [], algorithm or [])

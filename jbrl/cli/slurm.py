@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.text import count, duration
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.runner.slurm.cluster import Request, Submission
-    from jbrl.runner.slurm.packing import ClusterTask
-    from jbrl.runner.study.plan import RunPlan
+    from jbrl.study.plan import RunPlan
+    from jbrl.study.slurm.cluster import Request, Submission
+    from jbrl.study.slurm.packing import ClusterTask
 
 
 def asked(
@@ -40,7 +40,7 @@ def asked(
             if value is not None:
                 raise JbrlError(f"{name} {value}: is for --executor slurm only")
         return None
-    from jbrl.runner.slurm.cluster import PARALLELISM, Request, minutes
+    from jbrl.study.slurm.cluster import PARALLELISM, Request, minutes
 
     return Request(
         **given,
@@ -68,7 +68,7 @@ def send(
     `options` are for where the tasks run; `quiet`: say nothing if all goes well.
     """
     from jbrl.cli.task import work
-    from jbrl.runner.slurm.cluster import prepare, submit
+    from jbrl.study.slurm.cluster import prepare, submit
 
     found = prepare(plan, request) if dry_run else submit(plan, request, work, options)
     if quiet:

@@ -11,7 +11,7 @@ from rich.console import Console
 from jbrl.cli.text import count, duration, show_warnings
 
 if TYPE_CHECKING:
-    from jbrl.runner.slurm.status import Status, Worker
+    from jbrl.study.slurm.status import Status, Worker
 
 FAILURES = 20  # that are listed
 
@@ -41,8 +41,8 @@ def status(
     jbrl status out/quick
     jbrl status out/quick --watch 10
     """
-    from jbrl.errors import JbrlError
-    from jbrl.runner.slurm.status import Observer
+    from jbrl.base.errors import JbrlError
+    from jbrl.study.slurm.status import Observer
 
     if format_ not in ("text", "json"):
         raise JbrlError(f"--format '{format_}': expected text or json")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.bar import bar
 from jbrl.cli.subset_options import Duplicates, Options, prepared_of, search_of, with_options
 from jbrl.cli.tables import Format, print_table
 from jbrl.cli.text import complain, show_warnings
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.analysis.subset.robustness import Choice
-    from jbrl.analysis.subset.search import Outcome
+    from jbrl.stats.subset.robustness import Choice
+    from jbrl.stats.subset.search import Outcome
 
 Table = Annotated[
     Path,
@@ -96,12 +96,12 @@ def search_command(
     jbrl subset search scores.csv --references references.csv --preset atari5 --save atari5.json
     jbrl subset search out/suite --size 5 --target mean --format json
     """
-    from jbrl.analysis.subset import summary
-    from jbrl.analysis.subset.model import model_of
-    from jbrl.analysis.subset.model import save as save_model
-    from jbrl.analysis.subset.plan import read_plan, run_plan
-    from jbrl.analysis.subset.search import search
     from jbrl.cli.subset_options import names_of
+    from jbrl.stats.subset import summary
+    from jbrl.stats.subset.model import model_of
+    from jbrl.stats.subset.model import save as save_model
+    from jbrl.stats.subset.plan import read_plan, run_plan
+    from jbrl.stats.subset.search import search
 
     show_warnings()
     steps = read_plan(plan) if plan else None
@@ -138,7 +138,7 @@ def search_command(
 
 def _validated(found: "Outcome", parts: int, *, quiet: bool) -> "Choice | None":
     """Run the nested validation of a search; none where too few algorithms are left for it."""
-    from jbrl.analysis.subset.robustness import over_algorithms
+    from jbrl.stats.subset.robustness import over_algorithms
 
     if parts < 2:
         return None
@@ -241,9 +241,9 @@ def predict_command(
     \b
     jbrl subset predict atari5.json mine.csv
     """
-    from jbrl.analysis.score_files import read_score_table
-    from jbrl.analysis.subset.model import load, predict
     from jbrl.cli.subset_tables import mapping_of
+    from jbrl.stats.score_files import read_score_table
+    from jbrl.stats.subset.model import load, predict
 
     table = read_score_table(scores, columns=mapping_of(columns))
     found = predict(load(model), table, duplicates=duplicates.value)
@@ -296,8 +296,8 @@ def report_command(
     \b
     jbrl subset report scores.csv --references references.csv --preset atari5 --out out/atari5
     """
-    from jbrl.analysis.subset.study import study
     from jbrl.report.subset_page import write_report
+    from jbrl.stats.subset.study import study
 
     show_warnings()
     prepared = prepared_of(table, options)

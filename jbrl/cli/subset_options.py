@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.analysis.subset.preparation import Preparation, Prepared
-    from jbrl.analysis.subset.problem import Search
+    from jbrl.stats.subset.preparation import Preparation, Prepared
+    from jbrl.stats.subset.problem import Search
 
 WHICH, SCORES, FILTERS, FITS = (
     "Which subset",
@@ -249,9 +249,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def prepared_of(path: Path, options: Options) -> "Prepared":
     """Return the table at `path`, a file or the results of a study, prepared as the options say."""
-    from jbrl.analysis.score_files import read_companion
-    from jbrl.analysis.subset.preparation import prepare
     from jbrl.cli.subset_tables import read_scores, references_of_results
+    from jbrl.stats.score_files import read_companion
+    from jbrl.stats.subset.preparation import prepare
 
     table = read_scores(path, options.columns)
     references = None
@@ -271,8 +271,8 @@ def prepared_of(path: Path, options: Options) -> "Prepared":
 def _preparation(
     path: Path, options: Options, table: "pd.DataFrame", has_references: bool
 ) -> "Preparation":
-    from jbrl.analysis.subset.preparation import ATARI5, TARGETS, Preparation
     from jbrl.cli.subset_tables import read_column
+    from jbrl.stats.subset.preparation import ATARI5, TARGETS, Preparation
 
     log10 = has_references and not path.is_dir()
     plain = Preparation(
@@ -302,9 +302,9 @@ def _preparation(
 
 def search_of(path: Path, options: Options, prepared: "Prepared") -> "Search":
     """Return the search that the options ask for."""
-    from jbrl.analysis.subset.folds import Folds
-    from jbrl.analysis.subset.problem import Search
     from jbrl.cli.subset_tables import read_column
+    from jbrl.stats.subset.folds import Folds
+    from jbrl.stats.subset.problem import Search
 
     groups = None
     if options.groups:

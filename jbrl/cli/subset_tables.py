@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ def read_scores(path: Path, columns: str | None) -> "pd.DataFrame":
     Raises:
       JbrlError: the table cannot be read, or an algorithm has no score at all.
     """
-    from jbrl.analysis.score_files import read_companion, read_score_table
+    from jbrl.stats.score_files import read_companion, read_score_table
 
     if path.is_dir():
         return _of_results(path)[0]
@@ -47,7 +47,7 @@ def read_column(path: Path, column: str, columns: str | None, *, number: bool) -
     """Read a column that has the same value in all rows of an algorithm: algorithm -> number or
     text.
     """
-    from jbrl.analysis.score_files import read_companion
+    from jbrl.stats.score_files import read_companion
 
     if path.is_dir():
         raise JbrlError(

@@ -67,9 +67,9 @@ def scores(
     jbrl scores out/quick --format csv > scores.csv
     jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
-    from jbrl.analysis.brackets import of_experiments, with_digests, with_shares
     from jbrl.report.chapters import oracles_of
     from jbrl.results import Results
+    from jbrl.stats.brackets import of_experiments, with_digests, with_shares
 
     show_warnings()
     results = Results(folder)
@@ -87,7 +87,7 @@ def scores(
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
-    from jbrl.analysis.parameter_columns import parameter_columns
+    from jbrl.stats.parameter_columns import parameter_columns
 
     return parameter_columns(table)
 
@@ -154,8 +154,8 @@ def strategies(
     jbrl strategies out/quick
     jbrl strategies out/quick --top 10000 --format csv > strategies.csv
     """
-    from jbrl.analysis.tried import few
     from jbrl.results import Results
+    from jbrl.stats.tried import few
 
     show_warnings()
     found = Results(folder).strategies

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.compiled import keep_compiled
 from jbrl.cli.progress import Display
 from jbrl.cli.text import complain, show_warnings
-from jbrl.errors import JbrlError
 
 if TYPE_CHECKING:
-    from jbrl.runner.slurm.cluster import Job
+    from jbrl.study.slurm.cluster import Job
 
 FAILED_UNITS = 1
 BAD_INPUT = 2
@@ -36,8 +36,8 @@ def work(job: "Job") -> None:
 
 
 def _work(job: "Job") -> None:
-    from jbrl.runner.play.resources import choose
-    from jbrl.runner.study.stopping import Stopped, stopping_on
+    from jbrl.play.resources import choose
+    from jbrl.study.stopping import Stopped, stopping_on
 
     show_warnings()
     _use_cores()
@@ -62,7 +62,7 @@ def _work(job: "Job") -> None:
 
 def _use_cores() -> None:
     """As many cores as the task was given: not every cluster confines a task to its own."""
-    from jbrl.runner.play.batching import use_all_cores
+    from jbrl.play.batching import use_all_cores
 
     given = os.environ.get("SLURM_CPUS_PER_TASK")
     if given and "JAX_NUM_CPU_DEVICES" not in os.environ:
@@ -105,7 +105,7 @@ def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
 
 def _leave(number: int, moved: bool) -> None:
     """Return to the queue if that makes sense, and print so."""
-    from jbrl.runner.slurm.cluster import requeue
+    from jbrl.study.slurm.cluster import requeue
 
     if number == signal.SIGTERM:
         complain("what is done is kept; 'jbrl run' again submits the rest", "stopped")

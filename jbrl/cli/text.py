@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from jbrl.errors import JbrlWarning
+from jbrl.base.errors import JbrlWarning
 
 
 def complain(message: str, kind: str = "error") -> None:

@@ -2,10 +2,12 @@
 
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -15,15 +17,13 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 
 @record
 class BanditState:
     """State of a bandit: the regret of the last pull."""
 
-    regret: chex.Array  # [] float32, 0 before the pull
+    regret: jax.Array  # [] float32, 0 before the pull
 
 
 @register_environment("Bandit", cite="osband2020bsuite")
@@ -58,19 +58,19 @@ class Bandit(Environment[BanditState]):
     def typical_steps(self) -> float:
         return 1.0
 
-    def reset(self, key: chex.PRNGKey) -> tuple[BanditState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[BanditState, jax.Array]:
         del key
         return BanditState(jnp.float32(0)), jnp.ones((1,), jnp.float32)
 
     def step(
-        self, key: chex.PRNGKey, state: BanditState, action: chex.Array
+        self, key: jax.Array, state: BanditState, action: jax.Array
     ) -> tuple[BanditState, Step]:
         del key, state
         reward = jnp.asarray(self.arms).at[action].get(mode="promise_in_bounds")
         after = BanditState(1 - reward)
         return after, Step(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True), jnp.bool_(False))
 
-    def metrics(self, state: BanditState) -> dict[str, chex.Array]:
+    def metrics(self, state: BanditState) -> dict[str, jax.Array]:
         return {"total_regret": state.regret}
 
 

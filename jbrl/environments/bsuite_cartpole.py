@@ -2,11 +2,13 @@
 
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -17,8 +19,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 MASS_CART, MASS_POLE, HALF_LENGTH = 1.0, 0.1, 0.5
 FORCE, GRAVITY, TAU = 10.0, 9.8, 0.01  # N, m/s², s
@@ -32,20 +32,20 @@ FASTEST = 10.0  # nominal bound of velocities in observations
 class CartPole:
     """The cart, the pole and the time."""
 
-    x: chex.Array  # [] float32, m
-    x_dot: chex.Array  # [] float32, m/s
-    theta: chex.Array  # [] float32, rad, 0: upright
-    theta_dot: chex.Array  # [] float32, rad/s
-    steps: chex.Array  # [] int32, of this episode
+    x: jax.Array  # [] float32, m
+    x_dot: jax.Array  # [] float32, m/s
+    theta: jax.Array  # [] float32, rad, 0: upright
+    theta_dot: jax.Array  # [] float32, rad/s
+    steps: jax.Array  # [] int32, of this episode
 
 
-def start(key: chex.PRNGKey, middle: float) -> CartPole:
+def start(key: jax.Array, middle: float) -> CartPole:
     """Return the start of an episode: four numbers within `START` of 0, the angle of `middle`."""
     x, x_dot, theta, theta_dot = 2 * START * sampling.four_uniforms(key) - START
     return CartPole(x, x_dot, theta + jnp.float32(middle), theta_dot, jnp.int32(0))
 
 
-def move(state: CartPole, action: chex.Array) -> CartPole:
+def move(state: CartPole, action: jax.Array) -> CartPole:
     """Return the state one explicit Euler step later, for the actions left, stay, right (0,
     1, 2).
     """
@@ -74,7 +74,7 @@ def last_step(max_time: float) -> int:
     return int(np.argmax(sums > max_time)) + 1
 
 
-def seen(state: CartPole, cos: chex.Array, x_limit: Any, max_time: Any) -> list[chex.Array]:
+def seen(state: CartPole, cos: jax.Array, x_limit: Any, max_time: Any) -> list[jax.Array]:
     """Return the six numbers that both environments show, each [] float32."""
     time = state.steps.astype(jnp.float32) * jnp.float32(TAU)
     return [
@@ -92,7 +92,7 @@ class BsuiteCartPoleState:
     """The cart and the pole, and the results of the episode so far."""
 
     physics: CartPole
-    earned: chex.Array  # [] float32, return of the episode
+    earned: jax.Array  # [] float32, return of the episode
 
 
 @register_environment("BsuiteCartPole", cite="osband2020bsuite")
@@ -138,12 +138,12 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
     def typical_steps(self) -> float:
         return float(self.last) / 4
 
-    def reset(self, key: chex.PRNGKey) -> tuple[BsuiteCartPoleState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[BsuiteCartPoleState, jax.Array]:
         state = BsuiteCartPoleState(start(key, 0.0), jnp.float32(0))
         return state, self._observation(state.physics, jnp.cos(state.physics.theta))
 
     def step(
-        self, key: chex.PRNGKey, state: BsuiteCartPoleState, action: chex.Array
+        self, key: jax.Array, state: BsuiteCartPoleState, action: jax.Array
     ) -> tuple[BsuiteCartPoleState, Step]:
         del key
         physics = move(state.physics, action)
@@ -154,8 +154,8 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
         after = BsuiteCartPoleState(physics, state.earned + reward)
         return after, Step(self._observation(physics, cos), reward, ended, jnp.bool_(False))
 
-    def metrics(self, state: BsuiteCartPoleState) -> dict[str, chex.Array]:
+    def metrics(self, state: BsuiteCartPoleState) -> dict[str, jax.Array]:
         return {"raw_return": state.earned}
 
-    def _observation(self, state: CartPole, cos: chex.Array) -> chex.Array:
+    def _observation(self, state: CartPole, cos: jax.Array) -> jax.Array:
         return jnp.stack(seen(state, cos, self.x_threshold, self.max_time))

@@ -2,11 +2,13 @@
 
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.bsuite_cartpole import FASTEST, CartPole, last_step, move, seen, start
 from jbrl.environments.environment import (
     Box,
@@ -17,8 +19,6 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 
 @record
@@ -26,8 +26,8 @@ class SwingupState:
     """The cart and the pole, and the results of the episode so far."""
 
     physics: CartPole
-    upright: chex.Array  # [] int32, steps that were rewarded
-    moves: chex.Array  # [] int32, steps that were paid for
+    upright: jax.Array  # [] int32, steps that were rewarded
+    moves: jax.Array  # [] int32, steps that were paid for
 
 
 @register_environment("BsuiteCartPoleSwingup", cite="osband2020bsuite")
@@ -73,13 +73,13 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
     def typical_steps(self) -> float:
         return float(self.last)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[SwingupState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[SwingupState, jax.Array]:
         physics = start(key, np.pi)
         state = SwingupState(physics, jnp.int32(0), jnp.int32(0))
         return state, self._observation(physics, jnp.cos(physics.theta))
 
     def step(
-        self, key: chex.PRNGKey, state: SwingupState, action: chex.Array
+        self, key: jax.Array, state: SwingupState, action: jax.Array
     ) -> tuple[SwingupState, Step]:
         del key
         physics = move(state.physics, action)
@@ -93,21 +93,21 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
         )
         return after, Step(self._observation(physics, cos), reward, ended, jnp.bool_(False))
 
-    def metrics(self, state: SwingupState) -> dict[str, chex.Array]:
+    def metrics(self, state: SwingupState) -> dict[str, jax.Array]:
         upright = state.upright.astype(jnp.float32)
         earned = upright - self.move_cost * state.moves.astype(jnp.float32)
         return {"raw_return": earned, "total_upright": upright}
 
-    def _near(self, state: CartPole) -> chex.Array:
+    def _near(self, state: CartPole) -> jax.Array:
         return jnp.abs(state.x) < self.x_reward_threshold
 
-    def _slow(self, state: CartPole) -> chex.Array:
+    def _slow(self, state: CartPole) -> jax.Array:
         return jnp.abs(state.theta_dot) < self.theta_dot_threshold
 
-    def _observation(self, state: CartPole, cos: chex.Array) -> chex.Array:
+    def _observation(self, state: CartPole, cos: jax.Array) -> jax.Array:
         flags = [_sign(self._near(state)), _sign(self._slow(state))]
         return jnp.stack([*seen(state, cos, self.x_threshold, self.max_time), *flags])
 
 
-def _sign(flag: chex.Array) -> chex.Array:
+def _sign(flag: jax.Array) -> jax.Array:
     return jnp.where(flag, jnp.float32(1), jnp.float32(-1))

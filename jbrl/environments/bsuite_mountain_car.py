@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -16,8 +18,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 LEFT, RIGHT, GOAL = -1.2, 0.6, 0.5
 FASTEST, FORCE, GRAVITY = 0.07, 0.001, 0.0025
@@ -27,9 +27,9 @@ FASTEST, FORCE, GRAVITY = 0.07, 0.001, 0.0025
 class BsuiteMountainCarState:
     """State of the car, and steps of the episode."""
 
-    position: chex.Array  # [] float32
-    velocity: chex.Array  # [] float32, per step
-    steps: chex.Array  # [] int32, of this episode
+    position: jax.Array  # [] float32
+    velocity: jax.Array  # [] float32, per step
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("BsuiteMountainCar", cite="osband2020bsuite")
@@ -66,13 +66,13 @@ class BsuiteMountainCar(Environment[BsuiteMountainCarState]):
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[BsuiteMountainCarState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[BsuiteMountainCarState, jax.Array]:
         position = 0.2 * sampling.uniforms(key)[0] - 0.6
         state = BsuiteMountainCarState(position, jnp.float32(0), jnp.int32(0))
         return state, self._observation(state)
 
     def step(
-        self, key: chex.PRNGKey, state: BsuiteMountainCarState, action: chex.Array
+        self, key: jax.Array, state: BsuiteMountainCarState, action: jax.Array
     ) -> tuple[BsuiteMountainCarState, Step]:
         del key
         push = FORCE * (action - 1).astype(jnp.float32)
@@ -84,10 +84,10 @@ class BsuiteMountainCar(Environment[BsuiteMountainCarState]):
         ended = (position >= GOAL) | (after.steps >= self.max_steps)
         return after, Step(self._observation(after), jnp.float32(-1), ended, jnp.bool_(False))
 
-    def metrics(self, state: BsuiteMountainCarState) -> dict[str, chex.Array]:
+    def metrics(self, state: BsuiteMountainCarState) -> dict[str, jax.Array]:
         return {"raw_return": -state.steps.astype(jnp.float32)}
 
-    def _observation(self, state: BsuiteMountainCarState) -> chex.Array:
+    def _observation(self, state: BsuiteMountainCarState) -> jax.Array:
         limit = jnp.asarray(self.max_steps, jnp.int32).astype(jnp.float32)
         time = state.steps.astype(jnp.float32) / limit
         return jnp.stack([state.position, state.velocity, time])

@@ -3,12 +3,13 @@
 import dataclasses
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -20,8 +21,6 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 PUSH, TAU = 10.0, 0.02  # N, s
 CART_FRICTION, POLE_FRICTION = 5e-4, 2e-6
@@ -40,11 +39,11 @@ SPREADS = {
 class CartPoleState:
     """The cart, the pole, and steps of the episode."""
 
-    x: chex.Array  # [] float32, m
-    x_dot: chex.Array  # [] float32, m/s
-    theta: chex.Array  # [] float32, rad, 0: upright
-    theta_dot: chex.Array  # [] float32, rad/s
-    steps: chex.Array  # [] int32, of this episode
+    x: jax.Array  # [] float32, m
+    x_dot: jax.Array  # [] float32, m/s
+    theta: jax.Array  # [] float32, rad, 0: upright
+    theta_dot: jax.Array  # [] float32, rad/s
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("CartPole", cite="jordan2020")
@@ -101,18 +100,18 @@ class CartPole(Environment[CartPoleState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 4
 
-    def perturb(self, key: chex.PRNGKey) -> "CartPole":
+    def perturb(self, key: jax.Array) -> "CartPole":
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
         return dataclasses.replace(self, **perturbed_fields(self, SPREADS, offsets))
 
-    def reset(self, key: chex.PRNGKey) -> tuple[CartPoleState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[CartPoleState, jax.Array]:
         del key
         zero = jnp.float32(0)
         state = CartPoleState(zero, zero, zero, zero, jnp.int32(0))
         return state, _observation(state)
 
     def step(
-        self, key: chex.PRNGKey, state: CartPoleState, action: chex.Array
+        self, key: jax.Array, state: CartPoleState, action: jax.Array
     ) -> tuple[CartPoleState, Step]:
         del key
         x_acc, theta_acc = self._accelerations(state, action)
@@ -132,8 +131,8 @@ class CartPole(Environment[CartPoleState], Perturbed):
         return after, Step(_observation(after), jnp.float32(1), ended, jnp.bool_(False))
 
     def _accelerations(
-        self, state: CartPoleState, action: chex.Array
-    ) -> tuple[chex.Array, chex.Array]:
+        self, state: CartPoleState, action: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """Return x'' and θ'', [] float32 each."""
         mass, moment = self.pole_mass + self.cart_mass, self.pole_mass * self.half_length
         sin, cos = jnp.sin(state.theta), jnp.cos(state.theta)
@@ -151,5 +150,5 @@ class CartPole(Environment[CartPoleState], Perturbed):
         return (force + swing - moment * theta_acc * cos) / mass, theta_acc
 
 
-def _observation(state: CartPoleState) -> chex.Array:
+def _observation(state: CartPoleState) -> jax.Array:
     return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])

@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -16,17 +18,15 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 
 @record
 class CatchState:
     """The ball and the paddle, which stays in the last row."""
 
-    ball_x: chex.Array  # [] int32, column
-    ball_y: chex.Array  # [] int32, row
-    paddle_x: chex.Array  # [] int32, column
+    ball_x: jax.Array  # [] int32, column
+    ball_y: jax.Array  # [] int32, row
+    paddle_x: jax.Array  # [] int32, column
 
 
 @register_environment("Catch", cite="osband2020bsuite")
@@ -60,14 +60,12 @@ class Catch(Environment[CatchState]):
     def typical_steps(self) -> float:
         return self.rows - 1.0
 
-    def reset(self, key: chex.PRNGKey) -> tuple[CatchState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[CatchState, jax.Array]:
         ball_x = sampling.uniform_index(sampling.uniforms(key)[0], self.columns)
         state = CatchState(ball_x, jnp.int32(0), jnp.int32(self.columns // 2))
         return state, self._board(state)
 
-    def step(
-        self, key: chex.PRNGKey, state: CatchState, action: chex.Array
-    ) -> tuple[CatchState, Step]:
+    def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> tuple[CatchState, Step]:
         del key
         moved = jnp.clip(state.paddle_x + action - 1, 0, self.columns - 1)
         paddle_x = vectorize.prevent_fusion_index(moved)
@@ -77,11 +75,11 @@ class Catch(Environment[CatchState]):
         reward = jnp.where(ended, outcome, jnp.float32(0))
         return after, Step(self._board(after), reward, ended, jnp.bool_(False))
 
-    def metrics(self, state: CatchState) -> dict[str, chex.Array]:
+    def metrics(self, state: CatchState) -> dict[str, jax.Array]:
         missed = (state.ball_y == self.rows - 1) & (state.ball_x != state.paddle_x)
         return {"total_regret": jnp.where(missed, jnp.float32(2), jnp.float32(0))}
 
-    def _board(self, state: CatchState) -> chex.Array:
+    def _board(self, state: CatchState) -> jax.Array:
         cells = jnp.arange(self.rows * self.columns, dtype=jnp.int32)
         ball = state.ball_y * self.columns + state.ball_x
         paddle = (self.rows - 1) * self.columns + state.paddle_x

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Discrete,
     Environment,
@@ -18,8 +19,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 LARGEST_SLIP = 0.25  # of the slips that are drawn
 
@@ -28,8 +27,8 @@ LARGEST_SLIP = 0.25  # of the slips that are drawn
 class ChainState:
     """Position in the chain, and step of the episode."""
 
-    position: chex.Array  # [] int32, from 0
-    steps: chex.Array  # [] int32, of this episode
+    position: jax.Array  # [] int32, from 0
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("Chain", cite="jordan2020")
@@ -71,23 +70,21 @@ class Chain(Environment[ChainState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Discrete(self.n_states), Discrete(2))
 
-    def perturb(self, key: chex.PRNGKey) -> "Chain":
+    def perturb(self, key: jax.Array) -> "Chain":
         drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: chex.Array = jnp.where(self.stochastic, drawn, self.slip)
+        slip: jax.Array = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
     @property
     def typical_steps(self) -> float:
         return 10.0 * self.n_states
 
-    def reset(self, key: chex.PRNGKey) -> tuple[ChainState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[ChainState, jax.Array]:
         del key
         first = jnp.int32(0)
         return ChainState(first, jnp.int32(0)), first
 
-    def step(
-        self, key: chex.PRNGKey, state: ChainState, action: chex.Array
-    ) -> tuple[ChainState, Step]:
+    def step(self, key: jax.Array, state: ChainState, action: jax.Array) -> tuple[ChainState, Step]:
         uniform = sampling.uniforms(key)[0]
         wanted = 2 * action - 1
         move = jnp.where(

@@ -2,11 +2,13 @@
 
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Discrete,
     Environment,
@@ -18,8 +20,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 COST = 0.01  # of N moves to the right
 
@@ -28,10 +28,10 @@ COST = 0.01  # of N moves to the right
 class DeepSeaState:
     """Position in the sea, and record of the episode so far."""
 
-    row: chex.Array  # [] int32, from 0; N: the episode has ended
-    column: chex.Array  # [] int32, from 0
-    bad: chex.Array  # [] bool, the diagonal was left by going left
-    found: chex.Array  # [] bool, the treasure was found
+    row: jax.Array  # [] int32, from 0; N: the episode has ended
+    column: jax.Array  # [] int32, from 0
+    bad: jax.Array  # [] bool, the diagonal was left by going left
+    found: jax.Array  # [] bool, the treasure was found
 
 
 @register_environment("DeepSea", cite="osband2020bsuite")
@@ -90,13 +90,13 @@ class DeepSea(Environment[DeepSeaState]):
     def typical_steps(self) -> float:
         return float(self.size)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[DeepSeaState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:
         del key
         zero, no = jnp.int32(0), jnp.bool_(False)
         return DeepSeaState(zero, zero, no, no), zero
 
     def step(
-        self, key: chex.PRNGKey, state: DeepSeaState, action: chex.Array
+        self, key: jax.Array, state: DeepSeaState, action: jax.Array
     ) -> tuple[DeepSeaState, Step]:
         N, last = self.size, self.size - 1
         slip, noise = sampling.uniforms(key)
@@ -119,7 +119,7 @@ class DeepSea(Environment[DeepSeaState]):
             observation, reward, ended, jnp.bool_(False)
         )
 
-    def metrics(self, state: DeepSeaState) -> dict[str, chex.Array]:
+    def metrics(self, state: DeepSeaState) -> dict[str, jax.Array]:
         return {
             "total_bad_episodes": state.bad.astype(jnp.float32),
             "denoised_return": state.found.astype(jnp.float32),

@@ -4,9 +4,11 @@ five times.
 
 from typing import ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -16,8 +18,6 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 DELAYS = (1, 3, 10, 30, 100)  # number of the step that is rewarded, for each chain
 LENGTH = 100  # steps of an episode
@@ -28,8 +28,8 @@ BEST = 1.1  # reward of one of the chains; 1 of the others
 class DiscountingChainState:
     """Index of the chain, and step of the episode."""
 
-    chain: chex.Array  # [] int32, -1 before the first action
-    steps: chex.Array  # [] int32, of this episode
+    chain: jax.Array  # [] int32, -1 before the first action
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("DiscountingChain", cite="osband2020bsuite")
@@ -59,13 +59,13 @@ class DiscountingChain(Environment[DiscountingChainState]):
     def typical_steps(self) -> float:
         return float(LENGTH)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[DiscountingChainState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[DiscountingChainState, jax.Array]:
         del key
         state = DiscountingChainState(jnp.int32(-1), jnp.int32(0))
         return state, _observation(state)
 
     def step(
-        self, key: chex.PRNGKey, state: DiscountingChainState, action: chex.Array
+        self, key: jax.Array, state: DiscountingChainState, action: jax.Array
     ) -> tuple[DiscountingChainState, Step]:
         del key
         chain = jnp.where(state.steps == 0, action, state.chain)
@@ -81,6 +81,6 @@ class DiscountingChain(Environment[DiscountingChainState]):
         return after, Step(_observation(after), reward, ended, jnp.bool_(False))
 
 
-def _observation(state: DiscountingChainState) -> chex.Array:
+def _observation(state: DiscountingChainState) -> jax.Array:
     time = state.steps.astype(jnp.float32) * jnp.float32(1 / LENGTH)
     return jnp.stack([state.chain.astype(jnp.float32), time])

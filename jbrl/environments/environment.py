@@ -11,16 +11,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.plugins import explained, is_outside
+from jbrl.base.purity import host_values, refusal
+from jbrl.base.pytree import record
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.errors import JbrlError
-from jbrl.outside import explained, is_outside
-from jbrl.purity import host_values, refusal
-from jbrl.pytree import record
 
 State = TypeVar("State")
 
@@ -61,7 +60,7 @@ class LowerTriangle:
         row, column = np.tril_indices(self.size)
         return (row * self.size + column).astype(np.int32)
 
-    def numbers(self, indices: chex.Array) -> chex.Array:
+    def numbers(self, indices: jax.Array) -> jax.Array:
         """Return the number of each cell, [...] int32, from its index; -1 stays -1."""
         row = indices // self.size
         return jnp.where(indices < 0, -1, row * (row + 1) // 2 + indices - row * self.size)
@@ -120,10 +119,10 @@ class Step:
     """Result of an action."""
 
     # as the spec says; after the last step of an episode the terminal observation
-    observation: chex.Array
-    reward: chex.Array  # [] float32
-    terminated: chex.Array  # [] bool, the episode has ended: nothing can be earned afterwards
-    truncated: chex.Array  # [] bool, the episode was cut off: never together with `terminated`
+    observation: jax.Array
+    reward: jax.Array  # [] float32
+    terminated: jax.Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    truncated: jax.Array  # [] bool, the episode was cut off: never together with `terminated`
 
 
 class Environment(Generic[State]):
@@ -132,7 +131,7 @@ class Environment(Generic[State]):
     All methods are pure functions that JAX can trace; a subclass is a record whose fields
     have defaults.
 
-    Fields declared with `jbrl.parameters.parameter` are settings. A field that defaults to None is
+    Fields declared with `jbrl.parameter` are settings. A field that defaults to None is
     no setting: it holds what `__post_init__` computes, on the host, from the settings.
     `__post_init__` also runs when JAX rebuilds a record from its leaves, of any kind, so it
     computes only where the field is None.
@@ -167,15 +166,15 @@ class Environment(Generic[State]):
         """
         return 100.0
 
-    def reset(self, key: chex.PRNGKey) -> tuple[State, Any]:
+    def reset(self, key: jax.Array) -> tuple[State, Any]:
         """Start an episode: its state, of any structure, and the first observation."""
         raise NotImplementedError(f"{type(self).__name__} has no method reset")
 
-    def step(self, key: chex.PRNGKey, state: State, action: chex.Array) -> tuple[State, Step]:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Step]:
         """Take one action, [] int32 from 0..n-1."""
         raise NotImplementedError(f"{type(self).__name__} has no method step")
 
-    def metrics(self, state: State) -> dict[str, chex.Array]:
+    def metrics(self, state: State) -> dict[str, jax.Array]:
         """Return counters of the episode so far, [] float32 each, for example regret.
 
         Recorders add them up over episodes. Default: none.
@@ -187,14 +186,14 @@ class Environment(Generic[State]):
 class Perturbed:
     """Mixin of environments whose physics differ from one lifetime to the next."""
 
-    def perturb(self, key: chex.PRNGKey) -> Any:
+    def perturb(self, key: jax.Array) -> Any:
         """Draw the environment of one lifetime: the same class and shapes, other values."""
         raise NotImplementedError(f"{type(self).__name__} has no method perturb")
 
 
 def perturbed_fields(
-    environment: Any, widths: Mapping[str, float], offsets: Iterable[chex.Array]
-) -> dict[str, chex.Array]:
+    environment: Any, widths: Mapping[str, float], offsets: Iterable[jax.Array]
+) -> dict[str, jax.Array]:
     """Return the fields of an environment that `widths` names, moved within their ranges.
 
     Args:
@@ -208,7 +207,7 @@ def perturbed_fields(
     }
 
 
-def drawn(environment: Environment, key: chex.PRNGKey) -> Environment:
+def drawn(environment: Environment, key: jax.Array) -> Environment:
     """Return the environment of one lifetime: perturbed, if it is one whose physics differ."""
     return environment.perturb(key) if isinstance(environment, Perturbed) else environment
 

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Discrete,
     Environment,
@@ -18,8 +19,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 LARGEST_SLIP = 0.25  # of the slips that are drawn
 
@@ -28,9 +27,9 @@ LARGEST_SLIP = 0.25  # of the slips that are drawn
 class GridworldState:
     """Position in the square, and step of the episode."""
 
-    x: chex.Array  # [] int32, from 0
-    y: chex.Array  # [] int32, from 0
-    steps: chex.Array  # [] int32, of this episode
+    x: jax.Array  # [] int32, from 0
+    y: jax.Array  # [] int32, from 0
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("Gridworld", cite="jordan2020")
@@ -72,22 +71,22 @@ class Gridworld(Environment[GridworldState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Discrete(self.size**2), Discrete(4))
 
-    def perturb(self, key: chex.PRNGKey) -> "Gridworld":
+    def perturb(self, key: jax.Array) -> "Gridworld":
         drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: chex.Array = jnp.where(self.stochastic, drawn, self.slip)
+        slip: jax.Array = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
     @property
     def typical_steps(self) -> float:
         return 4.5 * self.size**2
 
-    def reset(self, key: chex.PRNGKey) -> tuple[GridworldState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[GridworldState, jax.Array]:
         del key
         zero = jnp.int32(0)
         return GridworldState(zero, zero, zero), zero
 
     def step(
-        self, key: chex.PRNGKey, state: GridworldState, action: chex.Array
+        self, key: jax.Array, state: GridworldState, action: jax.Array
     ) -> tuple[GridworldState, Step]:
         uniform = sampling.uniforms(key)[0]
         turn = jnp.where(uniform >= self.slip, 0, jnp.where(uniform < 0.75 * self.slip, 1, -1))
@@ -108,7 +107,7 @@ class Gridworld(Environment[GridworldState], Perturbed):
         )
 
 
-def _to_the_side(action: chex.Array, turn: chex.Array) -> chex.Array:
+def _to_the_side(action: jax.Array, turn: jax.Array) -> jax.Array:
     """Return the action along the other axis, forwards for a turn of 1 and backwards for -1; the
     action itself for 0.
     """

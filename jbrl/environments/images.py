@@ -6,10 +6,13 @@ import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -19,10 +22,7 @@ from jbrl.environments.environment import (
     register_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"  # names of MNIST's files
 IMAGES_MAGIC, LABELS_MAGIC = 0x803, 0x801
@@ -33,8 +33,8 @@ CLASSES = 10
 class ImageBanditState:
     """Label of the image, and regret of the last guess."""
 
-    label: chex.Array  # [] int32
-    regret: chex.Array  # [] float32, 0 before the guess
+    label: jax.Array  # [] int32
+    regret: jax.Array  # [] float32, 0 before the guess
 
 
 @register_environment("ImageBandit", cite="osband2020bsuite")
@@ -90,14 +90,14 @@ class ImageBandit(Environment[ImageBanditState]):
     def typical_steps(self) -> float:
         return 1.0
 
-    def reset(self, key: chex.PRNGKey) -> tuple[ImageBanditState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[ImageBanditState, jax.Array]:
         index = sampling.uniform_index(sampling.uniforms(key)[0], self.pixels.shape[0])
         pixels = jnp.asarray(self.pixels).at[index].get(mode="promise_in_bounds")
         label = jnp.asarray(self.labels).at[index].get(mode="promise_in_bounds")
         return ImageBanditState(label.astype(jnp.int32), jnp.float32(0)), self._shown(pixels)
 
     def step(
-        self, key: chex.PRNGKey, state: ImageBanditState, action: chex.Array
+        self, key: jax.Array, state: ImageBanditState, action: jax.Array
     ) -> tuple[ImageBanditState, Step]:
         del key
         reward = jnp.where(action == state.label, jnp.float32(1), jnp.float32(-1))
@@ -105,10 +105,10 @@ class ImageBandit(Environment[ImageBanditState]):
         after = ImageBanditState(state.label, 1 - reward)
         return after, Step(blank, reward, jnp.bool_(True), jnp.bool_(False))
 
-    def metrics(self, state: ImageBanditState) -> dict[str, chex.Array]:
+    def metrics(self, state: ImageBanditState) -> dict[str, jax.Array]:
         return {"total_regret": state.regret}
 
-    def _shown(self, pixels: chex.Array) -> chex.Array:
+    def _shown(self, pixels: jax.Array) -> jax.Array:
         values = pixels.astype(jnp.float32)
         signed = jnp.where(jnp.logical_and(self.wrap, values > 127), values - 256, values)
         return signed / jnp.float32(255)

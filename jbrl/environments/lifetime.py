@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 
 MAX_COUNT = 2**31 - 1
 

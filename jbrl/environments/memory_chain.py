@@ -2,10 +2,11 @@
 
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -16,8 +17,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 KEY_BITS = 40  # that the words of a key hold beside the 24 bits that choose the query
 
@@ -27,11 +26,11 @@ class MemoryChainState:
     """Context to remember, query to come, and step of the episode."""
 
     words: (
-        chex.Array
+        jax.Array
     )  # [⌈num_bits / 32⌉] uint32, bit i of the context is bit i mod 32 of word ⌊i / 32⌋
-    query: chex.Array  # [] int32, number of the bit that is asked for
-    steps: chex.Array  # [] int32, of this episode
-    right: chex.Array  # [] bool, of the last answer, once the episode has ended
+    query: jax.Array  # [] int32, number of the bit that is asked for
+    steps: jax.Array  # [] int32, of this episode
+    right: jax.Array  # [] bool, of the last answer, once the episode has ended
 
 
 @register_environment("MemoryChain", cite="osband2020bsuite")
@@ -68,7 +67,7 @@ class MemoryChain(Environment[MemoryChainState]):
     def typical_steps(self) -> float:
         return float(self.memory_length) + 1
 
-    def reset(self, key: chex.PRNGKey) -> tuple[MemoryChainState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[MemoryChainState, jax.Array]:
         if self.num_bits <= KEY_BITS:
             data = jax.random.key_data(key)
             words = data[: -(-self.num_bits // 32)]
@@ -81,7 +80,7 @@ class MemoryChain(Environment[MemoryChainState]):
         return state, self._observation(state)
 
     def step(
-        self, key: chex.PRNGKey, state: MemoryChainState, action: chex.Array
+        self, key: jax.Array, state: MemoryChainState, action: jax.Array
     ) -> tuple[MemoryChainState, Step]:
         del key
         ended = state.steps == self.memory_length
@@ -94,12 +93,12 @@ class MemoryChain(Environment[MemoryChainState]):
         after = MemoryChainState(state.words, state.query, state.steps + 1, right)
         return after, Step(self._observation(state), reward, ended, jnp.bool_(False))
 
-    def metrics(self, state: MemoryChainState) -> dict[str, chex.Array]:
+    def metrics(self, state: MemoryChainState) -> dict[str, jax.Array]:
         wrong = (state.steps > self.memory_length) & ~state.right
         regret = jnp.where(wrong, jnp.float32(2), jnp.float32(0))
         return {"total_perfect": state.right.astype(jnp.float32), "total_regret": regret}
 
-    def _observation(self, state: MemoryChainState) -> chex.Array:
+    def _observation(self, state: MemoryChainState) -> jax.Array:
         length = jnp.asarray(self.memory_length, jnp.int32)
         left = 1 - state.steps.astype(jnp.float32) / length.astype(jnp.float32)
         query = jnp.where(state.steps == length - 1, state.query, 0).astype(jnp.float32)

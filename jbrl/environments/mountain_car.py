@@ -3,11 +3,12 @@
 import dataclasses
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -19,8 +20,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 WALL, GOAL = -1.2, 0.5
 FASTEST = 0.07
@@ -31,9 +30,9 @@ GRAVITY = 0.0025
 class MountainCarState:
     """State of the car, and steps of the episode."""
 
-    position: chex.Array  # [] float32
-    velocity: chex.Array  # [] float32, per step
-    steps: chex.Array  # [] int32, of this episode
+    position: jax.Array  # [] float32
+    velocity: jax.Array  # [] float32, per step
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("MountainCar", cite="jordan2020")
@@ -86,8 +85,8 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Box((2,), (WALL, -FASTEST), (GOAL, FASTEST)), Discrete(3))
 
-    def perturb(self, key: chex.PRNGKey) -> "MountainCar":
-        force: chex.Array = self.force * (
+    def perturb(self, key: jax.Array) -> "MountainCar":
+        force: jax.Array = self.force * (
             1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0)
         )
         return dataclasses.replace(self, force=force)
@@ -96,7 +95,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 2
 
-    def reset(self, key: chex.PRNGKey) -> tuple[MountainCarState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[MountainCarState, jax.Array]:
         anywhere = 0.2 * sampling.uniforms(key)[0] - 0.6
         state = MountainCarState(
             jnp.where(self.random_start, anywhere, -0.5), jnp.float32(0), jnp.int32(0)
@@ -104,7 +103,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return state, _observation(state)
 
     def step(
-        self, key: chex.PRNGKey, state: MountainCarState, action: chex.Array
+        self, key: jax.Array, state: MountainCarState, action: jax.Array
     ) -> tuple[MountainCarState, Step]:
         del key
         push = self.force * (action - 1).astype(jnp.float32)
@@ -121,5 +120,5 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         return after, Step(_observation(after), jnp.float32(-1), ended, jnp.bool_(False))
 
 
-def _observation(state: MountainCarState) -> chex.Array:
+def _observation(state: MountainCarState) -> jax.Array:
     return jnp.stack([state.position, state.velocity])

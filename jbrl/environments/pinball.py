@@ -3,13 +3,14 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, select
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -23,8 +24,6 @@ from jbrl.environments.environment import (
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.environments.pinball_map import Map, read_map
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record, select
 
 SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each
 EXTRA = 19  # number, from 1, of the substep in which a ball that hits one polygon moves twice
@@ -45,10 +44,10 @@ DECADES = 1.0
 class Ball:
     """Position and velocity of the ball."""
 
-    x: chex.Array  # [] float32
-    y: chex.Array  # [] float32
-    x_dot: chex.Array  # [] float32
-    y_dot: chex.Array  # [] float32
+    x: jax.Array  # [] float32
+    y: jax.Array  # [] float32
+    x_dot: jax.Array  # [] float32
+    y_dot: jax.Array  # [] float32
 
 
 @record
@@ -56,18 +55,18 @@ class PinballState:
     """The ball, and steps of the episode."""
 
     ball: Ball
-    steps: chex.Array  # [] int32, of this episode
+    steps: jax.Array  # [] int32, of this episode
 
 
 @record
 class Contact:
     """Sums over the edges that the ball hits, of `Map.effects`."""
 
-    edges: chex.Array  # [] float32, their number
-    cos: chex.Array  # [] float32, cosine of twice the angle of an edge
-    sin: chex.Array  # [] float32
-    polygons: chex.Array  # [] float32, numbers of their polygons
-    squares: chex.Array  # [] float32, squares of these
+    edges: jax.Array  # [] float32, their number
+    cos: jax.Array  # [] float32, cosine of twice the angle of an edge
+    sin: jax.Array  # [] float32
+    polygons: jax.Array  # [] float32, numbers of their polygons
+    squares: jax.Array  # [] float32, squares of these
 
 
 @register_environment("Pinball", cite="jordan2020")
@@ -155,21 +154,21 @@ class Pinball(Environment[PinballState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def perturb(self, key: chex.PRNGKey) -> "Pinball":
+    def perturb(self, key: jax.Array) -> "Pinball":
         *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
         values = perturbed_fields(self, SPREADS, offsets)
         power = jnp.float32(DECADES * np.log(10)) * self.spread * last
         values["friction"] = self.friction * jnp.exp(power)
         return dataclasses.replace(self, **values)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[PinballState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[PinballState, jax.Array]:
         distance = jnp.float32(JITTER) * sampling.standard_normal(sampling.uniforms(key))
         place = self.start + jnp.where(self.random_start, distance, jnp.float32(0))
         ball = Ball(place[0], place[1], jnp.float32(0), jnp.float32(0))
         return PinballState(ball, jnp.int32(0)), _observation(ball)
 
     def step(
-        self, key: chex.PRNGKey, state: PinballState, action: chex.Array
+        self, key: jax.Array, state: PinballState, action: jax.Array
     ) -> tuple[PinballState, Step]:
         chance, other = sampling.uniforms(key)
         executed = vectorize.prevent_fusion_index(
@@ -191,8 +190,8 @@ class Pinball(Environment[PinballState], Perturbed):
         )
 
     def _substep(
-        self, i: chex.Array, now: tuple[Ball, chex.Array, chex.Array], out_of_time: chex.Array
-    ) -> tuple[Ball, chex.Array, chex.Array]:
+        self, i: jax.Array, now: tuple[Ball, jax.Array, jax.Array], out_of_time: jax.Array
+    ) -> tuple[Ball, jax.Array, jax.Array]:
         """Return the ball after substep number `i` from 0, whether it has arrived, and whether the
         episode has ended. What has ended stays as it is.
         """
@@ -231,7 +230,7 @@ def _content(found: Map) -> dict[str, Any]:
     }
 
 
-def _pushed(ball: Ball, action: chex.Array, force: chex.Array) -> Ball:
+def _pushed(ball: Ball, action: jax.Array, force: jax.Array) -> Ball:
     """Return the ball after an action has changed its velocity."""
     along_x = jnp.where(action == 0, force, jnp.where(action == 2, -force, 0.0))
     along_y = jnp.where(action == 3, force, jnp.where(action == 1, -force, 0.0))
@@ -243,7 +242,7 @@ def _pushed(ball: Ball, action: chex.Array, force: chex.Array) -> Ball:
     )
 
 
-def _moved(ball: Ball, radius: chex.Array) -> Ball:
+def _moved(ball: Ball, radius: jax.Array) -> Ball:
     """Return the ball one substep later, without regard to obstacles."""
     way = radius * jnp.float32(TAU)
     return Ball(ball.x + ball.x_dot * way, ball.y + ball.y_dot * way, ball.x_dot, ball.y_dot)
@@ -267,7 +266,7 @@ def _bounced(ball: Ball, contact: Contact) -> Ball:
     )
 
 
-def _one_polygon(contact: Contact) -> chex.Array:
+def _one_polygon(contact: Contact) -> jax.Array:
     """Return whether all edges that are hit, and there are any, belong to one polygon, [] bool.
 
     Equality in the inequality of Cauchy and Schwarz: sums of integers, exact in float32.
@@ -277,7 +276,7 @@ def _one_polygon(contact: Contact) -> chex.Array:
 
 
 @vectorize.over_lanes
-def _contact(ball: Ball, radius: chex.Array, edges: chex.Array, effects: chex.Array) -> Contact:
+def _contact(ball: Ball, radius: jax.Array, edges: jax.Array, effects: jax.Array) -> Contact:
     """Return the sums over the edges that the ball hits; last axes are lanes.
 
     The sums are of one term, or of integers, wherever they are used: their order does not matter.
@@ -299,10 +298,10 @@ def _contact(ball: Ball, radius: chex.Array, edges: chex.Array, effects: chex.Ar
     return Contact(*sums)
 
 
-def _inside(place: chex.Array) -> chex.Array:
+def _inside(place: jax.Array) -> jax.Array:
     """Return a coordinate, brought back where it lies outside the map."""
     return jnp.where(place > 1, 1 - INSIDE, jnp.where(place < 0, INSIDE, place))
 
 
-def _observation(ball: Ball) -> chex.Array:
+def _observation(ball: Ball) -> jax.Array:
     return jnp.stack([ball.x, ball.y, ball.x_dot, ball.y_dot])

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, nearest, shown
 
 MAPS = ("empty", "box", "medium", "single")  # of Jordan et al. 2020
 FIELDS = ("start", "target", "ball", "polygons")

@@ -4,24 +4,24 @@ a step.
 
 from typing import ClassVar
 
-import chex
+import jax
 
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Lifetime, Steps
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
-from jbrl.pytree import record
 
 
 @record
-class Tabular(Environment[chex.Array]):
+class Tabular(Environment[jax.Array]):
     """One finite MDP. Its state is the observation."""
 
     lifetime: ClassVar[Lifetime] = Steps(250)
 
     mdp: MDP
-    cdf: chex.Array  # [S, A, S] float32, cumulative transition probabilities
+    cdf: jax.Array  # [S, A, S] float32, cumulative transition probabilities
 
     @classmethod
     def of(cls, mdp: MDP) -> "Tabular":
@@ -32,13 +32,11 @@ class Tabular(Environment[chex.Array]):
     def spec(self) -> Spec:
         return Spec(Discrete(self.mdp.n_states), Discrete(self.mdp.n_actions))
 
-    def reset(self, key: chex.PRNGKey) -> tuple[chex.Array, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         first = mdps.start(self.mdp.initial_state, self.mdp.n_states, sampling.uniforms(key)[0])
         return first, first
 
-    def step(
-        self, key: chex.PRNGKey, state: chex.Array, action: chex.Array
-    ) -> tuple[chex.Array, Step]:
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> tuple[jax.Array, Step]:
         y, reward = mdps.step(self.cdf, self.mdp.rewards, state, action, sampling.uniforms(key)[0])
         never = y < 0
         return y, Step(y, reward, never, never)

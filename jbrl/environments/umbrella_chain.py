@@ -2,11 +2,12 @@
 
 from typing import ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     Box,
     Discrete,
@@ -17,8 +18,6 @@ from jbrl.environments.environment import (
 )
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 KEY_BITS = 64  # of a key's words
 
@@ -27,9 +26,9 @@ KEY_BITS = 64  # of a key's words
 class UmbrellaChainState:
     """The weather, the umbrella, and step of the episode."""
 
-    need: chex.Array  # [] int32, 1: an umbrella is needed
-    have: chex.Array  # [] int32, 1: the agent has one
-    steps: chex.Array  # [] int32, of this episode
+    need: jax.Array  # [] int32, 1: an umbrella is needed
+    have: jax.Array  # [] int32, 1: the agent has one
+    steps: jax.Array  # [] int32, of this episode
 
 
 @register_environment("UmbrellaChain", cite="osband2020bsuite")
@@ -62,13 +61,13 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
     def typical_steps(self) -> float:
         return float(self.chain_length)
 
-    def reset(self, key: chex.PRNGKey) -> tuple[UmbrellaChainState, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[UmbrellaChainState, jax.Array]:
         bits = _random_bits(key, self.n_distractor + 2)
         state = UmbrellaChainState(bits[0], bits[1], jnp.int32(0))
         return state, self._observation(state, bits[2:])
 
     def step(
-        self, key: chex.PRNGKey, state: UmbrellaChainState, action: chex.Array
+        self, key: jax.Array, state: UmbrellaChainState, action: jax.Array
     ) -> tuple[UmbrellaChainState, Step]:
         bits = _random_bits(key, self.n_distractor + 2)  # as many as reset draws
         first = state.steps == 0
@@ -79,18 +78,18 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
         reward = jnp.where(good, jnp.float32(1), jnp.float32(-1))
         return after, Step(self._observation(after, bits[2:]), reward, ended, jnp.bool_(False))
 
-    def metrics(self, state: UmbrellaChainState) -> dict[str, chex.Array]:
+    def metrics(self, state: UmbrellaChainState) -> dict[str, jax.Array]:
         wrong = (state.steps == self.chain_length) & (state.have != state.need)
         return {"total_regret": jnp.where(wrong, jnp.float32(2), jnp.float32(0))}
 
-    def _observation(self, state: UmbrellaChainState, distractors: chex.Array) -> chex.Array:
+    def _observation(self, state: UmbrellaChainState, distractors: jax.Array) -> jax.Array:
         length = jnp.asarray(self.chain_length, jnp.int32).astype(jnp.float32)
         left = 1 - state.steps.astype(jnp.float32) / length
         known = [state.need.astype(jnp.float32), state.have.astype(jnp.float32), left]
         return jnp.concatenate([jnp.stack(known), distractors.astype(jnp.float32)])
 
 
-def _random_bits(key: chex.PRNGKey, n: int) -> chex.Array:
+def _random_bits(key: jax.Array, n: int) -> jax.Array:
     """Return n fair bits, [n] int32: those of the key's own words where they suffice."""
     if n <= KEY_BITS:
         return sampling.bits_of(jax.random.key_data(key), n)

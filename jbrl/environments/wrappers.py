@@ -3,13 +3,12 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
 import jax
 
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Perturbed, Spec, Step, drawn
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
-from jbrl.pytree import record
 
 
 @record
@@ -28,22 +27,22 @@ class _Wrapper(Environment[Any], Perturbed):
     def typical_steps(self) -> float:
         return self.environment.typical_steps
 
-    def perturb(self, key: chex.PRNGKey) -> "_Wrapper":
+    def perturb(self, key: jax.Array) -> "_Wrapper":
         """Draw the wrapped environment, if it is `Perturbed`."""
         return dataclasses.replace(self, environment=drawn(self.environment, key))
 
-    def reset(self, key: chex.PRNGKey) -> tuple[Any, Any]:
+    def reset(self, key: jax.Array) -> tuple[Any, Any]:
         return self.environment.reset(key)
 
-    def step(self, key: chex.PRNGKey, state: Any, action: chex.Array) -> tuple[Any, Step]:
+    def step(self, key: jax.Array, state: Any, action: jax.Array) -> tuple[Any, Step]:
         after, step = self.environment.step(key, state, action)
         return after, dataclasses.replace(step, reward=self.reward(key, step.reward))
 
-    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
         """Return the agent's reward, [] float32, for a reward of the environment."""
         raise NotImplementedError
 
-    def metrics(self, state: Any) -> dict[str, chex.Array]:
+    def metrics(self, state: Any) -> dict[str, jax.Array]:
         return self.environment.metrics(state)
 
 
@@ -59,7 +58,7 @@ class RewardNoise(_Wrapper):
 
     scale: float = parameter(1.0, "standard deviation of the noise", low=0, high=1e6)
 
-    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
         uniform = sampling.uniforms(jax.random.fold_in(key, self.STREAM))[0]
         return reward + self.scale * sampling.standard_normal(uniform)
 
@@ -74,7 +73,7 @@ class RewardScale(_Wrapper):
 
     scale: float = parameter(1.0, "factor", low=-1e6, high=1e6)
 
-    def reward(self, key: chex.PRNGKey, reward: chex.Array) -> chex.Array:
+    def reward(self, key: jax.Array, reward: jax.Array) -> jax.Array:
         del key
         return reward * self.scale
 

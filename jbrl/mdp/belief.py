@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import chex
+import jax
 
 from jbrl import vectorize
+from jbrl.base.pytree import record
 from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.incremental import Plan
-from jbrl.pytree import record
 
 
 @record
@@ -16,15 +16,15 @@ class Belief:
     """Posterior over MDPs and the solution of the posterior-mean MDP."""
 
     plan: Plan  # of the mean MDP; its weights are the posterior counts
-    rewards: chex.Array  # [S, A, S] float32, known
+    rewards: jax.Array  # [S, A, S] float32, known
 
     @property
-    def counts(self) -> chex.Array:
+    def counts(self) -> jax.Array:
         """Prior concentrations plus transitions seen, [S, A, S]."""
         return self.plan.weights
 
 
-def believe(mdps: DirichletMDPs, discount: chex.Array, extra: chex.Array | float = 0.0) -> Belief:
+def believe(mdps: DirichletMDPs, discount: jax.Array, extra: jax.Array | float = 0.0) -> Belief:
     """Return the belief before the first transition.
 
     Args:
@@ -37,7 +37,7 @@ def believe(mdps: DirichletMDPs, discount: chex.Array, extra: chex.Array | float
 
 
 def add_transition(
-    belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array, extra: chex.Array | float = 0.0
+    belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array, extra: jax.Array | float = 0.0
 ) -> Belief:
     """Return the belief after one more transition, its plan not yet updated (`improve`).
 
@@ -58,7 +58,7 @@ def improve(belief: Belief) -> Belief:
     return dataclasses.replace(belief, plan=incremental.improve(belief.plan))
 
 
-def learn(belief: Belief, x: chex.Array, u: chex.Array, y: chex.Array) -> Belief:
+def learn(belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array) -> Belief:
     """Return the belief after one more transition: the count of (x, u, y) grows by one, the plan is
     optimal for the new mean.
     """

@@ -4,12 +4,12 @@ Each row (state, action) of the transition tensor has an independent Dirichlet d
 are known. Castronovo et al. 2016, section 2.2 and S1 appendix.
 """
 
-import chex
+import jax
 import numpy as np
 
+from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
-from jbrl.pytree import record
 
 
 @record
@@ -19,9 +19,9 @@ class DirichletMDPs:
     A concentration of 0 makes a transition impossible: exactly 0 in every draw and in the mean.
     """
 
-    concentrations: chex.Array  # [S, A, S] float32, each row with at least one positive entry
-    rewards: chex.Array  # [S, A, S] float32
-    initial_state: chex.Array  # [] int32; -1: uniformly random
+    concentrations: jax.Array  # [S, A, S] float32, each row with at least one positive entry
+    rewards: jax.Array  # [S, A, S] float32
+    initial_state: jax.Array  # [] int32; -1: uniformly random
 
     @property
     def n_states(self) -> int:
@@ -32,7 +32,7 @@ class DirichletMDPs:
         return int(self.concentrations.shape[-2])
 
 
-def mean_transitions(concentrations: chex.Array) -> chex.Array:
+def mean_transitions(concentrations: jax.Array) -> jax.Array:
     """Return the mean transition probabilities: [..., S] from concentrations [..., S]."""
     return concentrations / concentrations.sum(-1, keepdims=True)
 
@@ -45,7 +45,7 @@ def has_unit_concentrations(mdps: DirichletMDPs) -> bool:
     return bool(np.isin(np.asarray(mdps.concentrations), (0, 1)).all())
 
 
-def draw_mdp(key: chex.PRNGKey, mdps: DirichletMDPs, *, unit: bool) -> MDP:
+def draw_mdp(key: jax.Array, mdps: DirichletMDPs, *, unit: bool) -> MDP:
     """Draw one MDP: each row an independent Dirichlet draw, transitions of concentration 0 exactly
     impossible.
 

@@ -14,10 +14,11 @@ need different numbers of improvements.
 import dataclasses
 from collections.abc import Callable
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.pytree import record
 from jbrl.mdp.planning import (
     TIE_TOLERANCE,
     lanes_expected,
@@ -29,7 +30,6 @@ from jbrl.mdp.planning import (
     lanes_resolvent,
     lanes_tie_tolerance,
 )
-from jbrl.pytree import record
 
 __all__ = [
     "TIE_TOLERANCE",
@@ -65,43 +65,43 @@ class Plan:
     do not enter: they can only delay the certificate.
     """
 
-    weights: chex.Array  # [S, A, S] float32, at least 0
-    totals: chex.Array  # [S, A] float32, sums of `weights` over next states
-    gains: chex.Array  # [S, A] float32
-    discount: chex.Array  # [] float32
-    inverse: chex.Array  # [S, S] float32, (I - g P_pi)^-1
-    policy: chex.Array  # [S] int32, greedy up to ties
-    values: chex.Array  # [S] float32, those of the policy, less `level`
-    q: chex.Array  # [S, A] float32, action values, less `level`
-    level: chex.Array  # [] float32
-    tolerance: chex.Array  # [S] float32, differences of action values up to which they tie
-    start: chex.Array  # [] int32, where the policy is followed from
-    residual_state: chex.Array  # [] int32, of those not certified the one of greatest residual
-    rounds: chex.Array  # [] int32, improvements since the model last changed; -1: certified
+    weights: jax.Array  # [S, A, S] float32, at least 0
+    totals: jax.Array  # [S, A] float32, sums of `weights` over next states
+    gains: jax.Array  # [S, A] float32
+    discount: jax.Array  # [] float32
+    inverse: jax.Array  # [S, S] float32, (I - g P_pi)^-1
+    policy: jax.Array  # [S] int32, greedy up to ties
+    values: jax.Array  # [S] float32, those of the policy, less `level`
+    q: jax.Array  # [S, A] float32, action values, less `level`
+    level: jax.Array  # [] float32
+    tolerance: jax.Array  # [S] float32, differences of action values up to which they tie
+    start: jax.Array  # [] int32, where the policy is followed from
+    residual_state: jax.Array  # [] int32, of those not certified the one of greatest residual
+    rounds: jax.Array  # [] int32, improvements since the model last changed; -1: certified
 
     @property
-    def transitions(self) -> chex.Array:
+    def transitions(self) -> jax.Array:
         """P, [S, A, S]."""
         return self.weights / self.totals[:, :, None]
 
     @property
-    def rewards(self) -> chex.Array:
+    def rewards(self) -> jax.Array:
         """Expected rewards, [S, A]."""
         return self.gains / self.totals
 
     @property
-    def action_values(self) -> chex.Array:
+    def action_values(self) -> jax.Array:
         """Q, [S, A]."""
         return self.q + self.level
 
 
-def converged(plan: Plan) -> chex.Array:
+def converged(plan: Plan) -> jax.Array:
     """Return whether `q` is final, [] bool."""
     return plan.rounds < 0
 
 
 def solve(
-    transitions: chex.Array, rewards: chex.Array, discount: chex.Array, start: chex.Array | int = 0
+    transitions: jax.Array, rewards: jax.Array, discount: jax.Array, start: jax.Array | int = 0
 ) -> Plan:
     """Compute the optimal plan from scratch.
 
@@ -115,7 +115,7 @@ def solve(
 
 
 def solve_counts(
-    counts: chex.Array, gains: chex.Array, discount: chex.Array, start: chex.Array | int = 0
+    counts: jax.Array, gains: jax.Array, discount: jax.Array, start: jax.Array | int = 0
 ) -> Plan:
     """Compute the optimal plan where transitions are counts / totals and expected rewards gains /
     totals.
@@ -126,11 +126,11 @@ def solve_counts(
 
 
 def _converged(
-    weights: chex.Array,
-    totals: chex.Array,
-    gains: chex.Array,
-    discount: chex.Array,
-    start: chex.Array | int,
+    weights: jax.Array,
+    totals: jax.Array,
+    gains: jax.Array,
+    discount: jax.Array,
+    start: jax.Array | int,
 ) -> Plan:
     start = jnp.maximum(jnp.asarray(start, jnp.int32), 0)
     plan = _begin(weights, totals, gains, jnp.asarray(discount, jnp.float32), start)
@@ -152,14 +152,12 @@ def _until_certified(plan: Plan, step: Callable[[Plan], Plan]) -> Plan:
     )
 
 
-def learn(plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array) -> Plan:
+def learn(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: jax.Array) -> Plan:
     """Compute the optimal plan after `add_transition`."""
     return converge(add_transition(plan, x, u, y, gain))
 
 
-def change_row(
-    plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: chex.Array
-) -> Plan:
+def change_row(plan: Plan, x: jax.Array, u: jax.Array, row: jax.Array, reward: jax.Array) -> Plan:
     """Compute the optimal plan after the transitions and the expected reward of one (state, action)
     have been replaced.
 
@@ -172,7 +170,7 @@ def change_row(
 
 
 @vectorize.over_lanes
-def greedy(plan: Plan, x: chex.Array, uniform: chex.Array) -> chex.Array:
+def greedy(plan: Plan, x: jax.Array, uniform: jax.Array) -> jax.Array:
     """Return an optimal action in state `x`, [] int32, uniformly among those that tie, by one
     uniform number in [0, 1).
     """
@@ -180,7 +178,7 @@ def greedy(plan: Plan, x: chex.Array, uniform: chex.Array) -> chex.Array:
     return lanes_choose(vectorize.prevent_fusion(vectorize.pick(plan.q, x)), tolerance, uniform)
 
 
-def lanes_choose(values: chex.Array, tolerance: chex.Array, uniform: chex.Array) -> chex.Array:
+def lanes_choose(values: jax.Array, tolerance: jax.Array, uniform: jax.Array) -> jax.Array:
     """Return an index among those within `tolerance` [N] of the greatest of `values` [A, N],
     uniformly by `uniform` [N]: [N] int32.
     """
@@ -198,9 +196,7 @@ def lanes_choose(values: chex.Array, tolerance: chex.Array, uniform: chex.Array)
 
 
 @vectorize.over_lanes
-def add_transition(
-    plan: Plan, x: chex.Array, u: chex.Array, y: chex.Array, gain: chex.Array
-) -> Plan:
+def add_transition(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: jax.Array) -> Plan:
     """Add a transition to the model: weights(x, u, y) and totals(x, u) grow by 1, gains(x, u) by
     `gain`.
 
@@ -232,7 +228,7 @@ def add_transition(
 
 
 @vectorize.over_lanes
-def _replace(plan: Plan, x: chex.Array, u: chex.Array, row: chex.Array, reward: chex.Array) -> Plan:
+def _replace(plan: Plan, x: jax.Array, u: jax.Array, row: jax.Array, reward: jax.Array) -> Plan:
     pair = x * plan.q.shape[1] + u
     q_here = (
         reward
@@ -296,7 +292,7 @@ def _improved(plan: Plan, *, from_all: bool) -> Plan:
     return _swept(found, values, wanted, from_all=from_all)
 
 
-def _swept(plan: Plan, values: chex.Array, wanted: chex.Array, *, from_all: bool) -> Plan:
+def _swept(plan: Plan, values: jax.Array, wanted: jax.Array, *, from_all: bool) -> Plan:
     """Return the plan after a sweep from `values`, centred on the state visited most.
 
     Args:
@@ -312,8 +308,8 @@ def _swept(plan: Plan, values: chex.Array, wanted: chex.Array, *, from_all: bool
 
 
 def _greedy_or_same(
-    q_here: chex.Array, now: chex.Array, tolerance: chex.Array
-) -> tuple[chex.Array, chex.Array]:
+    q_here: jax.Array, now: jax.Array, tolerance: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return an action ([N] int32) and its value ([N]) in a state of action values `q_here` [A, N]:
     `now` unless another one is better.
     """
@@ -333,7 +329,7 @@ def _greedy_or_same(
     )
 
 
-def _sweep(plan: Plan, visits: chex.Array) -> Plan:
+def _sweep(plan: Plan, visits: jax.Array) -> Plan:
     """Return the plan with the action values that follow from its values, and their error."""
     n_states = plan.values.shape[0]
     sums = plan.gains + plan.discount[None, None] * lanes_expected(plan.weights, plan.values)
@@ -367,7 +363,7 @@ def _patience(plan: Plan) -> int:
     return 4 * plan.q.shape[0] * plan.q.shape[1] + 16
 
 
-def _evaluated(plan: Plan) -> tuple[chex.Array, chex.Array]:
+def _evaluated(plan: Plan) -> tuple[jax.Array, jax.Array]:
     """Return inverse and values of the policy, from scratch."""
     totals = lanes_followed(plan.totals, plan.policy)
     inverse = lanes_resolvent(
@@ -381,11 +377,11 @@ def _evaluated(plan: Plan) -> tuple[chex.Array, chex.Array]:
 
 @vectorize.over_lanes
 def _begin(
-    weights: chex.Array,
-    totals: chex.Array,
-    gains: chex.Array,
-    discount: chex.Array,
-    start: chex.Array,
+    weights: jax.Array,
+    totals: jax.Array,
+    gains: jax.Array,
+    discount: jax.Array,
+    start: jax.Array,
 ) -> Plan:
     n_states, n_actions, width = jnp.broadcast_shapes(totals.shape, gains.shape, discount.shape)
     weights, totals, gains = (
@@ -412,12 +408,12 @@ def _begin(
     return _swept(found, values, jnp.ones((width,), weights.dtype), from_all=True)
 
 
-def _by_pair(table: chex.Array) -> chex.Array:
+def _by_pair(table: jax.Array) -> jax.Array:
     """Return a table [S, A, ..., N] with one axis for (state, action): [S A, ..., N]."""
     return table.reshape(-1, *table.shape[2:])
 
 
-def _add(table: chex.Array, entry: chex.Array, amount: chex.Array) -> chex.Array:
+def _add(table: jax.Array, entry: jax.Array, amount: jax.Array) -> jax.Array:
     """Return `table` [..., N] with `amount` [N] added at the flat index `entry` [N] of each
     lane.
     """

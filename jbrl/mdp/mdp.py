@@ -6,12 +6,12 @@ Letters used everywhere: `S` states, `A` actions, `T` decisions of a trajectory.
 import math
 from decimal import Decimal, localcontext
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.errors import JbrlError
-from jbrl.pytree import record
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 
 _DIGITS = 50
 
@@ -23,9 +23,9 @@ class MDP:
     `initial_state` -1 means: uniformly random at the start of each trajectory.
     """
 
-    transitions: chex.Array  # [S, A, S] float32, rows sum to 1
-    rewards: chex.Array  # [S, A, S] float32, reward of (state, action, next state)
-    initial_state: chex.Array  # [] int32
+    transitions: jax.Array  # [S, A, S] float32, rows sum to 1
+    rewards: jax.Array  # [S, A, S] float32, reward of (state, action, next state)
+    initial_state: jax.Array  # [] int32
 
     @property
     def n_states(self) -> int:
@@ -36,7 +36,7 @@ class MDP:
         return int(self.transitions.shape[-2])
 
 
-def start(initial_state: chex.Array, n_states: int, uniform: chex.Array) -> chex.Array:
+def start(initial_state: jax.Array, n_states: int, uniform: jax.Array) -> jax.Array:
     """Return the first state of a trajectory, [] int32, from one uniform number (used only when
     `initial_state` is -1).
     """
@@ -46,7 +46,7 @@ def start(initial_state: chex.Array, n_states: int, uniform: chex.Array) -> chex
 
 @vectorize.over_lanes
 def step(
-    cdf: chex.Array, rewards: chex.Array, x: chex.Array, u: chex.Array, uniform: chex.Array
+    cdf: jax.Array, rewards: jax.Array, x: jax.Array, u: jax.Array, uniform: jax.Array
 ) -> tuple:
     """Return the next state and reward, ([] int32, [] float32), of action `u` in state `x`.
 
@@ -70,7 +70,7 @@ def step(
     return y, vectorize.prevent_fusion(vectorize.pick(rewards, first + y))
 
 
-def expected_rewards(transitions: chex.Array, rewards: chex.Array) -> chex.Array:
+def expected_rewards(transitions: jax.Array, rewards: jax.Array) -> jax.Array:
     """Return r(x, u) = sum_y P(x, u, y) R(x, u, y): [..., S, A] from two arrays [..., S, A, S]."""
     return (transitions * rewards).sum(-1)
 

@@ -8,8 +8,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jbrl import bsuite_sweep
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
+from jbrl.base import bsuite_sweep
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
+from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.environments.bandit import Bandit
 from jbrl.environments.bsuite_cartpole import BsuiteCartPole
 from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
@@ -23,7 +24,6 @@ from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.environments.memory_chain import MemoryChain
 from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import RewardNoise, RewardScale
-from jbrl.errors import JbrlError, nearest, shown
 from jbrl.problems import settings
 from jbrl.problems.bsuite_log import MOST_EPISODES, BsuiteLog
 from jbrl.problems.prior import EnvironmentPrior

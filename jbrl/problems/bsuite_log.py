@@ -3,15 +3,16 @@
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl import bsuite_sweep, vectorize
+from jbrl import vectorize
+from jbrl.base import bsuite_sweep
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment, Step
 from jbrl.problems.recorder import Guarded
-from jbrl.pytree import record, static
 
 MOST_EPISODES = 10**6  # of a lifetime: rows for so many are kept
 SCHEDULE = np.array(bsuite_sweep.logged_episodes(MOST_EPISODES), np.int32)
@@ -23,10 +24,10 @@ METRIC = "log_"  # before the name of a column, in the metrics of a unit
 class Sum:
     """A sum in two float32 numbers, which keeps 48 bits."""
 
-    high: chex.Array  # [] float32
-    low: chex.Array  # [] float32
+    high: jax.Array  # [] float32
+    low: jax.Array  # [] float32
 
-    def plus(self, value: chex.Array) -> "Sum":
+    def plus(self, value: jax.Array) -> "Sum":
         """Add a float32 number (Knuth's exact addition)."""
         total = self.high + value
         part = total - self.high
@@ -38,16 +39,16 @@ class Sum:
 class BsuiteRows:
     """A log so far, and the data of the next row."""
 
-    steps: chex.Array  # [] int32
-    episodes: chex.Array  # [] int32, that have ended
-    length: chex.Array  # [] int32, steps of the current episode
+    steps: jax.Array  # [] int32
+    episodes: jax.Array  # [] int32, that have ended
+    length: jax.Array  # [] int32, steps of the current episode
     total: Sum  # of all rewards of the episodes that have ended
     current: Sum  # rewards of the current episode
     counters: dict  # name: Sum of the environment's counter over the episodes that have ended
-    best: chex.Array  # [] float32, greatest raw return of an episode, 0 at first
-    row: chex.Array  # [] int32, rows written
-    due: chex.Array  # [] int32, number of the episode after which the next one is
-    rows: chex.Array  # [rows, columns] int32: integers, then pairs of the bits of float32 numbers
+    best: jax.Array  # [] float32, greatest raw return of an episode, 0 at first
+    row: jax.Array  # [] int32, rows written
+    due: jax.Array  # [] int32, number of the episode after which the next one is
+    rows: jax.Array  # [rows, columns] int32: integers, then pairs of the bits of float32 numbers
 
 
 @record
@@ -86,7 +87,7 @@ class BsuiteLog(Guarded):
 
     def record_if(
         self,
-        counts: chex.Array,
+        counts: jax.Array,
         state: BsuiteRows,
         environment: Environment,
         environment_state: Any,
@@ -156,7 +157,7 @@ def _written(operand: tuple) -> tuple:
     return rows, row + 1, due, whole, parts
 
 
-def _chosen(condition: chex.Array, new: Sum, old: Sum) -> Sum:
+def _chosen(condition: jax.Array, new: Sum, old: Sum) -> Sum:
     return Sum(jnp.where(condition, new.high, old.high), jnp.where(condition, new.low, old.low))
 
 

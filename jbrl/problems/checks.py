@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 
 # Wide limits within which float32 arithmetic neither overflows nor loses a concentration

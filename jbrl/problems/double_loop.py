@@ -4,7 +4,7 @@ every step succeeds.
 
 import numpy as np
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import distribution, register_problem
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import GREATEST_INTEGER
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.parameters import GREATEST_INTEGER
 from jbrl.problems.checks import check_mdps
 from jbrl.problems.problem import DirichletProblem
 

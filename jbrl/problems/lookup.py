@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.plugins import explained, find_class
 from jbrl.environments.environment import ENVIRONMENTS, Environment
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.outside import explained, find_class
 from jbrl.problems import settings
 from jbrl.problems.json_format import read_json
 from jbrl.problems.problem import (

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from jbrl.errors import JbrlError, JbrlWarning
+from jbrl.base.errors import JbrlError, JbrlWarning
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.planning import (
     GREATEST_DISCOUNT,

@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import (
     Discrete,
     Environment,
@@ -25,7 +25,6 @@ from jbrl.environments.environment import (
     check_environment,
 )
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
-from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import stream
 from jbrl.problems import settings
@@ -63,7 +62,7 @@ class Problem:
         """Observations and actions of its environments."""
         raise NotImplementedError
 
-    def key(self, seed: int) -> chex.PRNGKey:
+    def key(self, seed: int) -> jax.Array:
         """Return the key that all randomness of a seed comes from."""
         return jax.random.key(seed)
 
@@ -84,7 +83,7 @@ class Problem:
         """Estimate how many decisions a lifetime takes, for estimates of time."""
         return lifetime.steps if isinstance(lifetime, Steps) else float(lifetime.episodes)
 
-    def sample(self, key: chex.PRNGKey, index: chex.Array) -> Environment:
+    def sample(self, key: jax.Array, index: jax.Array) -> Environment:
         """Draw environment number `index`, [] int32, of the seed behind `key`."""
         return self.prior(self.lifetime, 0.0).sample(stream(key, index, "mdp"))
 
@@ -171,7 +170,7 @@ class EnvironmentProblem(Problem):
     def spec(self) -> Spec:
         return self.environment.spec
 
-    def key(self, seed: int) -> chex.PRNGKey:
+    def key(self, seed: int) -> jax.Array:
         key = jax.random.key(seed)
         return jax.random.fold_in(key, self.stream) if self.stream else key
 

@@ -6,12 +6,12 @@ the number of steps.
 
 from typing import Any, ClassVar, Protocol
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step
-from jbrl.pytree import record
 
 
 class Recorder(Protocol):
@@ -56,7 +56,7 @@ class Guarded:
     """
 
     def record_if(
-        self, counts: chex.Array, state: Any, environment: Environment, after: Any, step: Step
+        self, counts: jax.Array, state: Any, environment: Environment, after: Any, step: Step
     ) -> Any:
         """As `record`, but a step that does not count, [] bool, changes nothing that is
         looked at.
@@ -74,11 +74,11 @@ class Guarded:
 class EpisodeTotals:
     """Totals of a lifetime so far."""
 
-    episodes: chex.Array  # [] int32, episodes that have ended
-    current: chex.Array  # [] float32, return of the current episode
-    steps: chex.Array  # [] int32, steps of the current episode
-    total: chex.Array  # [] float32, sum of the returns of the episodes that have ended
-    lost: chex.Array  # [] float32, what rounding has taken from `total`
+    episodes: jax.Array  # [] int32, episodes that have ended
+    current: jax.Array  # [] float32, return of the current episode
+    steps: jax.Array  # [] int32, steps of the current episode
+    total: jax.Array  # [] float32, sum of the returns of the episodes that have ended
+    lost: jax.Array  # [] float32, what rounding has taken from `total`
     # name: [] float32, the environment's counters, summed over the episodes that have ended
     metrics: dict
 

@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.parameters import check_known, check_parameters
+from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.environment import ENVIRONMENTS, Environment
-from jbrl.errors import JbrlError, shown
-from jbrl.outside import is_outside, source_digest
-from jbrl.parameters import check_known, check_parameters
 
 # commas between quotes do not separate
 ITEM = re.compile(r"""(?:[^,"']|"(?:\\.|[^"\\])*"|'[^']*'|["'])+""")

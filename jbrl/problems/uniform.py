@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.chain import chain
 from jbrl.problems.double_loop import double_loop

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, Step
 from jbrl.environments.lifetime import Episodes
-from jbrl.errors import JbrlError
 from jbrl.problems.problem import EnvironmentProblem, Problem, register_derived
 from jbrl.problems.recorder import EpisodeMean, EpisodeTotals
-from jbrl.pytree import record, select, static
 
 END = 30  # episodes after those of the lifetime
 

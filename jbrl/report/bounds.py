@@ -16,13 +16,13 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from scipy import ndimage
 
-from jbrl.analysis.time_bounds import winners_map
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.axes import WIDTH, duration_ticks, legend, legend_height
 from jbrl.report.figures import LONELY, Drawing, figure
 from jbrl.report.style import FAINT, INK, PAPER, Style
 from jbrl.report.tables import Section
 from jbrl.report.text import listing
+from jbrl.stats.time_bounds import winners_map
 
 POINTS = 60  # bounds on each axis
 COLUMNS = 3  # panels side by side

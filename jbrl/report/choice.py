@@ -4,11 +4,11 @@ import math
 
 import pandas as pd
 
-from jbrl.analysis.time_bounds import Contest, winners_by_bound
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.content import Span, Words
 from jbrl.report.tables import Section
 from jbrl.report.text import listing, seconds_text
+from jbrl.stats.time_bounds import Contest, winners_by_bound
 
 Chain = list[tuple[float, str]]  # online bounds from which on an algorithm is taken, seconds
 MOST = 3  # sentences

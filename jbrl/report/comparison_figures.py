@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl.analysis.agreement import BEST, DEFECT, MISPRINT, OTHER, SAME
-from jbrl.analysis.published import CELL, cells
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import parameters_text, score_text
+from jbrl.stats.agreement import BEST, DEFECT, MISPRINT, OTHER, SAME
+from jbrl.stats.published import CELL, cells
 
 PANEL = (3.0, 3.1)  # inches, without the names on the left
 NAMES = 1.0  # inches, of the names
@@ -37,7 +37,7 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
     """Draw the cells of one case.
 
     Args:
-      candidates: what `jbrl.analysis.agreement.with_published` returns.
+      candidates: what `jbrl.stats.agreement.with_published` returns.
       case: "accurate" or "inaccurate".
     """
     printed = cells()

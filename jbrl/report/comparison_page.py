@@ -8,9 +8,14 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from jbrl.analysis import brackets, two_studies
-from jbrl.analysis.agreement import ABSENT as NOT_PLAYED
-from jbrl.analysis.agreement import (
+from jbrl.report import comparison_figures
+from jbrl.report.files import writing
+from jbrl.report.html import template
+from jbrl.report.svg import inline
+from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, slug
+from jbrl.stats import brackets, two_studies
+from jbrl.stats.agreement import ABSENT as NOT_PLAYED
+from jbrl.stats.agreement import (
     BEST,
     DEFECT,
     DIFFERS,
@@ -20,12 +25,7 @@ from jbrl.analysis.agreement import (
     VERDICTS,
     Comparison,
 )
-from jbrl.analysis.published import CELL, cells
-from jbrl.report import comparison_figures
-from jbrl.report.files import writing
-from jbrl.report.html import template
-from jbrl.report.svg import inline
-from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, slug
+from jbrl.stats.published import CELL, cells
 
 CHIPS = {  # how a verdict looks
     VERDICTS[SAME]: "best",

@@ -14,12 +14,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl.analysis.bands import half_widths
-from jbrl.analysis.percentiles import Samples
-from jbrl.analysis.ranking import Evaluation
 from jbrl.report.axes import WIDTH, left_margin, legend, legend_height, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
+from jbrl.stats.bands import half_widths
+from jbrl.stats.percentiles import Samples
+from jbrl.stats.ranking import Evaluation
 
 Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from jbrl.analysis.ranking import Evaluation
-from jbrl.analysis.ranks import decisive_ends
 from jbrl.report import evaluation_figures as figures
 from jbrl.report.figures import Drawing
 from jbrl.report.files import writing
@@ -19,6 +17,8 @@ from jbrl.report.style import Style, styles
 from jbrl.report.svg import alone, inline
 from jbrl.report.tex import escape
 from jbrl.report.text import decimals_for, slug
+from jbrl.stats.ranking import Evaluation
+from jbrl.stats.ranks import decisive_ends
 
 AGGREGATE_DIGITS = 4  # as the paper prints them
 Extras = dict[str, pd.DataFrame]
@@ -36,7 +36,7 @@ def write_evaluation(
 
     Args:
       extras: further tables, by name: "metrics", "profiles" and "improvement", as
-        `jbrl.analysis.metrics` makes them.
+        `jbrl.stats.metrics` makes them.
       html: the page `index.html`, and two of its figures as files, `aggregate.svg` and
         `weights.svg`.
       latex: the tables as `tables.tex`.

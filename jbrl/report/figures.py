@@ -20,9 +20,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from jbrl.analysis.fraction import fractions
-from jbrl.analysis.paired_test import critical_value
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.axes import (
     STRIP,
     WIDTH,
@@ -41,6 +39,8 @@ from jbrl.report.style import INK, ORACLE, PAPER, Style, drawn
 from jbrl.report.tables import Section
 from jbrl.report.terms import MDPS
 from jbrl.report.text import score_text, seconds_text
+from jbrl.stats.fraction import fractions
+from jbrl.stats.paired_test import critical_value
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
 BASELINE = "Random"  # the score of 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.content import Document, Plot
 
 _STALE_SECONDS = 3600.0  # temporary folders older than this were left by a killed process

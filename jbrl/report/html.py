@@ -12,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jbrl.analysis.brackets import of_experiments
 from jbrl.report import strategies as searches
 from jbrl.report import tables
 from jbrl.report.chapters import document, experiment, name_of, oracles_of
@@ -23,6 +22,7 @@ from jbrl.report.svg import inline
 from jbrl.report.terms import rules_of
 from jbrl.report.text import listing, seconds_text
 from jbrl.report.workers import side_by_side
+from jbrl.stats.brackets import of_experiments
 
 MANY = 300  # rows of scores from which on experiments are drawn side by side
 REMARK: Words = (
@@ -57,7 +57,7 @@ def write_report(
     Args:
       scores: one row per unit of the study, columns `jbrl.report.tables.SCORES`; seconds; NaN where
         nothing is known.
-      returns: one row per environment of each finished unit, columns `jbrl.analysis.table.RETURNS`.
+      returns: one row per environment of each finished unit, columns `jbrl.stats.table.RETURNS`.
       manifest: `study`, `machine` and `versions` are tables to show. Oracles are the algorithms in
         the list `oracles`, and those of the entries of `units` whose `oracle` is true. The entries
         of `experiments` say how each is played and scored (`jbrl.report.terms.Rules`). All may

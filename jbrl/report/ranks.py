@@ -9,15 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
-from jbrl.analysis.effects import resampled
-from jbrl.analysis.mdp_bootstrap import RESAMPLES, draw_counts
-from jbrl.analysis.pairing import pair
-from jbrl.analysis.rank_stability import Stability, rank_stability, ranks_table
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.axes import rows_figure
 from jbrl.report.figures import LONELY, WHO, Drawing, figure
 from jbrl.report.style import INK, Style
 from jbrl.report.tables import Section
+from jbrl.stats.effects import resampled
+from jbrl.stats.mdp_bootstrap import RESAMPLES, draw_counts
+from jbrl.stats.pairing import pair
+from jbrl.stats.rank_stability import Stability, rank_stability, ranks_table
 
 SIDE = 0.86  # of a square that stands for all resamples
 LEAST = 0.001  # share that is drawn

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from jbrl.analysis.brackets import Bracket, share, share_text
 from jbrl.report.content import Cell, Column, Row, Table
 from jbrl.report.tables import Section
 from jbrl.report.text import ABSENT, seconds_text
+from jbrl.stats.brackets import Bracket, share, share_text
 
 SHARE = "of the Bayes-optimal value: the least and the greatest that its bracket allows"
 

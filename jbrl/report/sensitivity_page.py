@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from jbrl import __version__
-from jbrl.analysis.sensitivity import CURVES, SHARES, WHO
 from jbrl.report.axes import WIDTH
 from jbrl.report.content import Cell, Chapter, Column, Document, Paragraph, Plot, Row, Table
 from jbrl.report.figures import Drawing
@@ -21,6 +20,7 @@ from jbrl.report.images import save
 from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.svg import alone
 from jbrl.report.text import count, parameters_text, slug, symbol, varied
+from jbrl.stats.sensitivity import CURVES, SHARES, WHO
 
 ACROSS = 2  # panels beside each other
 WIDE_RANGE = 20  # ratio of the greatest to the least value from which on an axis may be logarithmic
@@ -46,7 +46,7 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
     """Write `index.html`, `shares.csv`, `curves.csv` and the figures as SVG and PNG.
 
     Args:
-      curves, shares: of `jbrl.analysis.sensitivity`.
+      curves, shares: of `jbrl.stats.sensitivity`.
       out: folder, made if it is not there.
 
     Returns:

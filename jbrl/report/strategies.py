@@ -11,11 +11,11 @@ from jinja2 import Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jbrl.analysis.tried import few, is_training
 from jbrl.report.axes import mark, rows_figure
 from jbrl.report.style import LOOK, PAPER, Style, styles
 from jbrl.report.svg import inline
 from jbrl.report.text import decimals_for, parameters_text, score_text, slug, varied
+from jbrl.stats.tried import few, is_training
 
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
 LISTED = 10  # strategies in a figure and in a table

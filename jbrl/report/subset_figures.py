@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from jbrl.analysis.subset.study import Study
 from jbrl.report.axes import WIDTH
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
+from jbrl.stats.subset.study import Study
 
 BLUE, ORANGE, GREEN = COLOURS[:3]
 

@@ -8,15 +8,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from jbrl import __version__
-from jbrl.analysis.subset import model, summary
-from jbrl.analysis.subset.baselines import pooled_r2
-from jbrl.analysis.subset.robustness import Choice
-from jbrl.analysis.subset.study import Study
 from jbrl.report import subset_figures as figures
 from jbrl.report.files import writing
 from jbrl.report.subset_figures import finite
 from jbrl.report.svg import inline
 from jbrl.report.text import listing
+from jbrl.stats.subset import model, summary
+from jbrl.stats.subset.baselines import pooled_r2
+from jbrl.stats.subset.robustness import Choice
+from jbrl.stats.subset.study import Study
 
 CROWD = 25  # environments from which on their correlations get the width of the page
 FIGURES = (

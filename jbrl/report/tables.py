@@ -10,12 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.brackets import Bracket
-from jbrl.analysis.paired_test import best_and_tied, rank
-from jbrl.analysis.table import AGENT, RETURNS, check_columns, check_returns, rows_of
-from jbrl.analysis.time_bounds import Contest
-from jbrl.analysis.time_ties import SPREADS, resolved
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.terms import MDPS, Rules, Terms
 from jbrl.report.text import (
     ABSENT,
@@ -27,6 +22,11 @@ from jbrl.report.text import (
     slug,
     varied,
 )
+from jbrl.stats.brackets import Bracket
+from jbrl.stats.paired_test import best_and_tied, rank
+from jbrl.stats.table import AGENT, RETURNS, check_columns, check_returns, rows_of
+from jbrl.stats.time_bounds import Contest
+from jbrl.stats.time_ties import SPREADS, resolved
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
@@ -187,7 +187,7 @@ def sections(
     Args:
       scores: one row per unit, columns `SCORES`; `status` is "done", "missing" or "failed", and a
         column `reason` may say why.
-      returns: one row per environment, columns `jbrl.analysis.table.RETURNS`.
+      returns: one row per environment, columns `jbrl.stats.table.RETURNS`.
       oracles: algorithms that are reference lines, not competitors.
       rules: of experiments, by name; those of the others are `Rules()`.
       brackets: of the Bayes-optimal values of experiments, by name, where they are known.

@@ -42,7 +42,7 @@ class Terms:
         )
 
     def adapt(self, text: str) -> str:
-        """Return a message of `jbrl.analysis`, which names MDPs, in these words."""
+        """Return a message of `jbrl.stats`, which names MDPs, in these words."""
         return re.sub(r"\bMDP(?=s?\b)", self.environment, text)
 
 

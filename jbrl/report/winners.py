@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from jbrl.analysis.time_bounds import least_offline, winners_by_bound
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.content import Block, Cell, Column, Paragraph, Row, Span, Table, Words
 from jbrl.report.tables import Section
 from jbrl.report.text import seconds_text
+from jbrl.stats.time_bounds import least_offline, winners_by_bound
 
 
 def winners(section: Section) -> list[Block]:

@@ -2,24 +2,24 @@
 
 from typing import Any, Protocol
 
-import chex
+import jax
 import numpy as np
 
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record
 
 
 @record
 class Transition:
     """One step of a lifetime, as an agent sees it."""
 
-    observation: chex.Array  # as the spec says
-    action: chex.Array  # [] int32
-    reward: chex.Array  # [] float32
-    next_observation: chex.Array  # after the last step of an episode the terminal observation
-    terminated: chex.Array  # [] bool, the episode has ended: nothing can be earned afterwards
-    truncated: chex.Array  # [] bool, the episode was cut off
+    observation: jax.Array  # as the spec says
+    action: jax.Array  # [] int32
+    reward: jax.Array  # [] float32
+    next_observation: jax.Array  # after the last step of an episode the terminal observation
+    terminated: jax.Array  # [] bool, the episode has ended: nothing can be earned afterwards
+    truncated: jax.Array  # [] bool, the episode was cut off
 
 
 class Player(Protocol):
@@ -28,15 +28,13 @@ class Player(Protocol):
     `jbrl.agents.agent.Agent` has their defaults.
     """
 
-    def train(self, key: chex.PRNGKey, prior: Prior) -> Any: ...
+    def train(self, key: jax.Array, prior: Prior) -> Any: ...
 
-    def reset(self, key: chex.PRNGKey, knowledge: Any) -> Any: ...
+    def reset(self, key: jax.Array, knowledge: Any) -> Any: ...
 
-    def act(
-        self, key: chex.PRNGKey, state: Any, observation: chex.Array
-    ) -> tuple[chex.Array, Any]: ...
+    def act(self, key: jax.Array, state: Any, observation: jax.Array) -> tuple[jax.Array, Any]: ...
 
-    def observe(self, key: chex.PRNGKey, state: Any, transition: Transition) -> Any: ...
+    def observe(self, key: jax.Array, state: Any, transition: Transition) -> Any: ...
 
 
 class Oracle:
@@ -68,7 +66,7 @@ class Stepwise:
         """Take one step of learning. Must return a state that is `ready` unchanged."""
         raise NotImplementedError(f"{type(self).__name__} has no method think")
 
-    def ready(self, state: Any) -> chex.Array:
+    def ready(self, state: Any) -> jax.Array:
         """Return whether the next decision may be taken, [] bool."""
         raise NotImplementedError(f"{type(self).__name__} has no method ready")
 
@@ -121,14 +119,14 @@ class MayDiverge:
 class DrawsParameters:
     """Mixin of agents that stand for a distribution over agents, one drawn for each lifetime."""
 
-    def draw(self, key: chex.PRNGKey) -> Any:
+    def draw(self, key: jax.Array) -> Any:
         """Draw the agent of one lifetime."""
         raise NotImplementedError(f"{type(self).__name__} has no method draw")
 
-    def draw_and_train(self, key: chex.PRNGKey, prior: Prior) -> tuple[Any, Any]:
+    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[Any, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         raise NotImplementedError(f"{type(self).__name__} has no method draw_and_train")
 
-    def values(self, key: chex.PRNGKey) -> dict[str, chex.Array]:
+    def values(self, key: jax.Array) -> dict[str, jax.Array]:
         """Return the values that `draw` draws with this key, numbers [] by parameter."""
         raise NotImplementedError(f"{type(self).__name__} has no method values")

@@ -9,17 +9,16 @@ lifetime is over goes on until its block ends, and its steps no longer count.
 import dataclasses
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jbrl import vectorize
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Box, Environment, OneHot, Step, drawn
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
-from jbrl.pytree import record, select, static
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition, watched
 from jbrl.rollout.faults import (
     BAD_OBSERVATION,
@@ -42,7 +41,7 @@ class Rules:
     agent: Any  # a `Player`, or one that `DrawsParameters`
     environment: Any  # an `Environment`, before its physics are drawn
     recorder: Any  # a `Recorder`
-    key: chex.PRNGKey  # of the seed
+    key: jax.Array  # of the seed
     lifetime: Lifetime = static()
 
 
@@ -50,19 +49,19 @@ class Rules:
 class Lane:
     """A lifetime after some blocks."""
 
-    index: chex.Array  # [] int32, number of the environment
-    block: chex.Array  # [] int32, blocks played
+    index: jax.Array  # [] int32, number of the environment
+    block: jax.Array  # [] int32, blocks played
     agent: Any
     environment: Any  # state of the environment
-    observation: chex.Array
+    observation: jax.Array
     recorder: Any
-    steps: chex.Array  # [] int32, decisions that count
-    episodes: chex.Array  # [] int32, episodes that have ended
-    episode_steps: chex.Array  # [] int32, decisions of the current episode
-    fault: chex.Array  # [] int32, why the lifetime ended early, a code of `faults`; 0: it did not
+    steps: jax.Array  # [] int32, decisions that count
+    episodes: jax.Array  # [] int32, episodes that have ended
+    episode_steps: jax.Array  # [] int32, decisions of the current episode
+    fault: jax.Array  # [] int32, why the lifetime ended early, a code of `faults`; 0: it did not
 
 
-def begin(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
+def begin(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
     """Start lifetime number `index`, [] int32.
 
     Args:
@@ -93,7 +92,7 @@ def begin(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     )
 
 
-def live(lane: Lane, lifetime: Lifetime) -> chex.Array:
+def live(lane: Lane, lifetime: Lifetime) -> jax.Array:
     """Return whether a lifetime continues, [] bool."""
     within = (
         lane.episodes < lifetime.episodes
@@ -120,7 +119,7 @@ def advance(rules: Rules, lane: Lane) -> Lane:
         for name in ("agent", "environment")
     )
 
-    def step(now: Lane, keys: tuple[chex.PRNGKey, ...]) -> tuple[Lane, None]:
+    def step(now: Lane, keys: tuple[jax.Array, ...]) -> tuple[Lane, None]:
         return _step(rules, agent, environment, now, *keys), None
 
     end, _ = lax.scan(step, lane, keys)
@@ -132,13 +131,13 @@ def advance(rules: Rules, lane: Lane) -> Lane:
     return dataclasses.replace(end, block=lane.block + 1, fault=fault)
 
 
-def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
+def play_lifetime(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
     """Play lifetime number `index` to its end.
 
     A pure function that JAX can trace and map: an agent may call it in `train`.
     """
 
-    def going(lane: Lane, rules: Rules) -> chex.Array:
+    def going(lane: Lane, rules: Rules) -> jax.Array:
         return live(lane, rules.lifetime)
 
     def one_block(lane: Lane, rules: Rules) -> Lane:
@@ -149,7 +148,7 @@ def play_lifetime(rules: Rules, knowledge: Any, index: chex.Array) -> Lane:
     )
 
 
-def _environment(rules: Rules, index: chex.Array) -> Environment:
+def _environment(rules: Rules, index: jax.Array) -> Environment:
     """Return the environment of a lifetime, drawn again for each block: unperturbed parts stay
     common to all lanes.
     """
@@ -161,8 +160,8 @@ def _step(
     agent: Any,
     environment: Environment,
     lane: Lane,
-    act_key: chex.PRNGKey,
-    step_key: chex.PRNGKey,
+    act_key: jax.Array,
+    step_key: jax.Array,
 ) -> Lane:
     """Take one decision."""
     goes_on = live(lane, rules.lifetime)
@@ -198,7 +197,7 @@ def _step(
 
 
 def _recorded(
-    recorder: Any, counts: chex.Array, state: Any, environment: Environment, after: Any, step: Step
+    recorder: Any, counts: jax.Array, state: Any, environment: Environment, after: Any, step: Step
 ) -> Any:
     """Return the state of the recorder after a step; the old one where the step does not count."""
     if isinstance(recorder, Guarded):
@@ -210,10 +209,10 @@ def _fault(
     rules: Rules,
     environment: Environment,
     step: Step,
-    legal: chex.Array,
-    episode_steps: chex.Array,
-    ended: chex.Array,
-) -> chex.Array:
+    legal: jax.Array,
+    episode_steps: jax.Array,
+    ended: jax.Array,
+) -> jax.Array:
     """Return the first of the faults of a step, [] int32; 0: none."""
     fault = _seen(environment, step.observation)
     fault = jnp.where(jnp.isfinite(step.reward), fault, BAD_REWARD)
@@ -223,7 +222,7 @@ def _fault(
     return jnp.where(legal, fault, ILLEGAL_ACTION)
 
 
-def _seen(environment: Environment, observation: chex.Array) -> chex.Array:
+def _seen(environment: Environment, observation: jax.Array) -> jax.Array:
     """Return `BAD_OBSERVATION` for one that no agent may be shown, else 0: [] int32."""
     if isinstance(environment.spec.observation, Box):
         return jnp.where(jnp.isfinite(observation).all(), 0, BAD_OBSERVATION)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +11,7 @@ ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
 NAN = 6  # in the first floating leaf of the states; NAN + i: in leaf number i
 
 
-def nan_fault(states: Any, *, lanes_last: bool = False) -> chex.Array:
+def nan_fault(states: Any, *, lanes_last: bool = False) -> jax.Array:
     """Return `NAN` + the number of the first floating leaf of `states` that holds NaN, 0 for none:
     [] int32.
 
@@ -31,7 +30,7 @@ def nan_fault(states: Any, *, lanes_last: bool = False) -> chex.Array:
 
 
 @vectorize.over_lanes
-def _any_nan(leaf: chex.Array) -> chex.Array:
+def _any_nan(leaf: jax.Array) -> jax.Array:
     """Return whether a leaf holds NaN: [N] bool from [..., N]."""
     return jnp.isnan(leaf.reshape(-1, leaf.shape[-1])).any(0)  # once in a lifetime: no `fold`
 

@@ -3,20 +3,19 @@
 import functools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jbrl import vectorize
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.tabular import Tabular
-from jbrl.errors import JbrlError
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
-from jbrl.pytree import record
 from jbrl.rollout.contract import (
     DrawsParameters,
     Oracle,
@@ -32,9 +31,9 @@ from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
 class Trajectory:
     """Record of a rollout. `states` and `actions` are None unless recording was asked for."""
 
-    rewards: chex.Array  # [T] float32
-    states: chex.Array | None = None  # [T + 1] int32
-    actions: chex.Array | None = None  # [T] int32
+    rewards: jax.Array  # [T] float32
+    states: jax.Array | None = None  # [T + 1] int32
+    actions: jax.Array | None = None  # [T] int32
 
 
 @record
@@ -42,17 +41,17 @@ class RolloutInputs:
     """One MDP, and everything random that will happen in a lifetime of T decisions in it."""
 
     environment: Tabular
-    first: chex.Array  # [] int32, initial state
-    noise: chex.Array  # [T] float32 in [0, 1), one uniform number for each transition
-    keys: chex.PRNGKey  # [T], one for each decision
-    own: chex.PRNGKey  # of the agent: for its parameters, if it draws them, and for `reset`
+    first: jax.Array  # [] int32, initial state
+    noise: jax.Array  # [T] float32 in [0, 1), one uniform number for each transition
+    keys: jax.Array  # [T], one for each decision
+    own: jax.Array  # of the agent: for its parameters, if it draws them, and for `reset`
 
     @property
     def mdp(self) -> MDP:
         return self.environment.mdp
 
 
-def draw_inputs(mdp: MDP, key: chex.PRNGKey, index: chex.Array, horizon: int) -> RolloutInputs:
+def draw_inputs(mdp: MDP, key: jax.Array, index: jax.Array, horizon: int) -> RolloutInputs:
     """Draw the inputs of rollout number `index` of the seed behind `key`, for
     `horizon` decisions.
     """
@@ -81,7 +80,7 @@ def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
 
 def simulate(
     agent: Player, knowledge: Any, inputs: RolloutInputs, *, keep: bool
-) -> tuple[Trajectory, chex.Array]:
+) -> tuple[Trajectory, jax.Array]:
     """Play one trajectory.
 
     Args:
@@ -110,7 +109,7 @@ def begin(agent: Player, knowledge: Any, inputs: RolloutInputs) -> tuple[Player,
     return agent, agent.reset(reset_key(inputs.own), knowledge)
 
 
-def reset_key(own: chex.PRNGKey) -> chex.PRNGKey:
+def reset_key(own: jax.Array) -> jax.Array:
     """Return the key of `reset`, from the agent's own key.
 
     Costs nothing where it is not used: the compiler drops it.
@@ -118,7 +117,7 @@ def reset_key(own: chex.PRNGKey) -> chex.PRNGKey:
     return jax.random.fold_in(own, 2**32 - 1)
 
 
-def observe_key(act_key: chex.PRNGKey) -> chex.PRNGKey:
+def observe_key(act_key: jax.Array) -> jax.Array:
     """Return the key of `observe`, from that of the decision before.
 
     Costs nothing where it is not used: the compiler drops it.
@@ -126,14 +125,14 @@ def observe_key(act_key: chex.PRNGKey) -> chex.PRNGKey:
     return jax.random.fold_in(act_key, 1)
 
 
-def _transition(x: chex.Array, action: chex.Array, reward: chex.Array, y: chex.Array) -> Transition:
+def _transition(x: jax.Array, action: jax.Array, reward: jax.Array, y: jax.Array) -> Transition:
     """Return a transition of an MDP that never ends."""
     return Transition(x, action, reward, y, jnp.bool_(False), jnp.bool_(False))
 
 
 def _play(
     agent: Any, state: Any, inputs: RolloutInputs, keep: bool
-) -> tuple[Trajectory, chex.Array, Any]:
+) -> tuple[Trajectory, jax.Array, Any]:
     """Play all lanes in step.
 
     Returns: the trajectory, whether every action was legal, and the state of the agent at the end.
@@ -161,17 +160,17 @@ class _PacedRollout:
     """A trajectory that is being played. Entry T of the arrays receives what does not count."""
 
     state: Any
-    x: chex.Array  # [] int32
-    t: chex.Array  # [] int32, decisions taken
-    legal: chex.Array  # [] bool
-    rewards: chex.Array  # [T + 1] float32
-    states: chex.Array | None  # [T + 1] int32
-    actions: chex.Array | None  # [T + 1] int32
+    x: jax.Array  # [] int32
+    t: jax.Array  # [] int32, decisions taken
+    legal: jax.Array  # [] bool
+    rewards: jax.Array  # [T + 1] float32
+    states: jax.Array | None  # [T + 1] int32
+    actions: jax.Array | None  # [T + 1] int32
 
 
 def _play_stepwise(
     agent: Any, state: Any, inputs: RolloutInputs, keep: bool
-) -> tuple[Trajectory, chex.Array, Any]:
+) -> tuple[Trajectory, jax.Array, Any]:
     """Play each lane at its own pace: in each round all lanes take one step of learning, and those
     that are ready a decision before that.
 
@@ -221,8 +220,8 @@ def _play_stepwise(
 
 
 def act(
-    agent: Any, key: chex.PRNGKey, state: Any, observation: chex.Array, n_actions: int
-) -> tuple[chex.Array, Any, chex.Array]:
+    agent: Any, key: jax.Array, state: Any, observation: jax.Array, n_actions: int
+) -> tuple[jax.Array, Any, jax.Array]:
     """Return a legal action, the state after deciding, and whether the action chosen was legal.
 
     Raises:

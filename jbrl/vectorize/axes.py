@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 
 def merge(
-    value: chex.Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int
-) -> chex.Array:
+    value: jax.Array, outer_mapped: bool, inner_mapped: bool, outer: int, inner: int, axis: int
+) -> jax.Array:
     """Make one axis of length outer * inner at `axis`, from an outer axis in front and an inner one
     at `axis`, either possibly missing.
     """
@@ -26,19 +25,19 @@ def merge(
     return jnp.moveaxis(value, 0, -2).reshape(*value.shape[1:-1], outer * inner)
 
 
-def split(value: chex.Array, outer: int, inner: int, axis: int) -> chex.Array:
+def split(value: jax.Array, outer: int, inner: int, axis: int) -> jax.Array:
     """Undo `merge`: [outer, ..., inner, ...]."""
     if axis == 0:
         return value.reshape(outer, inner, *value.shape[1:])
     return jnp.moveaxis(value.reshape(*value.shape[:-1], outer, inner), -2, 0)
 
 
-def to_last(value: chex.Array) -> chex.Array:
+def to_last(value: jax.Array) -> jax.Array:
     """Move the first axis, over lanes, to the end."""
     return jnp.moveaxis(value, 0, -1)
 
 
-def to_first(value: chex.Array) -> chex.Array:
+def to_first(value: jax.Array) -> jax.Array:
     """Move the last axis, over lanes, to the front."""
     return jnp.moveaxis(value, -1, 0)
 
@@ -48,7 +47,7 @@ def all_true(tree: Any) -> Any:
     return jax.tree.map(lambda _: True, tree)
 
 
-def select(condition: chex.Array, new: Any, old: Any) -> Any:
+def select(condition: jax.Array, new: Any, old: Any) -> Any:
     """Return `new` where `condition` holds, [] bool, else `old`: pytrees of the same shapes."""
     return jax.tree.map(
         lambda a, b: lax.select(jnp.broadcast_to(condition, a.shape), a, b), new, old

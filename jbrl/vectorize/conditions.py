@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -12,7 +11,7 @@ from jax.custom_batching import custom_vmap
 from jbrl.vectorize.axes import all_true, select
 
 
-def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
+def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """Return `fn(operand)` where `wanted` ([] bool), else `operand`, of the same structure.
 
     Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise. `fn` must not
@@ -20,11 +19,11 @@ def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """
 
     @custom_vmap
-    def apply(wanted: chex.Array, operand: Any) -> Any:
+    def apply(wanted: jax.Array, operand: Any) -> Any:
         return lax.cond(wanted, fn, lambda v: v, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list, wanted: chex.Array, operand: Any) -> tuple:
+    def _(size: int, batched: list, wanted: jax.Array, operand: Any) -> tuple:
         operand = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
         )
@@ -35,7 +34,7 @@ def when_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     return apply(wanted, operand)
 
 
-def computed_if_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
+def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
     """Return `fn(operand)` if `wanted` ([] bool), else zeros of its shapes.
 
     Mapped, `fn` runs for all lanes when any lane wants it, and a lane that does not may have its
@@ -44,13 +43,13 @@ def computed_if_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) 
     """
 
     @custom_vmap
-    def apply(wanted: chex.Array, operand: Any) -> Any:
+    def apply(wanted: jax.Array, operand: Any) -> Any:
         shapes = jax.eval_shape(fn, operand)
         zeros = jax.tree.map(lambda v: jnp.zeros(v.shape, v.dtype), shapes)
         return lax.cond(wanted, fn, lambda _: zeros, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list, wanted: chex.Array, operand: Any) -> tuple:
+    def _(size: int, batched: list, wanted: jax.Array, operand: Any) -> tuple:
         operand = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
         )
@@ -60,7 +59,7 @@ def computed_if_any(wanted: chex.Array, fn: Callable[[Any], Any], operand: Any) 
     return apply(wanted, jax.tree.map(jnp.asarray, operand))
 
 
-def updated_where(wanted: chex.Array, fn: Callable[[Any], Any], state: Any) -> Any:
+def updated_where(wanted: jax.Array, fn: Callable[[Any], Any], state: Any) -> Any:
     """Return `fn(state)` where `wanted` ([] bool), else `state`, of the same structure.
 
     Mapped, `fn` runs for all lanes when any lane wants it and not at all otherwise, in a loop of
@@ -76,19 +75,19 @@ def updated_where(wanted: chex.Array, fn: Callable[[Any], Any], state: Any) -> A
 
 
 @custom_vmap
-def _any_lane(wanted: chex.Array) -> chex.Array:
+def _any_lane(wanted: jax.Array) -> jax.Array:
     """Return whether any lane wants it: [] bool, one for all lanes."""
     return wanted
 
 
 @_any_lane.def_vmap
-def _(size: int, batched: list, wanted: chex.Array) -> tuple:
+def _(size: int, batched: list, wanted: jax.Array) -> tuple:
     del size, batched  # mapped: with nothing else to map, the rule would not be called
     return _any_lane(wanted.any()), False
 
 
 def computed_where(
-    wanted: chex.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
+    wanted: jax.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
 ) -> Any:
     """Return `fn(operand)` if `wanted` ([] bool), else `otherwise`, of the same structure.
 
@@ -98,7 +97,7 @@ def computed_where(
     """
 
     @custom_vmap
-    def apply(wanted: chex.Array, operand: Any, otherwise: Any) -> Any:
+    def apply(wanted: jax.Array, operand: Any, otherwise: Any) -> Any:
         return lax.cond(
             wanted, lambda given: fn(given[0]), lambda given: given[1], (operand, otherwise)
         )
@@ -115,7 +114,7 @@ def computed_where(
 
 
 def _computed_in_turn(
-    wanted: chex.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
+    wanted: jax.Array, fn: Callable[[Any], Any], operand: Any, otherwise: Any
 ) -> Any:
     """Apply `computed_where` to arrays with a leading axis of lanes, of `wanted` [N] as well."""
     size = wanted.shape[0]
@@ -123,7 +122,7 @@ def _computed_in_turn(
     before = jnp.cumsum(wanted, dtype=jnp.int32) - wanted.astype(jnp.int32)  # lanes that want it
     count = wanted.sum(dtype=jnp.int32)
 
-    def some(i: chex.Array, result: Any) -> Any:
+    def some(i: jax.Array, result: Any) -> Any:
         # the last one again where fewer are left
         turns = jnp.minimum(i * at_once + jnp.arange(at_once, dtype=jnp.int32), count - 1)
         lanes = jnp.argmax(wanted[None] & (before[None] == turns[:, None]), axis=1)

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 
-def prevent_fusion(value: chex.Array) -> chex.Array:
+def prevent_fusion(value: jax.Array) -> jax.Array:
     """Return `value`, float, computed once and stored, instead of anew inside each operation that
     uses it.
 
@@ -20,7 +19,7 @@ def prevent_fusion(value: chex.Array) -> chex.Array:
     return value / jnp.where(value < jnp.inf, jnp.ones_like(value), jnp.full_like(value, 2))
 
 
-def prevent_fusion_index(i: chex.Array) -> chex.Array:
+def prevent_fusion_index(i: jax.Array) -> jax.Array:
     """Apply `prevent_fusion` to integers below 2^24."""
     return prevent_fusion(i.astype(jnp.float32)).astype(i.dtype)
 

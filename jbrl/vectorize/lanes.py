@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -43,7 +42,7 @@ def over_lanes(fn: F) -> F:
     def _(size: int, batched: list, *args: Any) -> tuple:
         width = max(v.shape[-1] for v in jax.tree.leaves(args))
 
-        def merged(value: chex.Array, mapped: bool) -> chex.Array:
+        def merged(value: jax.Array, mapped: bool) -> jax.Array:
             if not mapped and value.shape[-1] == 1:
                 return value
             shape = (*value.shape[:-1], width)
@@ -72,10 +71,10 @@ def over_lanes(fn: F) -> F:
 
 
 def fold(
-    op: Callable[[chex.Array, chex.Array], chex.Array],
-    term: Callable[[Any], chex.Array],
+    op: Callable[[jax.Array, jax.Array], jax.Array],
+    term: Callable[[Any], jax.Array],
     count: int,
-) -> chex.Array:
+) -> jax.Array:
     """Compute op(... op(op(term(0), term(1)), term(2)) ..., term(count - 1)), as straight code when
     `count` is small.
 
@@ -91,7 +90,7 @@ def fold(
     if blocks == 0:
         return result
 
-    def block(b: chex.Array, result: chex.Array) -> chex.Array:
+    def block(b: jax.Array, result: jax.Array) -> jax.Array:
         return functools.reduce(
             op, [term(head + b * UNROLLED + i) for i in range(UNROLLED)], result
         )
@@ -99,7 +98,7 @@ def fold(
     return lax.fori_loop(0, blocks, block, result)
 
 
-def at(table: chex.Array, i: Any, axis: int = 0) -> chex.Array:
+def at(table: jax.Array, i: Any, axis: int = 0) -> jax.Array:
     """Return `table` at index `i`, the same for all lanes, of one axis, which disappears."""
     return (
         lax.index_in_dim(table, i, axis, keepdims=False)
@@ -108,14 +107,14 @@ def at(table: chex.Array, i: Any, axis: int = 0) -> chex.Array:
     )
 
 
-def like(value: chex.Array, table: chex.Array) -> chex.Array:
+def like(value: jax.Array, table: jax.Array) -> jax.Array:
     """Return `value` [..., N] with axes of length 1 put in front until it has as many as
     `table`.
     """
     return value.reshape((1,) * (table.ndim - value.ndim) + value.shape)
 
 
-def pick(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
+def pick(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     """Return `table` [..., N] at index i[n] of `axis` in each lane n, which must lie in range; that
     axis disappears.
     """
@@ -127,7 +126,7 @@ def pick(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
     return result
 
 
-def _gather(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
+def _gather(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     """As `pick`, by indices into a flat array."""
     *shape, width = table.shape
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
@@ -141,7 +140,7 @@ def _gather(table: chex.Array, i: chex.Array, axis: int = 0) -> chex.Array:
     )
 
 
-def _flat(rows: chex.Array, width: int) -> chex.Array:
+def _flat(rows: jax.Array, width: int) -> jax.Array:
     """Return the positions of the rows [..., N] in a flattened array [R, width], lane by lane;
     unsigned, or JAX would test for negative ones.
     """
@@ -152,7 +151,7 @@ def _flat(rows: chex.Array, width: int) -> chex.Array:
     return rows.astype(jnp.uint32)
 
 
-def add_at(table: chex.Array, i: chex.Array, amount: chex.Array) -> chex.Array:
+def add_at(table: jax.Array, i: jax.Array, amount: jax.Array) -> jax.Array:
     """Return `table` [R, N] with `amount` [N] added at row `i` [N] of each lane; `i` must lie in
     range.
     """
@@ -164,7 +163,7 @@ def add_at(table: chex.Array, i: chex.Array, amount: chex.Array) -> chex.Array:
     )
 
 
-def set_at(table: chex.Array, i: chex.Array, value: chex.Array) -> chex.Array:
+def set_at(table: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
     """Return `table` [R, N] with `value` [N] in row `i` [N] of each lane; `i` must lie in range."""
     flat, where, value = _entries(table, i, value)
     return (
@@ -175,8 +174,8 @@ def set_at(table: chex.Array, i: chex.Array, value: chex.Array) -> chex.Array:
 
 
 def _entries(
-    table: chex.Array, i: chex.Array, value: chex.Array
-) -> tuple[chex.Array, chex.Array, chex.Array]:
+    table: jax.Array, i: jax.Array, value: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the table as a flat array, the position of row i[n] of lane n in it, and one value for
     each lane.
     """
@@ -186,7 +185,7 @@ def _entries(
 
 
 @over_lanes
-def get_entry(table: chex.Array, i: chex.Array) -> chex.Array:
+def get_entry(table: jax.Array, i: jax.Array) -> jax.Array:
     """Return table[i]: [...] from [R, ...]; `i` must lie in range.
 
     Like `get_row`, but quick where lanes are on the last axis.
@@ -195,7 +194,7 @@ def get_entry(table: chex.Array, i: chex.Array) -> chex.Array:
 
 
 @over_lanes
-def set_entry(table: chex.Array, i: chex.Array, value: chex.Array) -> chex.Array:
+def set_entry(table: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
     """Return `table` [R] with entry `i` replaced by `value` []; `i` must lie in range.
 
     Quick where lanes are on the last axis.

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -15,7 +14,7 @@ Keep = Literal["all", "numbers", "nothing"]
 
 
 def while_active(
-    active: Callable[[Any, Any], chex.Array],
+    active: Callable[[Any, Any], jax.Array],
     body: Callable[[Any, Any], Any],
     carry: Any,
     consts: Any = (),
@@ -89,7 +88,7 @@ def _with_constants(
         sources = {True: iter(fixed), False: iter(moving)}
         return jax.tree.unflatten(structure, [next(sources[k]) for k in kept])
 
-    def moving_active(moving: tuple, consts: tuple) -> chex.Array:
+    def moving_active(moving: tuple, consts: tuple) -> jax.Array:
         return active(join(moving, consts[0]), consts[1])
 
     def moving_body(moving: tuple, consts: tuple) -> tuple:

@@ -1,33 +1,33 @@
 """Rows of tables by index, written for one lane."""
 
-import chex
+import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 
-def get_row(table: chex.Array, i: chex.Array) -> chex.Array:
+def get_row(table: jax.Array, i: jax.Array) -> jax.Array:
     """Return table[i]: a row of [R, C] as [C]; `i` must lie in range."""
     return _get_rows(table, i[None])[0]
 
 
-def get_rows(table: chex.Array, rows: chex.Array) -> chex.Array:
+def get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
     """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
     return _get_rows(table, rows)
 
 
-def set_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
+def set_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
     """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
     return _set_rows(table, i[None], row[None])
 
 
 @custom_vmap
-def _get_rows(table: chex.Array, rows: chex.Array) -> chex.Array:
+def _get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
     """Return rows `rows` [K] of `table` [R, C]: [K, C]."""
     return table.at[rows].get(mode="promise_in_bounds")
 
 
 @_get_rows.def_vmap
-def _(size: int, batched: list[bool], table: chex.Array, rows: chex.Array) -> tuple:
+def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple:
     table_batched, rows_batched = batched
     if not rows_batched:
         rows = jnp.broadcast_to(rows, (size, *rows.shape))
@@ -39,7 +39,7 @@ def _(size: int, batched: list[bool], table: chex.Array, rows: chex.Array) -> tu
 
 
 @custom_vmap
-def _set_rows(table: chex.Array, rows: chex.Array, new: chex.Array) -> chex.Array:
+def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
     """Return `table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat
     arrays, where scatters are cheapest.
     """
@@ -54,9 +54,7 @@ def _set_rows(table: chex.Array, rows: chex.Array, new: chex.Array) -> chex.Arra
 
 
 @_set_rows.def_vmap
-def _(
-    size: int, batched: list[bool], table: chex.Array, rows: chex.Array, new: chex.Array
-) -> tuple:
+def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array) -> tuple:
     table, rows, new = (
         v if b else jnp.broadcast_to(v, (size, *v.shape))
         for v, b in zip((table, rows, new), batched, strict=True)
@@ -68,7 +66,7 @@ def _(
     ), True
 
 
-def _offsets(size: int, length: int) -> chex.Array:
+def _offsets(size: int, length: int) -> jax.Array:
     """Return the first row of each lane in a table of `size` lanes of `length` rows: [size, 1]
     int32.
     """

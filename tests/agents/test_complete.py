@@ -14,16 +14,16 @@ from scipy import stats
 import jbrl
 from jbrl.agents.agent import AGENTS, Agent, as_arrays
 from jbrl.agents.complete import Complete, Distribution, build, is_oracle
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.environments.lifetime import Steps
-from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
-from jbrl.parameters import parameter
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.pytree import record
 from jbrl.rollout.contract import DrawsParameters
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.study.study import Study
+from jbrl.study.file import Study
 from tests.reference.trajectories import KEY, prior_of
 
 GREEDY, BEB, PSRL, BAMCP = (AGENTS[name].agent for name in ("e-Greedy", "BEB", "PSRL", "BAMCP"))

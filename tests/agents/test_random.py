@@ -7,11 +7,11 @@ import numpy as np
 from benchmarks.twins import agents as twins
 from jbrl.agents.agent import check_requirements
 from jbrl.agents.random import Random
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Box, Discrete, Environment, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.pytree import record
 from tests.reference.trajectories import KEY, decisions, disagreements
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from jbrl.agents.scripted import LARGEST, Scripted
+from jbrl.base.errors import JbrlError
 from jbrl.environments.chain import Chain
 from jbrl.environments.images import ImageBandit
-from jbrl.errors import JbrlError
-from jbrl.runner.play.play import play
+from jbrl.play.play import play
 
 # Problem, episodes, least mean return of every lifetime.
 KNOWN = [

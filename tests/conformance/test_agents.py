@@ -16,19 +16,19 @@ import pytest
 
 from jbrl.agents.agent import AGENTS, BAYESIAN, Cost, HasCost, as_arrays, check_requirements, cost
 from jbrl.agents.offline_search import OfflineSearch
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
 from jbrl.environments.lifetime import Steps
 from jbrl.environments.tabular import Tabular
-from jbrl.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
-from jbrl.parameters import check_parameters
+from jbrl.play.offline import SearchCheckpoint, Trials, learn
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution
 from jbrl.rollout import faults, rollout
 from jbrl.rollout.contract import Oracle, Stepwise, Transition
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
-from jbrl.runner.play.offline import SearchCheckpoint, Trials, learn
 
 N, T = 256, 100
 KEY = jax.random.key(0)

@@ -4,17 +4,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jbrl.agents.agent import AGENTS, Agent, check_requirements
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.lifetime import Steps
-from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
-from jbrl.pytree import record
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition
 from tests.conformance.test_agents import decided_otherwise, make, quick_first, swapped
@@ -32,21 +31,21 @@ class Logged(Agent[Any, tuple]):
 
     agent: Any
 
-    def train(self, key: chex.PRNGKey, prior: Any) -> Any:
+    def train(self, key: jax.Array, prior: Any) -> Any:
         return self.agent.train(key, prior)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Any) -> tuple:
+    def reset(self, key: jax.Array, knowledge: Any) -> tuple:
         size = int(np.prod(knowledge_size(knowledge)))
         log = (jnp.zeros((T + 1, size + 2)), jnp.zeros(T + 1, jnp.int32))
         return self.agent.reset(key, knowledge), jnp.int32(0), *log
 
-    def act(self, key: chex.PRNGKey, state: tuple, observation: chex.Array) -> tuple:
+    def act(self, key: jax.Array, state: tuple, observation: jax.Array) -> tuple:
         inner, t, met, actions = state
         action, inner = self.agent.act(key, inner, observation)
         seen = jnp.ravel(jnp.asarray(observation, jnp.float32))
         return action, (inner, t, met.at[t, : seen.size].set(seen), actions.at[t].set(action))
 
-    def observe(self, key: chex.PRNGKey, state: tuple, transition: Transition) -> tuple:
+    def observe(self, key: jax.Array, state: tuple, transition: Transition) -> tuple:
         inner, t, met, actions = state
         ended = (transition.terminated | transition.truncated).astype(jnp.float32)
         met = met.at[t + 1, -2:].set(jnp.stack([transition.reward, ended]))

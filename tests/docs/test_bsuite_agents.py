@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments import bsuite_published
-from jbrl.analysis.bsuite import scores
-from jbrl.analysis.bsuite.logs import Run
+from jbrl.stats.bsuite import scores
+from jbrl.stats.bsuite.logs import Run
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from experiments import jordan_kept, jordan_published
-from jbrl.analysis import reproduction
-from jbrl.analysis.published import jordan2020
+from jbrl.stats import reproduction
+from jbrl.stats.published import jordan2020
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 
 import jbrl
 from jbrl.comparison import read
-from jbrl.runner.study.study import load_study
-from tests.runner.storage.test_store import HEADER, opened, returns_of, study
+from jbrl.study.file import load_study
+from tests.study.storage.test_store import HEADER, opened, returns_of, study
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "experiments" / "published" / "paper-cpu"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.analysis.brackets import find
+from jbrl.stats.brackets import find
 from tests.docs.commands import PAGES, ROOT
 
 README = ROOT / "README.md"

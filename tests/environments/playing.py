@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jbrl.base.pytree import record
 from jbrl.environments.environment import as_arrays, drawn
-from jbrl.pytree import record
 
 T = 5100  # more than the longest episode
 LANES = 4

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.bsuite_sweep import logged_episodes
+from jbrl.base.bsuite_sweep import logged_episodes
 from jbrl.environments import umbrella_chain
 from jbrl.environments.bandit import Bandit, BanditState, arm_rewards
 from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleState, CartPole, move

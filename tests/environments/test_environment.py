@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     ENVIRONMENTS,
     Box,
@@ -21,8 +23,6 @@ from jbrl.environments.environment import (
     drawn,
     register_environment,
 )
-from jbrl.errors import JbrlError
-from jbrl.pytree import record
 
 
 class Fine(Environment):

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.images import IMAGES, LABELS, ImageBandit, digits, read_idx
-from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
 
 

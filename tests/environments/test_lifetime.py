@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import MAX_COUNT, Episodes, Steps
-from jbrl.errors import JbrlError
 
 
 @pytest.mark.parametrize("count", [1, 250, np.int64(7), MAX_COUNT])

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import as_arrays, drawn
 from jbrl.environments.pinball import Ball, Pinball, PinballState
 from jbrl.environments.pinball_map import MAPS, read_map
-from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, lane, on_host, play, uniforms
 

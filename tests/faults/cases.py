@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.runner.storage.store import FLIGHT, Result, Store
+from jbrl.study.storage.store import FLIGHT, Result, Store
 
 STUDY = """
 [study]

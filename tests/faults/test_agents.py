@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from jbrl.agents import agent
 from jbrl.cli.app import app
-from jbrl.runner.storage.store import Store
+from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
 
 WRONG = '''

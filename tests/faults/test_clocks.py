@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
-from jbrl.runner.storage.store import Store
-from jbrl.runner.study import played
-from jbrl.runner.study.played import Pace
+from jbrl.study import played
+from jbrl.study.played import Pace
+from jbrl.study.storage.store import Store
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
 CLOCKS = ("time", "monotonic", "perf_counter")

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.runner.storage.files import DamagedError, pack, pack_json, unpack, unpack_json
-from jbrl.runner.storage.store import ResultWarning, Store
-from jbrl.runner.storage.unit import canonical
-from jbrl.runner.study.plan import plan
-from jbrl.runner.study.progress import Progress
+from jbrl.play.unit import canonical
+from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
+from jbrl.study.storage.files import DamagedError, pack, pack_json, unpack, unpack_json
+from jbrl.study.storage.store import ResultWarning, Store
 from tests.faults.cases import differences, files, outcome, sealed
 
 HEADER = {"format": 1, "id": "a", "status": "done", "n": 3}

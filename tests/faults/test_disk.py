@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jbrl.runner.storage.files import write_whole
+from jbrl.study.storage.files import write_whole
 from tests.faults.cases import differences, files, outcome, sealed
 from tests.faults.kills import snapshot
 from tests.faults.warm import Warm

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.runner.play.compilation import Program, compile_together
-from jbrl.runner.storage.store import Store
-from jbrl.runner.study.stopping import interruptible, keeping
+from jbrl.play.compilation import Program, compile_together
+from jbrl.study.stopping import interruptible, keeping
+from jbrl.study.storage.store import Store
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.kills import wrongs
 from tests.faults.warm import ROOT, Process, Warm
@@ -23,7 +23,7 @@ from tests.faults.warm import ROOT, Process, Warm
 HEARD, OBEYED = 0.5, 2.0  # seconds after Ctrl-C
 MARGIN = 4.0  # more on a busy machine; what is interrupted would take a minute
 STOPPING = "interrupted: stopping; Ctrl-C again ends at once\n"
-COMPILE = "jbrl.runner.play.compilation:compile_together"
+COMPILE = "jbrl.play.compilation:compile_together"
 
 
 def until(happens: Callable[[], bool], seconds: float) -> None:
@@ -63,7 +63,7 @@ def test_before_anything_is_done(study: Path, warm: Warm) -> None:
 def test_what_is_played_is_kept_while_a_call_runs(study: Path, warm: Warm, whole: dict) -> None:
     """The checkpoint is written although the call does not return."""
     out, log = study.parent / "out", study.parent / "log"
-    stuck = ("jbrl.runner.play.timing:Turns.timed", 7)
+    stuck = ("jbrl.play.timing:Turns.timed", 7)
     interrupt(warm.start("run", study, "--out", out, log=log, stuck=stuck), log)
     ((name, arrays),) = outcome(out).items()
     assert ".partial." in name and len(arrays["returns"]) == 14
@@ -75,7 +75,7 @@ def test_rounds_of_a_search_are_kept(tmp_path: Path, warm: Warm) -> None:
     study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
     study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
     assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
-    stuck = ("jbrl.runner.play.offline:Trials.__call__", 5)
+    stuck = ("jbrl.play.offline:Trials.__call__", 5)
     interrupt(warm.start("run", study, "--out", out, log=log, stuck=stuck), log)
     (left,) = (out / "knowledge").iterdir()
     found = Store(out).knowledge(left.name.split(".")[0], partial=True)
@@ -108,7 +108,7 @@ def test_lifetimes_of_episodes(tmp_path: Path, warm: Warm, often: bool) -> None:
     study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
     study.write_text(LIFETIMES)
     assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
-    stuck = ("jbrl.runner.play.lifetimes:timed", 2)
+    stuck = ("jbrl.play.lifetimes:timed", 2)
     process = warm.start("run", study, "--out", out, log=log, often=often, stuck=stuck)
     if often:
         interrupt(process, log)
@@ -124,7 +124,7 @@ def test_lifetimes_of_episodes(tmp_path: Path, warm: Warm, often: bool) -> None:
 THREADS = """
 import sys
 from jbrl.__main__ import main
-from jbrl.runner.play import compilation
+from jbrl.play import compilation
 from tests.faults.warm import compute_in_c
 
 together = compilation.compile_together

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import jbrl
-from jbrl.runner.study.plan import plan
-from jbrl.runner.study.progress import Progress
+from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
 from tests.faults.cases import files, outcome
 from tests.faults.kills import Ordeal, wrongs
 from tests.faults.warm import Warm

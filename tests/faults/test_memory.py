@@ -8,10 +8,10 @@ import jax
 import pytest
 
 import jbrl
-from jbrl.runner.play import resources
-from jbrl.runner.play.resources import Capacity, Resources
-from jbrl.runner.storage.store import Store
-from jbrl.runner.study import execute
+from jbrl.play import resources
+from jbrl.play.resources import Capacity, Resources
+from jbrl.study import execute
+from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
 from tests.faults.warm import Warm
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from jbrl.runner.play.timing import interrupts_deferred
-from jbrl.runner.storage.store import Store
-from jbrl.runner.study.plan import plan
-from jbrl.runner.study.progress import Progress
-from jbrl.runner.study.stopping import Stopped, stopping_on
+from jbrl.play.timing import interrupts_deferred
+from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
+from jbrl.study.stopping import Stopped, stopping_on
+from jbrl.study.storage.store import Store
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.warm import Warm
 

@@ -107,11 +107,11 @@ class Process:
 def _serve() -> None:
     """The warm process: import, then answer."""
     import jbrl.results
-    import jbrl.runner.study.plan
+    import jbrl.study.plan
     from jbrl.cli import progress
-    from jbrl.runner.storage.machine import machine, versions
+    from jbrl.play.machine import machine, versions
 
-    assert jbrl.results and jbrl.runner.study.plan and progress
+    assert jbrl.results and jbrl.study.plan and progress
     versions(), machine()
     for line in sys.stdin:
         question = json.loads(line)
@@ -154,8 +154,8 @@ def _child(
         minute, in C.
     """
     from jbrl.__main__ import main
-    from jbrl.runner.play import lifetimes
-    from jbrl.runner.study import played
+    from jbrl.play import lifetimes
+    from jbrl.study import played
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)

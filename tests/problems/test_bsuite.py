@@ -4,18 +4,18 @@ import jax
 import numpy as np
 import pytest
 
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP, TESTING
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TESTING
+from jbrl.base.errors import JbrlError
 from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
-from jbrl.errors import JbrlError
+from jbrl.play import together
+from jbrl.play.protocol import Protocol
 from jbrl.problems.bsuite import BsuiteProblem
 from jbrl.problems.bsuite_log import BsuiteLog
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import members
-from jbrl.runner.play import together
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.study.study import load_study
+from jbrl.study.file import load_study
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.bsuite_sweep import logged_episodes
+from jbrl.base.bsuite_sweep import logged_episodes
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Step
 from jbrl.problems.bsuite_log import BsuiteLog
-from jbrl.pytree import record
 
 
 @record

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+from jbrl.base.errors import JbrlError
 from jbrl.environments.chain import Chain
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.errors import JbrlError
 from jbrl.problems import settings
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
@@ -222,9 +222,9 @@ import jax.numpy as jnp
 
 from jbrl.environments.environment import Discrete, Environment, Spec, Step, register_environment
 from jbrl.environments.lifetime import Episodes
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
+from jbrl.base.parameters import parameter
 
 
 @register_environment("NAME")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.problems.json_format import read_json, to_json, write_json
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.problems.json_format import read_json, write_json
 from jbrl.problems.lookup import problem
 

@@ -5,11 +5,11 @@ import warnings
 import numpy as np
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.problems.precision import PrecisionWarning, check_precision, lost_to_ties
 from jbrl.problems.problem import DirichletProblem, distribution
-from jbrl.runner.play.protocol import Protocol
 
 
 def problem_of(name, concentrations, rewards):

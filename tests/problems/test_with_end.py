@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.problems.with_end import END, LifeAndEnd
-from jbrl.runner.study.study import load_study
+from jbrl.study.file import load_study
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.intervals import summarise
+from jbrl.stats.intervals import summarise
 
 AGENTS = (
     ("Random", {}),

@@ -1,7 +1,7 @@
 """The page of a comparison: shares of the Bayes-optimal value."""
 
-from jbrl.analysis import brackets
 from jbrl.report import comparison_page
+from jbrl.stats import brackets
 
 
 def test_brackets_are_found_by_the_digest_of_the_distribution() -> None:

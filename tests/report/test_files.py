@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.files import writing
 from jbrl.report.forms import write
 from tests.report.synthetic import MANIFEST, study

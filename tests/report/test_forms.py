@@ -2,7 +2,7 @@
 
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.forms import write
 from tests.report.synthetic import MANIFEST, study
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pandas as pd
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report.chapters import oracles_of
 from jbrl.report.html import write_report
 from tests.report.synthetic import MANIFEST, study, undo

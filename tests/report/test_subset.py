@@ -7,18 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.analysis.subset.folds import Folds
-from jbrl.analysis.subset.problem import Search
-from jbrl.analysis.subset.study import study
 from jbrl.report.subset_figures import alike
 from jbrl.report.subset_page import FIGURES, render, write_report
-from tests.analysis.subset.tables import matrix, table_of
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.problem import Search
+from jbrl.stats.subset.study import study
 from tests.report.test_html import Page
+from tests.stats.subset.tables import matrix, table_of
 
 
 @pytest.fixture(scope="module")
 def made():
-    from jbrl.analysis.subset.preparation import Preparation, prepare
+    from jbrl.stats.subset.preparation import Preparation, prepare
 
     names = ["<b>A", "B & C", "C", "D", "E"]
     prepared = prepare(table_of(matrix(30, m=16, n=5), names), Preparation(target="mean"))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
 from jbrl.report import tables
 from tests.report.synthetic import study, undo
 

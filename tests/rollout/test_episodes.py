@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jbrl.agents.agent import Agent
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Box, Discrete, Environment, Spec, Step, as_arrays, drawn
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.mdp import sampling
@@ -16,7 +16,6 @@ from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean
-from jbrl.pytree import record, static
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Transition
 from jbrl.rollout.rollout import observe_key, reset_key
@@ -28,18 +27,16 @@ class Counter(Agent[Any, tuple]):
 
     n_actions: int = static(2)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Any) -> tuple:
+    def reset(self, key: jax.Array, knowledge: Any) -> tuple:
         return (jnp.int32(0), jnp.int32(0), sampling.uniforms(key)[0])
 
-    def act(
-        self, key: chex.PRNGKey, state: tuple, observation: chex.Array
-    ) -> tuple[chex.Array, tuple]:
+    def act(self, key: jax.Array, state: tuple, observation: jax.Array) -> tuple[jax.Array, tuple]:
         shown = jnp.atleast_1d(observation).astype(jnp.int32)
         place = jnp.sum(shown * (1 + jnp.arange(shown.size, dtype=jnp.int32)), dtype=jnp.int32)
         drawn = (sampling.uniforms(key)[1] * self.n_actions).astype(jnp.int32)
         return (drawn + place) % self.n_actions, state
 
-    def observe(self, key: chex.PRNGKey, state: tuple, transition: Transition) -> tuple:
+    def observe(self, key: jax.Array, state: tuple, transition: Transition) -> tuple:
         seen, ended, own = state
         mixed = (own + sampling.uniforms(key)[0]) % 1
         return (
@@ -65,8 +62,8 @@ def _one_step(
     rules: episodes.Rules,
     environment: Any,
     now: tuple,
-    act_key: chex.PRNGKey,
-    step_key: chex.PRNGKey,
+    act_key: jax.Array,
+    step_key: jax.Array,
 ) -> tuple:
     """Return the successor of (agent's state, environment's state, observation), and the start
     of another episode.
@@ -155,7 +152,7 @@ def test_a_lifetime_of_steps_ends_within_an_episode() -> None:
 def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
     """It plays a lifetime in an environment of the prior and knows what it earned."""
 
-    def train(key: chex.PRNGKey, prior: EnvironmentPrior) -> chex.Array:
+    def train(key: jax.Array, prior: EnvironmentPrior) -> jax.Array:
         rules = episodes.Rules(Counter(2), prior.environment, EpisodeMean(), key, prior.lifetime)
         lanes = jax.vmap(episodes.play_lifetime, in_axes=(None, None, 0))(
             rules, None, jnp.arange(8, dtype=jnp.int32)
@@ -170,7 +167,7 @@ def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
 
 
 @record
-class Faulty(Environment[chex.Array]):
+class Faulty(Environment[jax.Array]):
     """Does one thing wrong at its third step, or never ends."""
 
     reward: float = 1.0
@@ -182,12 +179,10 @@ class Faulty(Environment[chex.Array]):
     def spec(self) -> Spec:
         return Spec(Box((1,)), Discrete(2))
 
-    def reset(self, key: chex.PRNGKey) -> tuple[chex.Array, chex.Array]:
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.int32(0), jnp.zeros(1)
 
-    def step(
-        self, key: chex.PRNGKey, state: chex.Array, action: chex.Array
-    ) -> tuple[chex.Array, Step]:
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> tuple[jax.Array, Step]:
         here = state == 2
         seen = jnp.where(here, self.observation, 0.0)[None]
         return state + 1, Step(
@@ -216,7 +211,7 @@ def test_faults_end_a_lifetime_where_they_happen(environment: Faulty, fault: int
 
 
 @jax.jit
-def _play(rules: episodes.Rules, index: chex.Array) -> episodes.Lane:
+def _play(rules: episodes.Rules, index: jax.Array) -> episodes.Lane:
     return episodes.play_lifetime(rules, None, index)
 
 

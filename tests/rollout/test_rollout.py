@@ -9,10 +9,10 @@ from scipy import stats
 from jbrl.agents.random import Random
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp.dirichlet import draw_mdp
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import DirichletProblem, distribution
 from jbrl.rollout import rollout
-from jbrl.runner.play.experiment import Run
-from jbrl.runner.play.protocol import Protocol
 
 S, A = 5, 2
 

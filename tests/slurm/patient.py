@@ -5,14 +5,13 @@ the act.
 import os
 import time
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.agent import register_agent
 from jbrl.agents.random import Random, RandomState
-from jbrl.parameters import parameter
+from jbrl.base.parameters import parameter
 
 # for one decision of all MDPs of a call on one device
 SECONDS = float(os.environ.get("PATIENT_SECONDS", "0.0"))
@@ -30,8 +29,8 @@ class Patient(Random):
     number: float = parameter(0.0, "tells one from another")
 
     def act(
-        self, key: chex.PRNGKey, state: RandomState, observation: chex.Array
-    ) -> tuple[chex.Array, RandomState]:
+        self, key: jax.Array, state: RandomState, observation: jax.Array
+    ) -> tuple[jax.Array, RandomState]:
         action, state = super().act(key, state, observation)
         told = jax.pure_callback(
             _wait, jax.ShapeDtypeStruct((), jnp.int32), action, vmap_method="broadcast_all"

@@ -1,15 +1,15 @@
 """BEB: Bayesian exploration bonus."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
+from jbrl.base.parameters import parameter
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.belief import Belief
-from jbrl.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Transition
 
@@ -34,7 +34,7 @@ class BEB(Planner):
     beta: float = parameter(2.0, "weight of the bonus", low=0.0)
     bonus: str = parameter("pair", "what the bonus counts", choices=("pair", "transition"))
 
-    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
+    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
         counts = prior.mdps.concentrations
         total = counts.sum(-1)
         extra = self.beta * (
@@ -45,8 +45,8 @@ class BEB(Planner):
         return beliefs.believe(prior.mdps, prior.discount, extra)
 
     def act(
-        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
-    ) -> tuple[chex.Array, Belief]:
+        self, key: jax.Array, state: Belief, observation: jax.Array
+    ) -> tuple[jax.Array, Belief]:
         return incremental.greedy(state.plan, observation, sampling.uniforms(key)[0]), state
 
     def note(self, state: Belief, transition: Transition) -> Belief:

@@ -1,13 +1,13 @@
 """Tables of posterior counts: the prior concentrations plus the transitions seen."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.rollout.contract import Transition
 
 
-def add_count(counts: chex.Array, row: chex.Array, y: chex.Array) -> tuple[chex.Array, chex.Array]:
+def add_count(counts: jax.Array, row: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Count one transition to `y`.
 
     Args:
@@ -23,7 +23,7 @@ def add_count(counts: chex.Array, row: chex.Array, y: chex.Array) -> tuple[chex.
     return seen, vectorize.set_row(counts, row, seen)
 
 
-def counted(counts: chex.Array, transition: Transition) -> chex.Array:
+def counted(counts: jax.Array, transition: Transition) -> jax.Array:
     """Return `counts` [S, A, S] float32 with one transition more."""
     n_states, n_actions, _ = counts.shape
     pair = transition.observation * n_actions + transition.action

@@ -1,14 +1,14 @@
 """e-Greedy: the optimal policy of the posterior-mean MDP, with random exploration."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
+from jbrl.base.parameters import parameter
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.incremental import Plan
-from jbrl.parameters import parameter
 
 
 @register_agent("e-Greedy", cite="castronovo2016")
@@ -25,14 +25,14 @@ class EpsilonGreedy(Planner):
     epsilon: float = parameter(0.0, "probability of a uniformly random action", low=0.0, high=1.0)
 
     def act(
-        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
-    ) -> tuple[chex.Array, Belief]:
+        self, key: jax.Array, state: Belief, observation: jax.Array
+    ) -> tuple[jax.Array, Belief]:
         return greedy_or_random(key, state.plan, observation, self.epsilon), state
 
 
 def greedy_or_random(
-    key: chex.PRNGKey, plan: Plan, x: chex.Array, epsilon: chex.Array | float
-) -> chex.Array:
+    key: jax.Array, plan: Plan, x: jax.Array, epsilon: jax.Array | float
+) -> jax.Array:
     """Return any action with probability `epsilon`, else an optimal one of `plan` in state `x`: []
     int32.
     """

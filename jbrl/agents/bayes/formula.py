@@ -3,12 +3,12 @@
 from typing import Any
 
 from jbrl.agents.agent import BAYESIAN, Agent, Compiled, register_agent
-from jbrl.agents.bayes.index.enumeration import check_defined
-from jbrl.agents.bayes.index.formulas import VARIABLES
-from jbrl.agents.bayes.index.parsing import parse
-from jbrl.agents.bayes.index.policy import formula_policy, linear_policy
-from jbrl.errors import JbrlError, nearest, shown
-from jbrl.parameters import parameter
+from jbrl.agents.opps.enumeration import check_defined
+from jbrl.agents.opps.formulas import VARIABLES
+from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.policy import formula_policy, linear_policy
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import parameter
 
 
 def _check_formula(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import chex
+import jax
 
 from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.environments.tabular import Tabular
@@ -30,10 +30,8 @@ class Optimal(Oracle, Agent[Any, Plan]):
         rewards = expected_rewards(mdp.transitions, mdp.rewards)
         return incremental.solve(mdp.transitions, rewards, knowledge.discount, mdp.initial_state)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Plan) -> Plan:
+    def reset(self, key: jax.Array, knowledge: Plan) -> Plan:
         return knowledge
 
-    def act(
-        self, key: chex.PRNGKey, state: Plan, observation: chex.Array
-    ) -> tuple[chex.Array, Plan]:
+    def act(self, key: jax.Array, state: Plan, observation: jax.Array) -> tuple[jax.Array, Plan]:
         return incremental.greedy(state, observation, sampling.uniforms(key)[0]), state

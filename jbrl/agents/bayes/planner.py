@@ -1,6 +1,6 @@
 """Common base of agents that plan in the posterior-mean MDP."""
 
-import chex
+import jax
 
 from jbrl.agents.agent import BAYESIAN
 from jbrl.agents.bayes.stepwise import StepwiseLearner
@@ -19,10 +19,10 @@ class Planner(StepwiseLearner[Belief, Belief]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
+    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
         return beliefs.believe(prior.mdps, prior.discount)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Belief) -> Belief:
+    def reset(self, key: jax.Array, knowledge: Belief) -> Belief:
         return knowledge
 
     def note(self, state: Belief, transition: Transition) -> Belief:
@@ -33,5 +33,5 @@ class Planner(StepwiseLearner[Belief, Belief]):
     def think(self, state: Belief) -> Belief:
         return beliefs.improve(state)
 
-    def ready(self, state: Belief) -> chex.Array:
+    def ready(self, state: Belief) -> jax.Array:
         return incremental.converged(state.plan)

@@ -2,28 +2,28 @@
 
 import dataclasses
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.counts import counted
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.mdp import expected_rewards
-from jbrl.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 
 @record
 class PSRLState:
-    counts: chex.Array  # [S, A, S] float32, prior concentrations + transitions seen
-    rewards: chex.Array  # [S, A, S] float32, known
-    discount: chex.Array  # [] float32
-    policy: chex.Array  # [S] int32, optimal in the sampled MDP
-    left: chex.Array  # [] int32, decisions until the next sample
-    start: chex.Array  # [] int32, where the trajectory starts, -1: anywhere
+    counts: jax.Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: jax.Array  # [S, A, S] float32, known
+    discount: jax.Array  # [] float32
+    policy: jax.Array  # [S] int32, optimal in the sampled MDP
+    left: jax.Array  # [] int32, decisions until the next sample
+    start: jax.Array  # [] int32, where the trajectory starts, -1: anywhere
 
 
 @register_agent("PSRL", cite="osband2013,strens2000")
@@ -47,7 +47,7 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
         """Count one step for each probability drawn."""
         return Cost(steps=prior.mdps.concentrations.size / int(self.period))
 
-    def reset(self, key: chex.PRNGKey, knowledge: DirichletPrior) -> PSRLState:
+    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> PSRLState:
         mdps = knowledge.mdps
         policy = jnp.zeros(mdps.n_states, jnp.int32)
         return PSRLState(
@@ -60,18 +60,18 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
         )
 
     def act(
-        self, key: chex.PRNGKey, state: PSRLState, observation: chex.Array
-    ) -> tuple[chex.Array, PSRLState]:
+        self, key: jax.Array, state: PSRLState, observation: jax.Array
+    ) -> tuple[jax.Array, PSRLState]:
         due = state.left == 0
         _, state = vectorize.when_any(due, _sample, (key, state))
         left = jnp.where(due, self.period, state.left) - 1
         return state.policy[observation], dataclasses.replace(state, left=left)
 
-    def observe(self, key: chex.PRNGKey, state: PSRLState, transition: Transition) -> PSRLState:
+    def observe(self, key: jax.Array, state: PSRLState, transition: Transition) -> PSRLState:
         return dataclasses.replace(state, counts=counted(state.counts, transition))
 
 
-def _sample(operand: tuple[chex.PRNGKey, PSRLState]) -> tuple[chex.PRNGKey, PSRLState]:
+def _sample(operand: tuple[jax.Array, PSRLState]) -> tuple[jax.Array, PSRLState]:
     """Follow the optimal policy of an MDP drawn from the posterior."""
     key, state = operand
     transitions = sampling.dirichlet(key, state.counts)

@@ -1,15 +1,15 @@
 """Soft-max: random actions, the better ones more often."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
+from jbrl.base.parameters import parameter
 from jbrl.mdp import sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.incremental import Plan
-from jbrl.parameters import parameter
 
 
 @register_agent("Soft-max", cite="castronovo2016")
@@ -33,15 +33,15 @@ class SoftMax(Planner):
     )
 
     def act(
-        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
-    ) -> tuple[chex.Array, Belief]:
+        self, key: jax.Array, state: Belief, observation: jax.Array
+    ) -> tuple[jax.Array, Belief]:
         probabilities = boltzmann(state.plan, observation, self.tau)
         return sampling.inverse_cdf(
             sampling.cumulative(probabilities), sampling.uniforms(key)[0]
         ), state
 
 
-def boltzmann(plan: Plan, x: chex.Array, tau: chex.Array | float) -> chex.Array:
+def boltzmann(plan: Plan, x: jax.Array, tau: jax.Array | float) -> jax.Array:
     """Return probabilities of the actions in state `x` at temperature `tau`: [A] float32.
 
     Values that tie with the greatest are taken for equal to it: a small tau must not magnify

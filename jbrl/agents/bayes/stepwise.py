@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import chex
+import jax
 
 from jbrl import vectorize
 from jbrl.agents.agent import Agent, Knowledge, State
@@ -12,14 +12,14 @@ from jbrl.rollout.contract import Stepwise, Transition
 class StepwiseLearner(Stepwise, Agent[Knowledge, State]):
     """An agent that learns from a transition by `note`, then `think` until it is `ready`."""
 
-    def observe(self, key: chex.PRNGKey, state: State, transition: Transition) -> State:
+    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
         noted = self.note(state, transition)
         return vectorize.while_active(
             _unready, _think, noted, self, keep="nothing", lanes_last=True
         )
 
 
-def _unready(state: Any, agent: Any) -> chex.Array:
+def _unready(state: Any, agent: Any) -> jax.Array:
     return ~agent.ready(state)
 
 

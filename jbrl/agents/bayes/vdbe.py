@@ -2,29 +2,29 @@
 
 import dataclasses
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import BAYESIAN, register_agent
 from jbrl.agents.bayes.epsilon_greedy import greedy_or_random
 from jbrl.agents.bayes.stepwise import StepwiseLearner
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental
 from jbrl.mdp.belief import Belief
-from jbrl.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 
 @record
 class VDBEState:
     belief: Belief
-    epsilons: chex.Array  # [S] float32, probability of a random action in each state
-    x: chex.Array  # [] int32, where the last transition started
-    action: chex.Array  # [] int32, what was done there
-    before: chex.Array  # [] float32, its value before that transition was learned
+    epsilons: jax.Array  # [S] float32, probability of a random action in each state
+    x: jax.Array  # [] int32, where the last transition started
+    action: jax.Array  # [] int32, what was done there
+    before: jax.Array  # [] float32, its value before that transition was learned
 
 
 @register_agent("VDBE-e-Greedy", cite="tokic2010")
@@ -57,16 +57,16 @@ class VDBE(StepwiseLearner[Belief, VDBEState]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
+    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
         return beliefs.believe(prior.mdps, prior.discount)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Belief) -> VDBEState:
+    def reset(self, key: jax.Array, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
         return VDBEState(knowledge, epsilons, jnp.int32(0), jnp.int32(0), jnp.float32(0))
 
     def act(
-        self, key: chex.PRNGKey, state: VDBEState, observation: chex.Array
-    ) -> tuple[chex.Array, VDBEState]:
+        self, key: jax.Array, state: VDBEState, observation: jax.Array
+    ) -> tuple[jax.Array, VDBEState]:
         return greedy_or_random(
             key, state.belief.plan, observation, vectorize.get_entry(state.epsilons, observation)
         ), state
@@ -92,10 +92,10 @@ class VDBE(StepwiseLearner[Belief, VDBEState]):
             state, belief=belief, epsilons=vectorize.set_entry(state.epsilons, state.x, here)
         )
 
-    def ready(self, state: VDBEState) -> chex.Array:
+    def ready(self, state: VDBEState) -> jax.Array:
         return incremental.converged(state.belief.plan)
 
 
-def _value(belief: Belief, x: chex.Array, action: chex.Array) -> chex.Array:
+def _value(belief: Belief, x: jax.Array, action: jax.Array) -> jax.Array:
     plan = belief.plan
     return vectorize.get_entry(plan.q.reshape(-1), x * plan.q.shape[1] + action) + plan.level

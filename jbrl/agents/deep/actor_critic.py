@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -13,11 +12,11 @@ from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import sequence_returns
 from jbrl.agents.deep.sequence import Sequence
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import MayDiverge, Transition
 
 
@@ -32,12 +31,12 @@ class Costs(NamedTuple):
 
 
 def sequence_loss(
-    logits: chex.Array,
-    values: chex.Array,
+    logits: jax.Array,
+    values: jax.Array,
     played: Sequence,
-    terminated: chex.Array,
+    terminated: jax.Array,
     costs: Costs,
-) -> chex.Array:
+) -> jax.Array:
     """Return the loss of a sequence: [].
 
     With returns G_t that end with the value of the last observation, advantages A_t = G_t - v_t and
@@ -127,7 +126,7 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         widths = (self.hidden_width,) * self.hidden_layers
         return PolicyValue.of(spec, widths, final_activation=self.final_activation)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActorCriticState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
         spec = knowledge.spec
         network = self._network(spec)
         played = sequence.empty(spec.observation, self.sequence_length)
@@ -135,8 +134,8 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         return ActorCriticState(policy.learner(network.init(key)), played, network)
 
     def act(
-        self, key: chex.PRNGKey, state: ActorCriticState, observation: chex.Array
-    ) -> tuple[chex.Array, ActorCriticState]:
+        self, key: jax.Array, state: ActorCriticState, observation: jax.Array
+    ) -> tuple[jax.Array, ActorCriticState]:
         uniform = sampling.uniforms(key)[0]
         return state.network.act(state.learner.parameters, observation, uniform), state
 
@@ -144,7 +143,7 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         return policy.DIVERGED
 
     def observe(
-        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+        self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         played = sequence.append(state.played, transition)
         ended = transition.terminated | transition.truncated
@@ -168,9 +167,9 @@ def learn(
     network: PolicyValue,
     learner: Learner,
     played: Sequence,
-    terminated: chex.Array,
+    terminated: jax.Array,
     costs: Costs,
-    learning_rate: chex.Array,
+    learning_rate: jax.Array,
     sizes: tuple[int, ...],
 ) -> Learner:
     """Return the learner after one update from a sequence.
@@ -180,7 +179,7 @@ def learn(
         the gradient.
     """
 
-    def loss(parameters: Any, size: int) -> chex.Array:
+    def loss(parameters: Any, size: int) -> jax.Array:
         logits, values = network.apply(parameters, played.inputs(size))
         return sequence_loss(logits, values, played, terminated, costs)
 

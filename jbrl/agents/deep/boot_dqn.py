@@ -5,7 +5,6 @@ in each episode.
 import functools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -17,10 +16,10 @@ from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.dqn import DIVERGED, epsilon_greedy, refuse_too_large
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import MayDiverge, Transition
 
 
@@ -35,7 +34,7 @@ class Ensemble:
     # prior functions of the target where it was drawn independently, until the first copy
     target_prior: Layers | None
     adam: Any  # state of the optimiser
-    updates: chex.Array  # [] int32, updates so far
+    updates: jax.Array  # [] int32, updates so far
 
 
 @record
@@ -43,7 +42,7 @@ class BootDQNState:
     ensemble: Ensemble
     prior: Layers  # prior functions of all heads, which are not learned
     replay: Replay
-    head: chex.Array  # [] int32, the head that decides in this episode
+    head: jax.Array  # [] int32, the head that decides in this episode
     acting: tuple[Layers, Layers] | None  # its network and prior when the episode began, if frozen
     network: QNetwork = static()
 
@@ -53,10 +52,10 @@ class Bootstrapped:
     """A batch, and what was drawn for each transition and head."""
 
     batch: Batch
-    mask: chex.Array  # [K, B] float32, 0 or 1: whether the head learns from the transition
-    noise: chex.Array  # [K, B] float32, standard normal, of the reward
-    prior: chex.Array  # [K, A, B] float32, prior functions at the observation
-    next_prior: chex.Array  # [K, A, B] float32, at the next one
+    mask: jax.Array  # [K, B] float32, 0 or 1: whether the head learns from the transition
+    noise: jax.Array  # [K, B] float32, standard normal, of the reward
+    prior: jax.Array  # [K, A, B] float32, prior functions at the observation
+    next_prior: jax.Array  # [K, A, B] float32, at the next one
 
 
 @register_agent("BootDQN", cite="osband2016bootstrapped,osband2018prior,osband2020bsuite")
@@ -140,7 +139,7 @@ class BootDQN(HasCost, MayDiverge, Agent[Prior, BootDQNState]):
         seconds = self.ensemble * (seconds + network.parameters * ADAM)
         return cost_of(self, prior, seconds / int(self.sgd_period))
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> BootDQNState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> BootDQNState:
         spec = knowledge.spec
         network = QNetwork.of(spec, self.hidden_layers, self.hidden_width)
         extra = self.ensemble * (2 + 2 * network.widths[-1])
@@ -160,15 +159,15 @@ class BootDQN(HasCost, MayDiverge, Agent[Prior, BootDQNState]):
         return BootDQNState(ensemble, prior, memory, head, acting, network)
 
     def act(
-        self, key: chex.PRNGKey, state: BootDQNState, observation: chex.Array
-    ) -> tuple[chex.Array, BootDQNState]:
+        self, key: jax.Array, state: BootDQNState, observation: jax.Array
+    ) -> tuple[jax.Array, BootDQNState]:
         acting = state.acting or _head((state.ensemble.online, state.prior), state.head)
         values, prior = (state.network.values_of(layers, observation) for layers in acting)
         values = values + self.prior_scale * prior
         epsilon = self._epsilon(state.replay.added, state.ensemble.updates)
         return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
 
-    def _epsilon(self, steps: chex.Array, updates: chex.Array) -> chex.Array:
+    def _epsilon(self, steps: jax.Array, updates: jax.Array) -> jax.Array:
         """Return the probability of a random action after so many steps and updates."""
         step = updates + 1 if self.target_clock == "updates from 1" else steps
         decay = jnp.asarray(self.epsilon_decay, jnp.float32)
@@ -178,9 +177,7 @@ class BootDQN(HasCost, MayDiverge, Agent[Prior, BootDQNState]):
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
 
-    def observe(
-        self, key: chex.PRNGKey, state: BootDQNState, transition: Transition
-    ) -> BootDQNState:
+    def observe(self, key: jax.Array, state: BootDQNState, transition: Transition) -> BootDQNState:
         k, network = self.ensemble, state.network
         words = replay.random_words(key, self.batch_size + 2 * k + 1)
         uniforms = sampling.words_to_uniforms(words)
@@ -211,7 +208,7 @@ def begun(online: Layers, target: Layers, target_prior: Layers | None) -> Ensemb
     return Ensemble(online, target, target_prior, optax.adam(0.0).init(online), jnp.int32(0))
 
 
-def _head(layers: Any, head: chex.Array) -> Any:
+def _head(layers: Any, head: jax.Array) -> Any:
     """Return the layers of one head among those of all."""
     return jax.tree.map(lambda v: jax.lax.dynamic_index_in_dim(v, head, keepdims=False), layers)
 
@@ -230,8 +227,8 @@ def update(
     ensemble: Ensemble,
     prior: Layers,
     batch: Bootstrapped,
-    step: chex.Array,
-    due: chex.Array,
+    step: jax.Array,
+    due: jax.Array,
 ) -> Ensemble:
     """Take one step of Adam with each head if it is `due`, [] bool, and copy the networks to the
     targets if it is time.
@@ -279,7 +276,7 @@ def _slopes(
     prior = agent.prior_scale * action(batch.prior, kept.action)
     divisor = jnp.where(agent.mean_over_heads, online[0].shape[0], 1).astype(goal.dtype)
 
-    def loss(layers: Layers) -> chex.Array:
+    def loss(layers: Layers) -> jax.Array:
         error = goal - prior - action(heads(layers, kept.observation), kept.action)
         return (batch.mask * error**2).mean(1).sum() / divisor
 

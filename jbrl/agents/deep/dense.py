@@ -10,7 +10,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -32,7 +31,7 @@ class Dense:
         """P, number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    def init(self, key: chex.PRNGKey, last: float = 1.0) -> chex.Array:
+    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
         """Draw the parameters, [P] float32: weights normal with variance 2 / inputs, biases 0.
 
         Args:
@@ -45,11 +44,11 @@ class Dense:
             parts.append(jnp.concatenate([drawn * jnp.float32(scale), jnp.zeros((o, 1))], axis=1))
         return jnp.concatenate([part.reshape(-1) for part in parts])
 
-    def layers(self, parameters: chex.Array) -> list[chex.Array]:
+    def layers(self, parameters: jax.Array) -> list[jax.Array]:
         """Return the matrices, `shapes`, of a vector [P]."""
         return matrices(self.shapes, parameters)
 
-    def apply(self, layers: list[chex.Array], inputs: chex.Array) -> chex.Array:
+    def apply(self, layers: list[jax.Array], inputs: jax.Array) -> jax.Array:
         """Return the outputs [outputs, N] for N inputs [inputs, N]."""
         hidden = inputs
         for number, layer in enumerate(layers):
@@ -59,7 +58,7 @@ class Dense:
         return hidden
 
 
-def matrices(shapes: Sequence[tuple[int, int]], parameters: chex.Array) -> list[chex.Array]:
+def matrices(shapes: Sequence[tuple[int, int]], parameters: jax.Array) -> list[jax.Array]:
     """Return the matrices that lie one after the other in a vector [P]."""
     found, first = [], 0
     for shape in shapes:

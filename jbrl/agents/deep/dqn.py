@@ -3,7 +3,6 @@
 import functools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,11 +13,11 @@ from jbrl.agents.deep import replay
 from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
-from jbrl.errors import JbrlError
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import MayDiverge, Transition
 
 MAX_BYTES = 4 << 30  # of one lifetime
@@ -32,7 +31,7 @@ class Learner:
     online: Layers  # of the network that acts
     target: Layers  # of the network that values next observations
     adam: Any  # state of the optimiser
-    updates: chex.Array  # [] int32, updates so far
+    updates: jax.Array  # [] int32, updates so far
 
 
 @record
@@ -114,7 +113,7 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
         seconds += network.parameters * ADAM
         return cost_of(self, prior, seconds / int(self.sgd_period))
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> DQNState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> DQNState:
         spec = knowledge.spec
         network = QNetwork.of(spec, self.hidden_layers, self.hidden_width)
         kept = replay.row_numbers(spec.observation) * self.replay_capacity
@@ -126,8 +125,8 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
         return DQNState(begun(online, target), memory, network)
 
     def act(
-        self, key: chex.PRNGKey, state: DQNState, observation: chex.Array
-    ) -> tuple[chex.Array, DQNState]:
+        self, key: jax.Array, state: DQNState, observation: jax.Array
+    ) -> tuple[jax.Array, DQNState]:
         values = state.network.values_of(state.learner.online, observation)
         epsilon = self._epsilon(state.replay.added)
         return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
@@ -135,14 +134,14 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
 
-    def _epsilon(self, step: chex.Array) -> chex.Array:
+    def _epsilon(self, step: jax.Array) -> jax.Array:
         """Return the probability of a random action after `step` steps."""
         steps = jnp.asarray(self.epsilon_steps, jnp.float32)
         done = step.astype(jnp.float32) / jnp.maximum(steps, 1)
         left = jnp.where(self.epsilon_steps > 0, jnp.maximum(0.0, 1 - done), 0.0)
         return self.epsilon + left * (self.epsilon_start - self.epsilon)
 
-    def observe(self, key: chex.PRNGKey, state: DQNState, transition: Transition) -> DQNState:
+    def observe(self, key: jax.Array, state: DQNState, transition: Transition) -> DQNState:
         memory, network = replay.add(state.replay, transition), state.network
         batch = replay.sample(memory, key, self.batch_size)
         due = (memory.size >= self.min_replay) & (memory.added % self.sgd_period == 0)
@@ -161,8 +160,8 @@ def update(
     network: QNetwork,
     learner: Learner,
     batch: Batch,
-    step: chex.Array,
-    due: chex.Array,
+    step: jax.Array,
+    due: jax.Array,
 ) -> Learner:
     """Take one step of Adam if it is `due`, [] bool, and copy the network to the target if it is
     time.
@@ -193,14 +192,14 @@ def _slopes(network: QNetwork, online: Layers, target: Layers, batch: Batch, age
         best = taken(following, chosen.astype(jnp.int32))
     goal = batch.reward + agent.discount * batch.goes_on * best
 
-    def loss(layers: Layers) -> chex.Array:
+    def loss(layers: Layers) -> jax.Array:
         error = goal - taken(network.values(layers, batch.observation), batch.action)
         return _losses(error, agent.loss).mean()
 
     return jax.grad(loss)(online)
 
 
-def epsilon_greedy(values: chex.Array, epsilon: chex.Array, uniforms: chex.Array) -> chex.Array:
+def epsilon_greedy(values: jax.Array, epsilon: jax.Array, uniforms: jax.Array) -> jax.Array:
     """Return an action, [] int32: uniform over all of them with probability `epsilon`, else greedy,
     ties uniform; `NO_ACTION` where a value is NaN.
 
@@ -216,7 +215,7 @@ def epsilon_greedy(values: chex.Array, epsilon: chex.Array, uniforms: chex.Array
     return vectorize.prevent_fusion_index(jnp.where(jnp.isnan(values).any(), NO_ACTION, action))
 
 
-def _losses(error: chex.Array, kind: str) -> chex.Array:
+def _losses(error: jax.Array, kind: str) -> jax.Array:
     """Return the loss of each error, same shape."""
     if kind == "huber":
         return optax.huber_loss(error)

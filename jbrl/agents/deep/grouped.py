@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -20,6 +19,6 @@ def each(fn: Callable[..., Any], *trees: Any) -> Any:
     return lax.map(lambda one: fn(*one), (numbers, *trees))
 
 
-def total(fn: Callable[..., chex.Array], *trees: Any) -> chex.Array:
+def total(fn: Callable[..., jax.Array], *trees: Any) -> jax.Array:
     """Return the sum of `fn(number, *parts)` over all groups."""
     return each(fn, *trees).sum(0)

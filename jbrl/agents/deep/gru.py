@@ -5,7 +5,6 @@ on the last axis.
 import dataclasses
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -41,7 +40,7 @@ class Gru:
         """P, number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
 
-    def init(self, key: chex.PRNGKey, last: float = 1.0) -> chex.Array:
+    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
         """Draw the parameters, [P] float32: weights of the inputs and of the state uniform with
         variance 1 / (3 units), biases 0, outputs as normal ones with variance last² / units.
         """
@@ -55,17 +54,15 @@ class Gru:
         parts = [inputs.at[:, -1].set(0.0), state, outputs.at[:, -1].set(0.0)]
         return jnp.concatenate([part.reshape(-1) for part in parts])
 
-    def layers(self, parameters: chex.Array) -> list[chex.Array]:
+    def layers(self, parameters: jax.Array) -> list[jax.Array]:
         """Return the matrices, `shapes`, of a vector [P]."""
         return matrices(self.shapes, parameters)
 
-    def start(self, width: int) -> chex.Array:
+    def start(self, width: int) -> jax.Array:
         """Return the state before the first input, [units, N]."""
         return jnp.zeros((self.units, width))
 
-    def advance(
-        self, layers: list[chex.Array], state: chex.Array, inputs: chex.Array
-    ) -> chex.Array:
+    def advance(self, layers: list[jax.Array], state: jax.Array, inputs: jax.Array) -> jax.Array:
         """Return the next state [units, N] after inputs [I, N]."""
         n = self.units
         seen = layers[0][:, :-1] @ inputs + layers[0][:, -1:]
@@ -75,6 +72,6 @@ class Gru:
         new = jnp.tanh(seen[2 * n :] + reset * kept[2 * n :])
         return new + update * (state - new)
 
-    def read(self, layers: list[chex.Array], state: chex.Array) -> chex.Array:
+    def read(self, layers: list[jax.Array], state: jax.Array) -> jax.Array:
         """Return the outputs [O, N] of states [units, N]."""
         return layers[2][:, :-1] @ state + layers[2][:, -1:]

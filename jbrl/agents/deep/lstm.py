@@ -10,31 +10,30 @@ in a core's cache from step to step, and two do not.
 import dataclasses
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.deep import networks
 from jbrl.agents.deep.products import outer
-from jbrl.pytree import record
+from jbrl.base.pytree import record
 
 
 @record
 class LstmParameters:
     """Parameters of a cell; the four gates are i, g, f, o, in this order."""
 
-    inputs: chex.Array  # [I, 4 H], weights of the inputs
-    hidden: chex.Array  # [H, 4 H], weights of the last output
-    bias: chex.Array  # [4 H]
+    inputs: jax.Array  # [I, 4 H], weights of the inputs
+    hidden: jax.Array  # [H, 4 H], weights of the last output
+    bias: jax.Array  # [4 H]
 
 
 @record
 class LstmState:
     """State of a cell: its last output is `hidden`."""
 
-    hidden: chex.Array  # [H]
-    cell: chex.Array  # [H]
+    hidden: jax.Array  # [H]
+    cell: jax.Array  # [H]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Lstm:
     inputs: int
     units: int
 
-    def init(self, key: chex.PRNGKey) -> LstmParameters:
+    def init(self, key: jax.Array) -> LstmParameters:
         """Draw the parameters, as `networks.linear` does for inputs and last output together."""
         both = networks.linear(key, self.inputs + self.units, 4 * self.units)
         return LstmParameters(both.weights[: self.inputs], both.weights[self.inputs :], both.bias)
@@ -58,14 +57,14 @@ class Lstm:
         return LstmState(jnp.zeros(self.units), jnp.zeros(self.units))
 
 
-def step(parameters: LstmParameters, state: LstmState, inputs: chex.Array) -> LstmState:
+def step(parameters: LstmParameters, state: LstmState, inputs: jax.Array) -> LstmState:
     """Return the state after one input, [I]."""
     found = inputs[None] @ parameters.inputs + state.hidden[None] @ parameters.hidden
     after, _ = _cell((found + parameters.bias[None])[0], state)
     return after
 
 
-def _cell(found: chex.Array, state: LstmState) -> tuple[LstmState, chex.Array]:
+def _cell(found: jax.Array, state: LstmState) -> tuple[LstmState, jax.Array]:
     """Return the state after a step, and the gates [4, H], from what goes into them, [4 H]."""
     i, g, f, o = found.reshape(4, -1)
     gates = [jax.nn.sigmoid(i), jnp.tanh(g), jax.nn.sigmoid(f + 1), jax.nn.sigmoid(o)]
@@ -75,7 +74,7 @@ def _cell(found: chex.Array, state: LstmState) -> tuple[LstmState, chex.Array]:
 
 @jax.custom_vjp
 def unroll(
-    parameters: LstmParameters, start: LstmState, inputs: chex.Array, count: chex.Array
+    parameters: LstmParameters, start: LstmState, inputs: jax.Array, count: jax.Array
 ) -> LstmState:
     """Return the states after each of the first `count` inputs: [S, H] each, 0 after them.
 
@@ -90,13 +89,13 @@ def unroll(
 
 
 def _forward(
-    parameters: LstmParameters, start: LstmState, inputs: chex.Array, count: chex.Array
+    parameters: LstmParameters, start: LstmState, inputs: jax.Array, count: jax.Array
 ) -> tuple[LstmState, Any]:
     offered = inputs @ parameters.inputs + parameters.bias[None]
     size, units = offered.shape[0], parameters.hidden.shape[0]
     empty = jnp.zeros((size, units), offered.dtype)
 
-    def one(t: chex.Array, carry: tuple) -> tuple:
+    def one(t: jax.Array, carry: tuple) -> tuple:
         state, outputs, cells, gates = carry
         found = _at(offered, t) + (state.hidden[None] @ parameters.hidden)[0]
         state, now = _cell(found, state)
@@ -120,7 +119,7 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
         for first, later in ((start.hidden, outputs), (start.cell, cells))
     ]
 
-    def one(k: chex.Array, carry: tuple) -> tuple:
+    def one(k: jax.Array, carry: tuple) -> tuple:
         t = count - 1 - k
         output_slope, cell_slope, found = carry
         i, g, f, o = _at(gates, t)
@@ -141,7 +140,7 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
     found = lax.fori_loop(0, count, one, (none, none, jnp.zeros_like(gates)))[2]
     found = found.reshape(found.shape[0], -1)
 
-    def input_slope(t: chex.Array, slopes: chex.Array) -> chex.Array:
+    def input_slope(t: jax.Array, slopes: jax.Array) -> jax.Array:
         return _put(slopes, t, parameters.inputs @ _at(found, t))
 
     input_slopes = lax.fori_loop(0, count, input_slope, jnp.zeros_like(inputs))
@@ -152,9 +151,9 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
 unroll.defvjp(_forward, _backward)
 
 
-def _at(table: chex.Array, t: chex.Array) -> chex.Array:
+def _at(table: jax.Array, t: jax.Array) -> jax.Array:
     return lax.dynamic_index_in_dim(table, t, keepdims=False)
 
 
-def _put(table: chex.Array, t: chex.Array, row: chex.Array) -> chex.Array:
+def _put(table: jax.Array, t: jax.Array, row: jax.Array) -> jax.Array:
     return lax.dynamic_update_index_in_dim(table, row, t, 0)

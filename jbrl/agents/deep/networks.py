@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.deep.products import product
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Box, Observation
-from jbrl.pytree import record
 
 
 @record
 class Linear:
     """Parameters of a linear layer."""
 
-    weights: chex.Array  # [inputs, outputs]
-    bias: chex.Array  # [outputs]
+    weights: jax.Array  # [inputs, outputs]
+    bias: jax.Array  # [outputs]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Mlp:
     lookup: bool = False
     final_activation: bool = False  # ReLU after the last layer as well
 
-    def init(self, key: chex.PRNGKey, fan_in: int | chex.Array | None = None) -> tuple[Linear, ...]:
+    def init(self, key: jax.Array, fan_in: int | jax.Array | None = None) -> tuple[Linear, ...]:
         """Draw the parameters, as `linear` does.
 
         Args:
@@ -55,7 +55,7 @@ class Mlp:
             for i in range(len(self.widths))
         )
 
-    def apply(self, layers: tuple[Linear, ...], inputs: chex.Array) -> chex.Array:
+    def apply(self, layers: tuple[Linear, ...], inputs: jax.Array) -> jax.Array:
         """Return the outputs [B, widths[-1]] for a batch.
 
         Args:
@@ -77,7 +77,7 @@ class Mlp:
 
 
 def linear(
-    key: chex.PRNGKey, inputs: int, outputs: int, fan_in: int | chex.Array | None = None
+    key: jax.Array, inputs: int, outputs: int, fan_in: int | jax.Array | None = None
 ) -> Linear:
     """Draw a linear layer: weights normal with standard deviation 1 / sqrt(fan_in), cut at two
     standard deviations in either direction; bias 0.
@@ -94,7 +94,7 @@ def linear(
 
 
 @jax.custom_vjp
-def rows(weights: chex.Array, index: chex.Array) -> chex.Array:
+def rows(weights: jax.Array, index: jax.Array) -> jax.Array:
     """Return the product of one-hot vectors, given by the index of their 1, with `weights`.
 
     Args:
@@ -107,11 +107,11 @@ def rows(weights: chex.Array, index: chex.Array) -> chex.Array:
     return jnp.where((index >= 0)[:, None], found, jnp.zeros_like(found))
 
 
-def _rows_forward(weights: chex.Array, index: chex.Array) -> tuple[chex.Array, tuple]:
+def _rows_forward(weights: jax.Array, index: jax.Array) -> tuple[jax.Array, tuple]:
     return rows(weights, index), (weights, index)
 
 
-def _rows_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, None]:
+def _rows_backward(saved: tuple, slope: jax.Array) -> tuple[jax.Array, None]:
     weights, index = saved
     # -1 would count as the last row
     at = jnp.where(index < 0, weights.shape[0], index)
@@ -121,7 +121,7 @@ def _rows_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, None]:
 rows.defvjp(_rows_forward, _rows_backward)
 
 
-def sums_of_rows(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+def sums_of_rows(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
     """Return a table of `count` rows, [count, C], each the sum of the rows of `added` that belong
     there.
 
@@ -140,12 +140,12 @@ def sums_of_rows(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
     )
 
 
-def scattered(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+def scattered(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
     """Return `sums_of_rows` by additions to places of memory."""
     return jnp.zeros((count, added.shape[1]), added.dtype).at[at].add(added, mode="drop")
 
 
-def multiplied(added: chex.Array, at: chex.Array, count: int) -> chex.Array:
+def multiplied(added: jax.Array, at: jax.Array, count: int) -> jax.Array:
     """Return `sums_of_rows` by a product with one-hot vectors."""
     belongs = jnp.arange(count, dtype=at.dtype)[:, None] == at[None]
     return jnp.matmul(belongs.astype(added.dtype), added, precision=lax.Precision.HIGHEST)
@@ -158,6 +158,6 @@ def input_size(observation: Observation) -> tuple[int, bool]:
     return observation.n, True
 
 
-def as_input(observation: chex.Array, *, lookup: bool) -> chex.Array:
+def as_input(observation: jax.Array, *, lookup: bool) -> jax.Array:
     """Return an observation as an input of a network: [] int32 with `lookup`, else [inputs]."""
     return observation if lookup else observation.reshape(-1)

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,9 +13,9 @@ from jbrl import vectorize
 from jbrl.agents.agent import NO_ACTION
 from jbrl.agents.deep import networks
 from jbrl.agents.deep.networks import Linear, Mlp
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Spec
-from jbrl.errors import JbrlError
-from jbrl.pytree import record
 
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # of `optax.adam`
 MAX_BYTES = 4 << 30  # of one lifetime
@@ -47,7 +46,7 @@ class PolicyValue:
         """Weights of the first layer of which an input is one row."""
         return self.torso.inputs * self.torso.widths[0] if self.torso.lookup else 0
 
-    def init(self, key: chex.PRNGKey) -> tuple[Any, Linear]:
+    def init(self, key: jax.Array) -> tuple[Any, Linear]:
         """Draw the parameters, as `networks.linear` does."""
         torso, heads = jax.random.split(key)
         return self.torso.init(torso), networks.linear(
@@ -55,8 +54,8 @@ class PolicyValue:
         )
 
     def apply(
-        self, parameters: tuple[Any, Linear], inputs: chex.Array
-    ) -> tuple[chex.Array, chex.Array]:
+        self, parameters: tuple[Any, Linear], inputs: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """Return logits [B, A] and values [B] for a batch.
 
         Args:
@@ -64,14 +63,14 @@ class PolicyValue:
         """
         return self.heads(parameters[1], self.torso.apply(parameters[0], inputs))
 
-    def heads(self, layer: Linear, hidden: chex.Array) -> tuple[chex.Array, chex.Array]:
+    def heads(self, layer: Linear, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return logits [B, A] and values [B] of the outputs of the torso, [B, H]."""
         outputs = hidden @ layer.weights + layer.bias[None]
         return outputs[:, : self.n_actions], outputs[:, self.n_actions]
 
     def act(
-        self, parameters: tuple[Any, Linear], observation: chex.Array, uniform: chex.Array
-    ) -> chex.Array:
+        self, parameters: tuple[Any, Linear], observation: jax.Array, uniform: jax.Array
+    ) -> jax.Array:
         """Return an action drawn from the policy: [] int32.
 
         Args:
@@ -83,7 +82,7 @@ class PolicyValue:
         return sample(self.apply(parameters, seen[None])[0][0], uniform)
 
 
-def sample(logits: chex.Array, uniform: chex.Array) -> chex.Array:
+def sample(logits: jax.Array, uniform: jax.Array) -> jax.Array:
     """Return an action drawn from the softmax of `logits` [A], by one uniform number in [0, 1):
     [] int32.
 
@@ -99,7 +98,7 @@ def sample(logits: chex.Array, uniform: chex.Array) -> chex.Array:
     return vectorize.prevent_fusion_index(action)
 
 
-def log_probabilities(logits: chex.Array, actions: chex.Array) -> tuple[chex.Array, chex.Array]:
+def log_probabilities(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the log-probabilities of actions [T], and the entropies [T] of the policies.
 
     Args:
@@ -154,9 +153,9 @@ def learner(parameters: Any) -> Learner:
 def descend(
     state: Learner,
     gradient: Any,
-    learning_rate: float | chex.Array,
+    learning_rate: float | jax.Array,
     *,
-    max_norm: float | chex.Array | None = None,
+    max_norm: float | jax.Array | None = None,
 ) -> Learner:
     """Return the learner after one step of `optax.adam`, with its decays 0.9 and 0.999 and its
     epsilon 1e-8.
@@ -176,7 +175,7 @@ def descend(
     first = _moving(gradient, before.mu, FIRST_DECAY)
     second = _moving(jax.tree.map(jnp.square, gradient), before.nu, SECOND_DECAY)
 
-    def moved(parameter: chex.Array, first: chex.Array, second: chex.Array) -> chex.Array:
+    def moved(parameter: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         steps = count.astype(parameter.dtype)
         rate = learning_rate / (1 - FIRST_DECAY**steps)
         correction = lax.rsqrt(1 - SECOND_DECAY**steps)
@@ -190,7 +189,7 @@ def _moving(new: Any, average: Any, decay: float) -> Any:
     return jax.tree.map(lambda n, a: (1 - decay) * n + decay * a, new, average)
 
 
-def clipped(gradient: Any, max_norm: float | chex.Array) -> Any:
+def clipped(gradient: Any, max_norm: float | jax.Array) -> Any:
     """Return the gradient, a pytree, scaled down to the length `max_norm` where it is longer.
 
     One of length NaN stays as it is.

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -15,12 +14,12 @@ from jbrl.agents.deep.networks import Linear
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import generalised_advantages
 from jbrl.agents.deep.sequence import put_row
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Observation, Spec
-from jbrl.errors import JbrlError
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import MayDiverge, Transition
 
 INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy is nearly uniform
@@ -30,12 +29,12 @@ INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy 
 class Rollout:
     """The last T transitions, of one episode or several; entries from `length` on are not set."""
 
-    observations: chex.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
-    next_observations: chex.Array  # as well
-    actions: chex.Array  # [T, 1] int32
-    rewards: chex.Array  # [T, 1] float32
-    ends: chex.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
-    length: chex.Array  # [] int32
+    observations: jax.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
+    next_observations: jax.Array  # as well
+    actions: jax.Array  # [T, 1] int32
+    rewards: jax.Array  # [T, 1] float32
+    ends: jax.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
+    length: jax.Array  # [] int32
 
     @property
     def capacity(self) -> int:
@@ -49,11 +48,11 @@ TERMINATED, TRUNCATED = 1, 2
 class Batch(NamedTuple):
     """Steps that are learned from, B of them."""
 
-    inputs: chex.Array  # [B, D] float32, or [B] int32
-    actions: chex.Array  # [B] int32
-    logs: chex.Array  # [B], log-probabilities of the actions by the policy that chose them
-    advantages: chex.Array  # [B]
-    returns: chex.Array  # [B], that values are fitted to
+    inputs: jax.Array  # [B, D] float32, or [B] int32
+    actions: jax.Array  # [B] int32
+    logs: jax.Array  # [B], log-probabilities of the actions by the policy that chose them
+    advantages: jax.Array  # [B]
+    returns: jax.Array  # [B], that values are fitted to
 
 
 class Costs(NamedTuple):
@@ -140,7 +139,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         widths = (self.hidden_width,) * self.hidden_layers
         return PolicyValue.of(spec, widths, final_activation=True)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> PPOState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> PPOState:
         spec = knowledge.spec
         network = self._network(spec)
         rollout = empty(spec.observation, self.rollout_length)
@@ -151,15 +150,15 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         return PPOState(policy.learner((torso, heads)), rollout, network)
 
     def act(
-        self, key: chex.PRNGKey, state: PPOState, observation: chex.Array
-    ) -> tuple[chex.Array, PPOState]:
+        self, key: jax.Array, state: PPOState, observation: jax.Array
+    ) -> tuple[jax.Array, PPOState]:
         uniform = sampling.uniforms(key)[0]
         return state.network.act(state.learner.parameters, observation, uniform), state
 
     def refusal(self, n_actions: int) -> str:
         return policy.DIVERGED
 
-    def observe(self, key: chex.PRNGKey, state: PPOState, transition: Transition) -> PPOState:
+    def observe(self, key: jax.Array, state: PPOState, transition: Transition) -> PPOState:
         rollout = append(state.rollout, transition)
         full = rollout.length == rollout.capacity
         network, parts = state.network, (self.epochs, self.minibatches)
@@ -211,7 +210,7 @@ def learn(
     network: PolicyValue,
     learner: Learner,
     rollout: Rollout,
-    words: chex.Array,
+    words: jax.Array,
     costs: Costs,
     parts: tuple[int, int],
 ) -> Learner:
@@ -229,7 +228,7 @@ def learn(
     drawn = jax.random.bits(jax.random.wrap_key_data(words), (epochs, rollout.capacity))
     order = jnp.argsort(drawn, axis=1).astype(jnp.int32).reshape(epochs * minibatches, size)
 
-    def one(learner: Learner, chosen: chex.Array) -> tuple[Learner, None]:
+    def one(learner: Learner, chosen: jax.Array) -> tuple[Learner, None]:
         part = Batch(*(v.at[chosen].get(mode="promise_in_bounds") for v in steps))
         gradient = jax.grad(lambda p: loss(network, p, part, costs))(learner.parameters)
         return policy.descend(
@@ -263,7 +262,7 @@ def batch(network: PolicyValue, parameters: Any, rollout: Rollout, costs: Costs)
     return Batch(inputs, actions, logs, advantages, advantages + values)
 
 
-def loss(network: PolicyValue, parameters: Any, part: Batch, costs: Costs) -> chex.Array:
+def loss(network: PolicyValue, parameters: Any, part: Batch, costs: Costs) -> jax.Array:
     """Return the loss of a minibatch: [].
 
     The mean of -min(r A, clip(r, 1 - clip, 1 + clip) A) + value_cost (v - R)^2 - entropy_cost H,

@@ -1,6 +1,5 @@
 """Matrix products of a few rows with large weights, as a network with memory needs them."""
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -11,7 +10,7 @@ FEW_ROWS = 9
 MANY_WEIGHTS = 128 * 128
 
 
-def product(rows: chex.Array, weights: chex.Array) -> chex.Array:
+def product(rows: jax.Array, weights: jax.Array) -> jax.Array:
     """Return `rows @ weights`, [B, O] from [B, I] and [I, O], with a backward pass that suits few
     rows.
     """
@@ -20,15 +19,15 @@ def product(rows: chex.Array, weights: chex.Array) -> chex.Array:
 
 
 @jax.custom_vjp
-def _product(rows: chex.Array, weights: chex.Array) -> chex.Array:
+def _product(rows: jax.Array, weights: jax.Array) -> jax.Array:
     return rows @ weights
 
 
-def _forward(rows: chex.Array, weights: chex.Array) -> tuple[chex.Array, tuple]:
+def _forward(rows: jax.Array, weights: jax.Array) -> tuple[jax.Array, tuple]:
     return rows @ weights, (rows, weights)
 
 
-def _backward(saved: tuple, slopes: chex.Array) -> tuple[chex.Array, chex.Array]:
+def _backward(saved: tuple, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
     rows, weights = saved
     earlier = jnp.stack([weights @ slopes[b] for b in range(slopes.shape[0])])
     return earlier, outer(rows, slopes)
@@ -37,7 +36,7 @@ def _backward(saved: tuple, slopes: chex.Array) -> tuple[chex.Array, chex.Array]
 _product.defvjp(_forward, _backward)
 
 
-def outer(rows: chex.Array, slopes: chex.Array) -> chex.Array:
+def outer(rows: jax.Array, slopes: jax.Array) -> jax.Array:
     """Return `rows.T @ slopes`, [I, O] from [B, I] and [B, O]: the gradient of the weights of a
     layer.
     """

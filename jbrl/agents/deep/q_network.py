@@ -22,7 +22,7 @@ from jbrl import vectorize
 from jbrl.agents.deep import networks
 from jbrl.environments.environment import LowerTriangle, OneHot, Spec
 
-Layers = tuple[chex.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
+Layers = tuple[jax.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class QNetwork:
         terms = [i * o for i, o in zip(sizes, self.widths, strict=False)]
         return sum(terms[1:] if self.lookup else terms)
 
-    def init(self, key: chex.PRNGKey, fan_in: int | chex.Array | None = None) -> Layers:
+    def init(self, key: jax.Array, fan_in: int | jax.Array | None = None) -> Layers:
         """Draw the layers: weights as `networks.linear` does, biases 0.
 
         Args:
@@ -75,7 +75,7 @@ class QNetwork:
         drawn = networks.Mlp(self.inputs, self.widths).init(key, fan_in)
         return self.pack([(layer.weights, layer.bias) for layer in drawn])
 
-    def pack(self, layers: list[tuple[chex.Array, chex.Array]]) -> Layers:
+    def pack(self, layers: list[tuple[jax.Array, jax.Array]]) -> Layers:
         """Return layers from weights [inputs, outputs] and bias [outputs] of each."""
         (first, bias), *others = layers
         if self.reachable:
@@ -83,7 +83,7 @@ class QNetwork:
         stacked = [jnp.concatenate([w, b[None]]) for w, b in [(first, bias), *others]]
         return tuple(v if self.lookup and i == 0 else v.T for i, v in enumerate(stacked))
 
-    def values(self, layers: Layers, inputs: chex.Array) -> chex.Array:
+    def values(self, layers: Layers, inputs: jax.Array) -> jax.Array:
         """Return the action values [A, B].
 
         Args:
@@ -101,14 +101,14 @@ class QNetwork:
         active = jnp.pad(jax.nn.relu(hidden), ((0, 0), (0, 1)), constant_values=1)
         return _above(others[1:], jnp.einsum("nk,bk->nb", others[0], active))
 
-    def _row(self, index: chex.Array) -> chex.Array:
+    def _row(self, index: jax.Array) -> jax.Array:
         """Return the rows of the first matrix that belong to indices, [B] int32."""
         if self.reachable is None:
             return index
         # fused with what comes after it, it would change how products are rounded
         return vectorize.prevent_fusion_index(self.reachable.numbers(index))
 
-    def values_of(self, layers: Layers, observation: chex.Array) -> chex.Array:
+    def values_of(self, layers: Layers, observation: jax.Array) -> jax.Array:
         """Return the values [A] of all actions at one observation, as the spec has it."""
         if self.lookup:
             return self.values(layers, observation[None])[:, 0]
@@ -116,21 +116,21 @@ class QNetwork:
         return self.values(layers, jnp.append(flat, jnp.ones((1,), flat.dtype))[None])[:, 0]
 
 
-def _above(layers: Sequence[chex.Array], hidden: chex.Array) -> chex.Array:
+def _above(layers: Sequence[jax.Array], hidden: jax.Array) -> jax.Array:
     """Return the outputs [A, B] of the layers that come after `hidden`, [units, B] before ReLU."""
     for layer in layers:
         hidden = layer @ jnp.pad(jax.nn.relu(hidden), ((0, 1), (0, 0)), constant_values=1)
     return hidden
 
 
-def taken(values: chex.Array, action: chex.Array) -> chex.Array:
+def taken(values: jax.Array, action: jax.Array) -> jax.Array:
     """Return the values [B] of one action each, [B] int32, among `values` [A, B]."""
     chosen = jnp.arange(values.shape[0], dtype=jnp.int32)[:, None] == action[None]
     return jnp.where(chosen, values, jnp.zeros_like(values)).sum(0)
 
 
 def adam_step(
-    learning_rate: float | chex.Array, slopes: Layers, state: Any, layers: Layers
+    learning_rate: float | jax.Array, slopes: Layers, state: Any, layers: Layers
 ) -> tuple[Layers, Any]:
     """Return the layers and the state of `optax.adam` after one step.
 
@@ -144,7 +144,7 @@ def adam_step(
 
 
 @jax.custom_vjp
-def _looked_up(table: chex.Array, index: chex.Array) -> chex.Array:
+def _looked_up(table: jax.Array, index: jax.Array) -> jax.Array:
     """Return rows `index` [B] of `table` [inputs + 1, outputs], plus its last row: [B, outputs]; -1
     is a row of zeros.
     """
@@ -153,11 +153,11 @@ def _looked_up(table: chex.Array, index: chex.Array) -> chex.Array:
     return found + table[-1][None]
 
 
-def _looked_up_forward(table: chex.Array, index: chex.Array) -> tuple[chex.Array, tuple]:
+def _looked_up_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, tuple]:
     return _looked_up(table, index), (table, index)
 
 
-def _looked_up_backward(saved: tuple, slope: chex.Array) -> tuple[chex.Array, None]:
+def _looked_up_backward(saved: tuple, slope: jax.Array) -> tuple[jax.Array, None]:
     table, index = saved
     bias = table.shape[0] - 1
     # -1 would count as the last row; beyond the table it is dropped

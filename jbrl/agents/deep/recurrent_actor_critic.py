@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 
@@ -14,11 +13,11 @@ from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.lstm import Lstm, LstmState
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.sequence import Sequence
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, select, static
 from jbrl.rollout.contract import MayDiverge, Transition
 
 UNROLLS = ("acting", "tf", "jax")
@@ -45,14 +44,14 @@ class RecurrentPolicyValue:
         feedforward = PolicyValue.of(spec, widths, final_activation=final_activation)
         return cls(feedforward, Lstm(hidden, hidden), skip)
 
-    def init(self, key: chex.PRNGKey) -> tuple:
+    def init(self, key: jax.Array) -> tuple:
         """Draw the parameters: of the perceptron, of the last layers, of the memory."""
         memory, others = jax.random.split(key)
         return (*self.feedforward.init(others), self.memory.init(memory))
 
     def act(
-        self, parameters: tuple, state: LstmState, observation: chex.Array, uniform: chex.Array
-    ) -> tuple[chex.Array, LstmState]:
+        self, parameters: tuple, state: LstmState, observation: jax.Array, uniform: jax.Array
+    ) -> tuple[jax.Array, LstmState]:
         """Return an action drawn from the policy, [] int32, and the memory after the observation.
 
         Args:
@@ -67,8 +66,8 @@ class RecurrentPolicyValue:
         return policy.sample(logits[0], uniform), state
 
     def unroll(
-        self, parameters: tuple, start: LstmState, inputs: chex.Array, count: chex.Array
-    ) -> tuple[chex.Array, chex.Array, LstmState]:
+        self, parameters: tuple, start: LstmState, inputs: jax.Array, count: jax.Array
+    ) -> tuple[jax.Array, jax.Array, LstmState]:
         """Return logits [S, A], values [S] and states of the memory [S, H] for the first `count` of
         consecutive observations.
 
@@ -83,8 +82,8 @@ class RecurrentPolicyValue:
         return (*self._outputs(heads, embedding, states.hidden), states)
 
     def _outputs(
-        self, heads: Any, embedding: chex.Array, memory: chex.Array
-    ) -> tuple[chex.Array, chex.Array]:
+        self, heads: Any, embedding: jax.Array, memory: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         seen = embedding + jax.nn.relu(memory) if self.skip else memory
         return self.feedforward.heads(heads, seen)
 
@@ -172,7 +171,7 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
             skip=self.skip,
         )
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> RecurrentState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> RecurrentState:
         spec = knowledge.spec
         network = self._network(spec)
         played = sequence.empty(spec.observation, self.sequence_length)
@@ -182,8 +181,8 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
         return RecurrentState(learner, played, none, none, network)
 
     def act(
-        self, key: chex.PRNGKey, state: RecurrentState, observation: chex.Array
-    ) -> tuple[chex.Array, RecurrentState]:
+        self, key: jax.Array, state: RecurrentState, observation: jax.Array
+    ) -> tuple[jax.Array, RecurrentState]:
         action, memory = state.network.act(
             state.learner.parameters, state.memory, observation, sampling.uniforms(key)[0]
         )
@@ -193,7 +192,7 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
         return policy.DIVERGED
 
     def observe(
-        self, key: chex.PRNGKey, state: RecurrentState, transition: Transition
+        self, key: jax.Array, state: RecurrentState, transition: Transition
     ) -> RecurrentState:
         played = sequence.append(state.played, transition)
         ended = transition.terminated | transition.truncated
@@ -230,9 +229,9 @@ def learn(
     learner: Learner,
     start: LstmState,
     played: Sequence,
-    terminated: chex.Array,
+    terminated: jax.Array,
     costs: Costs,
-    learning_rate: chex.Array,
+    learning_rate: jax.Array,
     sizes: tuple[int, ...],
     max_norm: float | None,
 ) -> tuple[Learner, LstmState]:
@@ -246,7 +245,7 @@ def learn(
       max_norm: as in `policy.descend`.
     """
 
-    def loss(parameters: Any, size: int) -> tuple[chex.Array, LstmState]:
+    def loss(parameters: Any, size: int) -> tuple[jax.Array, LstmState]:
         logits, values, states = network.unroll(
             parameters, start, played.inputs(size), played.length + 1
         )

@@ -1,13 +1,14 @@
 """Lambda-returns, and the generalised advantages that are their distance from the values."""
 
 import chex
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 
 def lambda_returns(
-    rewards: chex.Array, discounts: chex.Array, next_values: chex.Array, traces: chex.Array
-) -> chex.Array:
+    rewards: jax.Array, discounts: jax.Array, next_values: jax.Array, traces: jax.Array
+) -> jax.Array:
     """Return G_t = r_t + g_t ((1 - l_t) v_{t+1} + l_t G_{t+1}) for t < T: [T], of the dtype of
     `rewards`.
 
@@ -24,7 +25,7 @@ def lambda_returns(
     chex.assert_rank([rewards, discounts, next_values, traces], 1)
     chex.assert_equal_shape([rewards, discounts, next_values, traces])
 
-    def step(following: chex.Array, terms: tuple) -> tuple[chex.Array, chex.Array]:
+    def step(following: jax.Array, terms: tuple) -> tuple[jax.Array, jax.Array]:
         base, slope = terms
         total = base + slope * following
         return total, total
@@ -35,14 +36,14 @@ def lambda_returns(
 
 
 def sequence_returns(
-    rewards: chex.Array,
-    next_values: chex.Array,
-    length: chex.Array,
-    terminated: chex.Array,
+    rewards: jax.Array,
+    next_values: jax.Array,
+    length: jax.Array,
+    terminated: jax.Array,
     *,
-    discount: float | chex.Array,
-    trace_decay: float | chex.Array,
-) -> chex.Array:
+    discount: float | jax.Array,
+    trace_decay: float | jax.Array,
+) -> jax.Array:
     """Return the lambda-returns of the first `length` steps of one episode, 0 after them: [T].
 
     Args:
@@ -64,12 +65,12 @@ def sequence_returns(
 
 
 def generalised_advantages(
-    rewards: chex.Array,
-    discounts: chex.Array,
-    values: chex.Array,
-    next_values: chex.Array,
-    traces: chex.Array,
-) -> chex.Array:
+    rewards: jax.Array,
+    discounts: jax.Array,
+    values: jax.Array,
+    next_values: jax.Array,
+    traces: jax.Array,
+) -> jax.Array:
     """Return A_t = d_t + g_t l_t A_{t+1} with d_t = r_t + g_t v_{t+1} - v_t: [T].
 
     Generalised advantage estimation (Schulman et al. 2016, equation 16), which is `lambda_returns`

@@ -5,15 +5,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Box, Observation
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 UNROLLED_WRITES = 16  # lanes up to which each writes its row by an operation of its own
@@ -26,17 +25,17 @@ class Sequence:
 
     # [T + 1, D] float32, or [T + 1, 1] int32 where observations are indices; row t is the
     # observation before step t
-    observations: chex.Array
-    actions: chex.Array  # [T, 1] int32
-    rewards: chex.Array  # [T, 1] float32
-    length: chex.Array  # [] int32, transitions that it holds
+    observations: jax.Array
+    actions: jax.Array  # [T, 1] int32
+    rewards: jax.Array  # [T, 1] float32
+    length: jax.Array  # [] int32, transitions that it holds
 
     @property
     def capacity(self) -> int:
         """Number of transitions that fit, T."""
         return self.actions.shape[0]
 
-    def inputs(self, size: int) -> chex.Array:
+    def inputs(self, size: int) -> jax.Array:
         """Return the first size + 1 observations as inputs of a network: [size + 1, D], or
         [size + 1] int32.
         """
@@ -70,13 +69,13 @@ def append(sequence: Sequence, transition: Transition) -> Sequence:
     )
 
 
-def emptied(sequence: Sequence, wanted: chex.Array) -> Sequence:
+def emptied(sequence: Sequence, wanted: jax.Array) -> Sequence:
     """Return the sequence without its transitions where `wanted`, [] bool."""
     return dataclasses.replace(sequence, length=jnp.where(wanted, 0, sequence.length))
 
 
 @custom_vmap
-def put_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
+def put_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
     """Return `table` [R, C] with row `i` replaced by `row` [C]; `i` must lie in range.
 
     As `vectorize.set_row`, but for few lanes each row is copied whole, without a loop over entries.
@@ -85,7 +84,7 @@ def put_row(table: chex.Array, i: chex.Array, row: chex.Array) -> chex.Array:
 
 
 @put_row.def_vmap
-def _(size: int, batched: list[bool], *given: chex.Array) -> tuple:
+def _(size: int, batched: list[bool], *given: jax.Array) -> tuple:
     table, i, row = (
         v if b else jnp.broadcast_to(v, (size, *v.shape))
         for v, b in zip(given, batched, strict=True)
@@ -109,7 +108,7 @@ def sizes(capacity: int) -> tuple[int, ...]:
     return (*powers, capacity)
 
 
-def by_length(compute: Callable[[int], Any], length: chex.Array, choices: tuple[int, ...]) -> Any:
+def by_length(compute: Callable[[int], Any], length: jax.Array, choices: tuple[int, ...]) -> Any:
     """Return `compute(size)` for the first of `choices`, ascending, that is not below `length`, []
     int32.
     """
@@ -118,7 +117,7 @@ def by_length(compute: Callable[[int], Any], length: chex.Array, choices: tuple[
 
 
 def update_where(
-    wanted: chex.Array,
+    wanted: jax.Array,
     update: Callable[..., Any],
     state: Any,
     context: Any,
@@ -138,7 +137,7 @@ def update_where(
     """
 
     @custom_vmap
-    def apply(wanted: chex.Array, state: Any, context: Any) -> Any:
+    def apply(wanted: jax.Array, state: Any, context: Any) -> Any:
         return _alone(update, sizes(capacity), wanted, state, context)
 
     @apply.def_vmap
@@ -159,7 +158,7 @@ def update_where(
 
 
 def _alone(
-    update: Callable, choices: tuple[int, ...], wanted: chex.Array, state: Any, context: Any
+    update: Callable, choices: tuple[int, ...], wanted: jax.Array, state: Any, context: Any
 ) -> Any:
     """Update one lane; a loop of no or one iteration, which XLA runs in place."""
     return lax.fori_loop(
@@ -168,13 +167,13 @@ def _alone(
 
 
 def _in_turns(
-    update: Callable, choices: tuple[int, ...], wanted: chex.Array, states: Any, contexts: Any
+    update: Callable, choices: tuple[int, ...], wanted: jax.Array, states: Any, contexts: Any
 ) -> Any:
     """Update the lanes that want it, one after the other: `wanted` [N] bool."""
     if wanted.shape[0] == 1:
         # The state is taken out of its lane before the loop, the context within it: the other way
         # about, either is copied.
-        def only(_: chex.Array, state: Any) -> Any:
+        def only(_: jax.Array, state: Any) -> Any:
             return update(state, jax.tree.map(lambda v: v[0], contexts), choices)
 
         first = jax.tree.map(lambda v: v[0], states)
@@ -198,16 +197,14 @@ def _in_turns(
     return lax.while_loop(lambda carry: carry[0].any(), one, (wanted, states))[1]
 
 
-def _at_once(
-    update: Callable, capacity: int, wanted: chex.Array, states: Any, contexts: Any
-) -> Any:
+def _at_once(update: Callable, capacity: int, wanted: jax.Array, states: Any, contexts: Any) -> Any:
     """Update all lanes where any wants it, and keep those that do: `wanted` [N] bool."""
 
     def both(lane: tuple) -> tuple:
         state, context = lane
         return update(state, context, (capacity,)), context
 
-    def one(wanted: chex.Array, state: Any, context: Any) -> Any:
+    def one(wanted: jax.Array, state: Any, context: Any) -> Any:
         return vectorize.when_any(wanted, both, (state, context))[0]
 
     return jax.vmap(one)(wanted, states, contexts)

@@ -4,25 +4,25 @@ among them.
 A table is flat, [S * A]: a pass over all of it is then one loop of vector instructions, for any A.
 """
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.problems.prior import Prior
 
 
-def table(prior: Prior, value: float | chex.Array) -> chex.Array:
+def table(prior: Prior, value: float | jax.Array) -> jax.Array:
     """Return a table with `value` in every entry: [S * A] float32."""
     spec = prior.spec
     return jnp.full(spec.observation.n * spec.actions.n, value, jnp.float32)  # type: ignore[union-attr]
 
 
-def entry(state: chex.Array, action: chex.Array, n_actions: int) -> chex.Array:
+def entry(state: jax.Array, action: jax.Array, n_actions: int) -> jax.Array:
     """Return where in a table a state and an action are: [] int32."""
     return state * n_actions + action
 
 
-def values_of(q: chex.Array, state: chex.Array, n_actions: int) -> chex.Array:
+def values_of(q: jax.Array, state: jax.Array, n_actions: int) -> jax.Array:
     """Return the values of all actions in a state: [A] float32.
 
     Args:
@@ -32,7 +32,7 @@ def values_of(q: chex.Array, state: chex.Array, n_actions: int) -> chex.Array:
     return vectorize.get_row(q.reshape(-1, n_actions), jnp.maximum(state, 0))
 
 
-def greedy(values: chex.Array) -> chex.Array:
+def greedy(values: jax.Array) -> jax.Array:
     """Return the greedy action among `values` [A]: [] int32.
 
     Ties go to the lowest number; a NaN counts as the greatest of all values.
@@ -40,9 +40,7 @@ def greedy(values: chex.Array) -> chex.Array:
     return jnp.argmax(values).astype(jnp.int32)
 
 
-def epsilon_greedy(
-    values: chex.Array, epsilon: float | chex.Array, uniforms: chex.Array
-) -> chex.Array:
+def epsilon_greedy(values: jax.Array, epsilon: float | jax.Array, uniforms: jax.Array) -> jax.Array:
     """Return an action, [] int32: uniform over all of them with probability `epsilon`, else the
     greedy one among `values` [A].
 

@@ -5,7 +5,7 @@ with the step size of Parl2; and NAC-TD, which follows the natural gradient.
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -15,10 +15,10 @@ from jbrl.agents.linear import parl2, softmax
 from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay, step_size
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 SHRINKING = 2.0**-80  # the squares of all numbers of float32 times this can be added
@@ -28,12 +28,12 @@ SHRINKING = 2.0**-80  # the squares of all numbers of float32 times this can be 
 class ActorCriticState:
     """A value function and a policy, and how they are being learned."""
 
-    value: chex.Array  # [1, F] float32, weights of the value function
-    value_trace: chex.Array  # [1, F] float32
-    policy: chex.Array  # [A, F] float32, weights of the preferences
-    trace: chex.Array  # [A, F] float32, of grad log pi
-    alpha_v: chex.Array  # [] float32, step size of the value function
-    here: chex.Array  # the last observation, `encoded`; not that of a first step
+    value: jax.Array  # [1, F] float32, weights of the value function
+    value_trace: jax.Array  # [1, F] float32
+    policy: jax.Array  # [A, F] float32, weights of the preferences
+    trace: jax.Array  # [A, F] float32, of grad log pi
+    alpha_v: jax.Array  # [] float32, step size of the value function
+    here: jax.Array  # the last observation, `encoded`; not that of a first step
     policy_now: softmax.Policy  # in the state of the last decision
     progress: Progress
 
@@ -42,12 +42,12 @@ class ActorCriticState:
 class Critique:
     """Judgement of a transition by the value function, and the value function after it."""
 
-    error: chex.Array  # [] float32
-    value: chex.Array  # [1, F] float32
-    trace: chex.Array  # [1, F] float32
-    alpha: chex.Array  # [] float32
-    there: chex.Array  # the next observation, `encoded`
-    learns: chex.Array  # [] bool, whether the agent still learns
+    error: jax.Array  # [] float32
+    value: jax.Array  # [1, F] float32
+    trace: jax.Array  # [1, F] float32
+    alpha: jax.Array  # [] float32
+    there: jax.Array  # the next observation, `encoded`
+    learns: jax.Array  # [] bool, whether the agent still learns
 
 
 @record
@@ -60,7 +60,7 @@ class LinearActorCritic(CompleteLinear):
 
     adapts: ClassVar[bool] = False
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActorCriticState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
         """Draw the hyperparameters; all weights are 0."""
         n_actions = knowledge.spec.actions.n
         drawing = self.drawing(key, knowledge)
@@ -81,8 +81,8 @@ class LinearActorCritic(CompleteLinear):
         self.draw_alpha(drawing, "alpha_p", parts=n_actions, prefix="actor_")
 
     def act(
-        self, key: chex.PRNGKey, state: ActorCriticState, observation: chex.Array
-    ) -> tuple[chex.Array, ActorCriticState]:
+        self, key: jax.Array, state: ActorCriticState, observation: jax.Array
+    ) -> tuple[jax.Array, ActorCriticState]:
         """Draw an action from the policy."""
         progress = state.progress
         here = progress.encoded(observation, state.here)
@@ -91,7 +91,7 @@ class LinearActorCritic(CompleteLinear):
         return softmax.draw(now, sampling.uniforms(key)[0]), after
 
     def observe(
-        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+        self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the policy."""
         progress = state.progress
@@ -140,7 +140,7 @@ class LinearActorCritic(CompleteLinear):
         value, trace = features.learned(state.value, state.value_trace, here, orders, rule)
         return Critique(error, value, trace, state.alpha_v, there, learns)
 
-    def bonus(self, state: ActorCriticState, transition: Transition) -> chex.Array:
+    def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
         """Return what is added to the reward: [] float32."""
         del state, transition
         return jnp.float32(0)
@@ -238,7 +238,7 @@ class LinearACParl2(ScaledActor):
         high=1e9,
     )
 
-    def bonus(self, state: ActorCriticState, transition: Transition) -> chex.Array:
+    def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
         """See `LinearActorCritic`."""
         return -self.surprise * softmax.log_probability(state.policy_now, transition.action)
 
@@ -278,13 +278,13 @@ class NacTD(PlainCritic):
         super().draw_alphas(drawing, n_actions)
         self.draw_alpha(drawing, "alpha_w", prefix="advantage_")
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> NaturalState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> NaturalState:
         """Draw the hyperparameters; all weights are 0."""
         state = super().reset(key, knowledge)
         return NaturalState(**vars(state), advantage=state.policy)
 
     def observe(
-        self, key: chex.PRNGKey, state: ActorCriticState, transition: Transition
+        self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the advantages, then move the policy."""
         assert isinstance(state, NaturalState)
@@ -325,8 +325,8 @@ class NacTD(PlainCritic):
 
 
 def unit_step(
-    features: Features, direction: chex.Array, orders: Orders, alpha: chex.Array
-) -> tuple[chex.Array, chex.Array]:
+    features: Features, direction: jax.Array, orders: Orders, alpha: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return the factor of `direction` [A, F] that makes a step of length `alpha`: [] float32; and
     whether there is one, [] bool: not where the length of `direction` is 0 or NaN.
 
@@ -334,7 +334,7 @@ def unit_step(
     times a power of two, which is exact.
     """
 
-    def of_scaled(operand: Any) -> chex.Array:
+    def of_scaled(operand: Any) -> jax.Array:
         return features.squares(operand[0] * SHRINKING, operand[1])
 
     squares = features.squares(direction, orders)

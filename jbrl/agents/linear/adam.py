@@ -1,9 +1,9 @@
 """Adam, for one array of weights that ascends."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
-from jbrl.pytree import record
+from jbrl.base.pytree import record
 from jbrl.vectorize import prevent_fusion
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
@@ -14,11 +14,11 @@ EPSILON = 1e-5
 class Ascent:
     """Numbers of one step: weights <- weights + rate * first / (sqrt(second) + EPSILON)."""
 
-    rate: chex.Array  # [] float32, step size times the corrections of both moments
-    learns: chex.Array  # [] bool; where False nothing changes
+    rate: jax.Array  # [] float32, step size times the corrections of both moments
+    learns: jax.Array  # [] bool; where False nothing changes
 
 
-def ascent(alpha: chex.Array, step: chex.Array, learns: chex.Array) -> Ascent:
+def ascent(alpha: jax.Array, step: jax.Array, learns: jax.Array) -> Ascent:
     """Return step number `step`, [] int32 from 1, with step size `alpha`.
 
     Kingma and Ba 2015, section 2, with the corrections as factors of the rate and epsilon, 1e-5,
@@ -30,8 +30,8 @@ def ascent(alpha: chex.Array, step: chex.Array, learns: chex.Array) -> Ascent:
 
 
 def ascended(
-    arrays: tuple[chex.Array, ...], gradient: chex.Array, ascent: Ascent
-) -> tuple[chex.Array, ...]:
+    arrays: tuple[jax.Array, ...], gradient: jax.Array, ascent: Ascent
+) -> tuple[jax.Array, ...]:
     """Return weights, first and second moments after a step along a gradient, all of one shape."""
     weights, first, second = arrays
     # moments are computed once, or XLA computes them for the weights again, from copies

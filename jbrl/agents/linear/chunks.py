@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -12,7 +11,7 @@ from jax.custom_batching import custom_vmap
 
 
 def in_chunks(
-    fn: Callable, width: int, chunks: chex.Array, carry: Any, written: Any, read: Any, consts: Any
+    fn: Callable, width: int, chunks: jax.Array, carry: Any, written: Any, read: Any, consts: Any
 ) -> tuple[Any, Any]:
     """Pass over the last axis of arrays in chunks of `width`: fn(start, carry, (chunk of `written`,
     chunk of `read`), consts) -> carry, the chunk of `written` anew.
@@ -22,7 +21,7 @@ def in_chunks(
     """
 
     @custom_vmap
-    def apply(chunks: chex.Array, carry: Any, written: Any, read: Any, consts: Any) -> Any:
+    def apply(chunks: jax.Array, carry: Any, written: Any, read: Any, consts: Any) -> Any:
         return looped(fn, width, chunks, (carry, written), read, consts)
 
     @apply.def_vmap
@@ -39,11 +38,11 @@ def in_chunks(
 
 
 def looped(
-    fn: Callable, width: int, chunks: chex.Array, state: tuple, read: Any, consts: Any
+    fn: Callable, width: int, chunks: jax.Array, state: tuple, read: Any, consts: Any
 ) -> Any:
     """As `in_chunks`, of one lane, with `carry` and `written` as one pair."""
 
-    def body(i: chex.Array, state: tuple) -> tuple:
+    def body(i: jax.Array, state: tuple) -> tuple:
         carry, written = state
         start = i * width
         parts = jax.tree.map(

@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +21,11 @@ from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost, HasCost, Requiremen
 from jbrl.agents.linear.features import Features, features_of
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.environments.lifetime import Episodes, Lifetime
-from jbrl.errors import JbrlError
-from jbrl.parameters import parameter
 from jbrl.problems.prior import EnvironmentPrior, Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Measured, Sized, StaysWithNaN, Transition
 
 # of each hyperparameter among the uniform numbers of a lifetime; new ones go to the end
@@ -54,12 +53,12 @@ SECONDS_PER_ENTRY = 2e-10
 SECONDS_PER_TERM = 5e-10
 
 
-def uniform(u: chex.Array, low: Any, high: Any) -> chex.Array:
+def uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
     """Return the quantile `u` in [0, 1) of the uniform distribution on [low, high]: [] float32."""
     return jnp.clip(low + u * (high - low), low, high)
 
 
-def log_uniform(u: chex.Array, low: Any, high: Any) -> chex.Array:
+def log_uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
     """Return the quantile `u` of the distribution whose logarithm is uniform on
     [ln low, ln high]: [] float32.
     """
@@ -67,7 +66,7 @@ def log_uniform(u: chex.Array, low: Any, high: Any) -> chex.Array:
     return jnp.clip(jnp.exp(lows + u * (highs - lows)), low, high)
 
 
-def integer(u: chex.Array, low: Any, high: Any) -> chex.Array:
+def integer(u: jax.Array, low: Any, high: Any) -> jax.Array:
     """Return the quantile `u` of the uniform distribution on the integers low..high: [] int32."""
     low, high = jnp.int32(low), jnp.int32(high)
     drawn = low + jnp.floor(u * (high - low + 1).astype(jnp.float32)).astype(jnp.int32)
@@ -84,10 +83,10 @@ class Progress:
     """Record of a lifetime so far, and its hyperparameters."""
 
     drawn: dict  # name: [] float32
-    episodes: chex.Array  # [] int32, that have ended
-    fresh: chex.Array  # [] bool, no step of the episode has been learned yet
-    skipped: chex.Array  # [] int32, updates skipped, the error being NaN
-    undefined: chex.Array  # [] int32, steps of which a value or a preference was NaN
+    episodes: jax.Array  # [] int32, that have ended
+    fresh: jax.Array  # [] bool, no step of the episode has been learned yet
+    skipped: jax.Array  # [] int32, updates skipped, the error being NaN
+    undefined: jax.Array  # [] int32, steps of which a value or a preference was NaN
     features: Features = static(Table(1))
     lifetime: Lifetime = static(Episodes(1))
 
@@ -102,17 +101,17 @@ class Progress:
         )
         return Orders(dependent, independent, playing)
 
-    def encoded(self, observation: chex.Array, here: chex.Array) -> chex.Array:
+    def encoded(self, observation: jax.Array, here: jax.Array) -> jax.Array:
         """Return an observation as passes over weights take it: `here`, which is that of the last
         transition, and computed at the first step of an episode only.
         """
 
-        def compute(operand: Any) -> chex.Array:
+        def compute(operand: Any) -> jax.Array:
             return self.features.encoded(*operand)
 
         return self.at_first(compute, (observation, self.orders), here)
 
-    def at_first(self, fn: Callable[[Any], Any], operand: Any, otherwise: chex.Array) -> chex.Array:
+    def at_first(self, fn: Callable[[Any], Any], operand: Any, otherwise: jax.Array) -> jax.Array:
         """Return `fn(operand)` at the first step of an episode, else `otherwise`, of its shape.
 
         Lookups in a table are cheapest for all lanes at once, features for those that need them.
@@ -123,7 +122,7 @@ class Progress:
         return vectorize.computed_where(self.fresh, fn, operand, otherwise)
 
     def after(
-        self, transition: Transition, learns: chex.Array, error: chex.Array, *values: chex.Array
+        self, transition: Transition, learns: jax.Array, error: jax.Array, *values: jax.Array
     ) -> "Progress":
         """Return the progress after a transition.
 
@@ -151,16 +150,16 @@ class Drawing:
       key: of the lifetime.
     """
 
-    def __init__(self, key: chex.PRNGKey, features: Features, lifetime: Lifetime) -> None:
+    def __init__(self, key: jax.Array, features: Features, lifetime: Lifetime) -> None:
         self._uniforms = jax.random.uniform(key, (len(PLACES),))
         self.features, self.lifetime = features, lifetime
-        self.drawn: dict[str, chex.Array] = {}
+        self.drawn: dict[str, jax.Array] = {}
 
-    def number(self, name: str) -> chex.Array:
+    def number(self, name: str) -> jax.Array:
         """Return the uniform number of a hyperparameter: [] float32 in [0, 1)."""
         return self._uniforms[PLACES.index(name)]
 
-    def keep(self, name: str, value: chex.Array) -> None:
+    def keep(self, name: str, value: jax.Array) -> None:
         """Keep the value of a hyperparameter, as float32."""
         self.drawn[name] = jnp.asarray(value, jnp.float32)
 
@@ -251,7 +250,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         orders = self.dependent_high, self.independent_high
         return features_of(prior.spec.observation, *orders)
 
-    def drawing(self, key: chex.PRNGKey, prior: Prior) -> Drawing:
+    def drawing(self, key: jax.Array, prior: Prior) -> Drawing:
         """Return the drawing of a lifetime, with the hyperparameters that all algorithms have.
 
         Raises:
@@ -289,7 +288,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
             value = value / (drawing.drawn["features"] * jnp.float32(parts))
         drawing.keep(name, value)
 
-    def learns(self, progress: Progress) -> chex.Array:
+    def learns(self, progress: Progress) -> jax.Array:
         """Return whether the agent learns from the next transition: [] bool.
 
         It does until its lifetime is over, or before if asked to stop.
@@ -314,7 +313,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         }
 
 
-def _episodes(lifetime: Lifetime) -> chex.Array:
+def _episodes(lifetime: Lifetime) -> jax.Array:
     """Return the number of episodes of a lifetime, [] int32."""
     return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)
 
@@ -330,7 +329,7 @@ def _mean_size(features: Features, agent: CompleteLinear) -> float:
     return float(np.mean([features.size(*pair) for pair in itertools.product(*orders)]))
 
 
-def decay(progress: Progress) -> chex.Array:
+def decay(progress: Progress) -> jax.Array:
     """Return gamma lambda, and 0 at the first step of an episode: [] float32."""
     drawn = progress.drawn
     return jnp.where(progress.fresh, 0.0, drawn["gamma"] * drawn["lambda"])

@@ -11,8 +11,8 @@ import numpy as np
 
 from jbrl.agents.linear.fourier import Fourier
 from jbrl.agents.linear.table import Table
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Observation
-from jbrl.errors import JbrlError
 
 GREATEST_CAPACITY = 1 << 20  # features: a lane then takes some 50 MB
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -53,7 +53,7 @@ class Fourier:
         """Features of one iteration of a pass."""
         return min(self.capacity, CHUNK)
 
-    def sizes(self, orders: Orders) -> chex.Array:
+    def sizes(self, orders: Orders) -> jax.Array:
         """Return the number of features that a lane uses: [] int32."""
         inputs = len(self.low)
         beyond = jnp.maximum(orders.independent - orders.dependent, 0)
@@ -65,11 +65,11 @@ class Fourier:
         return (dependent + 1) ** inputs + inputs * max(0, independent - dependent)
 
     @property
-    def blank(self) -> chex.Array:
+    def blank(self) -> jax.Array:
         """See `Table`."""
         return jnp.zeros(self.capacity, jnp.float32)
 
-    def encoded(self, x: chex.Array, orders: Orders) -> chex.Array:
+    def encoded(self, x: jax.Array, orders: Orders) -> jax.Array:
         """Return the features of `x`, an observation of any shape with d entries, in the order of
         the basis: [F] float32, 0 where a lane does not use them.
         """
@@ -80,13 +80,13 @@ class Fourier:
 
         return self._pass(write, (), self.blank, (), (self._scaled(x.reshape(-1)), orders))[1]
 
-    def values(self, weights: chex.Array, at: chex.Array, orders: Orders) -> chex.Array:
+    def values(self, weights: jax.Array, at: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`; `at` is [F]."""
         return self.products(weights, (at,), orders)[0]
 
     def products(
-        self, weights: chex.Array, ats: tuple[chex.Array, ...], orders: Orders
-    ) -> tuple[chex.Array, ...]:
+        self, weights: jax.Array, ats: tuple[jax.Array, ...], orders: Orders
+    ) -> tuple[jax.Array, ...]:
         """See `Table`."""
 
         def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
@@ -99,12 +99,12 @@ class Fourier:
 
     def learned(
         self,
-        weights: chex.Array,
-        trace: chex.Array,
-        at: chex.Array,
+        weights: jax.Array,
+        trace: jax.Array,
+        at: jax.Array,
         orders: Orders,
         rule: TraceStep,
-    ) -> tuple[chex.Array, chex.Array]:
+    ) -> tuple[jax.Array, jax.Array]:
         """See `Table`."""
         # two passes, each over arrays of its own: XLA uses vector instructions for these only
         trace = self.traced(trace, at, orders, rule.decay, rule.gradient)
@@ -112,12 +112,12 @@ class Fourier:
 
     def traced(
         self,
-        trace: chex.Array,
-        at: chex.Array,
+        trace: jax.Array,
+        at: jax.Array,
         orders: Orders,
-        decay: chex.Array,
-        gradient: chex.Array,
-    ) -> chex.Array:
+        decay: jax.Array,
+        gradient: jax.Array,
+    ) -> jax.Array:
         """See `Table`."""
 
         def decayed(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
@@ -129,12 +129,12 @@ class Fourier:
 
     def stepped(
         self,
-        weights: chex.Array,
-        direction: chex.Array,
+        weights: jax.Array,
+        direction: jax.Array,
         orders: Orders,
-        step: chex.Array,
-        learns: chex.Array,
-    ) -> chex.Array:
+        step: jax.Array,
+        learns: jax.Array,
+    ) -> jax.Array:
         """See `Table`."""
 
         def move(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
@@ -145,7 +145,7 @@ class Fourier:
 
         return self._pass(move, (), weights, direction, (orders, step, learns))[1]
 
-    def squares(self, weights: chex.Array, orders: Orders) -> chex.Array:
+    def squares(self, weights: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`."""
 
         def add(start: Any, total: Any, parts: Any, consts: Any) -> tuple:
@@ -155,7 +155,7 @@ class Fourier:
 
         return self._pass(add, jnp.float32(0), (), weights, (orders,))[0]
 
-    def rows(self, weights: chex.Array, xs: chex.Array, orders: Orders) -> chex.Array:
+    def rows(self, weights: jax.Array, xs: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`; `xs` is [B, d]."""
 
         def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
@@ -168,13 +168,13 @@ class Fourier:
 
     def ascended(
         self,
-        learner: tuple[chex.Array, ...],
-        xs: chex.Array,
-        gradients: chex.Array,
+        learner: tuple[jax.Array, ...],
+        xs: jax.Array,
+        gradients: jax.Array,
         orders: Orders,
-        update: Callable[..., tuple[chex.Array, ...]],
-        numbers: tuple[chex.Array, ...],
-    ) -> tuple[chex.Array, ...]:
+        update: Callable[..., tuple[jax.Array, ...]],
+        numbers: tuple[jax.Array, ...],
+    ) -> tuple[jax.Array, ...]:
         """See `Table`; `xs` is [B, d]."""
 
         def ascend(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
@@ -186,23 +186,23 @@ class Fourier:
         consts = (self._scaled(xs), orders, gradients, numbers)
         return self._lone_pass(ascend, (), learner, (), consts)[1]
 
-    def _scaled(self, x: chex.Array) -> chex.Array:
+    def _scaled(self, x: jax.Array) -> jax.Array:
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
         shape = (1,) * (x.ndim - 1) + (-1,)
         return (x - low.reshape(shape)) * (1 / (high - low)).reshape(shape)
 
-    def _active(self, start: Any, orders: Orders) -> chex.Array:
+    def _active(self, start: Any, orders: Orders) -> jax.Array:
         """Return which features of a chunk a lane uses: [C] bool."""
         _, dependent, independent = self._chunk_of_terms(start)
         return (dependent <= orders.dependent) | (independent <= orders.independent)
 
-    def _stored_features(self, start: Any, x: chex.Array, orders: Orders) -> chex.Array:
+    def _stored_features(self, start: Any, x: jax.Array, orders: Orders) -> jax.Array:
         """Return `_features`, for use in several operations: XLA computes them once, not anew for
         each row of weights.
         """
         return vectorize.prevent_fusion(self._features(start, x, orders))
 
-    def _features(self, start: Any, x: chex.Array, orders: Orders) -> chex.Array:
+    def _features(self, start: Any, x: jax.Array, orders: Orders) -> jax.Array:
         """Return a chunk of features [..., C] of scaled observations [..., d], 0 where a lane does
         not use them.
         """
@@ -234,7 +234,7 @@ class Fourier:
         orders = next(c for c in consts if isinstance(c, Orders))
         return looped(fn, self.chunk, self._chunks(orders), (carry, written), read, consts)
 
-    def _chunks(self, orders: Orders) -> chex.Array:
+    def _chunks(self, orders: Orders) -> jax.Array:
         """Return the chunks that hold all features of a lane, none where it is over: [] int32."""
         inputs, greatest = len(self.low), max(self.dependent, self.independent)
         mixed = (orders.dependent + 1) ** inputs - 1 - inputs * orders.dependent
@@ -243,7 +243,7 @@ class Fourier:
         return jnp.where(orders.playing, (end + self.chunk - 1) // self.chunk, 0)
 
 
-def cosine_of_pi(t: chex.Array) -> chex.Array:
+def cosine_of_pi(t: jax.Array) -> jax.Array:
     """Return cos(pi t), float32 of any shape, to about 2e-7 where |t| is below 100.
 
     An odd polynomial of degree 9 for sin(pi y), fitted on |y| <= 1/2 by least squares to 1e-8,
@@ -265,14 +265,14 @@ def _like(row: Any, ndim: int) -> Any:
     return row.reshape((1,) * (ndim - 1) + (-1,))
 
 
-def _products(weights: chex.Array, ats: tuple[chex.Array, ...]) -> list[chex.Array]:
+def _products(weights: jax.Array, ats: tuple[jax.Array, ...]) -> list[jax.Array]:
     if weights.shape[0] == 1 and len(ats) > 1:
         # a product of two vectors would be summed without vector instructions
         return [p[None] for p in _dot(jnp.stack(ats), weights[0])]
     return [_dot(weights, phi) for phi in ats]
 
 
-def _dot(matrix: chex.Array, vector: chex.Array) -> chex.Array:
+def _dot(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return jnp.einsum("af,f->a", matrix, vector, precision="highest")
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -22,11 +21,11 @@ from jbrl.agents.linear.drawn import (
 from jbrl.agents.linear.drawn import integer as drawn_integer
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Observation
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 MINIBATCHES = (16, 32, 64)  # sizes that programs are compiled for
@@ -39,34 +38,34 @@ STEPS = 256  # the longest buffer
 class Buffer:
     """The last transitions, of one episode or several; entries from `length` on are not set."""
 
-    observations: chex.Array  # [T, d] float32, or [T, 1] int32 where observations are indices
-    last: chex.Array  # [d] float32 or [1] int32, the observation after the last transition
-    actions: chex.Array  # [T, 1] int32
-    rewards: chex.Array  # [T, 1] float32
-    ends: chex.Array  # [T, 1] int32, 1: the episode has terminated
-    length: chex.Array  # [] int32
+    observations: jax.Array  # [T, d] float32, or [T, 1] int32 where observations are indices
+    last: jax.Array  # [d] float32 or [1] int32, the observation after the last transition
+    actions: jax.Array  # [T, 1] int32
+    rewards: jax.Array  # [T, 1] float32
+    ends: jax.Array  # [T, 1] int32, 1: the episode has terminated
+    length: jax.Array  # [] int32
 
 
 @record
 class Learner:
     """Weights, preferences first and the value function in the last row, and what Adam keeps."""
 
-    weights: chex.Array  # [A + 1, F] float32
-    first: chex.Array  # [A + 1, F] float32
-    second: chex.Array  # [A + 1, F] float32
-    step: chex.Array  # [] int32, of Adam
-    skipped: chex.Array  # [] int32, minibatches that were passed over, an error being NaN
+    weights: jax.Array  # [A + 1, F] float32
+    first: jax.Array  # [A + 1, F] float32
+    second: jax.Array  # [A + 1, F] float32
+    step: jax.Array  # [] int32, of Adam
+    skipped: jax.Array  # [] int32, minibatches that were passed over, an error being NaN
 
 
 @record
 class Sample:
     """Transitions of a buffer, with all that learning from them needs."""
 
-    observations: chex.Array  # as those of the buffer
-    actions: chex.Array  # [T] int32
-    logs: chex.Array  # [T] float32, of the probabilities that they were chosen with
-    advantages: chex.Array  # [T] float32
-    targets: chex.Array  # [T] float32, of the value function
+    observations: jax.Array  # as those of the buffer
+    actions: jax.Array  # [T] int32
+    logs: jax.Array  # [T] float32, of the probabilities that they were chosen with
+    advantages: jax.Array  # [T] float32
+    targets: jax.Array  # [T] float32, of the value function
 
 
 @record
@@ -75,8 +74,8 @@ class Rules:
 
     drawn: dict  # name: [] float32
     orders: Orders
-    sign: chex.Array  # [] float32, of the second term of the gradient of the entropy
-    words: chex.Array  # [2] uint32, of a random key
+    sign: jax.Array  # [] float32, of the second term of the gradient of the entropy
+    words: jax.Array  # [2] uint32, of a random key
 
 
 @record
@@ -120,7 +119,7 @@ class LinearPPO(CompleteLinear):
         "its second term",
     )
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> LinearPPOState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> LinearPPOState:
         """Draw the hyperparameters; all weights are 0."""
         drawing = self.drawing(key, knowledge)
         self._draw(drawing)
@@ -145,8 +144,8 @@ class LinearPPO(CompleteLinear):
         drawing.keep("epochs", epochs)
 
     def act(
-        self, key: chex.PRNGKey, state: LinearPPOState, observation: chex.Array
-    ) -> tuple[chex.Array, LinearPPOState]:
+        self, key: jax.Array, state: LinearPPOState, observation: jax.Array
+    ) -> tuple[jax.Array, LinearPPOState]:
         """Draw an action from the policy."""
         progress = state.progress
         features, orders = progress.features, progress.orders
@@ -156,7 +155,7 @@ class LinearPPO(CompleteLinear):
         return softmax.draw(now, sampling.uniforms(key)[0]), state
 
     def observe(
-        self, key: chex.PRNGKey, state: LinearPPOState, transition: Transition
+        self, key: jax.Array, state: LinearPPOState, transition: Transition
     ) -> LinearPPOState:
         """Keep the transition; learn where the buffer is full."""
         progress = state.progress
@@ -212,7 +211,7 @@ def learned(features: Features, learner: Learner, buffer: Buffer, rules: Rules) 
     epochs, batch = (rules.drawn[name].astype(jnp.int32) for name in ("epochs", "batch"))
 
     def sized(size: int) -> Learner:
-        def epoch(number: chex.Array, learner: Learner) -> Learner:
+        def epoch(number: jax.Array, learner: Learner) -> Learner:
             order = shuffled(jax.random.fold_in(key, number), buffer.length)
             return passed(features, learner, sample, Pass(order, buffer.length, batch, size), rules)
 
@@ -226,13 +225,13 @@ def learned(features: Features, learner: Learner, buffer: Buffer, rules: Rules) 
 class Pass:
     """One pass over a buffer."""
 
-    order: chex.Array  # [T + 64] int32
-    length: chex.Array  # [] int32, of the buffer
-    batch: chex.Array  # [] int32, transitions of a minibatch
+    order: jax.Array  # [T + 64] int32
+    length: jax.Array  # [] int32, of the buffer
+    batch: jax.Array  # [] int32, transitions of a minibatch
     size: int = static(MINIBATCHES[-1])  # of the arrays of a minibatch
 
 
-def shuffled(key: chex.PRNGKey, length: chex.Array) -> chex.Array:
+def shuffled(key: jax.Array, length: jax.Array) -> jax.Array:
     """Return the numbers below `length` in random order, and then others: [T + 64] int32."""
     bits = jax.random.bits(key, (STEPS,)) >> 1
     place = jnp.arange(STEPS, dtype=jnp.int32)
@@ -257,7 +256,7 @@ def judged(features: Features, learner: Learner, buffer: Buffer, rules: Rules) -
     errors = buffer.rewards[:, 0] + goes_on * following - values[:-1]
     errors = jnp.where(counts, errors, 0.0)
 
-    def back(later: chex.Array, step: tuple) -> tuple[chex.Array, chex.Array]:
+    def back(later: jax.Array, step: tuple) -> tuple[jax.Array, jax.Array]:
         error, factor = step
         now = error + factor * later
         return now, now
@@ -269,7 +268,7 @@ def judged(features: Features, learner: Learner, buffer: Buffer, rules: Rules) -
     return Sample(buffer.observations, actions, chosen, advantages, advantages + values[:-1])
 
 
-def inputs(observations: chex.Array) -> chex.Array:
+def inputs(observations: jax.Array) -> jax.Array:
     """Return rows of observations as features take them: [B, d] float32 or [B] int32."""
     if jnp.issubdtype(observations.dtype, jnp.floating):
         return observations
@@ -285,7 +284,7 @@ def passed(
 ) -> Learner:
     """Return the learner after one pass in minibatches, the last of which may be smaller."""
 
-    def one(number: chex.Array, learner: Learner) -> Learner:
+    def one(number: jax.Array, learner: Learner) -> Learner:
         start = number * over.batch
         count = jnp.minimum(over.batch, over.length - start)
         chosen = lax.dynamic_slice_in_dim(over.order, start, over.size)
@@ -297,7 +296,7 @@ def passed(
 
 
 def ascended(
-    features: Features, learner: Learner, part: Sample, counts: chex.Array, rules: Rules
+    features: Features, learner: Learner, part: Sample, counts: jax.Array, rules: Rules
 ) -> Learner:
     """Return the learner after one minibatch, of which the transitions count that `counts`, [B]
     bool, says.
@@ -315,7 +314,7 @@ def ascended(
     return Learner(*arrays, step, skipped)
 
 
-def direction(found: chex.Array, part: Sample, rules: Rules) -> chex.Array:
+def direction(found: jax.Array, part: Sample, rules: Rules) -> jax.Array:
     """Return the direction of preferences and value of each transition, [B, A + 1], from
     preferences and value `found`, of the same shape.
 
@@ -336,7 +335,7 @@ def direction(found: chex.Array, part: Sample, rules: Rules) -> chex.Array:
     return jnp.concatenate([preferences, (part.targets - found[:, -1])[:, None]], axis=1)
 
 
-def entropy_gradient(now: softmax.Policy, sign: chex.Array) -> chex.Array:
+def entropy_gradient(now: softmax.Policy, sign: jax.Array) -> jax.Array:
     """Return -pi ln pi + sign * pi H by each preference: [..., A]; with -1 the gradient of the
     entropy H, with 1 that of the published program.
     """

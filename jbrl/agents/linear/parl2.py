@@ -4,13 +4,13 @@ One number for each array of weights. It starts at 1, is never raised, and is no
 episodes. Dabney and Barto 2012, alpha-bound, in the form of the program of Jordan et al. 2020.
 """
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders
-from jbrl.pytree import record
+from jbrl.base.pytree import record
 
 START = 1.0
 
@@ -19,23 +19,23 @@ START = 1.0
 class Learner:
     """A linear function that learns with its own step size."""
 
-    weights: chex.Array  # [A, F] float32
-    trace: chex.Array  # [A, F] float32
-    alpha: chex.Array  # [] float32
+    weights: jax.Array  # [A, F] float32
+    trace: jax.Array  # [A, F] float32
+    alpha: jax.Array  # [] float32
 
 
 @record
 class Step:
     """One transition, as a linear function learns from it."""
 
-    decay: chex.Array  # [] float32, of the trace
-    here: chex.Array  # [A] float32, rows of the gradient before the transition
-    there: chex.Array  # [A] float32, rows of gamma times the gradient after it; 0 at the end
-    error: chex.Array  # [] float32
-    learns: chex.Array  # [] bool
+    decay: jax.Array  # [] float32, of the trace
+    here: jax.Array  # [A] float32, rows of the gradient before the transition
+    there: jax.Array  # [A] float32, rows of gamma times the gradient after it; 0 at the end
+    error: jax.Array  # [] float32
+    learns: jax.Array  # [] bool
 
 
-def bounded(alpha: chex.Array, change: chex.Array) -> chex.Array:
+def bounded(alpha: jax.Array, change: jax.Array) -> jax.Array:
     """Return the step size after a transition: min(alpha, -1 / change) where `change`, the product
     of the trace with gamma phi' - phi, is negative.
     """
@@ -45,10 +45,10 @@ def bounded(alpha: chex.Array, change: chex.Array) -> chex.Array:
 def learned(
     features: Features,
     learner: Learner,
-    ats: tuple[chex.Array, chex.Array],
+    ats: tuple[jax.Array, jax.Array],
     orders: Orders,
     step: Step,
-) -> tuple[chex.Array, chex.Array, chex.Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return weights and trace [A, F], and the step size [], after a transition from ats[0] to
     ats[1], both `encoded`.
     """

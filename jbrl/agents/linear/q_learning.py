@@ -1,21 +1,21 @@
 """Q-learning: the action values of an optimal policy, learned one transition at a time."""
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import TABULAR, Agent, register_agent
 from jbrl.agents.linear import action_values
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 
 @record
 class QLearningState:
-    q: chex.Array  # [S * A] float32
+    q: jax.Array  # [S * A] float32
     n_actions: int = static()
 
 
@@ -36,17 +36,17 @@ class QLearning(Agent[Prior, QLearningState]):
     )
     q0: float = parameter(0.0, "value of every action at the start", low=-1e9, high=1e9)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> QLearningState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> QLearningState:
         return QLearningState(action_values.table(knowledge, self.q0), knowledge.spec.actions.n)
 
     def act(
-        self, key: chex.PRNGKey, state: QLearningState, observation: chex.Array
-    ) -> tuple[chex.Array, QLearningState]:
+        self, key: jax.Array, state: QLearningState, observation: jax.Array
+    ) -> tuple[jax.Array, QLearningState]:
         values = action_values.values_of(state.q, observation, state.n_actions)
         return action_values.epsilon_greedy(values, self.epsilon, sampling.uniforms(key)), state
 
     def observe(
-        self, key: chex.PRNGKey, state: QLearningState, transition: Transition
+        self, key: jax.Array, state: QLearningState, transition: Transition
     ) -> QLearningState:
         q, n_actions = state.q, state.n_actions
         at = action_values.entry(transition.observation, transition.action, n_actions)

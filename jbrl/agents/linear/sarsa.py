@@ -2,27 +2,27 @@
 eligibility traces.
 """
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.agent import NO_ACTION, TABULAR, Agent, register_agent
 from jbrl.agents.linear import action_values
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 
 @record
 class SarsaState:
-    q: chex.Array  # [S * A] float32
+    q: jax.Array  # [S * A] float32
     # [S * A] float32, of the episode so far; what an episode leaves is dropped by the first step of
     # the next
-    trace: chex.Array
+    trace: jax.Array
     # [] int32, chosen when the last transition was learned; NO_ACTION at the start of an episode
-    next_action: chex.Array
+    next_action: jax.Array
     n_actions: int = static()
 
 
@@ -50,18 +50,18 @@ class Sarsa(Agent[Prior, SarsaState]):
     )
     q0: float = parameter(0.0, "value of every action at the start", low=-1e9, high=1e9)
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> SarsaState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> SarsaState:
         q = action_values.table(knowledge, self.q0)
         return SarsaState(q, jnp.zeros_like(q), jnp.int32(NO_ACTION), knowledge.spec.actions.n)
 
     def act(
-        self, key: chex.PRNGKey, state: SarsaState, observation: chex.Array
-    ) -> tuple[chex.Array, SarsaState]:
+        self, key: jax.Array, state: SarsaState, observation: jax.Array
+    ) -> tuple[jax.Array, SarsaState]:
         values = action_values.values_of(state.q, observation, state.n_actions)
         first = action_values.epsilon_greedy(values, self.epsilon, sampling.uniforms(key))
         return jnp.where(state.next_action == NO_ACTION, first, state.next_action), state
 
-    def observe(self, key: chex.PRNGKey, state: SarsaState, transition: Transition) -> SarsaState:
+    def observe(self, key: jax.Array, state: SarsaState, transition: Transition) -> SarsaState:
         q, n_actions = state.q, state.n_actions
         at = action_values.entry(transition.observation, transition.action, n_actions)
         values = action_values.values_of(q, transition.next_observation, n_actions)

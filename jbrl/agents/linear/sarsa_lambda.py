@@ -5,7 +5,7 @@ step size of Parl2.
 import dataclasses
 from typing import Any, ClassVar
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
@@ -13,10 +13,10 @@ from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import action_values, parl2
 from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, step_size, uniform
 from jbrl.agents.linear.traces import TraceStep
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp import sampling
-from jbrl.parameters import parameter
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 
@@ -24,11 +24,11 @@ from jbrl.rollout.contract import Transition
 class ActionValueState:
     """Action values, and how they are being learned."""
 
-    weights: chex.Array  # [A, F] float32
-    trace: chex.Array  # [A, F] float32
-    alpha: chex.Array  # [] float32, step size
-    here: chex.Array  # the last observation, `encoded`; not that of a first step
-    next_action: chex.Array  # [] int32, chosen when the last transition was learned
+    weights: jax.Array  # [A, F] float32
+    trace: jax.Array  # [A, F] float32
+    alpha: jax.Array  # [] float32, step size
+    here: jax.Array  # the last observation, `encoded`; not that of a first step
+    next_action: jax.Array  # [] int32, chosen when the last transition was learned
     progress: Progress
 
 
@@ -51,7 +51,7 @@ class ActionValueLearner(CompleteLinear):
         0.1, "greatest probability of a random action; the paper's text has 1", low=0, high=1
     )
 
-    def reset(self, key: chex.PRNGKey, knowledge: Prior) -> ActionValueState:
+    def reset(self, key: jax.Array, knowledge: Prior) -> ActionValueState:
         """Draw the hyperparameters; all weights are 0."""
         drawing = self.drawing(key, knowledge)
         ends = self.epsilon_low, self.epsilon_high
@@ -65,13 +65,13 @@ class ActionValueLearner(CompleteLinear):
         return ActionValueState(zeros, zeros, alpha, here, jnp.int32(0), progress)
 
     def act(
-        self, key: chex.PRNGKey, state: ActionValueState, observation: chex.Array
-    ) -> tuple[chex.Array, ActionValueState]:
+        self, key: jax.Array, state: ActionValueState, observation: jax.Array
+    ) -> tuple[jax.Array, ActionValueState]:
         """Return the action that was chosen with the last update, or one for a first step."""
         progress = state.progress
         here = progress.encoded(observation, state.here)
 
-        def values(operand: Any) -> chex.Array:
+        def values(operand: Any) -> jax.Array:
             weights, here, orders = operand
             return progress.features.values(weights, here, orders)
 
@@ -83,7 +83,7 @@ class ActionValueLearner(CompleteLinear):
         return action, dataclasses.replace(state, here=here)
 
     def observe(
-        self, key: chex.PRNGKey, state: ActionValueState, transition: Transition
+        self, key: jax.Array, state: ActionValueState, transition: Transition
     ) -> ActionValueState:
         """Choose the next action, then learn."""
         progress = state.progress
@@ -115,22 +115,22 @@ class ActionValueLearner(CompleteLinear):
         after = progress.after(transition, learns, error, values)
         return ActionValueState(weights, trace, alpha, there, chosen, after)
 
-    def _bounding(self, following: chex.Array, then: chex.Array) -> chex.Array:
+    def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
         """Return the row whose features bound the step size, one-hot [A]."""
         del following
         return then
 
-    def _choice(self, values: chex.Array, progress: Progress, key: chex.PRNGKey) -> chex.Array:
+    def _choice(self, values: jax.Array, progress: Progress, key: jax.Array) -> jax.Array:
         epsilon = progress.drawn["epsilon"]
         return action_values.epsilon_greedy(values, epsilon, sampling.uniforms(key))
 
 
-def _one_hot(action: chex.Array, values: chex.Array) -> chex.Array:
+def _one_hot(action: jax.Array, values: jax.Array) -> jax.Array:
     here = jnp.arange(values.shape[0], dtype=jnp.int32) == action
     return here.astype(jnp.float32)
 
 
-def _entry(values: chex.Array, one_hot: chex.Array) -> chex.Array:
+def _entry(values: jax.Array, one_hot: jax.Array) -> jax.Array:
     """Return the value of one action, whatever the others are."""
     return jnp.where(one_hot > 0, values, 0.0).sum()
 
@@ -228,7 +228,7 @@ class QParl2(ActionValueLearner):
         False, "the greedy action bounds the step size, not the action to be taken"
     )
 
-    def _bounding(self, following: chex.Array, then: chex.Array) -> chex.Array:
+    def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
         return jnp.where(
             self.bound_by_greedy, _one_hot(action_values.greedy(following), following), then
         )

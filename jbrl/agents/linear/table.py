@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
@@ -23,22 +23,22 @@ class Table:
         """Number of features, F."""
         return self.n
 
-    def sizes(self, orders: Orders) -> chex.Array:
+    def sizes(self, orders: Orders) -> jax.Array:
         """Return the number of features that a lane uses: [] int32."""
         del orders
         return jnp.int32(self.n)
 
     @property
-    def blank(self) -> chex.Array:
+    def blank(self) -> jax.Array:
         """An encoded observation before the first one."""
         return jnp.int32(0)
 
-    def encoded(self, x: chex.Array, orders: Orders) -> chex.Array:
+    def encoded(self, x: jax.Array, orders: Orders) -> jax.Array:
         """Return the observation `x` as passes over weights take it, here as it is: [] int32."""
         del orders
         return x
 
-    def values(self, weights: chex.Array, at: chex.Array, orders: Orders) -> chex.Array:
+    def values(self, weights: jax.Array, at: jax.Array, orders: Orders) -> jax.Array:
         """Return the products of `weights` [A, F] with the features of an observation: [A] float32.
 
         Args:
@@ -51,31 +51,31 @@ class Table:
         return jnp.where(at < 0, 0.0, found)
 
     def products(
-        self, weights: chex.Array, ats: tuple[chex.Array, ...], orders: Orders
-    ) -> tuple[chex.Array, ...]:
+        self, weights: jax.Array, ats: tuple[jax.Array, ...], orders: Orders
+    ) -> tuple[jax.Array, ...]:
         """Return `values` of several observations."""
         return tuple(self.values(weights, at, orders) for at in ats)
 
     def learned(
         self,
-        weights: chex.Array,
-        trace: chex.Array,
-        at: chex.Array,
+        weights: jax.Array,
+        trace: jax.Array,
+        at: jax.Array,
         orders: Orders,
         rule: TraceStep,
-    ) -> tuple[chex.Array, chex.Array]:
+    ) -> tuple[jax.Array, jax.Array]:
         """Return weights and trace [A, F] after `rule`."""
         trace = self.traced(trace, at, orders, rule.decay, rule.gradient)
         return self.stepped(weights, trace, orders, rule.step, rule.learns), trace
 
     def traced(
         self,
-        trace: chex.Array,
-        at: chex.Array,
+        trace: jax.Array,
+        at: jax.Array,
         orders: Orders,
-        decay: chex.Array,
-        gradient: chex.Array,
-    ) -> chex.Array:
+        decay: jax.Array,
+        gradient: jax.Array,
+    ) -> jax.Array:
         """Return the trace [A, F] after decaying and adding the gradient, [A], at the features of
         an observation.
         """
@@ -85,22 +85,22 @@ class Table:
 
     def stepped(
         self,
-        weights: chex.Array,
-        direction: chex.Array,
+        weights: jax.Array,
+        direction: jax.Array,
         orders: Orders,
-        step: chex.Array,
-        learns: chex.Array,
-    ) -> chex.Array:
+        step: jax.Array,
+        learns: jax.Array,
+    ) -> jax.Array:
         """Return `weights` + `step` * `direction` where `learns` ([] bool), else `weights`."""
         del orders
         return jnp.where(learns, weights + step * direction, weights)
 
-    def squares(self, weights: chex.Array, orders: Orders) -> chex.Array:
+    def squares(self, weights: jax.Array, orders: Orders) -> jax.Array:
         """Return the sum of the squares of all weights: [] float32."""
         del orders
         return jnp.square(weights).sum()
 
-    def rows(self, weights: chex.Array, xs: chex.Array, orders: Orders) -> chex.Array:
+    def rows(self, weights: jax.Array, xs: jax.Array, orders: Orders) -> jax.Array:
         """Return `values` of B observations `xs`: [B, A] float32. Of one lane, not mapped."""
         del orders
         found = weights.at[:, jnp.maximum(xs, 0)].get(mode="promise_in_bounds")
@@ -108,13 +108,13 @@ class Table:
 
     def ascended(
         self,
-        learner: tuple[chex.Array, ...],
-        xs: chex.Array,
-        gradients: chex.Array,
+        learner: tuple[jax.Array, ...],
+        xs: jax.Array,
+        gradients: jax.Array,
         orders: Orders,
-        update: Callable[..., tuple[chex.Array, ...]],
-        numbers: tuple[chex.Array, ...],
-    ) -> tuple[chex.Array, ...]:
+        update: Callable[..., tuple[jax.Array, ...]],
+        numbers: tuple[jax.Array, ...],
+    ) -> tuple[jax.Array, ...]:
         """Return arrays [A, F] after `update(arrays, gradient, *numbers)`, the gradient [A, F]
         being the sum of `gradients` [B, A] times the features of `xs`. Of one lane, not mapped.
         """

@@ -5,7 +5,7 @@ agents are not the ones that the paper describes. They are implemented here by t
 that each published number can be reproduced and explained.
 """
 
-import chex
+import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
@@ -13,20 +13,20 @@ from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.beb import BEB
 from jbrl.agents.bayes.counts import counted
 from jbrl.agents.bayes.planner import Planner
-from jbrl.agents.bayes.sampled_set import (
+from jbrl.agents.search.sampled_set import (
     SampledSet,
     SampledSetState,
     has_moved,
     samples_of,
     variances,
 )
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.belief import Belief
 from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.mdp.mdp import expected_rewards
-from jbrl.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
-from jbrl.pytree import record
 from jbrl.rollout.contract import Transition
 
 PADDING = -(2.0**31)  # reward of what stands in for a row of which no sample is drawn
@@ -52,8 +52,8 @@ class UnnormalisedSoftMax(Planner):
     tau: float = parameter(1.0, "temperature", low=1e-6)
 
     def act(
-        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
-    ) -> tuple[chex.Array, Belief]:
+        self, key: jax.Array, state: Belief, observation: jax.Array
+    ) -> tuple[jax.Array, Belief]:
         q = vectorize.get_entry(state.plan.q, observation) + state.plan.level
         weights = jnp.cumsum(jnp.exp(q / self.tau))
         u = (weights < sampling.uniforms(key)[0]).sum(dtype=jnp.int32)
@@ -73,15 +73,15 @@ class TruncatedBEB(Planner):
 
     beta: float = parameter(2.0, "weight of the bonus, of which the integer part counts", low=0.0)
 
-    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> Belief:
+    def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
         return self._truncated().train(key, prior)
 
     def note(self, state: Belief, transition: Transition) -> Belief:
         return self._truncated().note(state, transition)
 
     def act(
-        self, key: chex.PRNGKey, state: Belief, observation: chex.Array
-    ) -> tuple[chex.Array, Belief]:
+        self, key: jax.Array, state: Belief, observation: jax.Array
+    ) -> tuple[jax.Array, Belief]:
         tolerance = published_tolerance(state.plan.values + state.plan.level)
         return first_of_the_best(vectorize.get_entry(state.plan.q, observation), tolerance), state
 
@@ -134,37 +134,37 @@ class FrozenSBOSS(SampledSet):
     def capacity(self) -> int:
         return self.max_samples
 
-    def samples(self, counts: chex.Array) -> chex.Array:
+    def samples(self, counts: jax.Array) -> jax.Array:
         return samples_of(counts, self.epsilon)
 
-    def renewing(self, counts: chex.Array) -> float:
+    def renewing(self, counts: jax.Array) -> float:
         # rows that have a next state without variance call for nothing
         frozen = bool((variances(counts) == 0).any(-1).all())
         return 0.004 if frozen else 1 / (1 + 4 * self.delta**2)
 
-    def models(self, counts: chex.Array, rewards: chex.Array) -> tuple[chex.Array, chex.Array]:
+    def models(self, counts: jax.Array, rewards: jax.Array) -> tuple[jax.Array, jax.Array]:
         n_pairs, n_states = counts.shape
         states = jnp.arange(n_pairs, dtype=jnp.int32) // (n_pairs // n_states)
         stay = jnp.arange(n_states, dtype=jnp.int32)[None, :] == states[:, None]
         none = (self.samples(counts) == 0)[:, None]
         return jnp.where(none, stay.astype(counts.dtype), counts), jnp.where(none, PADDING, rewards)
 
-    def outdated(self, state: SampledSetState, pair: chex.Array, now: chex.Array) -> chex.Array:
+    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
         moved, fixed = has_moved(vectorize.get_row(state.reference, pair), now, self.delta)
         lost = (pair >= state.reference.shape[0] // 2) & (self.delta <= 1)
         return ~fixed.any() & (moved | lost)
 
-    def choose(self, state: SampledSetState, x: chex.Array, uniform: chex.Array) -> chex.Array:
+    def choose(self, state: SampledSetState, x: jax.Array, uniform: jax.Array) -> jax.Array:
         tolerance = published_tolerance(state.q.max(-1) + state.level)
         return first_of_the_best(vectorize.get_row(state.q, x), tolerance)
 
 
 @record
 class CoarseState:
-    counts: chex.Array  # [S, A, S] float32, prior concentrations + transitions seen
-    rewards: chex.Array  # [S, A, S] float32, known
-    discount: chex.Array  # [] float32
-    q: chex.Array  # [S, A] float32
+    counts: jax.Array  # [S, A, S] float32, prior concentrations + transitions seen
+    rewards: jax.Array  # [S, A, S] float32, known
+    discount: jax.Array  # [] float32
+    q: jax.Array  # [S, A] float32
 
 
 @register_agent("e-Greedy-published", cite="castronovo2016")
@@ -186,19 +186,19 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     requires = BAYESIAN
     version = 2
 
-    def train(self, key: chex.PRNGKey, prior: DirichletPrior) -> CoarseState:
+    def train(self, key: jax.Array, prior: DirichletPrior) -> CoarseState:
         return _solved(prior.mdps.concentrations, prior.mdps.rewards, prior.discount)
 
     def cost(self, prior: DirichletPrior) -> Cost:
         """As many steps as there are transitions: a hundred sweeps take about as long."""
         return Cost(steps=float(prior.mdps.concentrations.size))
 
-    def reset(self, key: chex.PRNGKey, knowledge: CoarseState) -> CoarseState:
+    def reset(self, key: jax.Array, knowledge: CoarseState) -> CoarseState:
         return knowledge
 
     def act(
-        self, key: chex.PRNGKey, state: CoarseState, observation: chex.Array
-    ) -> tuple[chex.Array, CoarseState]:
+        self, key: jax.Array, state: CoarseState, observation: jax.Array
+    ) -> tuple[jax.Array, CoarseState]:
         coin, uniform = sampling.uniforms(key)
         anything = (uniform * state.q.shape[1]).astype(jnp.int32)
         return jnp.where(
@@ -207,11 +207,11 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
             sampling.choose_maximiser(vectorize.get_row(state.q, observation), uniform),
         ), state
 
-    def observe(self, key: chex.PRNGKey, state: CoarseState, transition: Transition) -> CoarseState:
+    def observe(self, key: jax.Array, state: CoarseState, transition: Transition) -> CoarseState:
         return _solved(counted(state.counts, transition), state.rewards, state.discount)
 
 
-def _solved(counts: chex.Array, rewards: chex.Array, discount: chex.Array) -> CoarseState:
+def _solved(counts: jax.Array, rewards: jax.Array, discount: jax.Array) -> CoarseState:
     transitions = mean_transitions(counts)
     found = planning.value_iteration(
         transitions,
@@ -223,7 +223,7 @@ def _solved(counts: chex.Array, rewards: chex.Array, discount: chex.Array) -> Co
     return CoarseState(counts, rewards, discount, found.q)
 
 
-def published_tolerance(values: chex.Array) -> chex.Array:
+def published_tolerance(values: jax.Array) -> jax.Array:
     """Return the difference up to which action values tie, [] float32 from values [S], the same in
     all states.
 
@@ -233,7 +233,7 @@ def published_tolerance(values: chex.Array) -> chex.Array:
     return jnp.float32(planning.TIE_TOLERANCE) * jnp.abs(values).max()
 
 
-def first_of_the_best(q: chex.Array, tolerance: chex.Array) -> chex.Array:
+def first_of_the_best(q: jax.Array, tolerance: jax.Array) -> jax.Array:
     """Return the action of lowest number among those within `tolerance` of the greatest value: []
     int32 from [A].
     """

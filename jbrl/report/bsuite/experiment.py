@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from jbrl.analysis.bsuite import curves
-from jbrl.analysis.bsuite.logs import Logs
-from jbrl.bsuite_sweep import Experiment
+from jbrl.base.bsuite_sweep import Experiment
 from jbrl.report.bsuite import learning_figures as figures
 from jbrl.report.bsuite import words
 from jbrl.report.bsuite.files import plot
 from jbrl.report.bsuite.marks import Styles
 from jbrl.report.bsuite.score_figures import single
 from jbrl.report.content import Block, Chapter, Paragraph, Plot, Span
+from jbrl.stats.bsuite import curves
+from jbrl.stats.bsuite.logs import Logs
 
 LEARNING = (
     "Average regret per episode so far against the number of episodes, both as logged: mean over "

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from jbrl import __version__
-from jbrl.analysis.bsuite import scores
-from jbrl.analysis.bsuite.logs import Logs
-from jbrl.bsuite_sweep import TAGS
+from jbrl.base.bsuite_sweep import TAGS
 from jbrl.report.bsuite.score_figures import bars, radar
 from jbrl.report.bsuite.words import in_words
 from jbrl.report.images import save
 from jbrl.report.latex import templates
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, listing
+from jbrl.stats.bsuite import scores
+from jbrl.stats.bsuite.logs import Logs
 
 
 def write_latex(logs: Logs, release: str, facts: Sequence[str], out: Path) -> Path:

@@ -16,9 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from jbrl.analysis.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optimum
-from jbrl.analysis.bsuite.measures import BASE
-from jbrl.bsuite_sweep import DEEP_SEA_SIZES, Experiment
+from jbrl.base.bsuite_sweep import DEEP_SEA_SIZES, Experiment
 from jbrl.report.axes import WIDTH, legend
 from jbrl.report.bsuite.marks import (
     DASHES,
@@ -32,6 +30,8 @@ from jbrl.report.bsuite.marks import (
 from jbrl.report.bsuite.words import level_words
 from jbrl.report.figures import Drawing
 from jbrl.report.style import INK, drawn
+from jbrl.stats.bsuite.curves import SHOWN_SIZES, THRESHOLDS, optimum
+from jbrl.stats.bsuite.measures import BASE
 
 MAP = mpl.colormaps["viridis"]
 
@@ -41,7 +41,7 @@ def learning(curves: pd.DataFrame, experiment: Experiment, styles: Styles) -> Dr
     """Draw average regret against episodes, one line per agent with a 95% band over runs.
 
     Args:
-      curves: `jbrl.analysis.bsuite.curves.mean_curves` of an experiment without levels.
+      curves: `jbrl.stats.bsuite.curves.mean_curves` of an experiment without levels.
     """
     agents = list(dict.fromkeys(curves["agent"]))
     height = 3.2 + 0.215 * legend_rows(agents)
@@ -96,7 +96,7 @@ def raw_lines(curves: pd.DataFrame, experiment: Experiment, styles: Styles, labe
     """Draw one line per setting and run, one panel per agent; colours from dark to light by level.
 
     Args:
-      curves: `regrets` or `returns` of `jbrl.analysis.bsuite.curves`.
+      curves: `regrets` or `returns` of `jbrl.stats.bsuite.curves`.
     """
     figure, panels, agents = _panels(curves)
     drawing = Drawing(figure, curves)
@@ -127,7 +127,7 @@ def average(final: pd.DataFrame, experiment: Experiment, styles: Styles) -> Draw
     """Draw average regret at the end by level, with 95% intervals over runs.
 
     Args:
-      final: `jbrl.analysis.bsuite.curves.final_regrets`.
+      final: `jbrl.stats.bsuite.curves.final_regrets`.
     """
     agents = list(dict.fromkeys(final["agent"]))
     levels = sorted(final["level"].unique())
@@ -194,7 +194,7 @@ def solving(solved: pd.DataFrame, styles: Styles, *, logarithmic: bool) -> Drawi
     2^N.
 
     Args:
-      solved: `jbrl.analysis.bsuite.curves.solutions`; unsolved sizes are hollow, at the last
+      solved: `jbrl.stats.bsuite.curves.solutions`; unsolved sizes are hollow, at the last
         episode that was logged.
     """
     agents = list(dict.fromkeys(solved["agent"]))

@@ -4,10 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jbrl import __version__
-from jbrl.analysis.bsuite import scores, two_agents
-from jbrl.analysis.bsuite.logs import Logs
-from jbrl.analysis.bsuite.measures import RELEASES
-from jbrl.bsuite_sweep import EXPERIMENTS, SWEEP
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
 from jbrl.report.bsuite.experiment import experiment
 from jbrl.report.bsuite.files import write_files
 from jbrl.report.bsuite.score_figures import BARS
@@ -17,6 +14,9 @@ from jbrl.report.files import plots_of, writing
 from jbrl.report.html import render
 from jbrl.report.style import styles
 from jbrl.report.text import count, listing
+from jbrl.stats.bsuite import scores, two_agents
+from jbrl.stats.bsuite.logs import Logs
+from jbrl.stats.bsuite.measures import RELEASES
 
 
 def write_report(

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from jbrl.bsuite_sweep import EXPERIMENTS, TAGS, TYPES
+from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS, TYPES
 from jbrl.report.axes import WIDTH, legend
 from jbrl.report.bsuite.marks import DASHES, Styles, legend_rows, line_legend, side_by_side, symbol
 from jbrl.report.bsuite.words import in_words
@@ -38,7 +38,7 @@ def radar(tags: pd.DataFrame, styles: Styles) -> Drawing:
     """Tag scores on seven spokes, one closed line per agent.
 
     Args:
-      tags: `jbrl.analysis.bsuite.scores.tag_scores`.
+      tags: `jbrl.stats.bsuite.scores.tag_scores`.
     """
     agents = list(dict.fromkeys(tags["agent"]))
     legend_inches = 0.25 + 0.215 * legend_rows(agents)
@@ -180,7 +180,7 @@ def single(scores: pd.DataFrame, styles: Styles) -> Drawing:
     """Draw the score of each agent in one experiment, best on top; hollow where it is not finished.
 
     Args:
-      scores: rows of `jbrl.analysis.bsuite.scores.summary` of one experiment.
+      scores: rows of `jbrl.stats.bsuite.scores.summary` of one experiment.
     """
     rows = scores.sort_values("score", ascending=False, kind="stable", na_position="last")
     height = 0.7 + 0.36 * len(rows)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbrl.analysis.bsuite.logs import Logs
-from jbrl.bsuite_sweep import EXPERIMENTS, TAGS
+from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS
 from jbrl.report.bsuite import score_figures as figures
 from jbrl.report.bsuite.files import plot
 from jbrl.report.bsuite.marks import Styles
@@ -28,6 +27,7 @@ from jbrl.report.content import (
     Words,
 )
 from jbrl.report.text import ABSENT, listing
+from jbrl.stats.bsuite.logs import Logs
 
 ABREAST = 3  # agents from whose number on tables have no place for intervals
 

@@ -5,7 +5,7 @@ Facts are those of Osband et al. 2020 and of release 0.3.6 of their program; the
 
 import dataclasses
 
-from jbrl.bsuite_sweep import Experiment
+from jbrl.base.bsuite_sweep import Experiment
 
 
 @dataclasses.dataclass(frozen=True)

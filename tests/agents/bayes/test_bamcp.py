@@ -11,10 +11,10 @@ from scipy import stats
 
 from benchmarks.twins.bamcp import Twin, nodes
 from jbrl.agents.agent import AGENTS, as_arrays, check_agent
-from jbrl.agents.bayes.bamcp import BAMCP
-from jbrl.agents.bayes.search import uct
-from jbrl.errors import JbrlError
-from jbrl.parameters import check_parameters
+from jbrl.agents.search import uct
+from jbrl.agents.search.bamcp import BAMCP
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.twins.forward_search import Search
 from jbrl.agents.agent import as_arrays, check_agent
-from jbrl.agents.bayes.bfs3 import BFS3
-from jbrl.agents.bayes.search import forward_search
-from jbrl.agents.bayes.search.forward_search import Decision
-from jbrl.agents.bayes.search.forward_tree import Capacity, Forest, Limits, grow
-from jbrl.errors import JbrlError
+from jbrl.agents.search import forward_search
+from jbrl.agents.search.bfs3 import BFS3
+from jbrl.agents.search.forward_search import Decision
+from jbrl.agents.search.forward_tree import Capacity, Forest, Limits, grow
+from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.prior import DirichletPrior
 from tests.reference.trajectories import KEY, transition

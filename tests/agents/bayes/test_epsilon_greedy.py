@@ -10,9 +10,9 @@ import pytest
 from benchmarks.twins.planner import EpsilonGreedy as Twin
 from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.base.pytree import record
 from jbrl.mdp.belief import Belief
 from jbrl.problems.lookup import problem
-from jbrl.pytree import record
 from jbrl.rollout.contract import Stepwise
 from tests.reference.trajectories import decisions, disagreements, play_all, prior_of
 

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.twins.opps import Formula as Twin
 from jbrl import play
 from jbrl.agents.bayes.formula import Formula, Linear
-from jbrl.agents.bayes.index.parsing import parse
-from jbrl.errors import JbrlError
-from jbrl.parameters import check_parameters
+from jbrl.agents.opps.parsing import parse
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
 from jbrl.problems.lookup import problem
 from tests.reference.trajectories import decisions, disagreements
 

@@ -1,6 +1,6 @@
 """OPPS: the search, with returns made up so that it is quick, and pulls, against their twin.
 
-What is kept of a search: tests/runner/play/test_offline.py.
+What is kept of a search: tests/play/test_offline.py.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from benchmarks.twins.opps import Formula as Twin
 from benchmarks.twins.opps import trial
 from jbrl import play
 from jbrl.agents.agent import AGENTS
-from jbrl.agents.bayes.index.formulas import formula_set
-from jbrl.agents.bayes.index.policy import formula_policies
-from jbrl.agents.bayes.opps import OPPSCS, OPPSDS, space_of
 from jbrl.agents.complete import build
 from jbrl.agents.offline_search import OfflineSearch
-from jbrl.errors import JbrlError
-from jbrl.parameters import check_parameters
+from jbrl.agents.opps.formulas import formula_set
+from jbrl.agents.opps.opps import OPPSCS, OPPSDS, space_of
+from jbrl.agents.opps.policy import formula_policies
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
+from jbrl.play.offline import Trials
 from jbrl.problems.lookup import problem
-from jbrl.runner.play.offline import Trials
 from tests.reference.trajectories import prior_of
 
 KEY = jax.random.key(7)

@@ -11,14 +11,14 @@ import pytest
 
 from benchmarks.twins import merged as reference
 from jbrl.agents.agent import as_arrays, check_agent
-from jbrl.agents.bayes.boss import BOSS
-from jbrl.agents.bayes.sampled_set import has_moved, samples_of, variances
-from jbrl.agents.bayes.sboss import SBOSS
 from jbrl.agents.published.castronovo2016 import FrozenSBOSS
-from jbrl.errors import JbrlError
-from jbrl.parameters import check_parameters
+from jbrl.agents.search.boss import BOSS
+from jbrl.agents.search.sampled_set import has_moved, samples_of, variances
+from jbrl.agents.search.sboss import SBOSS
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
+from jbrl.play import compilation
 from jbrl.problems.lookup import problem
-from jbrl.runner.play import compilation
 from tests.reference.trajectories import KEY, decisions, play_all, prior_of, transition
 
 OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))

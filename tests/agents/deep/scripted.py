@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Box, Discrete, OneHot, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 N_STATES, N_ACTIONS = 4, 3

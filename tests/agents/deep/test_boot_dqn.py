@@ -13,12 +13,12 @@ from jbrl.agents.agent import as_arrays
 from jbrl.agents.deep import boot_dqn, replay
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
+from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.errors import JbrlError
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition
-from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Protocol
 from tests.agents.deep import dqn_twin
 from tests.agents.deep.test_dqn import (
     ORIGINAL,

@@ -11,8 +11,8 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Episodes
-from jbrl.errors import JbrlError
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
 

@@ -15,17 +15,17 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN, epsilon_greedy
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.deep.replay import Batch
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.errors import JbrlError
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Transition
 from jbrl.rollout.faults import ILLEGAL_ACTION
-from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.play.resources import Resources
 from tests.agents.deep import dqn_twin
 
 KEY = jax.random.key(0)

@@ -11,8 +11,8 @@ from jbrl.agents.agent import as_arrays
 from jbrl.agents.deep import policy, ppo
 from jbrl.agents.deep.policy import PolicyValue
 from jbrl.agents.deep.ppo import PPO, TERMINATED, TRUNCATED, Costs, Rollout
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
-from jbrl.errors import JbrlError
 from tests.agents.deep import reference, scripted
 from tests.agents.deep.reference import STEP, assert_close
 

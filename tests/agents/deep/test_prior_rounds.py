@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.deep import (
+from jbrl.agents.prior_trained import (
     ann,
     belief_inputs,
     belief_ppo,
@@ -22,7 +22,7 @@ from jbrl.agents.deep import (
     prior_recurrent,
     rl2,
 )
-from jbrl.agents.deep.trained import MOST_GROUPS, Lesson
+from jbrl.agents.prior_trained.trained import MOST_GROUPS, Lesson
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem

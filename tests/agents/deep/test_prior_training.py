@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.bayes.index.policy import plans
-from jbrl.agents.deep import (
+from jbrl.agents.deep.dense import Dense
+from jbrl.agents.deep.gru import Gru
+from jbrl.agents.opps.policy import plans
+from jbrl.agents.prior_trained import (
     belief_inputs,
     prior_imitation,
     prior_lifetimes,
     prior_ppo,
     prior_recurrent,
 )
-from jbrl.agents.deep.dense import Dense
-from jbrl.agents.deep.gru import Gru
-from jbrl.agents.deep.trained import MOST_GROUPS, TRAINING
+from jbrl.agents.prior_trained.trained import MOST_GROUPS, TRAINING
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import STREAMS, stream

@@ -16,15 +16,15 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
 from jbrl.environments.lifetime import Episodes, Steps
-from jbrl.errors import JbrlError
 from jbrl.mdp.sampling import stream
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import EnvironmentProblem
-from jbrl.pytree import record
-from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Protocol
 
 # What a policy that learns nothing is paid on average: 1/2 by 11 arms with rewards 0, 0.1, ... 1;
 # 0 by a chain that asks for one of two bits, whatever does not remember it.

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from jbrl.agents.agent import as_arrays
-from jbrl.agents.deep.ann import ANN
-from jbrl.agents.deep.belief_ppo import BeliefPPO
-from jbrl.agents.deep.rl2 import RL2
 from jbrl.agents.offline_search import Findings
-from jbrl.errors import JbrlError
+from jbrl.agents.prior_trained.ann import ANN
+from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
+from jbrl.agents.prior_trained.rl2 import RL2
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import check_parameters
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.parameters import check_parameters
+from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Transition
-from jbrl.runner.play.offline import Learned, SearchCheckpoint, Trials, learn
 
 T, DISCOUNT = 12, 0.95
 KEY = jax.random.key(3)

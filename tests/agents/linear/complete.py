@@ -10,11 +10,11 @@ import itertools
 import jax
 import numpy as np
 
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Box, Discrete, OneHot, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.mdp import sampling
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 N_ACTIONS, STEPS, LANES = 3, 300, 3

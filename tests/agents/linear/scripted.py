@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Discrete, OneHot, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.pytree import record, static
 from jbrl.rollout.contract import Transition
 
 N_STATES, N_ACTIONS, STEPS = 5, 3, 200

@@ -17,11 +17,11 @@ from jbrl.agents.linear.drawn import integer, log_uniform, uniform
 from jbrl.agents.linear.fourier import Fourier
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
+from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes
-from jbrl.errors import JbrlError
 from jbrl.rollout.contract import Transition
-from jbrl.runner.study.study import load_study
+from jbrl.study.file import load_study
 from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
 

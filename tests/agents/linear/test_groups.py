@@ -13,12 +13,13 @@ import pytest
 from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear import fourier
 from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.play import lifetimes
+from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play.play import make_run
+from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
-from jbrl.runner.play.lifetimes import LifetimeRun
-from jbrl.runner.play.play import make_run
-from jbrl.runner.play.protocol import Protocol
-from jbrl.runner.play.resources import Resources
 from tests.agents.linear import scripted
 
 N = 40
@@ -28,7 +29,7 @@ N = 40
 def _small():
     """Groups of 16 lanes, and features in chunks of 32."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jbrl.runner.play.lifetimes.GROUP_BYTES", 1)
+        patch.setattr(lifetimes, "GROUP_BYTES", 1)
         patch.setattr(fourier, "CHUNK", 32)
         yield
 
@@ -103,7 +104,7 @@ def test_weights_are_the_same_bits_in_any_group(expected):
         with pytest.MonkeyPatch.context() as patch:
             if sizes:
                 patch.setattr(LifetimeRun, "_sizes", sizes)
-            patch.setattr("jbrl.runner.play.lifetimes.FASTEST", 0.0)
+            patch.setattr(lifetimes, "FASTEST", 0.0)
             run = prepared()
 
             def between(flight, found=found):
@@ -123,7 +124,7 @@ def test_weights_are_the_same_bits_in_any_group(expected):
 def test_a_lifetime_can_be_interrupted(expected):
     saved = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jbrl.runner.play.lifetimes.FASTEST", 0.0)
+        patch.setattr(lifetimes, "FASTEST", 0.0)
         run = prepared()
         chunks(run, between=lambda flight: saved.append(flight.arrays()))
     later = prepared(devices=1)

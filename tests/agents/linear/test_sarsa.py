@@ -7,12 +7,12 @@ import pytest
 
 from jbrl.agents.agent import NO_ACTION
 from jbrl.agents.linear.sarsa import Sarsa
+from jbrl.base.pytree import record
 from jbrl.environments import environment as environments
 from jbrl.environments.chain import Chain
 from jbrl.environments.environment import Discrete, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.recorder import EpisodeMean
-from jbrl.pytree import record
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import DrawsParameters, Transition
 from tests.agents.linear import scripted, walk

@@ -1,7 +1,7 @@
 """Logs of five experiments."""
 
-from jbrl.analysis.bsuite.logs import Logs
-from tests.analysis.bsuite_cases import golden
+from jbrl.stats.bsuite.logs import Logs
+from tests.stats.bsuite_cases import golden
 
 EXPERIMENTS_SHOWN = ("catch", "bandit_noise", "deep_sea", "memory_len", "discounting_chain")
 

@@ -1,9 +1,9 @@
 """Figures of learning share the names of their axes."""
 
-from jbrl.analysis.bsuite import curves
-from jbrl.bsuite_sweep import EXPERIMENTS
+from jbrl.base.bsuite_sweep import EXPERIMENTS
 from jbrl.report.bsuite import learning_figures as figures
 from jbrl.report.style import styles
+from jbrl.stats.bsuite import curves
 from tests.report.bsuite.logs import some
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from jbrl.analysis.bsuite import curves, scores
-from jbrl.analysis.bsuite.logs import merged
-from jbrl.bsuite_sweep import EXPERIMENTS
+from jbrl.base.bsuite_sweep import EXPERIMENTS
 from jbrl.report.bsuite import words
 from jbrl.report.bsuite.page import document, write_report
+from jbrl.stats.bsuite import curves, scores
+from jbrl.stats.bsuite.logs import merged
 from tests.report.bsuite.logs import EXPERIMENTS_SHOWN, some
 
 DETAILS = {

@@ -3,11 +3,11 @@
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from jbrl.analysis.bsuite import scores
-from jbrl.analysis.bsuite.logs import merged
-from jbrl.bsuite_sweep import TAGS
+from jbrl.base.bsuite_sweep import TAGS
 from jbrl.report.bsuite import score_figures as figures
 from jbrl.report.style import PAPER, styles
+from jbrl.stats.bsuite import scores
+from jbrl.stats.bsuite.logs import merged
 from tests.report.bsuite.logs import EXPERIMENTS_SHOWN, some
 
 

@@ -1,6 +1,6 @@
 """Every experiment of bsuite has a text, a rule and a title of its own."""
 
-from jbrl.bsuite_sweep import EXPERIMENTS
+from jbrl.base.bsuite_sweep import EXPERIMENTS
 from jbrl.report.bsuite import words
 
 

@@ -1,0 +1,247 @@
+"""Small formulas over three Q-functions: the strategy space of OPPS-DS.
+
+A strategy ranks the actions of the current state by the value of a formula of three variables,
+
+    Q0  Q-function of the mean model of the prior,
+    Q1  Q-function of a model in which every action is believed to be a self-loop,
+    Q2  Q-function of a model in which every next state is believed equally likely,
+
+each updated with the real transitions. Operators: absolute value, opposite, inverse, square root,
+logarithm; sum, difference, product, quotient, minimum, maximum. Castronovo et al. 2016,
+section 5.1.4.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from jbrl.base.errors import JbrlError, nearest, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VARIABLES = ("Q0", "Q1", "Q2")
+UNARY = ("abs", "neg", "inv", "sqrt", "log")
+BINARY = ("+", "-", "*", "/", "min", "max")
+# The order in which formulas of one size are listed: operators that accept every number come before
+# those that may fail.
+TOKENS = (*VARIABLES, "abs", "neg", "+", "-", "*", "min", "max", "/", "inv", "sqrt", "log")
+LARGEST_SIZE = 32  # tokens of one formula
+DOMAINS = ("signed", "values")
+LARGEST_SET = 6
+
+_CODES = "012an+-*<>/isl"  # one character per token, same order: how the shipped sets are written
+_SUM, _PRODUCT, _ATOM = 1, 2, 3  # how tightly a printed formula holds together
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A formula, as the tuple of its tokens in postfix order. Compares and hashes by them.
+
+    Raises:
+      JbrlError: unknown token, operand missing or left over, more than `LARGEST_SIZE` tokens.
+    """
+
+    tokens: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check(self.tokens, [f"token {i + 1}" for i in range(len(self.tokens))], self.rpn)
+
+    @property
+    def size(self) -> int:
+        """Number of variables and operators."""
+        return len(self.tokens)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that occur, in the order of `VARIABLES`: only these models have to
+        be maintained.
+        """
+        return tuple(v for v in VARIABLES if v in self.tokens)
+
+    @property
+    def rpn(self) -> str:
+        """Postfix notation: `Q0 Q2 abs max`."""
+        return " ".join(self.tokens)
+
+    @property
+    def text(self) -> str:
+        """Infix notation: `max(Q0,|Q2|)`. `parsing.parse` reads it back to the same tokens."""
+        return _fold(self.tokens, _text)
+
+    @property
+    def latex(self) -> str:
+        r"""LaTeX, without dollar signs: `\max\left(Q_0, \left|Q_2\right|\right)`."""
+        return _fold(self.tokens, _latex)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def check(tokens: Sequence[str], places: Sequence[str], text: str) -> None:
+    """Raise `JbrlError` unless `tokens` are one formula in postfix order; `places` say where each
+    token stands in `text`.
+    """
+    given = shown(text, str)
+    if not tokens:
+        raise JbrlError(
+            f"formula '{given}': empty; expected a formula such as 'Q0/Q2' or 'Q0 Q2 /'"
+        )
+    if len(tokens) > LARGEST_SIZE:
+        raise JbrlError(
+            f"formula '{given}': {len(tokens)} variables and operators; at most "
+            f"{LARGEST_SIZE} are accepted"
+        )
+    depth = 0
+    for token, place in zip(tokens, places, strict=True):
+        if token not in TOKENS:
+            raise JbrlError(
+                f"formula '{given}': {place}: unknown variable or operator "
+                f"'{shown(token, str)}'{nearest(token, TOKENS)}"
+            )
+        wanted = operands(token)
+        if depth < wanted:
+            raise JbrlError(
+                f"formula '{given}': {place}: '{token}' needs {wanted} "
+                f"operand{'s' * (wanted > 1)}, found {depth}"
+            )
+        depth += 1 - wanted
+    if depth > 1:
+        raise JbrlError(
+            f"formula '{given}': {depth} values are left over; expected one: an operator is "
+            "missing at the end"
+        )
+
+
+def operands(token: str) -> int:
+    """Return the number of operands of a token: 0 for a variable, 1 or 2."""
+    return 0 if token in VARIABLES else 1 if token in UNARY else 2
+
+
+def _fold(
+    tokens: tuple[str, ...], printer: Callable[[str, list[tuple[str, int]]], tuple[str, int]]
+) -> str:
+    """Print a postfix formula: `printer(token, operands)` makes (text, level) from the (text,
+    level) of its operands.
+    """
+    stack: list[tuple[str, int]] = []
+    for token in tokens:
+        first = len(stack) - operands(token)
+        stack[first:] = [printer(token, stack[first:])]
+    return stack[0][0]
+
+
+def _in(part: tuple[str, int], level: int, brackets: tuple[str, str] = ("(", ")")) -> str:
+    """Return a printed operand, in brackets when it binds less tightly than `level`."""
+    text, own = part
+    return text if own >= level else brackets[0] + text + brackets[1]
+
+
+def _text(token: str, parts: list[tuple[str, int]]) -> tuple[str, int]:
+    if token in VARIABLES:
+        return token, _ATOM
+    if token == "abs":
+        return f"|{parts[0][0]}|", _ATOM
+    if token == "neg":
+        return "-" + _in(parts[0], _PRODUCT), _SUM
+    if token == "inv":
+        return "1/" + _in(parts[0], _ATOM), _PRODUCT
+    if token in ("+", "-"):
+        return _in(parts[0], _SUM) + token + _in(parts[1], _PRODUCT), _SUM
+    if token in ("*", "/"):
+        return _in(parts[0], _PRODUCT) + token + _in(parts[1], _ATOM), _PRODUCT
+    return f"{token}({','.join(text for text, _ in parts)})", _ATOM
+
+
+def _latex(token: str, parts: list[tuple[str, int]]) -> tuple[str, int]:
+    tall = (r"\left(", r"\right)")
+    if token in VARIABLES:
+        return f"{token[0]}_{token[1]}", _ATOM
+    if token == "abs":
+        return rf"\left|{parts[0][0]}\right|", _ATOM
+    if token == "neg":
+        return "-" + _in(parts[0], _PRODUCT, tall), _SUM
+    if token == "inv":
+        return rf"\frac{{1}}{{{parts[0][0]}}}", _ATOM
+    if token in ("+", "-"):
+        return f"{_in(parts[0], _SUM, tall)} {token} {_in(parts[1], _PRODUCT, tall)}", _SUM
+    if token == "*":
+        return rf"{_in(parts[0], _PRODUCT, tall)} \cdot {_in(parts[1], _ATOM, tall)}", _PRODUCT
+    if token == "/":
+        return rf"\frac{{{parts[0][0]}}}{{{parts[1][0]}}}", _ATOM
+    if token == "sqrt":
+        return rf"\sqrt{{{parts[0][0]}}}", _ATOM
+    return rf"\{token}\left({', '.join(text for text, _ in parts)}\right)", _ATOM
+
+
+def set_size(name: str) -> int:
+    """Return the largest size of the formulas of the set with this name: n for `Fn`.
+
+    Raises:
+      JbrlError: not one of F1 … F6.
+    """
+    known = [f"F{n}" for n in range(1, LARGEST_SET + 1)]
+    if name not in known:
+        raise JbrlError(f"formula set '{name}': unknown{nearest(name, known)}")
+    return int(name[1:])
+
+
+@functools.cache
+def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
+    """Return the set F_n: one formula for each way to rank that formulas of at most n tokens can
+    express, ordered by size, then token order.
+
+    Args:
+      name: `F1` … `F6`. Each set begins with the one before it.
+      domain: `signed`: rankings of points of [-100, 100]^3, the reduction of the paper. `values`:
+        rankings of what Q-functions can be when no reward is negative, a smaller set
+        (`enumeration.reduce_values`).
+
+    Returns: the shipped set. `enumeration.enumerate_set` computes it.
+
+    Raises:
+      JbrlError: unknown name or domain.
+    """
+    largest = set_size(name)
+    return tuple(Expression(tokens) for tokens in _shipped(domain) if len(tokens) <= largest)
+
+
+@functools.cache
+def _shipped(domain: str) -> tuple[tuple[str, ...], ...]:
+    if domain not in DOMAINS:
+        raise JbrlError(f"domain of a formula set: '{domain}' is unknown{nearest(domain, DOMAINS)}")
+    lines = (
+        resources.files(__package__)
+        .joinpath("data", f"{domain}.txt")
+        .read_text(encoding="ascii")
+        .split()
+    )
+    return tuple(decode(line) for line in lines)
+
+
+def encode(tokens: Sequence[str]) -> str:
+    """Encode tokens, one character each."""
+    return "".join(_CODES[TOKENS.index(token)] for token in tokens)
+
+
+def decode(line: str) -> tuple[str, ...]:
+    """Invert `encode`."""
+    return tuple(TOKENS[_CODES.index(code)] for code in line)
+
+
+def formula_table(name: str, domain: str = "signed") -> "pd.DataFrame":
+    """Return a formula set as a table: columns rank (from 1), rpn, text, latex, size, variables
+    (separated by spaces).
+
+    Raises:
+      JbrlError: unknown name or domain.
+    """
+    import pandas as pd  # here because agents are imported for playing, which needs no tables
+
+    rows = [
+        (rank, e.rpn, e.text, e.latex, e.size, " ".join(e.variables))
+        for rank, e in enumerate(formula_set(name, domain), start=1)
+    ]
+    return pd.DataFrame(rows, columns=["rank", "rpn", "text", "latex", "size", "variables"])

@@ -1,0 +1,208 @@
+"""Policies over the Q-functions of several models: the strategies that searches on the prior try,
+and the player of the strategy that was found.
+
+A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a
+model of its own; all of them learn from the same transitions. Only those that the policy uses are
+kept, one in each *slot*. Which variable a slot holds is data, so that all policies with the same
+number of slots share one compiled program.
+"""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl import vectorize
+from jbrl.agents.agent import BAYESIAN, NO_ACTION
+from jbrl.agents.bayes.stepwise import StepwiseLearner
+from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, programs
+from jbrl.agents.opps.formulas import VARIABLES, Expression
+from jbrl.base.pytree import record
+from jbrl.mdp import incremental, sampling
+from jbrl.mdp.incremental import Plan
+from jbrl.mdp.planning import TIE_TOLERANCE
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
+
+Plans = tuple[Plan, ...]
+
+FAR = 100.0  # times the greatest value: what is larger plays no part in the tie tolerance
+
+
+def plans(prior: DirichletPrior) -> Plans:
+    """Return the optimal plans for Q0, Q1 and Q2 before the first transition.
+
+    Castronovo et al. 2016, section 5.1.4.
+
+    Q0: the mean of the prior. Q1: each action stays where it is, with weight 1. Q2: each next state
+    has weight 1, impossible ones included.
+    """
+    concentrations, rewards = prior.mdps.concentrations, prior.mdps.rewards
+    stay = jnp.broadcast_to(
+        jnp.eye(concentrations.shape[0], dtype=jnp.float32)[:, None], concentrations.shape
+    )
+    starts = jnp.stack([concentrations, stay, jnp.ones_like(concentrations)])
+    solve = jax.vmap(incremental.solve_counts, in_axes=(0, 0, None, None))
+    gains = (starts * rewards[None]).sum(-1)
+    solved = solve(starts, gains, prior.discount, prior.mdps.initial_state)
+    return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
+
+
+class SlotPolicy(StepwiseLearner[Plans, Plans]):
+    """Policy that ranks the actions by the Q-functions in its slots.
+
+    Attributes:
+      slots: [k] int32, the variables that they hold.
+    """
+
+    slots: jax.Array
+
+    requires = BAYESIAN
+
+    def train(self, key: jax.Array, prior: DirichletPrior) -> Plans:
+        return plans(prior)
+
+    def reset(self, key: jax.Array, knowledge: Plans) -> Plans:
+        # The discount is the same in all: taken from the first, it need not be stored for
+        # each lane.
+        chosen = [
+            jax.tree.map(lambda *v, j=j: lax.select_n(self.slots[j], *v), *knowledge)
+            for j in range(self.slots.shape[0])
+        ]
+        return tuple(dataclasses.replace(plan, discount=knowledge[0].discount) for plan in chosen)
+
+    def act(self, key: jax.Array, state: Plans, observation: jax.Array) -> tuple[jax.Array, Plans]:
+        q = tuple(_action_values(plan, observation) for plan in state)
+        values, defined = self.rank(q)
+        return _greatest(values, q, defined, sampling.uniforms(key)[0]), state
+
+    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Return values of the actions [A] float32, from their Q-values in each slot, k times [A],
+        and whether they are defined ([] bool).
+        """
+        raise NotImplementedError
+
+    def note(self, state: Plans, transition: Transition) -> Plans:
+        ready = self.ready(state)
+        return tuple(_note(plan, ready, transition) for plan in state)
+
+    def think(self, state: Plans) -> Plans:
+        return tuple(incremental.improve(plan) for plan in state)
+
+    def ready(self, state: Plans) -> jax.Array:
+        ready = incremental.converged(state[0])
+        for plan in state[1:]:
+            ready &= incremental.converged(plan)
+        return ready
+
+
+def _note(plan: Plan, ready: jax.Array, transition: Transition) -> Plan:
+    """Apply `incremental.add_transition`, without effect unless all plans are `ready`: one that is
+    may have to wait for the others.
+    """
+    x, action, y = transition.observation, transition.action, transition.next_observation
+    held = dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0))
+    noted = incremental.add_transition(held, x, action, y, transition.reward)
+    return dataclasses.replace(noted, rounds=jnp.where(ready, noted.rounds, plan.rounds))
+
+
+def _action_values(plan: Plan, x: jax.Array) -> jax.Array:
+    """Return Q(x, .), [A]."""
+    return vectorize.get_entry(plan.q, x) + plan.level
+
+
+@vectorize.over_lanes
+def _greatest(
+    values: jax.Array, q: tuple[jax.Array, ...], defined: jax.Array, uniform: jax.Array
+) -> jax.Array:
+    """Choose the action of greatest value, [] int32, ties uniform; none where values are
+    not defined.
+
+    Args:
+      values: [A], made of Q-values `q`, k times [A].
+    """
+    n_actions = values.shape[0]
+
+    def greatest(table: jax.Array) -> jax.Array:
+        return vectorize.fold(jnp.maximum, lambda u: vectorize.at(table, u), n_actions)
+
+    size = greatest(jnp.abs(values))
+    # An action that is far worse than the others does not make these tie.
+    near = functools.reduce(jnp.maximum, [jnp.abs(greatest(table)) for table in (values, *q)])
+    tolerance = vectorize.prevent_fusion(TIE_TOLERANCE * jnp.minimum(size, FAR * near))
+    return jnp.where(defined, incremental.lanes_choose(values, tolerance, uniform), NO_ACTION)
+
+
+@record
+class FormulaPolicy(SlotPolicy):
+    """Policy of the action of the greatest value of a formula; no action where it is undefined."""
+
+    slots: jax.Array  # [k] int32
+    program: FormulaProgram  # its variables 0 … k-1 are the slots
+
+    def refusal(self, n_actions: int) -> str:
+        reasons = (
+            "division by 0, logarithm of a number that is not positive or root of a negative one"
+        )
+        return f"the formula is undefined for Q-values met on the way ({reasons})"
+
+    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        unused = [jnp.zeros_like(q[0])] * (len(VARIABLES) - len(q))
+        return evaluate(self.program, jnp.stack([*q, *unused]))
+
+
+def formula_policies(expressions: Sequence[Expression]) -> FormulaPolicy:
+    """Return the policies of B formulas with equally many variables, stacked along a leading axis,
+    NumPy arrays.
+    """
+    slots = np.array(
+        [[VARIABLES.index(name) for name in e.variables] for e in expressions], np.int32
+    )
+    return FormulaPolicy(slots, in_common_shape(programs([_renamed(e) for e in expressions])))
+
+
+def formula_policy(expression: Expression) -> FormulaPolicy:
+    """Return the policy of one formula."""
+    return jax.tree.map(lambda v: v[0], formula_policies([expression]))
+
+
+def _renamed(expression: Expression) -> Expression:
+    """Return the formula with its variables numbered in the order of the slots."""
+    names = dict(zip(expression.variables, VARIABLES, strict=False))
+    return Expression(tuple(names.get(token, token) for token in expression.tokens))
+
+
+@record
+class LinearPolicy(SlotPolicy):
+    """Policy of the action of the greatest weighted sum of Q-values."""
+
+    slots: jax.Array  # [k] int32
+    weights: jax.Array  # [k] float32
+
+    def rank(self, q: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return _weighted(tuple(q), self.weights), jnp.bool_(True)
+
+
+@vectorize.over_lanes
+def _weighted(q: tuple[jax.Array, ...], weights: jax.Array) -> jax.Array:
+    return vectorize.prevent_fusion(
+        vectorize.fold(jnp.add, lambda j: q[j] * vectorize.at(weights, j)[None], len(q))
+    )
+
+
+def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
+    """Return the policies of B rows of `weights` [B, k] over k of the variables, stacked along a
+    leading axis.
+    """
+    slots = np.array([VARIABLES.index(name) for name in names], np.int32)
+    return LinearPolicy(np.broadcast_to(slots, weights.shape), np.asarray(weights, np.float32))
+
+
+def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:
+    """Return the policy with one weight for each of the variables `names`."""
+    return jax.tree.map(lambda v: v[0], linear_policies(names, np.array([weights])))

@@ -1,0 +1,1 @@
+"""Agents that are trained on environments drawn from the prior."""

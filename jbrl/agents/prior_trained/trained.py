@@ -1,0 +1,236 @@
+"""Agents trained on the prior: rounds that can be resumed, and the arrays that are left of them."""
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.mdp.mdp import decisions_until
+
+TRAINING = 2**32 - 2  # number of the key of training; searches that try strategies use small ones
+LARGEST_BUDGET = 2 * 10**9
+MOST_ROUNDS, MOST_GROUPS = 2**19, 2**12  # of which each batch of lifetimes has a number of 32 bits
+MAX_BYTES = 4 << 30  # of what one round plays
+# of the parameters: with both moments before and after a round and on the host, the gradient, its
+# parts, and the layers cut out of them
+COPIES = 12
+STRETCHES = 50  # of a training, that its table shows
+NEGLIGIBLE = 0.005  # discount of rewards that training leaves to the value function
+SMALLEST_SHARE = 0.02  # of the step size, at the end
+WIDTH = 256  # lifetimes of a group, at most
+# beyond which training has diverged: inputs, rewards and values are scaled to about 1, so that
+# weights stay near 1, but the step of Adam has one length however large they have become
+LARGEST_WEIGHT = 1e6
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """A training, ready to be compiled."""
+
+    # of (state, share, key, settings): the next state, and [2] float32, mean and standard deviation
+    # of the returns
+    round: Callable[..., Any]
+    lifetimes: int  # of a round
+    bytes: int  # that a round plays
+    parameters: int  # P, of the network
+    settings: Any  # pytree of arrays
+    start: Callable[[jax.Array], Any]  # the first state, by a key; has `parameters`
+    known: dict[str, np.ndarray]  # the weights of the strategy that training leaves as they are
+
+    @property
+    def memory(self) -> int:
+        """Bytes that training takes, what a round plays and the learner."""
+        return self.bytes + 4 * COPIES * self.parameters
+
+
+class TrainedOnPrior(OfflineSearch):
+    """Mixin of agents that are trained on lifetimes drawn from the prior, in rounds.
+
+    A round plays new lifetimes, so that all that is needed to go on is the state of the learner.
+    Step size and weight of the entropy fall to a fiftieth in a straight line.
+    """
+
+    budget: int
+    seconds: float
+
+    def lesson(self, prior: Any) -> Lesson:
+        """Return what is to be done on this prior. On the host.
+
+        Raises:
+          JbrlError: sizes that do not fit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method lesson")
+
+    def search(
+        self, seed: int, prior: Any, trials: Trials, before: Findings | None
+    ) -> Iterator[Findings]:
+        lesson = self.lesson(prior)
+        self._check(lesson, trials.memory)
+        key = jax.random.fold_in(trials.key, TRAINING)
+        state = jax.jit(lesson.start)(key)
+        example = (state, jnp.float32(1), key, lesson.settings)
+        call = trials.compile_round(lesson.round, example)
+        curve, spent = np.zeros((0, 2)), 0.0
+        if before is not None:
+            state = filled(state, before.arrays, "state/")
+            curve, spent = before.arrays["curve"], float(before.arrays["spent"])
+        yield self._findings(lesson, state, curve, spent)
+        started = time.perf_counter() - spent
+        while len(curve) * lesson.lifetimes < self.budget and (
+            not self.seconds or spent < self.seconds
+        ):
+            share = self._share(len(curve) * lesson.lifetimes, spent)
+            state, returns = call((state, jnp.float32(share), key, lesson.settings))
+            curve = np.concatenate([curve, np.asarray(returns, np.float64)[None]])
+            spent = max(spent, time.perf_counter() - started)
+            self._check_numbers(state)
+            yield self._findings(lesson, state, curve, spent)
+
+    def _share(self, lifetimes: int, spent: float) -> float:
+        """Return the part of the step size that is left."""
+        left = 1 - lifetimes / self.budget
+        if self.seconds:
+            left = min(left, 1 - spent / self.seconds)
+        return max(left, SMALLEST_SHARE)
+
+    def _check(self, lesson: Lesson, memory: int) -> None:
+        if math.ceil(self.budget / lesson.lifetimes) > MOST_ROUNDS:
+            raise JbrlError(
+                f"budget = {self.budget}: expected at most {MOST_ROUNDS:,} rounds of "
+                f"{lesson.lifetimes:,} lifetimes"
+            )
+        if lesson.bytes > MAX_BYTES:
+            raise JbrlError(
+                f"{type(self).__name__} takes {lesson.bytes / 2**30:.3g} GiB for a round of "
+                f"training: expected at most {MAX_BYTES >> 30} GiB; a smaller batch takes less"
+            )
+        if memory and lesson.memory > memory:
+            raise JbrlError(
+                f"{type(self).__name__} takes {lesson.memory / 2**30:.3g} GiB for training, with a "
+                f"network of {lesson.parameters:,} weights: expected at most "
+                f"{memory / 2**30:.3g} GiB, the memory that may be used (--memory); a smaller "
+                "network or batch takes less"
+            )
+
+    def _check_numbers(self, state: Any) -> None:
+        largest = float(np.abs(np.asarray(state.parameters)).max())  # NaN where one is
+        if not largest <= LARGEST_WEIGHT:
+            found = "NaN" if math.isnan(largest) else f"as large as {largest:.2g}"
+            raise JbrlError(
+                f"{type(self).__name__}: its weights are {found} after {int(state.round):,} "
+                f"round{'s' if int(state.round) > 1 else ''}: training has diverged; a smaller "
+                "learning_rate may help"
+            )
+
+    def _findings(self, lesson: Lesson, state: Any, curve: np.ndarray, spent: float) -> Findings:
+        arrays = {
+            **named(state, "state/"),
+            **{f"known/{name}": value for name, value in lesson.known.items()},
+            "curve": curve,
+            "spent": np.array(spent),
+            "lifetimes": np.array(lesson.lifetimes),
+        }
+        lifetimes = len(curve) * lesson.lifetimes
+        return Findings(lifetimes, lifetimes, max(self.budget, lifetimes), arrays)
+
+    def weights(self, findings: Findings) -> dict[str, np.ndarray]:
+        known = {
+            name.removeprefix("known/"): value
+            for name, value in findings.arrays.items()
+            if name.startswith("known/")
+        }
+        return {"parameters": findings.arrays["state/.parameters"], **known}
+
+    def strategy(self, findings: Findings) -> Agent:
+        return self.trained(self.weights(findings))
+
+    def arms(self, findings: Findings) -> dict[str, np.ndarray]:
+        """Return the course of the training, a row for each stretch of it."""
+        curve, lifetimes = findings.arrays["curve"], int(findings.arrays["lifetimes"])
+        edges = np.unique(np.linspace(0, len(curve), min(STRETCHES, len(curve)) + 1).astype(int))
+        parts = [curve[a:b] for a, b in itertools.pairwise(edges)]
+        means = np.array([part[:, 0].mean() for part in parts])
+        spread = [(part[:, 1] ** 2 + part[:, 0] ** 2).mean() for part in parts]
+        return {
+            "strategy": np.array([f"to lifetime {edge * lifetimes:,}" for edge in edges[1:]]),
+            "pulls": np.diff(edges) * lifetimes,
+            "mean": means,
+            "std": np.sqrt(np.maximum(np.array(spread) - means**2, 0)),
+            "discarded": np.zeros(len(parts), bool),
+            "chosen": np.arange(len(parts)) == len(parts) - 1,
+        }
+
+
+def training_horizon(horizon: int, discount: float, given: int) -> int:
+    """Return H, the decisions of a lifetime in training: `given`, or, for 0, up to where the
+    discount is negligible; never more than the lifetime has.
+    """
+    if given:
+        return min(given, horizon)
+    if discount >= 1:
+        return horizon
+    return min(horizon, max(2, decisions_until(NEGLIGIBLE, max(discount, 1e-6))))
+
+
+def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a pytree, copied to the host, by their paths."""
+    return {
+        prefix + jax.tree_util.keystr(path): np.array(leaf)
+        for path, leaf in jax.tree.leaves_with_path(tree)
+    }
+
+
+def filled(example: Any, arrays: dict[str, np.ndarray], prefix: str) -> Any:
+    """Undo `named`: a pytree of the structure of `example`."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: arrays[prefix + jax.tree_util.keystr(path)], example
+    )
+
+
+def budget_parameter(default: int) -> Any:
+    """Declare the budget of a training."""
+    return parameter(default, "lifetimes to train on, in whole rounds", low=1, high=LARGEST_BUDGET)
+
+
+def seconds_parameter() -> Any:
+    """Declare the time that a training may take."""
+    return parameter(
+        0.0,
+        "seconds after which training ends in any case; 0: after the budget. Results then depend "
+        "on the machine",
+        low=0,
+        high=1e7,
+    )
+
+
+def batch_parameter(default: int, low: int = 1) -> Any:
+    """Declare the lifetimes of a round."""
+    text = f"lifetimes of a round, up to {WIDTH} or a multiple of it"
+    return parameter(default, text, low=low, high=65_536, static=True)
+
+
+def horizon_parameter(otherwise: str = "") -> Any:
+    """Declare the decisions of a lifetime in training; `otherwise` ends the help."""
+    text = "decisions of a lifetime in training; 0: up to where the discount is below 0.005"
+    return parameter(0, text + otherwise, low=0, high=100_000, static=True)
+
+
+def check_batch(batch: int) -> None:
+    """Refuse a number of lifetimes that groups of `WIDTH` do not make up.
+
+    Raises:
+      JbrlError: says what is accepted.
+    """
+    # leaves of JAX's are no parameters
+    if type(batch) is int and batch > WIDTH and batch % WIDTH:
+        raise JbrlError(f"batch = {batch}: expected a multiple of {WIDTH}, or no more than it")

@@ -1,0 +1,200 @@
+"""BAMCP: Bayes-adaptive Monte-Carlo planning."""
+
+import jax
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
+from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.capacity import raise_capacity, round_up
+from jbrl.agents.search import hashing, rollout_policy, tree, uct, urn
+from jbrl.agents.search.rollout_policy import RolloutPolicy
+from jbrl.agents.search.uct import Kept, SearchTask
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
+
+MAX_BYTES = 4 << 30  # of one tree
+SMALLEST_DEPTH = 64  # capacity for depth costs next to nothing
+
+
+@record
+class BAMCPState:
+    counts: jax.Array  # [S * A, S] float32, prior concentrations + transitions seen
+    cdf: jax.Array  # [S * A, S] float32, cumulative counts
+    rewards: jax.Array  # [S * A * S] float32
+    spread: jax.Array  # [] float32, greatest minus least possible reward
+    discount: jax.Array  # [] float32
+    policy: RolloutPolicy
+    kept: Kept | None
+
+
+@register_agent("BAMCP", cite="guez2012")
+class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
+    """Monte-Carlo tree search (UCT) on the belief, each simulation in an MDP drawn from
+    the posterior.
+
+    At each decision K simulations of `depth` steps start in the present state. In the tree of
+    histories met so far, simulations take the action of greatest
+
+        Q(h, u) + c sqrt(log(N(h) + 1) / N(h, u)),
+
+    actions never tried first, ties uniform; beyond the tree they follow the rollout policy. The
+    discounted return enters the mean Q of each action taken. An action becomes part of the tree at
+    its first visit, the history it leads to at its second. Nothing is known of what comes after
+    `depth` steps: value 0. Then the action of greatest mean return is played, actions never tried
+    counting as 0.
+
+    MDPs are not drawn: next states come from a Polya urn, which has the same law (`search.urn`).
+    Guez et al. 2012; Castronovo et al. 2016, section 5.1.5; the defaults are those of its program.
+    One decision costs K depth steps of O(A + S).
+    """
+
+    simulations: int = parameter(500, "K, simulations for each decision", low=1, high=2**24)
+    depth: int = parameter(15, "steps that a simulation looks ahead", low=1, high=2**20)
+    exploration: float = parameter(3.0, "c, weight of the confidence bound", low=0.0)
+    scaled: bool = parameter(False, "multiply c by the range of the return of a simulation")
+    rollout: str = parameter(
+        "q-learning",
+        "beyond the tree: half greedy by Q-learning, or uniform",
+        choices=("q-learning", "uniform"),
+    )
+    final: str = parameter(
+        "mean",
+        "play the action of greatest mean return, or the one most visited",
+        choices=("mean", "visits"),
+    )
+    reuse: bool = parameter(
+        False, "keep the part of the tree that the real transition leads to", static=True
+    )
+    max_simulations: int = parameter(
+        0, "capacity for simulations, raised to what is needed", low=0, high=2**24, static=True
+    )
+    max_depth: int = parameter(
+        0, "capacity for the depth, raised to what is needed", low=0, high=2**20, static=True
+    )
+
+    requires = BAYESIAN
+    # Searches run one after the other, so lanes gain nothing from each other. Enough of them share
+    # the cost of what happens between searches, few enough keep small runs from waiting for lanes
+    # that do not count.
+    lanes = 8
+
+    def __post_init__(self) -> None:
+        """Make capacity for the budget where it is known: not for traced values, which are cut to
+        the capacity there is.
+        """
+        for name, needed, least in (
+            ("simulations", self.simulations, 1),
+            ("depth", self.depth, SMALLEST_DEPTH),
+        ):
+            if type(needed) is int:
+                raise_capacity(self, f"max_{name}", max(least, round_up(needed)))
+
+    def cost(self, prior: DirichletPrior) -> Cost:
+        needed = self._check_memory(prior.mdps.n_states, prior.mdps.n_actions)
+        return Cost(
+            steps=float(self.simulations) * float(self.depth), memory_bytes=needed, fewest_lanes=1
+        )
+
+    def _check_memory(self, n_states: int, n_actions: int) -> int:
+        """Return the bytes of one tree. Raise `JbrlError` when they are too many."""
+        needed = uct.bytes_needed(n_states, n_actions, self._capacity, self.max_depth)
+        if needed > MAX_BYTES or self.max_simulations * self.max_depth >= 2**31:
+            raise JbrlError(
+                f"BAMCP: simulations up to {self.max_simulations} and depth up to "
+                f"{self.max_depth} with {n_states} states and {n_actions} actions take "
+                f"{needed / 2**30:.1f} GiB: expected at most {MAX_BYTES >> 30} GiB and a product "
+                "below 2^31"
+            )
+        return needed
+
+    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> BAMCPState:
+        mdps = knowledge.mdps
+        self._check_memory(mdps.n_states, mdps.n_actions)
+        counts = mdps.concentrations.reshape(-1, mdps.n_states)
+        possible = mdps.concentrations > 0
+        spread = (
+            jnp.where(possible, mdps.rewards, -jnp.inf).max()
+            - jnp.where(possible, mdps.rewards, jnp.inf).min()
+        )
+        policy = rollout_policy.uniform(mdps.n_states, mdps.n_actions)
+        kept = uct.nothing_kept(self._capacity, mdps.n_actions) if self.reuse else None
+        return BAMCPState(
+            counts,
+            urn.cumulative(counts),
+            mdps.rewards.reshape(-1),
+            spread,
+            knowledge.discount,
+            policy,
+            kept,
+        )
+
+    def act(
+        self, key: jax.Array, state: BAMCPState, observation: jax.Array
+    ) -> tuple[jax.Array, BAMCPState]:
+        stream = hashing.stream(jax.random.key_data(key))
+        found = uct.search(self._task(stream, state, observation))
+        worth = found.means if self.final == "mean" else found.visits
+        tie = hashing.word(stream, jnp.uint32(2**32 - 1))
+        return tree.greatest(worth, tie), _with_kept(state, found.kept)
+
+    def observe(self, key: jax.Array, state: BAMCPState, transition: Transition) -> BAMCPState:
+        x, action, y = transition.observation, transition.action, transition.next_observation
+        n_states, n_actions = state.policy.q.shape
+        row = x * n_actions + action
+        seen, counts = add_count(state.counts, row, y)
+        policy = state.policy
+        if self.rollout == "q-learning":
+            policy = rollout_policy.learn(policy, x, action, y, transition.reward, state.discount)
+        kept = state.kept and Kept(
+            state.kept.parents, state.kept.statistics, state.kept.size, action * n_states + y
+        )
+        return BAMCPState(
+            counts,
+            vectorize.set_row(state.cdf, row, urn.cumulative(seen)),
+            state.rewards,
+            state.spread,
+            state.discount,
+            policy,
+            kept,
+        )
+
+    @property
+    def _capacity(self) -> int:
+        """Nodes: each simulation adds one at most."""
+        return self.max_simulations * (2 if self.reuse else 1)
+
+    def _task(self, stream: jax.Array, state: BAMCPState, x: jax.Array) -> SearchTask:
+        simulations = jnp.minimum(jnp.asarray(self.simulations, jnp.int32), self.max_simulations)
+        depth = jnp.minimum(jnp.asarray(self.depth, jnp.int32), self.max_depth)
+        longest_return = (
+            state.spread * (1 - state.discount ** depth.astype(jnp.float32)) / (1 - state.discount)
+        )
+        exploration = jnp.asarray(self.exploration, jnp.float32) * jnp.where(
+            jnp.asarray(self.scaled), longest_return, 1.0
+        )
+        return SearchTask(
+            stream=stream,
+            x=x,
+            cdf=state.cdf.reshape(-1),
+            rewards=state.rewards,
+            greedy=state.policy.greedy.reshape(-1),
+            n_greedy=state.policy.n_greedy,
+            simulations=simulations,
+            depth=depth,
+            exploration=exploration,
+            discount=state.discount,
+            kept=state.kept,
+            n_actions=state.policy.q.shape[1],
+            capacity=self._capacity,
+            max_depth=self.max_depth,
+        )
+
+
+def _with_kept(state: BAMCPState, kept: Kept | None) -> BAMCPState:
+    return BAMCPState(
+        state.counts, state.cdf, state.rewards, state.spread, state.discount, state.policy, kept
+    )

@@ -1,0 +1,215 @@
+"""Common base of agents that plan in a merged MDP: BOSS, SBOSS."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jbrl import vectorize
+from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost
+from jbrl.agents.bayes.counts import add_count
+from jbrl.agents.search import hashing, merged
+from jbrl.agents.search.merged_rows import MergedTask
+from jbrl.base.pytree import record
+from jbrl.mdp import sampling
+from jbrl.mdp.planning import TIE_TOLERANCE
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
+
+
+@record
+class SampledSetState:
+    counts: jax.Array  # [S * A, S] float32, prior concentrations + transitions seen
+    reference: jax.Array  # [S * A, S] float32, the counts that the present ones are compared with
+    rewards: jax.Array  # [S * A, S] float32, known
+    discount: jax.Array  # [] float32
+    q: jax.Array  # [S, A] float32, of the merged MDP, less `level`
+    level: jax.Array  # [] float32
+    tolerance: jax.Array  # [S] float32, differences of `q` up to which actions tie
+    due: jax.Array  # [] bool, whether to sample anew before the next decision
+
+
+class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
+    """Agent that is greedy in a merged MDP (`search.merged`), drawn and solved when the trajectory
+    begins and again when it is `outdated`.
+
+    Class attributes:
+      renews: whether the counts of each sampling become those to compare with, or the
+        prior remains.
+    """
+
+    requires = BAYESIAN
+    version = 2
+    renews: ClassVar[bool] = True
+    lanes: ClassVar[int] = 64
+
+    def samples(self, counts: jax.Array) -> jax.Array:
+        """Return how many rows to draw for each pair of state and action: [S * A] float32 from
+        counts [S * A, S]; what is below 1 or above `capacity` is cut to these.
+        """
+        raise NotImplementedError
+
+    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+        """Return whether to sample again after a transition of `pair`, [] bool; `now` [S] are its
+        counts, which `state` does not include.
+        """
+        raise NotImplementedError
+
+    @property
+    def capacity(self) -> int:
+        """The most samples of a pair that there is capacity for."""
+        raise NotImplementedError
+
+    def models(self, counts: jax.Array, rewards: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return concentrations and rewards of the rows to draw, [S * A, S] each.
+
+        Default: the posterior counts and the known rewards.
+        """
+        return counts, rewards
+
+    def renewing(self, counts: jax.Array) -> float:
+        """Estimate the share of the decisions that draws again, given the prior counts [S * A, S]:
+        for estimates of time.
+
+        On the host.
+        """
+        raise NotImplementedError
+
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """Count one step for two probabilities drawn, and as much for each pair as for a sample of
+        it.
+        """
+        n_states, n_actions = prior.mdps.n_states, prior.mdps.n_actions
+        needed = merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
+        counts = prior.mdps.concentrations.reshape(-1, n_states)
+        rows = float(jnp.clip(self.samples(counts), 1, self.capacity).sum())
+        return Cost(
+            self.renewing(counts) * (rows + counts.shape[0]) * n_states / 2, needed, fewest_lanes=1
+        )
+
+    def notice(self, prior: DirichletPrior) -> str | None:
+        """Say if the cap decides how many rows are drawn from the prior."""
+        counts = prior.mdps.concentrations.reshape(-1, prior.mdps.n_states)
+        wanted = int(self.samples(counts).max())
+        if wanted <= self.capacity:
+            return None
+        return (
+            f"max_samples decides how many samples of a pair of state and action are drawn, "
+            f"{self.capacity:,}; epsilon asks for up to {wanted:,}"
+        )
+
+    def reset(self, key: jax.Array, knowledge: DirichletPrior) -> SampledSetState:
+        mdps = knowledge.mdps
+        n_states, n_actions = mdps.n_states, mdps.n_actions
+        merged.check_memory(type(self).__name__, n_states, n_actions, self.capacity)
+        counts, rewards = (
+            mdps.concentrations.reshape(-1, n_states),
+            mdps.rewards.reshape(-1, n_states),
+        )
+        return SampledSetState(
+            counts,
+            reference=counts,
+            rewards=rewards,
+            discount=knowledge.discount,
+            q=jnp.zeros((n_states, n_actions)),
+            level=jnp.float32(0),
+            tolerance=jnp.zeros(n_states),
+            due=jnp.bool_(True),
+        )
+
+    def act(
+        self, key: jax.Array, state: SampledSetState, observation: jax.Array
+    ) -> tuple[jax.Array, SampledSetState]:
+        words = jax.random.key_data(key)
+        state = vectorize.when_any(state.due, _sample, (self, words, observation, state))[3]
+        return self.choose(state, observation, sampling.words_to_uniforms(words[0])), state
+
+    def choose(self, state: SampledSetState, x: jax.Array, uniform: jax.Array) -> jax.Array:
+        """Choose an action of greatest value in state `x`, [] int32; those that tie are
+        drawn uniformly.
+        """
+        tolerance = vectorize.get_entry(state.tolerance, x)
+        return sampling.choose_maximiser(vectorize.get_row(state.q, x), uniform, tolerance)
+
+    def observe(
+        self, key: jax.Array, state: SampledSetState, transition: Transition
+    ) -> SampledSetState:
+        pair = transition.observation * state.q.shape[1] + transition.action
+        row, counts = add_count(state.counts, pair, transition.next_observation)
+        due = state.due | self.outdated(state, pair, row)
+        return dataclasses.replace(state, counts=counts, due=due)
+
+
+def variances(counts: jax.Array) -> jax.Array:
+    """Return posterior variances of transition probabilities: [..., S] from counts [..., S];
+    exactly 0 for what is impossible or certain.
+    """
+    total = counts.sum(-1, keepdims=True)
+    return counts * (total - counts) / (total**2 * (total + 1))
+
+
+def samples_of(counts: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """Return how many rows SBOSS draws for each pair, max_y ceil(v(y) / epsilon): [...] float32
+    from counts [..., S].
+
+    A quotient that exceeds an integer by less than `TIE_TOLERANCE` of it is that integer. In exact
+    arithmetic that is what it often is; float32 is off by a tenth of that where counts are whole.
+    """
+    return jnp.ceil(variances(counts).max(-1) / epsilon * jnp.float32(1 - TIE_TOLERANCE))
+
+
+def has_moved(before: jax.Array, now: jax.Array, delta: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return whether a row has moved by more than `delta` standard deviations of the belief before,
+    summed over its probabilities: [] bool from counts [S].
+
+    A movement is infinite where what was thought impossible has happened; 0 where nothing can move,
+    because a next state was impossible or certain and still is. The second result, [S] bool, says
+    where that is.
+
+    A sum that exceeds `delta` by less than `TIE_TOLERANCE` of it is equal to it. From counts (2, 3)
+    to (3, 3), for example, a row moves by 1 in exact arithmetic. Of the 169 million ways in which a
+    row of two next states, counts (1, 1) at first, can move within 250 transitions, 1,310 are a
+    movement of 1, and 26 exceed 1 by less than the tolerance.
+    """
+    deviation = jnp.sqrt(variances(before))
+    fixed = (deviation == 0) & ((now == 0) | (now == now.sum()))
+    # Transitions are whole. Products of whole counts are exact; differences of means are not.
+    seen, total = jnp.round(now - before), before.sum()
+    shift = jnp.abs(seen * total - before * seen.sum()) / (total * (total + seen.sum()))
+    moved = jnp.where(fixed, 0.0, shift / deviation).sum()
+    return moved > delta * jnp.float32(1 + TIE_TOLERANCE), fixed
+
+
+def _sample(
+    operand: tuple[SampledSet, jax.Array, jax.Array, SampledSetState],
+) -> tuple[SampledSet, jax.Array, jax.Array, SampledSetState]:
+    """Draw and solve a merged MDP."""
+    agent, words, observation, state = operand
+    n_states, n_actions = state.q.shape
+    counts, rewards = agent.models(state.counts, state.rewards)
+    task = MergedTask(
+        stream=hashing.stream(words),
+        counts=counts.reshape(-1),
+        rewards=rewards.reshape(-1),
+        samples=jnp.where(
+            state.due, jnp.clip(agent.samples(state.counts), 1, agent.capacity), 0
+        ).astype(jnp.int32),
+        values=state.q.max(-1),
+        discount=state.discount,
+        start=observation if n_states > 1 else None,
+        n_states=n_states,
+        n_actions=n_actions,
+        max_samples=agent.capacity,
+    )
+    reference = state.counts if agent.renews else state.reference
+    found = merged.solve(task)
+    now = dataclasses.replace(
+        state,
+        reference=reference,
+        q=found.q,
+        level=found.level,
+        tolerance=found.tolerance,
+        due=jnp.bool_(False),
+    )
+    return agent, words, observation, now

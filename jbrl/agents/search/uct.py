@@ -1,0 +1,328 @@
+"""UCT on the belief: many simulations of a Bayes-adaptive MDP from one state.
+
+A simulation walks down the tree, choosing actions by upper confidence bounds and drawing next
+states from the posterior (`urn`); beyond the tree it follows the rollout policy; then the
+discounted return of each edge passed enters its mean. An edge visited for the first time ends the
+tree part; from its second visit on, the next states it leads to become nodes. All ends after
+`depth` steps, the rest counting as nothing.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jbrl.agents.search import hashing, rollout_policy, stacked, tree, urn
+from jbrl.agents.search.memory import read, read_row, write, write_row
+from jbrl.agents.search.native import native
+from jbrl.agents.search.tree import SearchTree
+from jbrl.agents.search.urn import Draw, Urns
+from jbrl.base.pytree import record, static
+from jbrl.mdp import sampling
+from jbrl.vectorize import while_active
+
+MEMORY = 4 << 30  # bytes of one device that searches in lockstep may take
+
+
+@record
+class Kept:
+    """Remainder of the tree of an earlier decision, and the link followed since, -1 if none."""
+
+    parents: jax.Array  # [M + 1] int32, as in `SearchTree`
+    statistics: jax.Array  # [(M + 1) * 2 * A] float32
+    size: jax.Array  # [] int32
+    link: jax.Array  # [] int32
+
+
+def nothing_kept(capacity: int, n_actions: int) -> Kept:
+    """Return an empty `Kept`, as before the first decision, for a tree with capacity for that many
+    nodes.
+    """
+    nodes = capacity + 1
+    return Kept(
+        jnp.full(nodes, -1, jnp.int32),
+        jnp.zeros(nodes * 2 * n_actions),
+        jnp.int32(0),
+        jnp.int32(-1),
+    )
+
+
+@record
+class SearchTask:
+    """One decision."""
+
+    stream: jax.Array  # [2] uint32, of random words (`hashing.stream`)
+    x: jax.Array  # [] int32, state
+    # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the
+    # entry before
+    cdf: jax.Array
+    rewards: jax.Array  # [S * A * S] float32
+    greedy: jax.Array  # [S * A] int32, as in `rollout_policy.RolloutPolicy`
+    n_greedy: jax.Array  # [S] int32
+    simulations: jax.Array  # [] int32, K
+    depth: jax.Array  # [] int32, at most `max_depth`
+    exploration: jax.Array  # [] float32, c
+    discount: jax.Array  # [] float32
+    kept: Kept | None  # None: start anew
+    n_actions: int = static()
+    capacity: int = static()  # nodes
+    max_depth: int = static()  # steps
+
+    @property
+    def n_states(self) -> int:
+        return int(self.n_greedy.shape[-1])
+
+
+@record
+class Root:
+    """The outcome of a search."""
+
+    visits: jax.Array  # [A] float32
+    means: jax.Array  # [A] float32, mean return of each action, 0 if never tried
+    kept: Kept | None
+
+
+@record
+class Memory:
+    """Arrays that simulations write to."""
+
+    tree: SearchTree
+    urns: Urns
+    edges: jax.Array  # [max_depth + 1] int32, edges passed; the last entry is never read
+    rewards: jax.Array  # [max_depth + 1] float32, reward of each edge passed
+    # [M + 1] float32, log(n + 1); None when there may be more visits than that
+    logs: jax.Array | None
+
+
+@record
+class Walk:
+    """State of the tree part of a simulation."""
+
+    inside: jax.Array  # [] bool, whether it goes on
+    d: jax.Array  # [] int32, steps taken
+    x: jax.Array  # [] int32
+    node: jax.Array  # [] int32
+    link: jax.Array  # [] int32, link to grow a node at, or -1
+    last: Draw
+    urns: Urns
+    edges: jax.Array
+    rewards: jax.Array
+
+
+@record
+class Rollout:
+    """State of the part of a simulation beyond the tree."""
+
+    d: jax.Array  # [] int32
+    x: jax.Array  # [] int32
+    weight: jax.Array  # [] float32, discount^(steps beyond the tree)
+    value: jax.Array  # [] float32, discounted return so far
+    last: Draw
+    urns: Urns
+
+
+def search(task: SearchTask) -> Root:
+    """Search from one state.
+
+    Mapped, each search runs on its own, one after the other on a CPU, in lockstep on other devices;
+    either way as if it were alone.
+    """
+    return _search_one(task)
+
+
+def in_lockstep(tasks: SearchTask) -> Root:
+    """Run all searches, stacked, which take each step together, as many at a time as fit in
+    memory.
+    """
+    each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.capacity, tasks.max_depth)
+    return stacked.in_groups(tasks, _search, _blank, MEMORY // each)
+
+
+@native
+def one_by_one(tasks: SearchTask) -> Root:
+    """Run one search after the other, stacked, in the same memory."""
+    return stacked.in_turn(tasks, _search, _blank(tasks))
+
+
+_search_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
+
+
+def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -> int:
+    """Return the memory that one search takes."""
+    rows = n_states * n_actions
+    return 4 * (capacity * (rows + 2 * n_actions + 1) + rows * (max_depth + 1) + 2 * max_depth)
+
+
+def _blank(task: SearchTask) -> Memory:
+    """Return memory for a task of that size."""
+    rows = task.n_states * task.n_actions
+    empty = tree.empty(task.capacity, task.n_states, task.n_actions)
+    logs = (
+        jnp.log(1 + jnp.arange(task.capacity + 1, dtype=jnp.float32)) if task.kept is None else None
+    )
+    return Memory(
+        empty,
+        urn.empty(rows, task.max_depth),
+        jnp.zeros(task.max_depth + 1, jnp.int32),
+        jnp.zeros(task.max_depth + 1),
+        logs,
+    )
+
+
+def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
+    """Run one search, in memory that earlier ones may have used."""
+    kept = task.kept
+    begun = (
+        tree.plant(memory.tree)
+        if kept is None
+        else tree.transplant(memory.tree, kept.parents, kept.statistics, kept.size, kept.link)
+    )
+    urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
+    memory = dataclasses.replace(memory, tree=begun, urns=urns)
+
+    def more(carry: tuple, task: SearchTask) -> jax.Array:
+        return carry[0] < task.simulations
+
+    def simulate(carry: tuple, task: SearchTask) -> tuple:
+        k, memory = carry
+        live = more(carry, task)
+        return k + live.astype(jnp.int32), _simulate(k, memory, task, live)
+
+    _, memory = while_active(more, simulate, (jnp.int32(0), memory), task, keep="numbers")
+    visits, means = tree.at_node(memory.tree, jnp.int32(0))
+    return Root(visits, means, kept and _keep(memory.tree)), memory
+
+
+def _keep(grown: SearchTree) -> Kept:
+    """Return all of a tree, without the remains of others in its memory."""
+    exists = jnp.arange(grown.capacity + 1, dtype=jnp.int32) < grown.size
+    statistics = jnp.where(exists[:, None], grown.statistics.reshape(grown.capacity + 1, -1), 0.0)
+    return Kept(
+        jnp.where(exists, grown.parents, -1), statistics.reshape(-1), grown.size, jnp.int32(-1)
+    )
+
+
+def _simulate(k: jax.Array, memory: Memory, task: SearchTask, live: jax.Array) -> Memory:
+    """Run simulation number `k`; do nothing unless `live`."""
+    start = k * task.depth
+    zero, last = jnp.int32(0), urn.begin(memory.urns, start)
+    walk = Walk(
+        live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards
+    )
+    walk = while_active(_inside, _descend, walk, (task, memory.tree, memory.logs), keep="numbers")
+    out = Rollout(
+        jnp.where(live, walk.d, task.depth),
+        walk.x,
+        jnp.float32(1),
+        jnp.float32(0),
+        walk.last,
+        walk.urns,
+    )
+    out = while_active(_unfinished, _roll, out, task, keep="numbers")
+    grown = tree.grow(memory.tree, walk.link)
+    back = (walk.d - 1, out.value, grown.statistics)
+    _, _, statistics = while_active(
+        _not_at_root, _back_up, back, (walk.edges, walk.rewards, task), keep="numbers"
+    )
+    return Memory(
+        dataclasses.replace(grown, statistics=statistics),
+        out.urns,
+        walk.edges,
+        walk.rewards,
+        memory.logs,
+    )
+
+
+def _random(task: SearchTask, last: Draw, d: jax.Array, which: int) -> jax.Array:
+    """Return the random word number `which` (0 or 1) of step `d`."""
+    counter = (last.start + d).astype(jnp.uint32) * 2 + which
+    return hashing.word(task.stream, counter)
+
+
+def _inside(walk: Walk, _: tuple) -> jax.Array:
+    return walk.inside
+
+
+def _descend(walk: Walk, consts: tuple) -> Walk:
+    """Take one step in the tree."""
+    task, grown, logs = consts
+    live, d = walk.inside, walk.d
+    urns = urn.put_down(walk.urns, walk.last)
+    visits, means = tree.at_node(grown, walk.node)
+    total = visits.sum()
+    log_visits = jnp.log(total + 1) if logs is None else read(logs, total.astype(jnp.int32))
+    u = tree.select(visits, means, task.exploration, log_visits, _random(task, walk.last, d, 0))
+    row = walk.x * task.n_actions + u
+    edge = walk.node * task.n_actions + u
+    last = urn.draw(
+        urns,
+        walk.last,
+        task.cdf,
+        row,
+        sampling.words_to_uniforms(_random(task, walk.last, d, 1)),
+        task.n_states,
+    )
+    reward = read(task.rewards, row * task.n_states + last.y)
+    link = edge * task.n_states + last.y
+    node, exists = tree.child(grown, link)
+    deeper = d + 1 < task.depth
+    tried = read(grown.statistics, 2 * edge) > 0
+    new = ~exists & tried & (grown.size < grown.capacity) & deeper
+    here = jnp.where(live, d, task.max_depth)
+    return Walk(
+        (exists | new) & deeper,
+        d + 1,
+        last.y,
+        jnp.where(exists, node, grown.size),
+        jnp.where(new, link, walk.link),
+        last,
+        urns,
+        write(walk.edges, here, edge),
+        write(walk.rewards, here, reward),
+    )
+
+
+def _unfinished(out: Rollout, task: SearchTask) -> jax.Array:
+    return out.d < task.depth
+
+
+def _roll(out: Rollout, task: SearchTask) -> Rollout:
+    """Take one step beyond the tree."""
+    urns = urn.put_down(out.urns, out.last)
+    u = rollout_policy.act(
+        task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions
+    )
+    row = out.x * task.n_actions + u
+    last = urn.draw(
+        urns,
+        out.last,
+        task.cdf,
+        row,
+        sampling.words_to_uniforms(_random(task, out.last, out.d, 1)),
+        task.n_states,
+    )
+    reward = read(task.rewards, row * task.n_states + last.y)
+    return Rollout(
+        out.d + 1, last.y, out.weight * task.discount, out.value + out.weight * reward, last, urns
+    )
+
+
+def _not_at_root(back: tuple, _: tuple) -> jax.Array:
+    return back[0] >= 0
+
+
+def _back_up(back: tuple, consts: tuple) -> tuple:
+    """Count the return in the mean of one edge passed."""
+    d, value, statistics = back
+    edges, rewards, task = consts
+    place = 2 * read(edges, d)
+    value = read(rewards, d) + task.discount * value
+    visits, mean = read_row(statistics, place, 2)
+    new = jnp.stack([visits + 1, mean + (value - mean) / (visits + 1)])
+    return (
+        d - 1,
+        value,
+        write_row(
+            statistics, place, jnp.where(_not_at_root(back, consts), new, jnp.stack([visits, mean]))
+        ),
+    )

@@ -1,0 +1,102 @@
+"""Root sampling without sampling: next states from a Polya urn.
+
+BAMCP plays each simulation in an MDP drawn from the posterior, a Dirichlet row for each (state,
+action). All that a simulation sees of that MDP are the next states it draws. Integrate the rows
+out: the (m+1)-th next state drawn from a row with posterior concentrations a(y), of total W, given
+the m drawn before, has probability
+
+    (a(y) + number of the m that were y) / (W + m),
+
+independently of all other rows. That is Polya's urn (Blackwell and MacQueen 1973): with probability
+W / (W + m) draw from the posterior mean, else repeat one of the m earlier draws, each being equally
+likely. Simulations have the same law as with explicit sampling, without a gamma variate, and rows
+never visited cost nothing.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jbrl.agents.search.memory import read, read_row, write
+from jbrl.base.pytree import record, static
+
+
+@record
+class Urns:
+    """The draws of one simulation after the other.
+
+    Entry R of the rows is no row: what is written there is never read.
+
+    A row was drawn from `counts[row] - start` times since the counter stood at `start`, so nothing
+    is cleared between simulations.
+    """
+
+    counts: jax.Array  # [R + 1] int32
+    draws: jax.Array  # [(R + 1) * max_depth] int32, next states in order, row after row
+    max_depth: int = static()  # draws of a simulation, at most
+
+
+@record
+class Draw:
+    """A draw that has yet to be put down, because reads must come after writes (`memory`)."""
+
+    row: jax.Array  # [] int32
+    count: jax.Array  # [] int32, of this row, this draw included
+    y: jax.Array  # [] int32
+    start: jax.Array  # [] int32, where the counter stood when the simulation began
+
+
+def cumulative(concentrations: jax.Array) -> jax.Array:
+    """Return cumulative concentrations along the last axis, same shape, zeros repeating the entry
+    before exactly, however sums are rounded.
+    """
+    sums = jnp.where(concentrations > 0, jnp.cumsum(concentrations, axis=-1), 0.0)
+    return lax.cummax(sums, axis=sums.ndim - 1)
+
+
+def empty(n_rows: int, max_depth: int) -> Urns:
+    """Return urns from which nothing was drawn."""
+    return Urns(
+        jnp.zeros(n_rows + 1, jnp.int32), jnp.zeros((n_rows + 1) * max_depth, jnp.int32), max_depth
+    )
+
+
+def begin(urns: Urns, start: jax.Array) -> Draw:
+    """Return the state before the first draw of a simulation. Counts so far must not exceed
+    `start`.
+    """
+    nowhere = jnp.int32(urns.counts.shape[0] - 1)
+    return Draw(nowhere, jnp.int32(1), jnp.int32(0), start)
+
+
+def put_down(urns: Urns, draw: Draw) -> Urns:
+    """Remember a draw. Doing so twice is harmless."""
+    counts = write(urns.counts, draw.row, draw.start + draw.count)
+    return Urns(
+        counts,
+        write(urns.draws, draw.row * urns.max_depth + draw.count - 1, draw.y),
+        urns.max_depth,
+    )
+
+
+def draw(
+    urns: Urns, last: Draw, cdf: jax.Array, row: jax.Array, uniform: jax.Array, n_states: int
+) -> Draw:
+    """Return the next state drawn from `row`, given this simulation's earlier draws, including
+    `last`, which has been recorded.
+
+    Args:
+      cdf: [R * S] cumulative posterior concentrations of each row, zeros repeating the
+        entry before.
+      uniform: a multiple of 2^-24 in [0, 1).
+    """
+    before = jnp.maximum(read(urns.counts, row) - last.start, 0)
+    first = row * n_states
+    total = read(cdf, first + n_states - 1)
+    ball = uniform * (total + before.astype(jnp.float32))  # below total + before, also when rounded
+    earlier = jnp.clip((ball - total).astype(jnp.int32), 0, before - 1)
+    repeated = read(urns.draws, row * urns.max_depth + jnp.maximum(earlier, 0))
+    mean = jnp.minimum((read_row(cdf, first, n_states) <= ball).sum(dtype=jnp.int32), n_states - 1)
+    return Draw(
+        row, before + 1, jnp.where((ball < total) | (before == 0), mean, repeated), last.start
+    )

@@ -1,0 +1,1 @@
+"""Errors, records, parameters, plugins, and the columns of the score table."""

@@ -1,0 +1,181 @@
+"""Parameters: fields of agents and environments with a default, a meaning and the values that they
+accept.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jbrl.base.errors import JbrlError, nearest, shown
+
+GREATEST_INTEGER = 2**31 - 1  # that int32 holds
+GREATEST_NUMBER = 3.4e38  # that float32 holds
+SMALLEST_NUMBER = (
+    1.2e-38  # above 0 that float32 holds with all its digits; devices take smaller ones for 0
+)
+
+
+def parameter(
+    default: Any,
+    doc: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    open_low: bool = False,
+    static: bool = False,
+    late: bool = False,
+    choices: tuple[str, ...] = (),
+    check: Callable[[Any], None] | None = None,
+) -> Any:
+    """Declare a parameter of an agent or an environment: its default, what it means and the values
+    it may take.
+
+    The type is that of `default`: float, int, bool or str. Strings and `static` values belong to
+    the compiled program.
+
+    Args:
+      late: for an environment: results were stored before the parameter was there. Its default is
+        what it was then, and is not part of the environment's identity.
+      check: raises `JbrlError`, with what is accepted, for a value of the right type that is not.
+    """
+    fixed = static or isinstance(default, str)
+    rules = {
+        "doc": doc,
+        "low": low,
+        "high": high,
+        "open_low": open_low,
+        "static": fixed,
+        "late": late,
+        "choices": choices,
+        "check": check,
+    }
+    return dataclasses.field(default=default, metadata=rules)
+
+
+def check_parameters(cls: type, values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return all parameters of an agent or an environment, defaults filled in, each of its declared
+    type.
+
+    Numbers are checked as they are used, in float32 and int32: one that float32 rounds to infinity,
+    or to an end that is excluded, is refused.
+
+    Args:
+      where: place to name in messages, for example `study.toml: agents[2]`.
+
+    Raises:
+      JbrlError: an unknown parameter, a value of the wrong type or out of range.
+    """
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    check_known(values, fields, where)
+    return {
+        name: _checked(field, values.get(name, field.default), f"{where}: {name}")
+        for name, field in fields.items()
+    }
+
+
+def check_known(names: Iterable[str], fields: Mapping[str, dataclasses.Field], where: str) -> None:
+    """Refuse a parameter that is not among `fields`.
+
+    Raises:
+      JbrlError: names the parameter whose letter in the literature it is (`K` for `simulations`),
+        or the nearest one.
+    """
+    for name in names:
+        if name not in fields:
+            meant = _by_letter(name, fields)
+            hint = (
+                f"; did you mean '{meant}'? (known: {', '.join(sorted(fields))})"
+                if meant
+                else nearest(name, fields)
+            )
+            known = hint if fields else ": it takes no parameters"
+            raise JbrlError(f"{where}: unknown parameter '{shown(name, str)}'{known}")
+
+
+def _by_letter(name: str, fields: Mapping[str, dataclasses.Field]) -> str | None:
+    """Return the parameter whose meaning begins with the letter `name`, as in "K, simulations for
+    each decision".
+    """
+    letters = {}
+    for field in fields.values():
+        found = re.match(r"(\w)[,:] ", str(field.metadata.get("doc", "")))
+        if found:
+            letters[found[1]] = field.name
+    return letters.get(name)
+
+
+def _checked(field: dataclasses.Field, given: Any, where: str) -> Any:
+    kind, rules, value = type(field.default), field.metadata, given
+    if kind is float and type(value) is int:
+        value = (
+            float(value) if abs(value) <= GREATEST_NUMBER else math.inf if value > 0 else -math.inf
+        )
+    if kind is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    accepted = type(value) is kind and (not rules.get("choices") or value in rules["choices"])
+    if not accepted or (kind in (int, float) and not _in_range(field, value)):
+        found = value if kind is float and type(value) is float and math.isfinite(value) else given
+        raise JbrlError(f"{where} = {shown(found)}: expected {_accepted(field, given)}")
+    if rules.get("check"):
+        try:
+            rules["check"](value)
+        except JbrlError as error:
+            raise JbrlError(f"{where}: {error}") from None
+    return value
+
+
+def _range(field: dataclasses.Field) -> tuple[float, float]:
+    """Return the ends of what a number may be: those declared, within those of float32 or int32."""
+    low, high = (
+        field.metadata.get(end, default)
+        for end, default in (("low", -math.inf), ("high", math.inf))
+    )
+    if type(field.default) is float:
+        return max(low, -GREATEST_NUMBER), min(high, GREATEST_NUMBER)
+    return max(low, -GREATEST_INTEGER - 1), min(high, GREATEST_INTEGER)
+
+
+def _in_range(field: dataclasses.Field, value: float) -> bool:
+    """Return whether a number lies in its range, as written and as float32 has it. NaN does not."""
+    low, high = _range(field)
+    if not low <= value <= high:
+        return False
+    return not field.metadata.get("open_low") or _above(value, low)
+
+
+def _above(value: float, low: float) -> bool:
+    """Return whether float32 has `value` above `low`."""
+    return value >= SMALLEST_NUMBER if low == 0 else bool(np.float32(value) > np.float32(low))
+
+
+def _accepted(field: dataclasses.Field, given: Any) -> str:
+    """Return what a parameter accepts, in words. Limits of float32 or int32 are named where `given`
+    is beyond them.
+    """
+    rules, kind = field.metadata, type(field.default)
+    if rules.get("choices"):
+        return "one of " + ", ".join(repr(c) for c in rules["choices"])
+    noun = {float: "a number", int: "an integer", bool: "true or false", str: "a string"}[kind]
+    if kind not in (float, int):
+        return noun
+    number = given if isinstance(given, int | float) else 0
+    low, high = _range(field)
+    if rules.get("open_low") and low < number <= high:
+        return f"{noun} above {_end(low)} in float32" + (
+            f", from {SMALLEST_NUMBER}" if low == 0 else ""
+        )
+    text = noun
+    if rules.get("low", -math.inf) > -math.inf or number < low:
+        text += f" {'above' if rules.get('open_low') else 'from'} {_end(low)}"
+    if rules.get("high", math.inf) < math.inf or number > high:
+        text += f" up to {_end(high)}"
+    return text
+
+
+def _end(value: float) -> str:
+    """Write an end of a range in full, so that it is accepted itself."""
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)

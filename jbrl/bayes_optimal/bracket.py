@@ -1,0 +1,423 @@
+"""A bracket of the Bayes-optimal value: a certified lower and a certified upper end."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jbrl.agents.agent import Agent
+from jbrl.base.errors import JbrlError
+from jbrl.bayes_optimal.blas import one_thread
+from jbrl.bayes_optimal.control import Control
+from jbrl.bayes_optimal.forgetting import forgetting
+from jbrl.bayes_optimal.hidden_ahead import hide
+from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.limits import margin, standard_error
+from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
+from jbrl.bayes_optimal.model import Model, make_model
+from jbrl.bayes_optimal.pieces import Pieces
+from jbrl.bayes_optimal.repeats import repeats
+from jbrl.bayes_optimal.size import Plan, check_model, checked_played, make_plan
+from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.environments.lifetime import Steps
+from jbrl.play.machine import available_cores, memory_bytes
+from jbrl.play.protocol import Protocol
+from jbrl.problems.lookup import problem as find_problem
+from jbrl.problems.problem import DirichletProblem, Problem
+
+CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
+ONE_SIDED = (1 + CONFIDENCE) / 2
+VERSION = 3  # of what pieces mean
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """One end of a bracket.
+
+    An exact end has no error: `mean` is the value, and the confidence is 1.
+    """
+
+    value: float  # the confidence limit
+    confidence: float  # one-sided
+    mean: float
+    standard_error: float
+    rests_on: dict[str, Any]
+    # of the processor, all threads, that its pieces took, trials and choices included
+    seconds: float = dataclasses.field(default=0.0, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bracket:
+    """The Bayes-optimal value lies between `lower` and `upper`, with probability `confidence` of
+    the samples drawn.
+    """
+
+    problem: str
+    digest: str
+    discount: float
+    horizon: int
+    decisions: int
+    lower: float
+    upper: float
+    confidence: float
+    clairvoyant: float | None  # estimate of the value that an agent earns which is shown the MDP
+    state_counts: int  # (state, counts) backed up in one replication
+    lower_end: End
+    upper_end: End
+    seed: int
+    # what kept D from being greater, where it was chosen: "memory", "budget", "size" (of arrays);
+    # None: D is as asked for, or the horizon
+    limited_by: str | None = None
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as the command prints it."""
+        return dataclasses.asdict(self)
+
+
+def bound(
+    problem: str | Path | Problem,
+    *,
+    discount: float = 0.95,
+    horizon: int | None = None,
+    decisions: int | None = None,
+    budget: float | None = None,
+    memory: int | None = None,
+    seed: int = 0,
+    agents: Sequence[str] | Mapping[str, Agent] = (),
+    played: int | None = None,
+    out: str | Path | None = None,
+    tell: Tell | None = None,
+) -> Bracket:
+    """Bracket the Bayes-optimal value of a Dirichlet distribution over MDPs.
+
+    The greatest expected discounted return that any agent can earn whose prior is the distribution
+    that its MDP is drawn from. docs/bounds.md has the proofs.
+
+    Args:
+      problem: a name of the catalogue, the path of a JSON file, or a `Problem`.
+      horizon: decisions of a lifetime; default: that of the problem.
+      decisions: D, how far to look ahead; default: as far as `budget` allows.
+      budget: seconds, about, on this machine's cores; default: 60, or what `decisions` takes.
+      memory: bytes that arrays may take; default: half of this machine's.
+      seed: of all samples.
+      agents: agents that may earn the lower end, besides policies that the look-ahead suggests:
+        names of the register, or agents by names of their own, for example policies that were
+        trained. Pieces in `out` are known by these names, those of agents of the register and of
+        `module:Class` by their parameters and source as well.
+      played: MDPs in which the policy of the lower end plays; default: 20,480, or what the budget
+        allows.
+      out: folder for pieces of the work; the same call again goes on from them.
+      tell: called with the name of a step, and how many of how many parts are done.
+
+    Raises:
+      JbrlError: a problem without such a distribution, or with one that is too large; a number out
+        of range; decisions that do not fit into the horizon, the memory or the budget.
+    """
+    found = problem if isinstance(problem, Problem) else find_problem(problem)
+    work = _Work(_checked(found), discount, horizon, seed)
+    allowed = find_agents(agents, work.protocol)
+    plan = make_plan(
+        work.layers,
+        found.short_name,
+        work.horizon,
+        decisions,
+        budget,
+        _half() if memory is None else memory,
+        work.cores,
+    )
+    if played is not None:
+        plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
+    return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
+
+
+def _half() -> int:
+    return (memory_bytes() or 2**33) // 2
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    del name, done, total
+
+
+def _checked(problem: Problem) -> DirichletProblem:
+    if not isinstance(problem, DirichletProblem):
+        raise JbrlError(
+            f"problem '{problem.short_name}': expected a Dirichlet distribution over finite MDPs, "
+            "for example GC"
+        )
+    return problem
+
+
+@dataclasses.dataclass(frozen=True)
+class _Way:
+    """A relaxation that gives an upper end."""
+
+    name: str
+    n_mdps: int  # of a replication
+    replication: Callable[[int, np.random.SeedSequence], tuple[float, float]]
+    facts: dict[str, Any]
+
+    def piece(
+        self, pieces: Pieces, number: int, seed: np.random.SeedSequence, prefix: str = ""
+    ) -> dict[str, Any]:
+        """Return a replication, the one that is kept or else a new one."""
+
+        def make() -> dict[str, float]:
+            value, shown_value = self.replication(self.n_mdps, seed)
+            return {"value": value, "clairvoyant": shown_value}
+
+        return pieces.get(f"{prefix}{self.name}-{self.n_mdps}-{number}", make)
+
+
+class _Work:
+    """The samples of a bracket."""
+
+    def __init__(
+        self, problem: DirichletProblem, discount: float, horizon: int | None, seed: int
+    ) -> None:
+        self.problem, self.seed = problem, seed
+        self.horizon = problem.lifetime.steps if horizon is None else horizon
+        self.protocol = Protocol(
+            problem, problem, TRIAL, seed, Steps(self.horizon), discount
+        )  # refuses numbers out of range
+        self.discount = float(discount)
+        self.cores = available_cores()
+        self.model: Model = make_model(problem.mdps)
+        check_model(self.model, problem.short_name)
+        self.layers = Layers(self.model)
+
+    def seeds(self, name: str, n: int) -> list[np.random.SeedSequence]:
+        """Return seeds for independent samples."""
+        return np.random.SeedSequence([self.seed, *name.encode()]).spawn(n)
+
+    def bracket(
+        self, plan: Plan, agents: Mapping[str, Agent], folder: Path | None, tell: Tell
+    ) -> Bracket:
+        ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
+        pieces = Pieces(
+            folder,
+            {
+                "version": VERSION,
+                "problem": self.problem.digest,
+                "discount": self.discount,
+                "horizon": self.horizon,
+                "seed": self.seed,
+            },
+        )
+        tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
+        with one_thread():
+            floor = self._floor(ahead, pieces, tell)
+            upper, shown_value = (
+                (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
+            )
+        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, tell)
+        return Bracket(
+            self.problem.short_name,
+            self.problem.digest,
+            self.discount,
+            self.horizon,
+            plan.size.decisions,
+            lower.value,
+            upper.value,
+            1.0 if ahead.exact else CONFIDENCE,
+            shown_value,
+            plan.size.all,
+            lower,
+            upper,
+            self.seed,
+            plan.limited_by,
+        )
+
+    def _floor(self, ahead: LookAhead, pieces: Pieces, tell: Tell) -> End:
+        """Return the value of the best policy for D decisions if all rewards after them are the
+        smallest: no sample, no error.
+        """
+        name = f"floor-{ahead.decisions}"
+        tell("looking ahead exactly", 0, 1)
+        piece = pieces.get(name, lambda: {"value": ahead.floor()})
+        tell("looking ahead exactly", 1, 1)
+        how = "exact" if ahead.exact else "the look-ahead, then the smallest reward"
+        facts = {"method": how, "decisions": ahead.decisions}
+        return End(piece["value"], 1.0, piece["value"], 0.0, facts, piece["seconds"])
+
+    def _upper(self, ahead: LookAhead, plan: Plan, pieces: Pieces, tell: Tell) -> tuple[End, float]:
+        step = "upper end, replications"
+        tell(step, 0, plan.replications)
+        way, choosing = self._way(ahead, plan, pieces)
+        found = []
+        for number, seed in enumerate(self.seeds("upper", plan.replications)):
+            found.append(way.piece(pieces, number, seed))
+            tell(step, number + 1, plan.replications)
+        samples = np.array([piece["value"] for piece in found])
+        end = End(
+            float(samples.mean() + margin(samples, ONE_SIDED)),
+            ONE_SIDED,
+            float(samples.mean()),
+            standard_error(samples),
+            {**way.facts, "replications": plan.replications, "n_mdps": way.n_mdps},
+            choosing + sum(piece["seconds"] for piece in found),
+        )
+        shown_value = float(np.mean([piece["clairvoyant"] for piece in found]))
+        return self._repeating(pieces, end), shown_value
+
+    def _repeating(self, pieces: Pieces, end: End) -> End:
+        """Return the upper end that needs no sample where there is one and it is lower."""
+        relaxed = repeats(self.model, self.discount, self.horizon)
+        if relaxed is None:
+            return end
+        piece = pieces.get("repeats", lambda: {"value": relaxed.value()})
+        seconds = end.seconds + piece["seconds"]
+        if end.value <= piece["value"]:
+            return dataclasses.replace(end, seconds=seconds)
+        facts = {"method": "all rows are alike, repeated outcomes are chosen"}
+        return End(piece["value"], 1.0, piece["value"], 0.0, facts, seconds)
+
+    def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> tuple[_Way, float]:
+        """Return the relaxation whose bound is lower on a sample of its own, and the seconds that
+        the choice took.
+        """
+        control = functools.cache(lambda: ahead.control(self.seeds("control", 1)[0]))
+        ways = [
+            _Way(
+                f"upper-{ahead.decisions}",
+                plan.n_mdps,
+                lambda n_mdps, seed: ahead.replication(control(), n_mdps, seed),
+                {
+                    "method": "the look-ahead, then the MDP is revealed",
+                    "decisions": ahead.decisions,
+                },
+            )
+        ]
+        limit = None if plan.seconds is None else plan.seconds / plan.replications
+        started = time.process_time()
+        more = self._forgetting(limit) or self._hiding(ahead, control, limit)
+        finding = time.process_time() - started
+        if more is None:
+            return ways[0], finding
+        ways.append(more)
+        seeds = self.seeds("pilot", len(ways))
+        pilots = [
+            way.piece(pieces, 0, seed, "pilot-") for way, seed in zip(ways, seeds, strict=True)
+        ]
+        best = ways[int(np.argmin([piece["value"] for piece in pilots]))]
+        return best, finding + sum(piece["seconds"] for piece in pilots)
+
+    def _forgetting(self, limit: float | None) -> _Way | None:
+        """Return the relaxation for moves that may fail, where the problem is one of them."""
+        relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
+        if relaxed is None:
+            return None
+        return _Way(
+            f"forgetting-{relaxed.backs}",
+            relaxed.n_mdps(limit),
+            relaxed.replication,
+            {
+                "method": "failures are forgotten, then the MDP is revealed",
+                "moves_back": relaxed.backs,
+            },
+        )
+
+    def _hiding(
+        self, ahead: LookAhead, control: Callable[[], Control], limit: float | None
+    ) -> _Way | None:
+        """Return the relaxation in which one state stays hidden, where a state can."""
+        relaxed = hide(ahead, self.seeds("hide", 1)[0])
+        n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
+        if relaxed is None or n_mdps == 0:
+            return None
+        return _Way(
+            f"hidden-{relaxed.state}-{ahead.decisions}",
+            n_mdps,
+            lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
+            {
+                "method": "the look-ahead, then all rows but those of one state are revealed",
+                "decisions": ahead.decisions,
+                "hidden_state": relaxed.state,
+                "outcomes": relaxed.hidden.trials,
+            },
+        )
+
+    def _tried(self, plan: Plan, agents: Mapping[str, Agent]) -> list[tuple[Candidate, int]]:
+        """Return policies that may earn the lower end, and in how many MDPs each is tried.
+
+        Raises:
+          JbrlError: a budget in which the fewest lifetimes of an agent take too long.
+        """
+        layers = Layers(self.model, merge_states=False)  # a table names states as they are
+        training = int(self.seeds("training", 1)[0].generate_state(1)[0])
+        share = None if plan.playing is None else plan.playing / max(1, len(agents))
+        found = candidates(self.protocol, layers, self.cores, agents, training)
+        for one in found:
+            seconds = one.seconds(LEAST_PLAYED)
+            if share is not None and one.each and seconds > share:
+                raise JbrlError(
+                    f"agent = {one.name!r}: {LEAST_PLAYED} lifetimes take about {seconds:.3g} "
+                    f"seconds: expected budget = {seconds / share * plan.budget:.3g} or more"
+                )
+        return [(one, one.fitting(TRIAL, share)) for one in found]
+
+    def _lower(
+        self,
+        plan: Plan,
+        tried: Sequence[tuple[Candidate, int]],
+        pieces: Pieces,
+        floor: End,
+        tell: Tell,
+    ) -> End:
+        """Return what the policy earns whose lower limit is greatest on a sample, on another
+        sample; or the floor if it is greater.
+        """
+        step = "lower end, policies"
+        tell(step, 0, 1)
+        choosing, certifying = self.seeds("lower", 2)
+        trials = []
+        for number, (candidate, n_mdps) in enumerate(tried):
+            trials.append(self._play(pieces, candidate, n_mdps, "trial", choosing))
+            tell(step, number + 1, len(tried) + 1)
+        limits = [played["mean"] - played["margin"] for played in trials]
+        best = tried[int(np.argmax(limits))][0]
+        limit = None if plan.as_asked else plan.playing
+        n_played = best.fitting(plan.n_played, limit, searched=True)
+        played = self._play(pieces, best, n_played, "certificate", certifying)
+        tell(step, len(tried) + 1, len(tried) + 1)
+        end = End(
+            played["mean"] - played["margin"],
+            ONE_SIDED,
+            played["mean"],
+            played["standard_error"],
+            {"method": "a policy, played", "policy": best.name, "n_mdps": n_played},
+        )
+        seconds = floor.seconds + sum(one["seconds"] for one in (*trials, played))
+        return dataclasses.replace(max(end, floor, key=lambda one: one.value), seconds=seconds)
+
+    def _play(
+        self,
+        pieces: Pieces,
+        candidate: Candidate,
+        n_mdps: int,
+        purpose: str,
+        seed: np.random.SeedSequence,
+    ) -> dict[str, Any]:
+        def make() -> dict[str, float]:
+            found = candidate.play(n_mdps, seed)
+            return {
+                "mean": float(found.mean()),
+                "standard_error": standard_error(found),
+                "margin": margin(found, ONE_SIDED),
+            }
+
+        name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))
+        return pieces.get(f"{purpose}-{n_mdps}-{name}", make)
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)

@@ -1,0 +1,166 @@
+"""Counts of the uncertain rows of one state, sorted by totals.
+
+The *total* of a block says how often each successor has followed, whatever the action: [K] numbers.
+The ways to divide a total among the rows of the block are its *splits*. Splits that differ by
+exchangeable rows are one split: the rows of a group are put into a fixed order.
+"""
+
+import dataclasses
+import math
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln
+
+from jbrl.bayes_optimal.model import Block
+
+Total = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Splits:
+    """All splits of one total: `n` of them, of `A` rows and `K` successors."""
+
+    block: Block
+    counts: np.ndarray  # [n, A, K] int16
+    codes: np.ndarray  # [n] int64, rising; one for each split
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @cached_property
+    def predictive(self) -> np.ndarray:
+        """Return the probability of each successor of each row after these counts:
+        [A, K, n] float64.
+        """
+        after = self.block.concentrations + self.counts
+        return np.ascontiguousarray(np.moveaxis(after / after.sum(-1, keepdims=True), 0, -1))
+
+    @cached_property
+    def log_probability(self) -> np.ndarray:
+        """Return the log of the probability of one sequence of outcomes with these counts:
+        [n] float64.
+
+        That of the Dirichlet-multinomial distribution, without the number of orders.
+        """
+        prior = self.block.concentrations
+        after = prior + self.counts
+        some = prior > 0
+        entries = np.where(
+            some, gammaln(np.where(some, after, 1)) - gammaln(np.where(some, prior, 1)), 0.0
+        )
+        rows = gammaln(prior.sum(-1)) - gammaln(after.sum(-1))
+        return entries.sum((-1, -2)) + rows.sum(-1)
+
+
+class BlockCounts:
+    """The splits of each total of a block, and the split that one more transition leads to; made
+    when first asked for.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        generator = np.random.default_rng(len(block.actions))
+        odd = generator.integers(1, 2**62, len(block.successors) + len(block.actions)) * 2 + 1
+        self._of_successor, self._of_row = np.split(odd.astype(np.int64), [len(block.successors)])
+        self._splits: dict[Total, Splits] = {}
+        self._after: dict[tuple[Total, int, int], np.ndarray] = {}
+
+    @property
+    def nothing(self) -> Total:
+        """Return the total before the first transition."""
+        return (0,) * len(self.block.successors)
+
+    def add(self, total: Total, k: int) -> Total:
+        """Return the total after one more transition to successor number `k`."""
+        return (*total[:k], total[k] + 1, *total[k + 1 :])
+
+    def splits(self, total: Total) -> Splits:
+        """Return the splits of a total."""
+        if total not in self._splits:
+            self._splits[total] = self._canonical(self._divide(total))
+        return self._splits[total]
+
+    def after(self, total: Total, row: int, k: int) -> np.ndarray:
+        """Return where the splits of a total go with one more transition of `row` to successor
+        number `k`: positions among the splits of the new total, [n] int64.
+        """
+        found = self._after.get((total, row, k))
+        if found is None:
+            counts = self.splits(total).counts.copy()
+            counts[:, row, k] += 1
+            target = self.splits(self.add(total, k))
+            counts, codes = self._ordered(counts)
+            found = np.searchsorted(target.codes, codes)
+            if not np.array_equal(target.counts[found], counts):
+                raise AssertionError("two splits of counts have the same code")
+            self._after[total, row, k] = found
+        return found
+
+    def _divide(self, total: Total) -> np.ndarray:
+        """Return all divisions of a total among rows, [n, A, K] int16, exchangeable ones apart."""
+        n_rows, n_successors = self.block.possible.shape
+        seen = np.flatnonzero(total)
+        columns = []
+        for k in seen:
+            rows = np.flatnonzero(self.block.possible[:, k])
+            parts = _compositions(total[k], len(rows))
+            column = np.zeros((len(parts), n_rows), np.int16)
+            column[:, rows] = parts
+            columns.append(column)
+        chosen = np.unravel_index(
+            np.arange(self.divisions(total)), [len(column) for column in columns] or [1]
+        )
+        counts = np.zeros((len(chosen[0]), n_rows, n_successors), np.int16)
+        for k, column, choice in zip(seen, columns, chosen, strict=False):
+            counts[:, :, k] = column[choice]
+        return counts
+
+    def divisions(self, total: Total) -> int:
+        """Return the number of ways to divide a total among rows, exchangeable ones apart."""
+        rows = self.block.possible.sum(0)
+        return math.prod(
+            math.comb(amount + int(n) - 1, amount) for amount, n in zip(total, rows, strict=True)
+        )
+
+    def _canonical(self, counts: np.ndarray) -> Splits:
+        counts, codes = self._ordered(counts)
+        codes, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        if not np.array_equal(counts[first][inverse], counts):
+            raise AssertionError("two splits of counts have the same code")
+        return Splits(self.block, counts[first], codes)
+
+    def place(self, total: Total, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the position of counts, [n, A, K], among the splits of their total, [n] int64,
+        and the order of rows in which they stand there, [n, A] int64.
+        """
+        order, codes = self._order(counts)
+        return np.searchsorted(self.splits(total).codes, codes), order
+
+    def _ordered(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return counts with exchangeable rows in a fixed order, and their codes."""
+        order, codes = self._order(counts)
+        return np.take_along_axis(counts, order[:, :, None], 1), codes
+
+    def _order(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the order that rows are put into, [n, A] int64, and the codes then, [n] int64."""
+        rows = counts.astype(np.int64) @ self._of_successor  # [n, A], modulo 2^64
+        order = np.broadcast_to(np.arange(rows.shape[1]), rows.shape).copy()
+        for group in self.block.groups:
+            if len(group) > 1:
+                members = np.array(group)
+                order[:, members] = members[np.argsort(rows[:, members], axis=1, kind="stable")]
+        return order, np.take_along_axis(rows, order, 1) @ self._of_row
+
+
+def _compositions(amount: int, parts: int) -> np.ndarray:
+    """Return all ways to write `amount` as an ordered sum of `parts` numbers from 0: [n, parts]."""
+    if parts == 0:
+        return np.zeros((int(amount == 0), 0), np.int16)
+    if parts == 1:
+        return np.array([[amount]], np.int16)
+    found = []
+    for first in range(amount + 1):
+        rest = _compositions(amount - first, parts - 1)
+        found.append(np.hstack([np.full((len(rest), 1), first, np.int16), rest]))
+    return np.concatenate(found)

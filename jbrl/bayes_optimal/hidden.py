@@ -1,0 +1,152 @@
+"""The worth of a state to an agent that is shown all rows but those of this state.
+
+The rows of the *hidden* state are learned from its outcomes. Between two visits the agent lives in
+a known MDP; so what it earns depends on the counts of the hidden state alone. After some outcomes
+the hidden rows are shown too.
+"""
+
+import dataclasses
+from concurrent.futures import Executor
+from functools import partial
+
+import numpy as np
+from scipy.stats import qmc
+
+from jbrl.bayes_optimal import clairvoyant
+from jbrl.bayes_optimal.between import Between
+from jbrl.bayes_optimal.counts import BlockCounts, Total
+from jbrl.bayes_optimal.model import Model
+
+DRAWS = 16  # of the hidden rows when they are shown; a power of 2
+CORRECTIONS = 12  # of a bracket of a fixed point
+
+Worth = dict[Total, np.ndarray]  # of the hidden state, by total: [n, M] float32
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hidden:
+    """The worth of a hidden state by its counts."""
+
+    model: Model
+    counts: BlockCounts
+    discount: float
+    number: int  # of the hidden block
+    trials: int  # outcomes after which its rows are shown
+
+    def solve(
+        self, rows: tuple[np.ndarray, ...], seed: np.random.SeedSequence, pool: Executor
+    ) -> tuple[Between, Worth]:
+        """Return W and the worth of the hidden state for each count of up to `trials` outcomes.
+
+        The expectation of the worth, over what is drawn by `seed`, is not below the true one.
+
+        Args:
+          rows: transition probabilities by block, [A, K, M].
+        """
+        between = Between(self.model, rows, self.discount, self.number)
+        after = self._shown(between, seed)
+        found = dict(after)
+        for n in reversed(range(self.trials)):
+            reached = {
+                (total, k): np.float32(self.discount) * between.at(int(y), worth)
+                for total, worth in after.items()
+                for k, y in enumerate(self.counts.block.successors)
+                if total[k]
+            }
+            totals = sums(n, len(self.counts.block.successors))
+            after = dict(
+                zip(totals, pool.map(partial(self._back_up, reached), totals), strict=True)
+            )
+            found.update(after)
+        return between, found
+
+    def _back_up(self, reached: dict[tuple[Total, int], np.ndarray], total: Total) -> np.ndarray:
+        """Return the worth of a total's counts from the values that one more outcome leads to."""
+        block, predictive = self.counts.block, self.counts.splits(total).predictive
+        best: np.ndarray | None = None
+        for row in range(len(block.actions)):
+            gain = (predictive[row] * block.rewards[row][:, None]).sum(0)[:, None]
+            q: np.ndarray | None = None
+            for k in map(int, np.flatnonzero(block.possible[row])):
+                part = reached[self.counts.add(total, k), k][self.counts.after(total, row, k)]
+                part *= predictive[row, k][:, None].astype(np.float32)
+                q = part if q is None else np.add(q, part, out=q)
+            assert q is not None
+            q += gain.astype(np.float32)
+            best = q if best is None else np.maximum(best, q, out=best)
+        assert best is not None
+        return best
+
+    def _shown(self, between: Between, seed: np.random.SeedSequence) -> Worth:
+        """Return estimates of the worth when the rows are shown, after all trials.
+
+        With all rows known, the worth is the greatest of those of each row, taken for ever. The
+        mean over draws of all rows from the posterior is without bias.
+        """
+        block = self.counts.block
+        totals = sums(self.trials, len(block.successors))
+        counts = np.concatenate([self.counts.splits(total).counts for total in totals])
+        free = block.possible.sum(1) - 1
+        sequence = qmc.Sobol(int(free.sum()), scramble=True, rng=np.random.default_rng(seed))
+        uniforms = np.split(sequence.random(DRAWS), np.cumsum(free)[:-1], axis=1)
+        distinct = [np.unique(counts[:, a], axis=0, return_inverse=True) for a in range(len(free))]
+        found = np.zeros((len(counts), len(between.least)), np.float32)
+        for draw in range(DRAWS):
+            best = np.full_like(found, -np.inf)
+            for a, (rows, places) in enumerate(distinct):
+                worth = self._for_ever(between, a, rows, uniforms[a][draw])
+                np.maximum(best, worth[places.reshape(-1)], out=best)
+            found += best / DRAWS
+        ends = np.cumsum([len(self.counts.splits(total)) for total in totals])
+        return dict(zip(totals, np.split(found, ends[:-1]), strict=True))
+
+    def _for_ever(
+        self, between: Between, a: int, counts: np.ndarray, uniforms: np.ndarray
+    ) -> np.ndarray:
+        """Return the worth of the state if row `a`, drawn from its posterior after each count, is
+        known and always taken: [n, M] float32, from above.
+
+        It is the fixed point of a convex function that is less steep than the identity: a chord
+        between points on both sides of it meets the identity above it; a chord of two points above
+        it, drawn on, meets it below.
+        """
+        block = self.counts.block
+        some = np.flatnonzero(block.possible[a])
+        weights = block.concentrations[a, some] + counts[:, some]
+        theta = np.exp([clairvoyant.log_row(row, uniforms[:, None])[:, 0] for row in weights])
+        gain = (theta * block.rewards[a, some]).sum(1, keepdims=True).astype(np.float32)
+        theta = (self.discount * theta).astype(np.float32)
+
+        def step(w: np.ndarray) -> np.ndarray:
+            found = np.repeat(gain, w.shape[1], 1)
+            for i, k in enumerate(some):
+                found += theta[:, i : i + 1] * between.at(int(block.successors[k]), w)
+            return found
+
+        shape = (len(counts), len(between.least))
+        low, high = np.broadcast_to(between.least, shape), np.broadcast_to(between.most, shape)
+        after_low, after_high = step(low), step(high)
+        for _ in range(CORRECTIONS):
+            nearer = np.clip(_meeting(low, after_low, high, after_high), low, high)
+            after_nearer = step(nearer)
+            new_low = np.clip(_meeting(nearer, after_nearer, high, after_high), low, nearer)
+            high, after_high = nearer, after_nearer
+            if float((high - new_low).max()) < 1e-3 * float(np.ptp(between.most)) + 1e-4:
+                break
+            low, after_low = new_low, step(new_low)
+        return high
+
+
+def _meeting(a: np.ndarray, after_a: np.ndarray, b: np.ndarray, after_b: np.ndarray) -> np.ndarray:
+    """Return where the line through two points meets the identity; `b` if both lie on it."""
+    gap_a, gap_b = after_a - a, after_b - b
+    difference = gap_a - gap_b
+    share = np.divide(gap_a, difference, out=np.ones_like(gap_a), where=difference > 1e-6)
+    return a + share * (b - a)
+
+
+def sums(n: int, parts: int) -> list[Total]:
+    """Return all ways to write `n` as an ordered sum of `parts` numbers from 0."""
+    if parts == 1:
+        return [(n,)]
+    return [(first, *rest) for first in range(n + 1) for rest in sums(n - first, parts - 1)]

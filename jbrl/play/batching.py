@@ -1,0 +1,300 @@
+"""Number of MDPs that run at once, and their devices: the only place that decides these.
+
+On CPUs a compiled call always plays `lanes` MDPs per device, the last ones repeated when fewer are
+wanted, because compiled code may round differently at different widths: the results of an MDP then
+cannot depend on how many others are played. The data that lanes share, an agent and its knowledge,
+are given once for each *group* of lanes, so that one program serves a unit of work alone and
+several at once. On CPUs a device plays one group, on accelerators as many as fit.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jbrl.agents.agent import Agent
+from jbrl.play.compilation import Program, compile_for
+from jbrl.play.machine import available_cores
+
+AXIS = "lanes"
+WIDEST_ON_ACCELERATOR = 16_384
+
+
+def use_all_cores(cores: int | None = None) -> bool:
+    """Make each CPU core a JAX device, all of them unless `cores`, or the variable
+    JAX_NUM_CPU_DEVICES, says how many.
+
+    Returns False when JAX has already started and keeps the devices it has.
+    """
+    if cores is None and "JAX_NUM_CPU_DEVICES" in os.environ:
+        return True
+    try:
+        jax.config.update("jax_num_cpu_devices", cores or available_cores())
+    except RuntimeError:
+        return False
+    return True
+
+
+def lanes_per_device(agent: Agent, n_environments: int, devices: Sequence[jax.Device]) -> int:
+    """Return the number of MDPs that each device plays at once: fixed on CPUs, as many as wanted on
+    accelerators (rounded up to a power of two).
+    """
+    if devices[0].platform == "cpu":
+        return agent.lanes
+    wanted = -(-n_environments // len(devices))
+    return min(1 << (wanted - 1).bit_length(), WIDEST_ON_ACCELERATOR)
+
+
+def compile_mapped(
+    fn: Callable[[Any, Any], Any],
+    shared: Any,
+    lane: Any,
+    width: int,
+    devices: Sequence[jax.Device],
+    groups: int = 1,
+) -> Program:
+    """Compile `fn(shared, lane)`, mapped over `groups` groups of `width` lanes on each device.
+
+    Args:
+      fn: a function of the module level, written for one lane.
+      shared: pytree given whole to every lane of a group.
+      lane: pytree of `jax.ShapeDtypeStruct`: the input of one lane.
+      width: lanes of a group.
+      groups: on each device.
+
+    Returns: a program that takes `shared` of all groups stacked along a leading axis (`spread`),
+      and lanes stacked along one of length width x groups x devices, group by group. Compiled once
+      for each combination of function, shapes, static fields, width, groups and devices.
+    """
+    count = groups * len(devices)
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
+    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((width * count, *v.shape), v.dtype), lane)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, lanes: Any) -> Any:
+        if groups == 1:
+            return each(jax.tree.map(lambda v: v[0], shared), lanes)
+        grouped = jax.tree.map(lambda v: v.reshape(groups, width, *v.shape[1:]), lanes)
+        return jax.tree.map(
+            lambda v: v.reshape(groups * width, *v.shape[2:]), jax.vmap(each)(shared, grouped)
+        )
+
+    return compile_for(
+        fn, _over_devices(body, devices), (every, lanes), devices, (width * count, width)
+    )
+
+
+def _over_devices(
+    body: Callable[..., Any], devices: Sequence[jax.Device], donated: tuple[int, ...] = ()
+) -> Any:
+    """Run `body` on each device, on its part of all arguments along their leading axis."""
+    mesh, split = Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS)
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    # Where `body` leaves an input unused, for example an agent its key, JAX would drop it, and
+    # crash when called again (jaxlib 0.10.2).
+    return jax.jit(
+        mapped, in_shardings=NamedSharding(mesh, split), keep_unused=True, donate_argnums=donated
+    )
+
+
+def compile_blocks(
+    fn: Callable[[Any, Any], Any],
+    shared: Any,
+    lane: Any,
+    width: int,
+    devices: Sequence[jax.Device],
+    max_blocks: int,
+) -> Program:
+    """Compile `fn(shared, lane)`, mapped over blocks of `width` lanes, of which each device plays
+    up to `max_blocks`, one after the other.
+
+    One call for many blocks: calling takes time, during which all devices wait. How many blocks
+    there are changes no bits.
+
+    Args: as `compile_mapped`.
+
+    Returns: a program that takes `shared` stacked for the devices (`spread`), the number of blocks
+      on each device ([devices] int32), and lanes as `deals` gives them; `parts` reads its results.
+    """
+    lanes = jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((len(devices) * max_blocks * width, *v.shape), v.dtype), lane
+    )
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices), *v.shape), v.dtype), shared)
+    wanted = jax.ShapeDtypeStruct((len(devices),), jnp.int32)
+    each = jax.vmap(fn, in_axes=(None, 0))
+
+    def body(shared: Any, wanted: jax.Array, lanes: Any) -> Any:
+        shared = jax.tree.map(lambda v: v[0], shared)
+        blocks = jax.tree.map(lambda v: v.reshape(max_blocks, width, *v.shape[1:]), lanes)
+
+        def block(i: jax.Array, results: Any) -> Any:
+            played = each(
+                shared,
+                jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), blocks),
+            )
+            return jax.tree.map(
+                lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0),
+                results,
+                played,
+            )
+
+        shapes = jax.eval_shape(each, shared, jax.tree.map(lambda v: v[0], blocks))
+        results = lax.fori_loop(
+            0,
+            wanted[0],
+            block,
+            jax.tree.map(lambda v: jnp.zeros((max_blocks, *v.shape), v.dtype), shapes),
+        )
+        return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), results)
+
+    return compile_for(
+        fn,
+        _over_devices(body, devices),
+        (every, wanted, lanes),
+        devices,
+        (len(devices) * max_blocks * width, width),
+    )
+
+
+def compile_groups(
+    fn: Callable[[Any, Any, Any], Any],
+    shared: Any,
+    lane: Any,
+    width: int,
+    devices: Sequence[jax.Device],
+    max_blocks: int,
+) -> Program:
+    """Compile `fn(shared, lanes, limit)`, a function of a group of `width` lanes, of which each
+    device plays up to `max_blocks` in turn.
+
+    Args:
+      fn: a function of the module level that returns lanes of the structure that it takes; `limit`
+        is [] int32.
+      shared: pytree given whole to every group.
+      lane: pytree of `jax.ShapeDtypeStruct`: one lane.
+
+    Returns: a program that takes `shared` stacked for the devices (`spread`), how many groups each
+      device plays and the limit ([devices] int32 each), and lanes stacked along an axis of length
+      devices x max_blocks x width, whose memory it takes over; it returns lanes.
+    """
+    count = len(devices)
+    lanes = jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((count * max_blocks * width, *v.shape), v.dtype), lane
+    )
+    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
+    number = jax.ShapeDtypeStruct((count,), jnp.int32)
+
+    def body(shared: Any, wanted: jax.Array, limit: jax.Array, lanes: Any) -> Any:
+        shared = jax.tree.map(lambda v: v[0], shared)
+        groups = jax.tree.map(lambda v: v.reshape(max_blocks, width, *v.shape[1:]), lanes)
+
+        def play(i: jax.Array, groups: Any) -> Any:
+            group = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), groups)
+            played = fn(shared, group, limit[0])
+            return jax.tree.map(
+                lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0), groups, played
+            )
+
+        groups = lax.fori_loop(0, wanted[0], play, groups)
+        return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), groups)
+
+    jitted = _over_devices(body, devices, donated=(3,))
+    return compile_for(
+        fn, jitted, (every, number, number, lanes), devices, (count * max_blocks * width, width)
+    )
+
+
+class Deal(NamedTuple):
+    """Lanes that the devices play in one call of a program made by `compile_blocks`."""
+
+    lanes: np.ndarray  # [devices * max_blocks * width] int64
+    blocks: np.ndarray  # [devices] int32
+    wanted: int  # lanes that count, the first ones
+
+
+def deals(n_lanes: int, width: int, n_devices: int, max_blocks: int) -> Iterator[Deal]:
+    """Yield lanes 0..n_lanes-1, in order, in as few calls as they take, with as few blocks as can
+    be on the device that has most.
+    """
+    for first in range(0, n_lanes, n_devices * max_blocks * width):
+        blocks = min(n_devices * max_blocks, -(-(n_lanes - first) // width))
+        share = -(-blocks // n_devices)
+        starts = first + share * width * np.arange(n_devices)[:, None]
+        lanes = np.minimum(starts + np.arange(max_blocks * width), n_lanes - 1).reshape(-1)
+        wanted = np.clip(blocks - share * np.arange(n_devices), 0, share).astype(np.int32)
+        yield Deal(lanes, wanted, min(n_lanes - first, blocks * width))
+
+
+def parts(result: jax.Array, deal: Deal, width: int) -> list[np.ndarray]:
+    """Join the results of a program made by `compile_blocks` from all devices, cut to
+    `deal.wanted`, those of the wanted lanes.
+    """
+    shards = sorted(result.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return [
+        np.asarray(shard.data)[: n * width] for shard, n in zip(shards, deal.blocks, strict=True)
+    ]
+
+
+def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
+    """Stack the data that lanes share, one pytree for each group, and place them on the devices.
+
+    Stacked on the host and sent at once: an operation of JAX for each leaf would take longer than
+    many units.
+    """
+    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    sent = jax.device_put(
+        jax.tree.map(lambda *v: np.stack([_bare(one) for one in v]), *shared), sharding
+    )
+    return jax.tree.map(_dressed, sent, shared[0])
+
+
+def bare_leaves(tree: Any) -> list[np.ndarray]:
+    """Return the leaves of a pytree of arrays on the host, random keys as their words."""
+    return [_bare(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def laid_out(leaves: Sequence[np.ndarray], like: Any, devices: Sequence[jax.Device]) -> Any:
+    """Undo `bare_leaves`: the pytree of the structure of `like`, split over the devices along its
+    leading axis.
+    """
+    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    sent = jax.device_put(list(leaves), sharding)
+    examples, structure = jax.tree.flatten(like)
+    return jax.tree.unflatten(
+        structure, [_dressed(new, example) for new, example in zip(sent, examples, strict=True)]
+    )
+
+
+def regathered(tree: Any, source: np.ndarray, devices: Sequence[jax.Device]) -> Any:
+    """Return the pytree with entry source[i] of the leading axis at place i."""
+    return laid_out([leaf[source] for leaf in bare_leaves(tree)], tree, devices)
+
+
+def _bare(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _dressed(stacked: jax.Array, leaf: Any) -> jax.Array:
+    return (
+        jax.random.wrap_key_data(stacked, impl=jax.random.key_impl(leaf))
+        if _is_key(leaf)
+        else stacked
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield lane numbers start..stop-1 in calls of `capacity`: (numbers [capacity] int32, how many
+    of them count).
+    """
+    for first in range(start, stop, capacity):
+        count = min(capacity, stop - first)
+        yield np.minimum(np.arange(first, first + capacity), stop - 1).astype(np.int32), count

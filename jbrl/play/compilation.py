@@ -1,0 +1,287 @@
+"""Compiled programs: how they are compiled, and which of them are kept.
+
+A program is compiled in full, or quickly: without XLA's newer emitters of fused loops and with
+little optimisation of machine code, in half the time. The bits are the same. Without the emitters
+updates in place are not vectorised: agents that plan in the mean model decide two to three times as
+slowly, tree searches as fast (`benchmarks/compiler.py`). So times of the two are not compared.
+
+On Linux a process has a limited number of memory mappings, 65,530 by default, and a program for
+CPUs takes a dozen of them or more. Beyond the limit the compiler crashes (jaxlib 0.10.2), so the
+programs that are not in use are forgotten long before.
+"""
+
+import contextlib
+import functools
+import gc
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
+
+import jax
+import jax.extend.core
+
+from jbrl.base.errors import JbrlError, shown
+from jbrl.play.machine import available_cores
+from jbrl.play.timing import since
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# On CPUs each device is one core, and all of them are busy. XLA would split large operations of
+# each device over all cores nevertheless, and then runs whole loops by asynchronous steps. Small
+# sums and products it would hand to a library that prepares each call for longer than ours take.
+# Without the two, on two cores, e-Greedy on GC takes a third less, SBOSS a quarter, and the bits
+# are the same.
+#
+# The others are defaults, said all the same: what `XLA_FLAGS` holds does not decide the bits.
+ON_CPU: dict[str, str | bool] = {
+    "xla_disable_hlo_passes": "cpu-parallel-task-assigner",
+    "xla_cpu_experimental_ynn_fusion_type": "",
+    "xla_backend_optimization_level": "3",
+    "xla_cpu_use_fusion_emitters": True,
+}
+# Modules are split for as many threads as there are cores, not for 32: each part takes time.
+QUICKLY: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": str(min(32, available_cores())),
+}
+
+Effort = Literal["full", "quick"]
+
+MAPPINGS_SHARE = 0.5  # of the limit, beyond which programs are forgotten
+_MAPPINGS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+
+
+class Program(NamedTuple):
+    """A compiled function."""
+
+    call: Callable[..., Any]
+    capacity: int  # MDPs per call
+    fresh: bool  # compiled just now, not before
+    bytes: int = 0  # of memory that a call takes on each device
+
+
+KEPT: dict[tuple, Program] = {}
+_untimed: set[Callable[..., Any]] = set()
+VARIABLE = "JBRL_COMPILE"  # the effort where a study says nothing
+
+
+def untimed(fn: F) -> F:
+    """Mark a function whose programs no clock measures: they are always compiled quickly."""
+    _untimed.add(fn)
+    return fn
+
+
+def _default() -> Effort:
+    """Return the effort that the environment asks for.
+
+    Raises:
+      JbrlError: it is none.
+    """
+    asked = os.environ.get(VARIABLE) or "full"
+    if asked not in get_args(Effort):
+        raise JbrlError(f'{VARIABLE} = {shown(asked)}: expected "full" or "quick"')
+    return cast(Effort, asked)
+
+
+_effort: Effort | None = None  # of `compiling`
+
+
+def present_effort() -> Effort:
+    """Return how programs are compiled now."""
+    return _effort or _default()
+
+
+@contextlib.contextmanager
+def compiling(effort: Effort | None) -> Iterator[None]:
+    """Compile in full or quickly within the block, in all threads; None: as before."""
+    global _effort
+    before, _effort = _effort, effort or _effort
+    try:
+        yield
+    finally:
+        _effort = before
+
+
+def options_name(platform: str) -> str:
+    """Return what results are marked with whose times may be compared: `full`, `quick`, or "" for
+    accelerators, which have no such options.
+    """
+    return present_effort() if platform == "cpu" else ""
+
+
+def compile_together(*tasks: Callable[[], Program] | None) -> tuple[list[Any], float]:
+    """Compile several programs side by side, None for none.
+
+    An interrupt (KeyboardInterrupt) does not wait for compilations, which cannot be ended.
+
+    Returns: the programs, and the wall seconds that it took: 0 when all had been compiled before.
+    """
+    forget_when_crowded()
+    started, wait = time.perf_counter(), True
+    pool = ThreadPoolExecutor(max_workers=len(tasks))
+    try:
+        with without_collection():
+            futures = [pool.submit(task) if task else None for task in tasks]
+            programs = [future.result() if future else None for future in futures]
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait, cancel_futures=not wait)
+    fresh = any(program.fresh for program in programs if program)
+    return programs, since(started) if fresh else 0.0
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Switch the cyclic garbage collector off within the block.
+
+    Tracing makes so many objects that live on that the collector takes a tenth of the time of a
+    compilation.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def compile_once(fn: Callable[..., Any], *args: Any) -> Program:
+    """Compile `fn(*args)`, a function of the module level, as it is, for the one device that all
+    arguments lie on: nothing is mapped.
+
+    Arrays among the arguments that the function does not use are no part of the program, so that
+    agents whose training takes the same operations share one.
+    """
+    devices = list(jax.tree.leaves(args)[0].devices())
+    identity = (present_effort(), *identity_of(fn, args, devices, (1, 1)))
+    if identity in KEPT:
+        return KEPT[identity]._replace(fresh=False)
+    traced = jax.jit(fn).trace(*args)
+    used, lowered = _lowered(traced.jaxpr, jax.tree.leaves(args))
+    digest = hashlib.sha256(lowered.as_text().encode()).hexdigest()
+    program = find_or_compile((digest, *devices), lambda: lowered, devices, 1)
+    structure = jax.tree.structure(traced.out_info)
+
+    def call(*args: Any) -> Any:
+        leaves = jax.tree.leaves(args)
+        return jax.tree.unflatten(structure, program.call(*(leaves[i] for i in used)))
+
+    KEPT[identity] = program._replace(call=call, fresh=True)
+    return KEPT[identity]
+
+
+def _lowered(jaxpr: Any, leaves: Sequence[jax.Array]) -> tuple[tuple[int, ...], Any]:
+    """Return which of the arguments a function uses, and the function of these alone, lowered.
+
+    One argument is taken in any case, since it says on which device the program runs.
+
+    Args:
+      jaxpr: of the function, closed.
+      leaves: all arguments.
+    """
+    inner = jaxpr.jaxpr
+    wanted = {id(v) for v in (*inner.outvars, *(v for eqn in inner.eqns for v in eqn.invars))}
+    used = tuple(i for i, v in enumerate(inner.invars) if id(v) in wanted) or (0,)
+
+    def part(*given: jax.Array) -> list[Any]:
+        whole: list[Any] = [None] * len(leaves)
+        for i, value in zip(used, given, strict=True):
+            whole[i] = value
+        return jax.extend.core.jaxpr_as_fun(jaxpr)(*whole)
+
+    return used, jax.jit(part, keep_unused=True).lower(*(leaves[i] for i in used))
+
+
+def compile_for(
+    fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+) -> Program:
+    """Compile `jitted`, made of `fn`, or find what has been compiled before.
+
+    Args:
+      fn: a function of the module level, which identifies the program together with the rest.
+      args: arrays, or shapes in their place.
+      sizes: lanes of a call, and lanes of a group or block.
+    """
+    identity = identity_of(fn, args, devices, sizes)
+    return find_or_compile(identity, lambda: jitted.lower(*args), devices, sizes[0])
+
+
+def find_or_compile(
+    identity: tuple, lower: Callable[[], Any], devices: Sequence[jax.Device], capacity: int
+) -> Program:
+    """Return the program with this identity: what has been compiled before, else what `lower`
+    returns, compiled.
+    """
+    effort: Effort = "quick" if identity[0] in _untimed else present_effort()
+    identity = (effort, *identity)
+    if identity in KEPT:
+        return KEPT[identity]._replace(fresh=False)
+    compiled = lower().compile(compiler_options=options(devices[0].platform, effort))
+    KEPT[identity] = Program(compiled, capacity, True, _bytes(compiled))
+    return KEPT[identity]
+
+
+def identity_of(
+    fn: Callable, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+) -> tuple:
+    """Return what two programs have in common if they are the same.
+
+    Args: as `compile_for`.
+    """
+    leaves, structure = jax.tree.flatten(args)
+    return fn, structure, tuple(jax.typeof(leaf) for leaf in leaves), tuple(devices), sizes
+
+
+def forget_when_crowded() -> bool:
+    """Forget all programs that are not in use when the process has too many memory mappings.
+
+    Returns: True if they are forgotten. False also where the system does not count mappings.
+    """
+    try:
+        limit = int(_LIMIT.read_text())
+        with _MAPPINGS.open("rb") as lines:
+            count = sum(1 for _ in lines)
+    except (OSError, ValueError):
+        return False
+    if count < MAPPINGS_SHARE * limit:
+        return False
+    KEPT.clear()
+    jax.clear_caches()
+    return True
+
+
+@functools.cache
+def options(platform: str, effort: Effort = "full") -> dict[str, str | bool]:
+    """Return the options for the compiler: those for CPUs that this version of XLA has."""
+    if platform != "cpu":
+        return {}
+    wanted = ON_CPU | (QUICKLY if effort == "quick" else {})
+    return {name: value for name, value in wanted.items() if known(name, value)}
+
+
+@functools.cache
+def known(name: str, value: str | bool) -> bool:
+    """Return whether this version of XLA has an option of the compiler."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def _bytes(compiled: Any) -> int:
+    """Return the memory that a call takes on each device, 0 where the compiler does not say."""
+    found = compiled.memory_analysis()
+    return (
+        found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+        if found
+        else 0
+    )

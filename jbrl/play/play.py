@@ -1,0 +1,160 @@
+"""Play one agent in one experiment, from Python."""
+
+from pathlib import Path
+from typing import Any
+
+from jbrl.agents.agent import Agent, check_agent
+from jbrl.agents.complete import Complete, played_agent
+from jbrl.agents.lookup import check_host_values, check_record, find_agent
+from jbrl.agents.offline_search import MadeOfWeights
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.notebook import Bar
+from jbrl.environments.lifetime import Episodes, Lifetime, Steps
+from jbrl.play import batching
+from jbrl.play.experiment import Run
+from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play.protocol import Chunk, Played, Protocol, played
+from jbrl.play.together import TogetherRun
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import Problem
+
+
+def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
+    """Return the run of an agent in an experiment, of the kind that its lifetimes need.
+
+    Arguments as those of `Run`.
+    """
+    kind: type[Run] = LifetimeRun if protocol.in_blocks else Run
+    if protocol.together:
+        kind = TogetherRun
+    return kind(agent, protocol, **options)
+
+
+def lifetime_of(test: Problem, horizon: int | None, episodes: int | None) -> Lifetime:
+    """Return the lifetime that is asked for, or that of the problem.
+
+    Raises:
+      JbrlError: both are asked for, or a number is out of range.
+    """
+    if horizon is not None and episodes is not None:
+        raise JbrlError(f"both horizon = {horizon} and episodes = {episodes}: expected one of them")
+    if episodes is not None:
+        given = test.lifetime
+        return (
+            Episodes(episodes, given.max_steps)
+            if isinstance(given, Episodes)
+            else Episodes(episodes)
+        )
+    return test.lifetime if horizon is None else Steps(horizon)
+
+
+def play(
+    agent: Agent | str,
+    *,
+    test: str | Problem | None = None,
+    prior: str | Problem | None = None,
+    n_environments: int = 500,
+    seed: int = 0,
+    horizon: int | None = None,
+    episodes: int | None = None,
+    discount: float = 0.95,
+    record: bool = False,
+    latency: bool = False,
+) -> Played:
+    """Play `agent` with prior `prior` for one lifetime in each of `n_environments` environments
+    drawn from `test`.
+
+    A lifetime in which the learning of a deep agent diverges fails alone: its score is NaN, and
+    `failure` of the outcome says why.
+
+    Args:
+      agent: an agent with its parameters, for example `EpsilonGreedy(epsilon=0.1)`; or a name, with
+        the default parameters: one of the register (`"e-Greedy"`), or `"module:Class"`, the module
+        being importable or lying in the working directory.
+      test, prior: a name of the catalogue, an environment outside the package as `module:Class`,
+        the path of a JSON file, or a `Problem`. One of them may be left out: it is the other
+        one then.
+      horizon: decisions of each lifetime; default: the lifetime of the test problem (250 for
+        Dirichlet distributions).
+      episodes: episodes of each lifetime, in place of `horizon`.
+      discount: of the criterion of lifetimes in finite MDPs; other problems are scored by
+        their recorder.
+      record: keep states, actions and rewards; for finite MDPs.
+      latency: measure the time per decision with a single lifetime as well.
+
+    Raises:
+      JbrlError: a parameter or a name that is not accepted, a class that is not registered, an
+        agent that cannot use what the prior offers, or one that takes random numbers or times from
+        the host; all lifetimes have failed.
+    """
+    batching.use_all_cores()
+    agent, name = _agent(agent)
+    if test is None and prior is None:
+        raise JbrlError('test: expected a problem, for example test="GC"')
+    tested = _problem(prior if test is None else test)  # type: ignore[arg-type]
+    prior_problem = tested if prior is None or test is None else _problem(prior)
+    protocol = Protocol(
+        prior_problem,
+        tested,
+        n_environments,
+        seed,
+        lifetime_of(tested, horizon, episodes),
+        discount,
+    )
+    protocol.check_agent(agent, name)
+    check_host_values(agent, name, protocol.agent_prior())
+    run = make_run(agent, protocol, record=record)
+    parts = _parts(run, name)
+    return played(
+        parts,
+        offline_seconds=run.offline_seconds,
+        latency_seconds=run.latency() if latency else None,
+        compile_seconds=run.compile_seconds,
+        device=run.device,
+        batch=run.batch,
+        learned=run.learned,
+    )
+
+
+def _parts(run: Run, name: str) -> list[Chunk]:
+    """Compile and play; a notebook shows a bar."""
+    bar, whole = Bar(), run.protocol.n_environments
+    bar.tell(f"{name}: compiling", 0, whole)
+    run.prepare()
+    parts = []
+    for part in run.chunks():
+        parts.append(part)
+        bar.tell(name, part.start + len(part.returns), whole)
+    return parts
+
+
+def _agent(given: Any) -> tuple[Agent, str]:
+    """Return the agent to play, and its name for messages.
+
+    Raises:
+      JbrlError: a name that is not known, a parameter that is not accepted, or no agent at all.
+    """
+    if isinstance(given, str):
+        found = find_agent(given, Path.cwd())
+        agent, name = found.agent(), found.name
+    elif isinstance(given, type) and issubclass(given, Agent):
+        check_record(given, given.__name__)
+        raise JbrlError(
+            f"agent = {given.__name__}: expected an agent, not its class: write {given.__name__}()"
+        )
+    elif isinstance(given, Agent):
+        agent, name = given, type(given).__name__
+        if isinstance(given, MadeOfWeights):
+            return agent, name
+        if not isinstance(given, Complete):
+            check_record(type(given), name)
+    else:
+        raise JbrlError(
+            f'agent = {shown(given)}: expected an agent, or the name of one, for example "e-Greedy"'
+        )
+    check_agent(played_agent(agent))
+    return agent, name
+
+
+def _problem(given: str | Problem) -> Problem:
+    return given if isinstance(given, Problem) else problem(str(given), Path.cwd())

@@ -1,0 +1,234 @@
+"""The rules of one experiment, and its measurements."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jbrl.agents.agent import Agent, check_requirements
+from jbrl.agents.complete import parameters_of
+from jbrl.agents.offline_search import OfflineSearch
+from jbrl.base import notebook
+from jbrl.base.errors import JbrlError
+from jbrl.environments.lifetime import Lifetime, Steps, check_count
+from jbrl.play.offline import Learned
+from jbrl.problems.precision import check_precision
+from jbrl.problems.prior import Prior
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
+from jbrl.problems.with_end import check_learning
+
+DEFAULT_LIFETIME = Steps(250)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules of one experiment.
+
+    Raises:
+      JbrlError: a number out of range, or a prior that does not fit the test distribution.
+    """
+
+    prior: Problem
+    test: Problem
+    n_environments: int = 500
+    seed: int = 0
+    lifetime: Lifetime = DEFAULT_LIFETIME
+    discount: float = 0.95  # of the criterion; not used where a recorder makes the score
+
+    def __post_init__(self) -> None:
+        check_count("n_environments", self.n_environments)
+        check_count("seed", self.seed, 2**32 - 1, low=0)
+        if not (isinstance(self.discount, int | float) and 0 <= self.discount < 1):
+            raise JbrlError(
+                f"discount = {self.discount!r}: expected a number from 0 up to, but not "
+                "including, 1"
+            )
+        self._check_specs()
+        for problem in {id(p): p for p in (self.prior, self.test)}.values():
+            if isinstance(problem, DirichletProblem):
+                check_precision(problem, self.discount)
+        # refuses a lifetime that the problem does not know
+        self.test.prior(self.lifetime, self.discount)
+        self.agent_prior()
+
+    def _check_specs(self) -> None:
+        prior, test = self.prior, self.test
+        if not (isinstance(prior, DirichletProblem) and isinstance(test, DirichletProblem)):
+            if prior.spec != test.spec:
+                raise JbrlError(
+                    f"prior '{prior.name}' has {prior.spec}, test '{test.name}' has {test.spec}: "
+                    "expected the same observations and actions"
+                )
+            return
+        if prior.mdps.concentrations.shape != test.mdps.concentrations.shape:
+            raise JbrlError(
+                f"prior '{prior.name}' has {prior.mdps.n_states} states and "
+                f"{prior.mdps.n_actions} actions, test '{test.name}' has {test.mdps.n_states} and "
+                f"{test.mdps.n_actions}: expected the same sizes"
+            )
+        if not np.array_equal(prior.mdps.rewards, test.mdps.rewards):
+            raise JbrlError(
+                f"prior '{prior.name}' and test '{test.name}' have different rewards: expected "
+                "the same, since agents know them"
+            )
+
+    @property
+    def in_blocks(self) -> bool:
+        """True if lifetimes are played in blocks of steps by the episode driver, and scored by a
+        recorder.
+        """
+        return self.test.recorder is not None
+
+    @property
+    def together(self) -> bool:
+        """True if settings belong to lanes, so that units which share shapes are played at once."""
+        return isinstance(self.test, EnvironmentProblem) and self.test.together
+
+    @property
+    def horizon(self) -> int:
+        """Decisions of a lifetime of known length."""
+        if not isinstance(self.lifetime, Steps):
+            raise TypeError(f"a lifetime of {self.lifetime} has no horizon")
+        return self.lifetime.steps
+
+    @property
+    def expected_steps(self) -> float:
+        """About how many decisions a lifetime takes, for estimates."""
+        return self.test.expected_steps(self.lifetime)
+
+    def agent_prior(self) -> Prior:
+        """Return the prior of the agents.
+
+        A Dirichlet prior has no episodes: where lifetimes are made of these, its horizon is the
+        expected number of decisions.
+        """
+        lifetime = self.lifetime
+        if isinstance(self.prior, DirichletProblem) and self.in_blocks:
+            lifetime = Steps(math.ceil(self.expected_steps))
+        return self.prior.prior(lifetime, self.discount)
+
+    def test_prior(self) -> Prior:
+        """Return the distribution that environments are drawn from, in the form of a prior."""
+        return self.test.prior(self.lifetime, self.discount)
+
+    def check_agent(self, agent: Agent, name: str) -> None:
+        """Raise `JbrlError` if an agent cannot use what the prior offers."""
+        check_requirements(agent, name, self.agent_prior(), self.prior.short_name)
+        asked = parameters_of(agent).get("learning_episodes")
+        check_learning(self.test.recorder, asked, self.test.short_name)
+        if self.together and isinstance(agent, OfflineSearch):
+            raise JbrlError(
+                f"{name} needs a prior to sample environments from: '{self.prior.short_name}' is "
+                "one environment of a sweep"
+            )
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Results of consecutive lifetimes, the first being number `start`."""
+
+    start: int
+    # [n] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    returns: np.ndarray
+    # states [n, T+1] int32, actions [n, T] int32, rewards [n, T] float32
+    trajectories: dict[str, np.ndarray] | None
+    online_seconds: float  # wall time of all decisions of the chunk
+    decisions: int  # that they took
+    # what the recorder keeps beside the score, [n] float64 each
+    metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    # [] seconds: interquartile range of repetitions of `online_seconds`; NaN: not repeated
+    online_spread: float = math.nan
+    # [n] bool, lifetimes that failed, whose scores and metrics are NaN; None: none
+    failed: np.ndarray | None = None
+    failure: str = ""  # why the first of them did
+
+
+@dataclass(frozen=True)
+class Played:
+    """Everything measured of one agent in one experiment. Times are wall seconds."""
+
+    # [N] float64, scores: discounted returns, or what the recorder makes of a lifetime
+    returns: np.ndarray
+    trajectories: dict[str, np.ndarray] | None
+    offline_seconds: float
+    online_seconds: float  # per decision, amortised over the lifetimes played at once
+    latency_seconds: float | None  # per decision with a single lifetime
+    compile_seconds: float
+    device: str
+    batch: int  # lifetimes played at once
+    decisions: int  # in all lifetimes
+    metrics: dict[str, np.ndarray]  # what the recorder keeps beside the score, [N] float64 each
+    learned: Learned | None = None  # what an agent that searches offline has found
+    # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
+    failure: str = ""
+
+    def __repr__(self) -> str:
+        """Return the mean score, its standard error and the time per decision."""
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Played: {facts}>"
+
+    @property
+    def _whole(self) -> np.ndarray:
+        """True for lifetimes that have not failed: [N] bool."""
+        return ~np.isnan(self.returns)
+
+    def _facts(self) -> dict[str, str]:
+        """Return the facts that describe the scores in few words."""
+        whole = self.returns[self._whole]
+        n, failed = len(whole), len(self.returns) - len(whole)
+        error = f" (standard error {whole.std(ddof=1) / n**0.5:.2g})" if n > 1 else ""
+        lost = f", of which {failed:,} failed and have no score" if failed else ""
+        found = {
+            "lifetimes": f"{len(self.returns):,}{lost}",
+            "mean score": f"{whole.mean():.5g}{error}",
+            "offline": notebook.duration(self.offline_seconds),
+            "per decision": notebook.duration(self.online_seconds),
+        }
+        if self.latency_seconds is not None:
+            found["latency"] = notebook.duration(self.latency_seconds)
+        return found | {"device": self.device}
+
+    def _repr_html_(self) -> str:
+        """Table of facts and a histogram of scores, for notebooks."""
+        means = {name: f"mean {v[self._whole].mean():.5g}" for name, v in self.metrics.items()}
+        kept = {name: f"{v.dtype}{list(v.shape)}" for name, v in (self.trajectories or {}).items()}
+        content = notebook.facts(self._facts() | means | kept)
+        return content + notebook.histogram(self.returns[self._whole], "score of a lifetime")
+
+
+def joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Join arrays of consecutive chunks by name."""
+    return (
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+    )
+
+
+def failure_of(parts: Sequence[Any]) -> str:
+    """Return why the first of the lifetimes that failed did, "" where none has, from parts with
+    `failure` in their order.
+    """
+    return next((part.failure for part in parts if part.failure), "")
+
+
+def played(parts: list[Chunk], **facts: object) -> Played:
+    """Join the chunks of an experiment.
+
+    Raises:
+      JbrlError: all lifetimes have failed.
+    """
+    failure, returns = failure_of(parts), np.concatenate([part.returns for part in parts])
+    if failure and np.isnan(returns).all():
+        raise JbrlError(failure)
+    decisions = sum(part.decisions for part in parts)
+    moves = [part.trajectories for part in parts if part.trajectories is not None]
+    return Played(
+        returns=returns,
+        trajectories=joined(moves) or None,
+        online_seconds=sum(part.online_seconds for part in parts) / decisions,
+        decisions=decisions,
+        metrics=joined([part.metrics for part in parts]),
+        failure=failure,
+        **facts,  # type: ignore[arg-type]
+    )

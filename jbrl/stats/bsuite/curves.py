@@ -1,0 +1,176 @@
+"""Data of the detail plots of a report: tables with one row for each mark or point."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, Experiment
+from jbrl.stats.bsuite.formulas import GOOD_MEMORY, GOOD_SWINGUP, GOOD_UMBRELLA
+from jbrl.stats.bsuite.logs import Logs, Run
+from jbrl.stats.bsuite.measures import RELEASES, level_of, regret, solved_at
+from jbrl.stats.intervals import factor95
+
+CHAINS = (1, 3, 10, 30, 100)  # steps until the reward of each chain of discounting_chain
+SHOWN_SIZES = (10, 20, 30, 40, 50)  # of deep_sea, in learning curves
+THRESHOLDS = {
+    "memory_chain": GOOD_MEMORY,
+    "umbrella_chain": GOOD_UMBRELLA,
+    "cartpole_swingup": GOOD_SWINGUP,
+}
+OPTIMUM = {  # best average return of an episode, in the units of `returns`
+    "bandit": 1.0,
+    "catch": 1.0,
+    "mnist": 1.0,
+    "cartpole": 1000.0,
+    "cartpole_swingup": 1000.0,
+    "mountain_car": -100.0,
+    "deep_sea": 0.99,
+    "discounting_chain": 1.1,
+    "memory_chain": 1.0,
+    "umbrella_chain": 1.0,
+}
+_GAIN: dict[str, Callable[[Run], np.ndarray]] = {  # cumulative
+    "bandit": lambda run: run.columns["episode"] - run.columns["total_regret"],
+    "catch": lambda run: run.columns["episode"] - run.columns["total_regret"],
+    "umbrella_chain": lambda run: run.columns["episode"] - run.columns["total_regret"],
+    "mnist": lambda run: run.columns["episode"] - run.columns["total_regret"] / 2,
+    "cartpole": lambda run: run.columns["raw_return"],
+    "cartpole_swingup": lambda run: run.columns["raw_return"],
+    "mountain_car": lambda run: run.columns["raw_return"],
+    "deep_sea": lambda run: run.columns["denoised_return"],
+    "discounting_chain": lambda run: run.columns["total_return"],
+    "memory_chain": lambda run: run.columns["total_perfect"],
+}
+
+
+def optimum(experiment: Experiment) -> float:
+    """Return the best average return of an episode in `returns`; e⁻¹ in a stochastic deep sea."""
+    stochastic = experiment.name == "deep_sea_stochastic"
+    return float(np.exp(-1)) if stochastic else OPTIMUM[experiment.family]
+
+
+def group_of(run: Run) -> float:
+    """Return the quantity that curves are grouped by: the level of an experiment, or the horizon of
+    the best chain.
+    """
+    if run.experiment.family == "discounting_chain":
+        return float(CHAINS[SWEEP[run.bsuite_id].index % len(CHAINS)])
+    return level_of(run)
+
+
+def regrets(logs: Logs, experiment: str) -> pd.DataFrame:
+    """Return the average regret after each logged episode.
+
+    Returns:
+      Columns agent, run, bsuite_id, level, episode, average.
+    """
+    return _rows(logs, experiment, lambda run: regret(run) / run.columns["episode"], "average")
+
+
+def returns(logs: Logs, experiment: str) -> pd.DataFrame:
+    """Return the average return of the episodes between two logged ones, without noise and scale.
+
+    It is the accuracy in mnist and the share of right answers in memory; in umbrella it counts the
+    last reward only, the others being noise.
+
+    Returns:
+      Columns agent, run, bsuite_id, level, episode, average.
+    """
+
+    def between(run: Run) -> np.ndarray:
+        gain = _GAIN[run.experiment.family](run)
+        return np.diff(gain, prepend=0) / np.diff(run.columns["episode"], prepend=0)
+
+    return _rows(logs, experiment, between, "average")
+
+
+def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
+    """Return means over the runs of each agent and level at each logged episode.
+
+    Returns:
+      Columns agent, level, episode, n (int), mean, ci95: half-width of a 95% interval for a
+      Gaussian mean, NaN for one run.
+    """
+    groups = curves.groupby(["agent", "level", "episode"], sort=False)["average"]
+    found = groups.agg(n="size", mean="mean", std="std").reset_index()
+    found["ci95"] = factor95(found["n"]) * found["std"] / np.sqrt(found["n"])
+    return found.drop(columns="std")
+
+
+def final_regrets(logs: Logs, experiment: str) -> pd.DataFrame:
+    """Return the average regret at the last logged episode, by agent and level.
+
+    Returns:
+      Columns agent, level, n, mean, ci95, finished (bool).
+    """
+    rows = [
+        {
+            "agent": run.agent,
+            "level": group_of(run),
+            "average": float(regret(run)[-1] / run.episodes),
+            "finished": run.finished,
+        }
+        for run in _all(logs, experiment)
+    ]
+    groups = pd.DataFrame(rows).groupby(["agent", "level"], sort=False)
+    found = groups.agg(
+        n=("average", "size"),
+        mean=("average", "mean"),
+        std=("average", "std"),
+        finished=("finished", "all"),
+    ).reset_index()
+    found["ci95"] = factor95(found["n"]) * found["std"] / np.sqrt(found["n"])
+    return found[["agent", "level", "n", "mean", "ci95", "finished"]]
+
+
+def bests(logs: Logs, experiment: str) -> pd.DataFrame:
+    """Return the best return of an episode by agent and level, mean over runs: agent, level, mean,
+    n.
+    """
+    rows = [
+        (run.agent, level_of(run), float(run.columns["best_episode"].max()))
+        for run in _all(logs, experiment)
+    ]
+    table = pd.DataFrame(rows, columns=["agent", "level", "best"])
+    groups = table.groupby(["agent", "level"], sort=False)["best"]
+    return groups.agg(mean="mean", n="size").reset_index()
+
+
+def solutions(logs: Logs, experiment: str, release: str = RELEASES[0]) -> pd.DataFrame:
+    """Return when deep_sea was solved, by agent, size and run.
+
+    Returns:
+      Columns agent, run, size, episode (NaN: not solved), episodes (the last logged), in_time
+      (bool: before 2^size + 100).
+    """
+    rows = []
+    for run in _all(logs, experiment):
+        size, at = level_of(run), solved_at(run, release)
+        row = {"agent": run.agent, "run": run.number, "size": int(size), "episode": at}
+        rows.append(row | {"episodes": run.episodes, "in_time": bool(at < 2.0**size + 100)})
+    return pd.DataFrame(rows)
+
+
+def _all(logs: Logs, experiment: str) -> list[Run]:
+    assert experiment in EXPERIMENTS
+    return [run for agent in logs.agents for run in logs.of(agent, experiment)]
+
+
+def _rows(
+    logs: Logs, experiment: str, values: Callable[[Run], np.ndarray], name: str
+) -> pd.DataFrame:
+    parts = [
+        pd.DataFrame(
+            {
+                "agent": run.agent,
+                "run": run.number,
+                "bsuite_id": run.bsuite_id,
+                "level": group_of(run),
+                "episode": run.columns["episode"],
+                name: values(run),
+            }
+        )
+        for run in _all(logs, experiment)
+    ]
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,198 @@
+"""Logs of the Behaviour Suite in memory: one `Run` for each setting that an agent has played."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.bsuite_sweep import EXPERIMENTS, LOG_COLUMNS, SWEEP, Experiment
+from jbrl.base.errors import JbrlError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The log of one setting, played once by one agent."""
+
+    agent: str
+    number: int  # 0, 1, … among the runs of this agent in this setting
+    bsuite_id: str
+    columns: Mapping[str, np.ndarray]  # [rows] float64 each, cumulative, `episode` increasing
+    source: str = ""  # the file or the folder it comes from, for messages
+    truncated: bool = False  # the last line of its file was cut off and is left out
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that its setting belongs to."""
+        return SWEEP[self.bsuite_id].experiment
+
+    @property
+    def episodes(self) -> int:
+        """Number of the last episode that was logged."""
+        return int(self.columns["episode"][-1])
+
+    @property
+    def finished(self) -> bool:
+        """True if all episodes of the experiment were logged."""
+        return self.episodes >= self.experiment.episodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Logs:
+    """The runs of one agent or several, and what was wrong with the files they come from."""
+
+    runs: tuple[Run, ...]
+    problems: tuple[str, ...] = ()  # what could not be read, one sentence each
+    notes: tuple[str, ...] = ()  # what was read, and should be known
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the agents, in order of first appearance."""
+        return list(dict.fromkeys(run.agent for run in self.runs))
+
+    @property
+    def experiments(self) -> list[str]:
+        """Names of the experiments of which there is a run, in the order of the sweep."""
+        present = {run.experiment.name for run in self.runs}
+        return [name for name in EXPERIMENTS if name in present]
+
+    def of(self, agent: str, experiment: str) -> list[Run]:
+        """Return the runs of an agent in an experiment, by index of the setting and number."""
+        found = self._by_key.get((agent, experiment), [])
+        return sorted(found, key=lambda run: (SWEEP[run.bsuite_id].index, run.number))
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], list[Run]]:
+        found: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.agent, run.experiment.name), []).append(run)
+        return found
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All rows: agent, run, bsuite_id and the columns of the logs; NaN where one has none."""
+        parts = [
+            pd.DataFrame(run.columns).assign(
+                agent=run.agent, run=run.number, bsuite_id=run.bsuite_id
+            )
+            for run in self.runs
+        ]
+        found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        first = ["agent", "run", "bsuite_id", *LOG_COLUMNS]
+        return found.reindex(columns=[*first, *(c for c in found.columns if c not in first)])
+
+
+def merged(parts: Iterable[Logs]) -> Logs:
+    """Merge the logs of several places; runs of one agent in one setting are numbered
+    consecutively.
+
+    Runs of an agent that come from one place keep belonging together: all of them get the same
+    first number, the lowest that no earlier place has taken for this agent.
+    """
+    runs: list[Run] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    taken: dict[str, int] = {}
+    for part in parts:
+        for run in part.runs:
+            start = taken.get(run.agent, 0)
+            runs.append(dataclasses.replace(run, number=start + run.number) if start else run)
+        for agent in part.agents:
+            used = max(run.number for run in part.runs if run.agent == agent) + 1
+            taken[agent] = taken.get(agent, 0) + used
+        problems += part.problems
+        notes += part.notes
+    return Logs(tuple(runs), tuple(problems), tuple(notes))
+
+
+def logs_of_table(table: pd.DataFrame, *, name: str = "logs") -> Logs:
+    """Read logs from a table in long form.
+
+    Args:
+      table: one row per logged episode, rows of a run in order; columns `bsuite_id`, those of the
+        log (`Experiment.log_columns`), and, where there are several, `agent` and `run`.
+      name: stands in place of the file in messages.
+
+    Raises:
+      JbrlError: a column is missing, an id is not in the sweep, a value is no finite number, or
+        the rows of a run are out of order.
+    """
+    if "bsuite_id" not in table.columns:
+        raise JbrlError(f"{name}: no column 'bsuite_id'{nearest('bsuite_id', table.columns)}")
+    keyed = table.assign(
+        agent=table["agent"].astype(str) if "agent" in table else name,
+        run=table.get("run", 0),
+    )
+    runs = []
+    for key, rows in keyed.groupby(["agent", "run", "bsuite_id"], sort=False):
+        agent, number, bsuite_id = key
+        runs.append(_run_of_rows(str(agent), int(number), str(bsuite_id), rows, name))
+    return Logs(tuple(runs))
+
+
+def _run_of_rows(agent: str, number: int, bsuite_id: str, rows: pd.DataFrame, name: str) -> Run:
+    place = f"{name}: {bsuite_id}"
+    experiment = known_id(bsuite_id, name)
+    missing = missing_columns(experiment, rows.columns)
+    if missing:
+        raise JbrlError(f"{place}: {missing}")
+    columns = {c: rows[c].to_numpy(np.float64) for c in experiment.log_columns}
+    wrong = next(faults(columns), "")
+    if wrong:
+        raise JbrlError(f"{place}: {wrong}")
+    return Run(agent, number, bsuite_id, columns, name)
+
+
+def known_id(bsuite_id: str, place: str) -> Experiment:
+    """Return the experiment of an id.
+
+    Raises:
+      JbrlError: the id is not one of the 468 of the sweep.
+    """
+    if bsuite_id in SWEEP:
+        return SWEEP[bsuite_id].experiment
+    name, _, index = bsuite_id.partition("/")
+    if name not in EXPERIMENTS:
+        raise JbrlError(
+            f"{place}: id '{bsuite_id}': unknown experiment '{name}'{nearest(name, EXPERIMENTS)}"
+        )
+    last = len(EXPERIMENTS[name].settings) - 1
+    raise JbrlError(f"{place}: id '{bsuite_id}': index {index!r}: expected 0 to {last}")
+
+
+def missing_columns(experiment: Experiment, found: Iterable[str]) -> str:
+    """Return a sentence about the columns that a log of this experiment lacks; "" for none."""
+    present = list(found)
+    missing = [c for c in experiment.log_columns if c not in present]
+    if not missing:
+        return ""
+    return (
+        f"no column {', '.join(missing)} (found: {', '.join(map(str, present)) or 'none'}): "
+        f"a log of {experiment.name} has {', '.join(experiment.log_columns)}"
+    )
+
+
+def faults(columns: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Yield sentences about values of a run that are wrong; row 1 is the first after the header."""
+    if not len(columns["episode"]):
+        yield "no rows: expected one per logged episode"
+        return
+    for name, values in columns.items():
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            row = bad[0] + 1
+            yield f"row {row}: {name} = {values[bad[0]]:g}: expected a finite number"
+            return
+    for name, least in (("episode", 1), ("steps", 0)):
+        values = columns[name]
+        back = np.flatnonzero(np.diff(values) < least)
+        if back.size:
+            at = back[0] + 1
+            yield (
+                f"row {at + 1}: {name} = {values[at]:g} after {values[at - 1]:g}: rows out of "
+                f"order, expected {'larger' if least else 'no smaller'} numbers than before"
+            )
+            return
+    if columns["episode"][0] < 1:
+        yield f"row 1: episode = {columns['episode'][0]:g}: expected 1 or more"

@@ -1,0 +1,243 @@
+"""Tables of scores: of experiments, of tags, of single settings, and as score tables for others."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS
+from jbrl.base.errors import JbrlError
+from jbrl.stats.bsuite.logs import Logs
+from jbrl.stats.bsuite.measures import RELEASES
+from jbrl.stats.bsuite.sweeps import Played, of_runs, played, resampled
+
+COLUMNS = ("agent", "bsuite_env", "score", "type", "tags", "finished")
+INTERVAL = ("lower", "upper", "runs")
+RESAMPLES = 2000
+SEED = 0
+TAIL = 0.025  # on each side of an interval
+
+
+def summary(
+    logs: Logs, release: str = RELEASES[0], *, intervals: bool = False, resamples: int = RESAMPLES
+) -> pd.DataFrame:
+    """Return the score of each agent in each experiment.
+
+    An experiment that only other agents have played is a row without a score.
+
+    Args:
+      release: whose rules count, "0.3.6" or "0.3.5".
+      intervals: add the columns lower and upper (a 95% percentile bootstrap interval over runs,
+        within settings; NaN where a setting has one run and no equal) and runs (int, of a setting).
+
+    Returns:
+      Columns agent, bsuite_env, score (float64 in [0, 1], NaN where the original's is), type, tags
+      (text of a tuple, as the original has it), finished (bool); by agent, then in the order of
+      the sweep.
+
+    Raises:
+      JbrlError: no such release.
+    """
+    rows = []
+    for agent in logs.agents:
+        for name in logs.experiments:
+            found = played(logs, agent, name, release)
+            row = _row(agent, name, found)
+            if intervals:
+                row |= _interval(found, resamples)
+            rows.append(row)
+    columns = (*COLUMNS, *INTERVAL) if intervals else COLUMNS
+    return pd.DataFrame(rows, columns=list(columns))
+
+
+def tag_scores(
+    logs: Logs, release: str = RELEASES[0], *, intervals: bool = False, resamples: int = RESAMPLES
+) -> pd.DataFrame:
+    """Return the plain mean of the scores of each tag's experiments, each of them once.
+
+    Returns:
+      Columns agent, tag, score, experiments (int, how many have a score), of (int, how many carry
+      the tag), finished (bool: all of them are there and finished); with `intervals` also lower and
+      upper. Experiments without a score are left out of the mean.
+
+    Raises:
+      JbrlError: no such release.
+    """
+    scores = summary(logs, release)
+    rows = []
+    for agent in logs.agents:
+        mine = scores[scores["agent"] == agent].set_index("bsuite_env")
+        draws = _draws(logs, agent, release, resamples) if intervals else {}
+        for tag in TAGS:
+            names = [name for name, one in EXPERIMENTS.items() if tag in one.tags]
+            there = [n for n in names if n in mine.index and np.isfinite(mine.loc[n, "score"])]
+            finished = len(there) == len(names) and bool(mine.loc[there, "finished"].all())
+            score = float(mine.loc[there, "score"].mean()) if there else np.nan
+            row = {"agent": agent, "tag": tag, "score": score, "experiments": len(there)}
+            row |= {"of": len(names), "finished": finished}
+            if intervals:
+                row |= _tag_interval(draws, there)
+            rows.append(row)
+    columns = ["agent", "tag", "score", "experiments", "of", "finished"]
+    return pd.DataFrame(rows, columns=columns + (["lower", "upper"] if intervals else []))
+
+
+def setting_scores(logs: Logs, release: str = RELEASES[0]) -> pd.DataFrame:
+    """Score each setting by itself: the experiment's rule, applied to its runs alone.
+
+    Where a rule counts settings (deep_sea, memory, umbrella) this is 0 or 1 for each sweep. The
+    last episode that counts is that of the setting's own runs.
+
+    Returns:
+      Columns agent, bsuite_id, score, finished; mean over sweeps.
+
+    Raises:
+      JbrlError: no such release.
+    """
+    rows = []
+    for agent in logs.agents:
+        for name in logs.experiments:
+            for bsuite_id, scores, finished in _settings(logs, agent, name, release):
+                row = {"agent": agent, "bsuite_id": bsuite_id, "score": scores.mean()}
+                rows.append(row | {"finished": finished})
+    return pd.DataFrame(rows, columns=["agent", "bsuite_id", "score", "finished"])
+
+
+def score_table(logs: Logs, release: str = RELEASES[0], *, of: str = "experiments") -> pd.DataFrame:
+    """Return the scores as any score table, one row for each sweep that an agent has played.
+
+    Args:
+      of: "experiments" (up to 23 environments) or "settings" (up to 468).
+
+    Returns:
+      Columns algorithm, environment, score; of settings also suite_score, the mean of the agent's
+      scores of experiments, as a target for `jbrl subset search`. Scores that are NaN are left out.
+
+    Raises:
+      JbrlError: no such release, or `of` is neither.
+    """
+    if of not in ("experiments", "settings"):
+        raise JbrlError(f"of = {of!r}: expected 'experiments' or 'settings'")
+    rows: list[tuple[str, str, float]] = []
+    for agent in logs.agents:
+        for name in logs.experiments:
+            if of == "settings":
+                for bsuite_id, scores, _ in _settings(logs, agent, name, release):
+                    rows += [(agent, bsuite_id, float(score)) for score in scores]
+            elif (found := played(logs, agent, name, release)) is not None:
+                rows += [(agent, name, float(score)) for score in found.score(found.choice())]
+    table = pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
+    table = table[table["score"].notna()].reset_index(drop=True)
+    if of == "settings":
+        whole = summary(logs, release).groupby("agent")["score"].mean()
+        table = table.assign(suite_score=table["algorithm"].map(whole))
+    return table
+
+
+def incomplete(logs: Logs) -> list[str]:
+    """Return sentences about agents that lack experiments which others have played."""
+    found = []
+    for agent in logs.agents:
+        missing = [name for name in logs.experiments if not logs.of(agent, name)]
+        if missing:
+            have = next(other for other in logs.agents if logs.of(other, missing[0]))
+            found.append(
+                f"agent {agent}: no logs of {', '.join(missing)}, which {have} has: "
+                f"its scores there are empty, and its tags leave them out"
+            )
+    return found
+
+
+def unfinished(logs: Logs) -> list[str]:
+    """Return sentences about agents that lack settings of an experiment, or episodes; two for
+    each.
+    """
+    found = []
+    for agent in logs.agents:
+        lacking = []
+        for name in logs.experiments:
+            there = {run.bsuite_id for run in logs.of(agent, name)}
+            every = EXPERIMENTS[name].ids
+            if 0 < len(there) < len(every):
+                lacking.append(f"{name} has {len(there)} of {len(every)}")
+        if lacking:
+            found.append(f"agent {agent}: settings are missing: {_listed(lacking)}")
+        runs = [run for run in logs.runs if run.agent == agent]
+        short = [run for run in runs if not run.finished]
+        if short:
+            worst = min(short, key=lambda run: run.episodes / run.experiment.episodes)
+            found.append(
+                f"agent {agent}: {len(short):,} of {len(runs):,} runs are not finished and are "
+                f"scored as far as they go (the shortest, {worst.bsuite_id}: {worst.episodes:,} of "
+                f"{worst.experiment.episodes:,} episodes)"
+            )
+    return found
+
+
+def _listed(texts: list[str], most: int = 4) -> str:
+    more = f" and {len(texts) - most} more experiments" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def draws(found: Played, resamples: int) -> np.ndarray:
+    """Draw bootstrap scores of an agent in an experiment, [resamples] float64; seeded by both
+    names.
+    """
+    name = f"{found.agent}/{found.experiment.name}"
+    generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
+    return found.score(resampled(found, resamples, generator)).mean(axis=-1)
+
+
+def _row(agent: str, name: str, found: Played | None) -> dict[str, Any]:
+    rules = EXPERIMENTS[name]
+    score = float(found.score(found.choice()).mean()) if found else np.nan
+    return {
+        "agent": agent,
+        "bsuite_env": name,
+        "score": score,
+        "type": rules.type,
+        "tags": str(rules.tags),
+        "finished": bool(found and found.finished),
+    }
+
+
+def _interval(found: Played | None, resamples: int) -> dict[str, float]:
+    if found is None:
+        return {"lower": np.nan, "upper": np.nan, "runs": 0}
+    if not found.repeated:
+        return {"lower": np.nan, "upper": np.nan, "runs": found.sweeps}
+    lower, upper = np.quantile(draws(found, resamples), [TAIL, 1 - TAIL])
+    return {"lower": lower, "upper": upper, "runs": found.sweeps}
+
+
+def _draws(logs: Logs, agent: str, release: str, resamples: int) -> dict[str, np.ndarray | None]:
+    """Return bootstrap scores by experiment, None where a setting has one run only."""
+    found = {name: played(logs, agent, name, release) for name in logs.experiments}
+    return {
+        name: draws(one, resamples) if one.repeated else None for name, one in found.items() if one
+    }
+
+
+def _tag_interval(draws: dict[str, np.ndarray | None], names: list[str]) -> dict[str, float]:
+    """Return the interval of a mean of independent scores; unknown where that of one score is."""
+    parts = [part for name in names if (part := draws.get(name)) is not None]
+    if len(parts) < len(names) or not parts:
+        return {"lower": np.nan, "upper": np.nan}
+    lower, upper = np.quantile(np.mean(parts, axis=0), [TAIL, 1 - TAIL])
+    return {"lower": lower, "upper": upper}
+
+
+def _settings(
+    logs: Logs, agent: str, name: str, release: str
+) -> list[tuple[str, np.ndarray, bool]]:
+    """Return the id, the score of each run and whether all are finished, of each setting that was
+    played.
+    """
+    runs = logs.of(agent, name)
+    found = []
+    for bsuite_id in dict.fromkeys(run.bsuite_id for run in runs):
+        mine = [run for run in runs if run.bsuite_id == bsuite_id]
+        one = of_runs(mine, EXPERIMENTS[name], release)
+        found.append((bsuite_id, one.score(one.choice()), all(run.finished for run in mine)))
+    return found

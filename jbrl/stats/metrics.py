@@ -1,0 +1,261 @@
+r"""Further statistics of a score table: means, IQM, optimality gap, performance profiles,
+probability of improvement.
+
+Scores are put on a common scale first: 0 at the lower, 1 at the upper bound of their environment.
+All environments weigh the same, for any number of samples. Intervals are percentile bootstraps,
+samples being resampled within each environment.
+
+Source: Agarwal, Schwarzer, Castro, Courville, Bellemare (2021), Deep Reinforcement Learning at the
+Edge of the Statistical Precipice, NeurIPS, with the definitions of their library rliable.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.bands import check_delta
+from jbrl.stats.percentiles import Samples, payoffs
+
+METRICS = ("mean", "median", "iqm", "optimality_gap")
+RESAMPLES = 2_000
+_BLOCK = 4_000_000  # numbers held at once
+
+
+def metrics(
+    samples: Samples,
+    names: Sequence[str] = METRICS,
+    *,
+    delta: float = 0.05,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    normalise: bool = True,
+) -> pd.DataFrame:
+    """Return aggregate metrics of each algorithm with intervals of level 1 - delta each.
+
+    Args:
+      names: "mean"; "median" of the environments' means; "iqm", the mean of the middle half of all
+        scores; "optimality_gap", the mean of what scores lack to 1 (less is better).
+      normalise: put scores on the scale of their environment's bounds; False if they have a common
+        scale already.
+
+    Returns:
+      Columns metric, algorithm, value, lower, upper.
+
+    Raises:
+      JbrlError: an unknown metric, a bad delta, or an environment whose bounds are equal.
+    """
+    check_delta(delta)
+    for name in names:
+        if name not in METRICS:
+            raise JbrlError(f"unknown metric '{name}'{nearest(name, METRICS)}")
+    rows = []
+    for i, algorithm in enumerate(samples.algorithms):
+        cell = _Sorted(samples, i, normalise)
+        point = cell.metrics(*cell.observed)
+        spread = [
+            cell.metrics(*drawn)
+            for drawn in cell.resampled(resamples, np.random.default_rng([seed, i]))
+        ]
+        for name in names:
+            lower, upper = np.quantile(
+                np.concatenate([s[name] for s in spread]), [delta / 2, 1 - delta / 2]
+            )
+            rows.append((name, algorithm, point[name][0], lower, upper))
+    found = pd.DataFrame(rows, columns=["metric", "algorithm", "value", "lower", "upper"])
+    return found.sort_values(
+        "metric",
+        key=lambda c: c.map({name: k for k, name in enumerate(names)}),
+        kind="stable",
+        ignore_index=True,
+    )
+
+
+def performance_profiles(
+    samples: Samples,
+    thresholds: Sequence[float] | None = None,
+    *,
+    delta: float = 0.05,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    normalise: bool = True,
+) -> pd.DataFrame:
+    """Return the share of the scores above each threshold, with a band that holds at each threshold
+    with level 1 - delta.
+
+    Args:
+      thresholds: default: 0, 0.01, …, 1.
+
+    Returns:
+      Columns algorithm, threshold, value, lower, upper.
+    """
+    check_delta(delta)
+    places = np.linspace(0, 1, 101) if thresholds is None else np.asarray(thresholds, np.float64)
+    parts = []
+    for i, algorithm in enumerate(samples.algorithms):
+        cell = _Sorted(samples, i, normalise)
+        value = cell.profile(cell.observed[0], places)[0]
+        spread = np.concatenate(
+            [
+                cell.profile(w, places)
+                for w, _ in cell.resampled(resamples, np.random.default_rng([seed, i]))
+            ]
+        )
+        lower, upper = np.quantile(spread, [delta / 2, 1 - delta / 2], axis=0)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "algorithm": algorithm,
+                    "threshold": places,
+                    "value": value,
+                    "lower": lower,
+                    "upper": upper,
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def probability_of_improvement(
+    samples: Samples, *, delta: float = 0.05, resamples: int = RESAMPLES, seed: int = 0
+) -> pd.DataFrame:
+    """Return how likely a score of one algorithm exceeds one of another on an environment drawn at
+    random, ties counting half.
+
+    The Mann-Whitney estimate averaged over environments. Pairs declared identical have 1/2.
+
+    Returns:
+      Columns algorithm, other, value, lower, upper; one row for each ordered pair of
+      different algorithms.
+    """
+    from jbrl.stats.resampling import resampled_payoffs  # the only metric that needs JAX
+
+    check_delta(delta)
+    value = _improvement(payoffs(samples)[None])[0]
+    spread = np.concatenate([_improvement(z) for z in resampled_payoffs(samples, resamples, seed)])
+    lower, upper = np.quantile(spread, [delta / 2, 1 - delta / 2], axis=0)
+    names = samples.algorithms
+    rows = [
+        (names[i], names[k], value[i, k], lower[i, k], upper[i, k])
+        for i in range(len(names))
+        for k in range(len(names))
+        if i != k
+    ]
+    return pd.DataFrame(rows, columns=["algorithm", "other", "value", "lower", "upper"])
+
+
+def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndarray]:
+    """Return the samples in rliable's format: for each algorithm [runs, environments] float64.
+
+    Raises:
+      JbrlError: an algorithm has different numbers of samples on different environments, which
+        rliable does not allow.
+    """
+    found = {}
+    for i, algorithm in enumerate(samples.algorithms):
+        sizes = samples.totals[i]
+        if len(set(sizes)) > 1:
+            raise JbrlError(
+                f"algorithm '{algorithm}' has {min(sizes)} to {max(sizes)} scores on an "
+                "environment: expected the same number"
+            )
+        found[algorithm] = np.stack(
+            [
+                _scaled(samples, j, normalise).repeat(counts[i])
+                for j, counts in enumerate(samples.counts)
+            ],
+            axis=1,
+        )
+    return found
+
+
+def _scaled(samples: Samples, environment: int, normalise: bool) -> np.ndarray:
+    """Return the support of an environment on the common scale."""
+    support = samples.supports[environment]
+    if not normalise:
+        return support
+    low, high = samples.bounds[environment]
+    if not high > low:
+        raise JbrlError(
+            f"environment '{samples.environments[environment]}': all scores are {low:g}: expected "
+            "bounds, or an environment that differs"
+        )
+    return (support - low) / (high - low)
+
+
+def _improvement(z: np.ndarray) -> np.ndarray:
+    """Return P(X_i > X_k) + P(X_i = X_k) / 2 averaged over environments, [R, n, n], from payoffs
+    [R, n, m, n].
+    """
+    return 0.5 + (z - z.transpose(0, 3, 2, 1)).mean(axis=2) / 2
+
+
+class _Sorted:
+    """The distinct scores of an algorithm in increasing order, with weights that sum to 1/m in each
+    environment.
+    """
+
+    def __init__(self, samples: Samples, algorithm: int, normalise: bool) -> None:
+        cells = [
+            _scaled(samples, j, normalise).repeat(counts[algorithm])
+            for j, counts in enumerate(samples.counts)
+        ]
+        self.scores, place = np.unique(np.concatenate(cells), return_inverse=True)
+        sizes = np.array([len(cell) for cell in cells])
+        # scores of an environment, and their places
+        self.cells = list(zip(cells, np.split(place, np.cumsum(sizes)[:-1]), strict=True))
+        # as rliable: a whole number of scores, where all have the same weight
+        self.trimmed = (len(place) // 4) / len(place)
+        everything = [np.arange(size)[None] for size in sizes]
+        self.observed = self._weighed(everything)
+
+    def resampled(
+        self, resamples: int, generator: np.random.Generator
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield data of bootstrap resamples, R at a time: weights [R, U] of the distinct scores,
+        means [R, m] of the environments.
+        """
+        step = max(1, _BLOCK // max(len(self.scores), *(len(x) for x, _ in self.cells)))
+        for start in range(0, resamples, step):
+            count = min(step, resamples - start)
+            yield self._weighed(
+                [generator.integers(0, len(x), (count, len(x)), np.uint32) for x, _ in self.cells]
+            )
+
+    def _weighed(self, drawn: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights and means when the samples drawn of each environment [R, T] are these."""
+        count, U, m = len(drawn[0]), len(self.scores), len(self.cells)
+        means = np.stack(
+            [
+                scores[which].mean(axis=1)
+                for (scores, _), which in zip(self.cells, drawn, strict=True)
+            ],
+            axis=1,
+        )
+        places = np.concatenate(
+            [place[which] for (_, place), which in zip(self.cells, drawn, strict=True)], axis=1
+        )
+        each = np.concatenate(
+            [np.full(len(scores), 1 / (m * len(scores))) for scores, _ in self.cells]
+        )
+        places += np.arange(count)[:, None] * U
+        return np.bincount(places.ravel(), np.tile(each, count), minlength=count * U).reshape(
+            count, U
+        ), means
+
+    def metrics(self, weights: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
+        """Return all metrics, [R] each, of weights [R, U] and means [R, m]."""
+        reached = np.cumsum(weights, axis=1).clip(self.trimmed, 1 - self.trimmed)
+        middle = np.diff(reached, axis=1, prepend=self.trimmed)
+        return {
+            "mean": means.mean(axis=1),
+            "median": np.median(means, axis=1),
+            "iqm": middle @ self.scores / (1 - 2 * self.trimmed),
+            "optimality_gap": weights @ np.maximum(0, 1 - self.scores),
+        }
+
+    def profile(self, weights: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+        """Return the weight above each threshold, [R, number of thresholds]."""
+        reached = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))
+        return np.maximum(0, 1 - reached[:, np.searchsorted(self.scores, thresholds, side="right")])

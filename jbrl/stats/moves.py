@@ -1,0 +1,279 @@
+r"""The moves of both players of the evaluation game, without a matrix of them.
+
+A strategy has an interval of payoffs, of no width in a game whose payoffs are known. A move to a
+strategy whose whole interval is better has the rate 1, one to its equal the rate `TIE`, one to a
+worse strategy 0; moves between intervals that overlap are open, and a policy takes those that lead
+to where more is expected. So the sum over all moves from a strategy is one of
+
+* strategies with a lower end above its own upper end, a stretch of a sorted list;
+* strategies of higher expected reward, a stretch of another sorted list, less those of them that
+  are worse, plus those of lower expected reward that are better: sums over quadrants of a plane,
+  which are sums of stretches of lists sorted within blocks of 2, 4, 8 … (a wavelet tree);
+* equal strategies, which stand side by side in one more list.
+
+All lists together are one gather and a few cumulative sums, and the stretches are rows of a sparse
+matrix with two entries for each. For n algorithms and B strategies of the other player a product
+with the generator costs O(n·B·log B) operations and as much memory, where the matrix has
+n·B·(n + B) entries.
+
+Source of the wavelet tree: Chazelle 1988, A functional approach to data structures and its use in
+multidimensional searching, SIAM Journal on Computing 17(3).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.bicgstab import Apply, bicgstab
+from jbrl.stats.sides import Quadrants, Side
+
+TIE = 1 / 50  # rate of a move between equals: one over the size of α-Rank's population
+RESTARTS = 8  # of the iterative solver
+ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a residual, relative to its terms
+ACCURACY = 1e-12  # of a solution, relative to the largest it may be
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Lists of joint strategies, [rows, length], and stretches of them: sums of a strategy.
+
+    Entry (s, e, c) of the stretches adds c times the sum of the first e numbers of all rows, each
+    row counted from 0 and taking length + 1 places, to the sum of strategy s.
+    """
+
+    members: np.ndarray  # [rows, length] int64
+    strategy: np.ndarray  # [T] int64
+    end: np.ndarray  # [T] int64
+    factor: np.ndarray  # [T] float64
+
+
+class Moves:
+    """κ - G for rates that follow from two `Side`s and a policy; and solutions of its systems."""
+
+    def __init__(self, shape: tuple[int, int], lists: Sequence[Lists]) -> None:
+        """Take the lists of both players together."""
+        self.shape = shape  # (n, B)
+        self._blocks = [part.members.shape for part in lists]
+        self._members = np.concatenate([part.members.ravel() for part in lists])
+        sizes = [rows * (length + 1) for rows, length in self._blocks]
+        starts = np.cumsum([0, *sizes])
+        ends = [part.end + start for part, start in zip(lists, starts, strict=False)]
+        strategy = np.concatenate([part.strategy for part in lists])
+        factor = np.concatenate([part.factor for part in lists])
+        size = shape[0] * shape[1], int(starts[-1])
+        self._stretches = csr_matrix((factor, (strategy, np.concatenate(ends))), shape=size)
+        self.diagonal = self.damping + self._sums(np.ones(size[0]))
+        self._upward = np.zeros(size[0])  # open moves of q to larger w
+
+    @classmethod
+    def certain(cls, shape: tuple[int, int], sides: Sequence[Side]) -> "Moves":
+        """Return only the moves that are certain."""
+        return cls(shape, [part for side in sides for part in (_certain(side), _ties(side))])
+
+    @classmethod
+    def greedy(cls, shape: tuple[int, int], sides: Sequence[Side], w: np.ndarray) -> "Moves":
+        """Return certain moves, and of the open ones those to where w [n, B] is larger."""
+        lists: list[Lists] = []
+        for side in sides:
+            value = w.ravel()[side.cells]
+            order = np.argsort(-value, axis=1, kind="stable")
+            place = np.empty_like(order)
+            np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+            members = np.take_along_axis(side.cells, order, axis=1)
+            up = [Lists(members, *_before(side.cells, place))]
+            up += _quadrant(side, side.worse, place, -1.0)
+            down = order.shape[1] - 1 - place
+            lists += [*up, *_quadrant(side, side.better, down, 1.0), _ties(side, place)]
+        found = cls(shape, lists)
+        found._upward = np.sum([_counts(part, w.size) for part in up], axis=0)
+        return found
+
+    @property
+    def damping(self) -> float:
+        """κ."""
+        n, B = self.shape
+        return (n + B - 2) / (n * B - 1)
+
+    def _sums(self, w: np.ndarray) -> np.ndarray:
+        """Sum over the moves from each strategy, of rate times w [n·B]."""
+        return self._stretches @ self._cumulated(w[self._members])
+
+    def _cumulated(self, values: np.ndarray) -> np.ndarray:
+        parts, start = [], 0
+        for rows, length in self._blocks:
+            part = np.zeros((rows, length + 1))
+            stop = start + rows * length
+            np.cumsum(values[start:stop].reshape(rows, length), axis=1, out=part[:, 1:])
+            parts.append(part.ravel())
+            start = stop
+        return np.concatenate(parts)
+
+    def apply(self, w: np.ndarray) -> np.ndarray:
+        """Return (κ - G) w of w [n·B]."""
+        middle = w.mean()  # small numbers lose little when they are summed up
+        centred = w - middle
+        return self.damping * middle + self.diagonal * centred - self._sums(centred)
+
+    def apply_transposed(self, d: np.ndarray) -> np.ndarray:
+        """Return the product d (κ - G) of d [n·B] with the matrix."""
+        parts, start = [], 0
+        ends = self._stretches.T @ d
+        for rows, length in self._blocks:
+            stop = start + rows * (length + 1)
+            part = ends[start:stop].reshape(rows, length + 1)[:, :0:-1]
+            parts.append(np.cumsum(part, axis=1)[:, ::-1].ravel())
+            start = stop
+        return self.diagonal * d - np.bincount(self._members, np.concatenate(parts), d.size)
+
+    def solve(
+        self, right: np.ndarray, guess: np.ndarray | None = None, accuracy: float = ACCURACY
+    ) -> np.ndarray:
+        """Solve (κ - G) w = right for w, both [n, B], from `guess` on.
+
+        The largest error is that of the residual, divided by κ.
+        """
+        target = accuracy * float(np.abs(right).max())
+        return self._solve(self.apply, right, guess, np.inf, target)
+
+    def solve_transposed(self, right: np.ndarray) -> np.ndarray:
+        """Solve d (κ - G) = right for d, both [n, B].
+
+        The sum of the errors is at most that of the residual, divided by κ.
+        """
+        return self._solve(self.apply_transposed, right, None, 1, ACCURACY * np.abs(right).sum())
+
+    def improved(self, w: np.ndarray, right: np.ndarray, target: float) -> np.ndarray:
+        """Bring (κ - G) w, from w [n, B] on, within `target` of `right`, or as near as it gets."""
+        scale = self._upward_solver(w)
+        x = bicgstab(self.apply, scale, right.ravel(), w.ravel(), np.inf, target)
+        return x.reshape(self.shape)
+
+    def _solve(
+        self, apply: Apply, right: np.ndarray, guess: np.ndarray | None, order: float, target: float
+    ) -> np.ndarray:
+        """Run BiCGSTAB until the residual is small in the norm of that order, GMRES if it never
+        is.
+        """
+        b = right.ravel()
+        x = np.zeros(b.size) if guess is None else guess.ravel()
+        for attempt in range(RESTARTS + 1):
+            if attempt < RESTARTS:
+                x = bicgstab(apply, lambda r: r / self.diagonal, b, x, order, target)
+            else:
+                x = self._by_gmres(apply, b, target / b.size)
+            reached = ROUNDING * float(np.linalg.norm(self.diagonal * x, order))
+            if float(np.linalg.norm(b - apply(x), order)) <= max(target, reached):
+                return x.reshape(self.shape)
+        raise JbrlError(
+            f"evaluation game of {b.size:,} joint strategies: the linear solver does not converge: "
+            "expected payoffs that are finite numbers"
+        )
+
+    def _by_gmres(self, apply: Apply, b: np.ndarray, target: float) -> np.ndarray:
+        size = (b.size, b.size)
+        operator = LinearOperator(size, apply, dtype=np.float64)
+        scale = LinearOperator(size, lambda r: r / self.diagonal, dtype=np.float64)
+        return gmres(operator, b, rtol=0, atol=target, restart=200, maxiter=20, M=scale)[0]
+
+    def _upward_solver(self, w: np.ndarray) -> Apply:
+        """Return an approximate inverse, which assumes that a move of q leads to each larger w with
+        equal probability.
+
+        The diagonal stays as it is, so that d x - f Σ (x of larger w) = r remains, a recurrence in
+        the order of w with f the share of larger w that moves lead to.
+        """
+        order = np.argsort(-w, axis=1, kind="stable")
+        cells = np.arange(w.size).reshape(w.shape)[np.arange(len(w))[:, None], order]
+        d = self.diagonal[cells]
+        place = np.arange(w.shape[1])
+        share = np.clip(self._upward[cells] / np.maximum(place, 1), 0, 1)
+        growth = np.exp(np.cumsum(np.log1p(share / d), axis=1))
+        before = np.pad(growth[:, :-1], ((0, 0), (1, 0)), constant_values=1.0)
+
+        def solve(r: np.ndarray) -> np.ndarray:
+            part = r[cells]
+            own = part / (d * growth)
+            found = np.empty_like(r)
+            found[cells] = (part + share * (np.cumsum(own, axis=1) - own) * before) / d
+            return found
+
+        return solve
+
+
+def _before(cells: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return stretches from the start of a lane's list [L, K] up to each place."""
+    L, K = place.shape
+    return cells.ravel(), (place + (K + 1) * np.arange(L)[:, None]).ravel(), np.ones(L * K)
+
+
+def _counts(part: Lists, size: int) -> np.ndarray:
+    """Return the number of strategies that the stretches of each strategy hold, [size] float64."""
+    within = part.end % (part.members.shape[1] + 1)
+    return np.bincount(part.strategy, part.factor * within, size)
+
+
+def _certain(side: Side) -> Lists:
+    """Return strategies that are better for certain, when no move is open."""
+    better = side.better
+    members = np.take_along_axis(side.cells, better.keys, axis=1)
+    K = members.shape[1]
+    end = better.below + (K + 1) * (better.query // K)
+    return Lists(members, side.cells.ravel()[better.query], end, np.ones(len(end)))
+
+
+def _ties(side: Side, place: np.ndarray | None = None) -> Lists:
+    """Count moves between equals; with a policy, less those that `_before` has counted."""
+    members = side.by_group
+    if place is not None:
+        members = members[np.lexsort((place.ravel()[members], side.group.ravel()[members]))]
+    group, cells = side.group.ravel()[members], side.cells.ravel()[members]
+    first = np.searchsorted(group, group)
+    last = np.searchsorted(group, group, side="right")
+    own = np.arange(len(members))
+    parts = [(last, TIE), (first, -TIE)]
+    if place is not None:
+        parts += [(own, -1.0), (first, 1.0)]
+    return Lists(
+        cells[None],
+        np.tile(cells, len(parts)),
+        np.concatenate([end for end, _ in parts]),
+        np.repeat([factor for _, factor in parts], len(members)),
+    )
+
+
+def _quadrant(side: Side, points: Quadrants, place: np.ndarray, factor: float) -> list[Lists]:
+    """Sum over points with a smaller place and a key below a threshold, `factor` times.
+
+    The places before one are a union of blocks of 1, 2, 4 … places, one for each bit that is set.
+    Within blocks of one size the points stand by their keys.
+    """
+    if not len(points.query):
+        return []
+    K = place.shape[1]
+    levels = max(1, (K - 1).bit_length())
+    code = (points.lane << levels) + place[points.lane, points.place]
+    mine = ((points.query // K) << levels) + place.ravel()[points.query]
+    ordered = np.argsort(mine)
+    mine, below = mine[ordered], points.below[ordered]
+    asker = side.cells.ravel()[points.query[ordered]]
+    cells, bits = side.cells[points.lane, points.place], len(code).bit_length()
+    members, strategy, ends, factors = [], [], [], []
+    for level in range(levels):
+        key = ((code >> level) * (K + 1) + points.rank) << bits
+        mixed = np.sort(key + np.arange(len(code)))
+        members.append(cells[mixed & ((1 << bits) - 1)])
+        asks = np.flatnonzero((mine >> level) & 1)
+        block = ((mine[asks] >> level) - 1) * (K + 1)
+        start, stop = (
+            np.searchsorted(mixed, wanted << bits) for wanted in (block, block + below[asks])
+        )
+        some = stop > start
+        shift = level * (len(code) + 1)
+        strategy += [asker[asks][some]] * 2
+        ends += [stop[some] + shift, start[some] + shift]
+        factors += [np.full(some.sum(), factor), np.full(some.sum(), -factor)]
+    return [Lists(np.stack(members), *(np.concatenate(part) for part in (strategy, ends, factors)))]

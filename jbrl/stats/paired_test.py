@@ -1,0 +1,196 @@
+"""Paired Z-test of two agents in the same environments, and its consequences: the best agent and
+those tied with it.
+
+The MDPs differ far more than the agents do. Taking differences MDP by MDP removes what the MDPs
+have in common, which is why a test can distinguish two agents whose intervals overlap.
+
+Source: Castronovo et al. 2016, section 3.2 and supporting file S3.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.intervals import summarise
+from jbrl.stats.table import AGENT, RETURNS, check_returns, samples
+
+Sided = Literal["one", "two"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedTest:
+    """Outcome of a test of `a` against `b`.
+
+    `different` says that the hypothesis is rejected: one-sided, that `a` is no better than `b`;
+    two-sided, that they are equal.
+    """
+
+    n: int  # MDPs
+    difference: float  # mean of a - b
+    standard_error: float  # of that mean; NaN for one MDP
+    z: float  # difference / standard_error; 0 for identical samples, NaN for one MDP
+    p_value: float
+    critical: float  # value of z from which on the hypothesis is rejected
+    different: bool
+
+
+def critical_value(sided: Sided = "two", level: float = 0.95) -> float:
+    """Return the value that Z must reach: 1.645 (one-sided) or 1.960 (two-sided) at level 0.95.
+
+    Raises:
+      JbrlError: `sided` is neither "one" nor "two", or `level` is not in (0, 1).
+    """
+    if sided not in ("one", "two"):
+        raise JbrlError(f"paired test: sided = {sided!r}: expected 'one' or 'two'")
+    if not 0 < level < 1:
+        raise JbrlError(
+            f"paired test: level = {level!r}: expected a number between 0 and 1, both excluded"
+        )
+    return NormalDist().inv_cdf(level if sided == "one" else (1 + level) / 2)
+
+
+def paired_z(
+    a: pd.Series | Sequence[float],
+    b: pd.Series | Sequence[float],
+    *,
+    sided: Sided = "two",
+    level: float = 0.95,
+) -> PairedTest:
+    """Test whether agent `a` is different from (two-sided), or better than (one-sided), agent `b`.
+
+    Z = mean(d) / (s_d / √N) with d_i = a_i - b_i on MDP i and s_d having N - 1 in its denominator.
+    Identical samples give Z = 0 and are never different. A constant difference gives Z = ±∞. One
+    MDP allows no test: Z is NaN and nothing is called different, unless the samples are identical.
+
+    Args:
+      a: scores of the first agent. The index of a Series says which MDP a score belongs to; plain
+        sequences are paired by position.
+      b: the same for the second agent; the order of its MDPs does not matter.
+      sided: "one" or "two".
+      level: confidence level.
+
+    Raises:
+      JbrlError: the samples do not belong to the same MDPs, are empty or hold a score that is not
+        finite; bad `sided` or `level`.
+    """
+    critical = critical_value(sided, level)
+    first, second = _series(a, "the first sample"), _series(b, "the second sample")
+    _check_same_mdps(first, second)
+    d = (
+        first.to_numpy()
+        - (second if second.index.equals(first.index) else second.reindex(first.index)).to_numpy()
+    )
+    n, difference = len(d), float(d.mean())
+    error = float(d.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    if not d.any():
+        z = 0.0
+    elif error == 0:
+        z = math.copysign(math.inf, difference)
+    else:
+        z = difference / error
+    reached = z if sided == "one" else abs(z)
+    # erfc keeps small values, 1 - erf does not
+    p_value = math.erfc(reached / math.sqrt(2)) * (0.5 if sided == "one" else 1.0)
+    return PairedTest(n, difference, error, z, p_value, critical, bool(reached >= critical))
+
+
+def rank(means: pd.DataFrame) -> pd.DataFrame:
+    """Return agents of one experiment in decreasing order of mean, with the flags
+    `best_of_algorithm` and `best`.
+
+    Among equal means the agent that comes first in the table is the better one.
+
+    Args:
+      means: one row per agent with the columns `algorithm` and `mean`, without oracles.
+    """
+    found = means.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
+    return found.assign(
+        best_of_algorithm=~found["algorithm"].duplicated(), best=np.arange(len(found)) == 0
+    )
+
+
+def best_and_tied(
+    returns: pd.DataFrame, *, sided: Sided = "one", level: float = 0.95
+) -> pd.DataFrame:
+    """Test each agent of one experiment, in the order of `rank`, against the best.
+
+    Every agent is tested, not only the best of its algorithm, and a difference does not stop the
+    scan (the published program's does).
+
+    Args:
+      returns: score table of one experiment, without oracles; columns
+        `jbrl.stats.table.RETURNS`.
+      sided, level: see `paired_z`; one-sided asks whether the best is better.
+
+    Returns:
+      One row per agent: the columns of `summarise` and `rank`, then `tied` (bool; the best is not
+      tied with itself), `difference` (mean of agent - best), `standard_error`, `z` (of best against
+      agent, so not negative), `p_value`.
+
+    Raises:
+      JbrlError: several experiments, agents that were not played on the same environments, or an
+        error of `paired_z`.
+    """
+    returns = check_returns(returns, RETURNS)
+    experiments = returns["experiment"].unique()
+    if len(experiments) > 1:
+        raise JbrlError(
+            f"paired test: {len(experiments)} experiments ({', '.join(map(str, experiments))}): "
+            "expected one at a time"
+        )
+    found = rank(summarise(returns))
+    scores = {key: sample.rename(f"{key[1]} {key[2]}") for key, sample in samples(returns).items()}
+    keys = list(found[list(AGENT)].itertuples(index=False, name=None))
+    tests = [paired_z(scores[keys[0]], scores[key], sided=sided, level=level) for key in keys]
+    return found.assign(
+        tied=~np.array([t.different for t in tests], bool) & ~found["best"].to_numpy(),
+        difference=np.array([0.0 - t.difference for t in tests], np.float64),
+        standard_error=np.array([t.standard_error for t in tests], np.float64),
+        z=np.array([t.z for t in tests], np.float64),
+        p_value=np.array([t.p_value for t in tests], np.float64),
+    )
+
+
+def _series(values: pd.Series | Sequence[float], name: str) -> pd.Series:
+    series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values))
+    series = series.astype(np.float64).rename(name if series.name is None else str(series.name))
+    if series.empty:
+        raise JbrlError(f"paired test: {series.name} is empty: expected one score per environment")
+    if not np.isfinite(series).all():
+        bad = series[~np.isfinite(series)]
+        raise JbrlError(
+            f"paired test: {series.name}: score {bad.iloc[0]} of {_mdp(bad.index)}: expected a "
+            "finite number"
+        )
+    if not series.index.is_unique:
+        twice = _mdp(series.index[series.index.duplicated()])
+        raise JbrlError(
+            f"paired test: {series.name}: {twice} occurs twice: expected one score per environment"
+        )
+    return series
+
+
+def _check_same_mdps(a: pd.Series, b: pd.Series) -> None:
+    # the former is much faster
+    if a.index.equals(b.index) or (len(a) == len(b) and a.index.isin(b.index).all()):
+        return
+    lone, other = (a, b) if not a.index.isin(b.index).all() else (b, a)
+    only = lone.index[~lone.index.isin(other.index)]
+    raise JbrlError(
+        f"paired test: {a.name} ({len(a)} environments) and {b.name} ({len(b)} environments) were "
+        f"not played on the same environments: {len(only)} of {lone.name} are missing from "
+        f"{other.name}, the first is {_mdp(only)}; play both with the same seed and n_environments"
+    )
+
+
+def _mdp(index: pd.Index) -> str:
+    """Describe the first MDP of an index."""
+    first = index[0] if isinstance(index, pd.MultiIndex) else (index[0],)
+    names = [name or "environment" for name in index.names]
+    return ", ".join(f"{name} {value}" for name, value in zip(names, first, strict=True))

@@ -1,0 +1,273 @@
+"""Any table of scores: one row per sample, columns found by name or mapped to it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.errors import JbrlError, nearest
+
+SCORE_TABLE = ("algorithm", "environment", "score")
+LABELS = ("algorithm", "environment")
+TRIAL = ("unit", "seed", "parameters")  # columns that distinguish trials of one cell, where present
+MISSING = frozenset({"", "nan", "na", "null", "none", "-"})  # texts that mean a missing score
+Columns = Mapping[str, str | Sequence[str]]
+
+
+def check_score_table(table: pd.DataFrame, *, name: str = "score table") -> pd.DataFrame:
+    """Check a table made in memory by the rules for a file: its columns `SCORE_TABLE`, labels as
+    text, scores as float64.
+
+    Raises:
+      JbrlError: see `read_score_table`; `name` stands in place of the file.
+    """
+    return standard(table, sources_of({}), name, missing=False)
+
+
+def restrict(
+    table: pd.DataFrame,
+    *,
+    algorithms: Iterable[str] | None = None,
+    environments: Iterable[str] | None = None,
+) -> pd.DataFrame:
+    """Return the rows of the algorithms and environments named, ordered as they are named; None
+    keeps all.
+
+    Raises:
+      JbrlError: a name does not occur in the table; the message lists those that do.
+    """
+    for column, names in (("algorithm", algorithms), ("environment", environments)):
+        if names is None:
+            continue
+        wanted = list(dict.fromkeys(names))
+        present = set(table[column].unique())
+        for name in wanted:
+            if name not in present:
+                raise JbrlError(f"--{column}s: unknown {column} '{name}'{nearest(name, present)}")
+        kept = table[table[column].isin(wanted)]
+        places = {name: place for place, name in enumerate(wanted)}
+        table = kept.iloc[
+            np.argsort(kept[column].map(places).to_numpy(), kind="stable")
+        ].reset_index(drop=True)
+    return table
+
+
+def sources_of(columns: Columns) -> dict[str, tuple[str, ...]]:
+    """Return the columns that each one of `SCORE_TABLE` is made of: its own name, or what `columns`
+    maps to it.
+
+    Raises:
+      JbrlError: a column that score tables do not have, or scores in several columns.
+    """
+    unknown = [name for name in columns if name not in SCORE_TABLE]
+    if unknown:
+        raise JbrlError(
+            f"columns: unknown column '{unknown[0]}' to be mapped{nearest(unknown[0], SCORE_TABLE)}"
+        )
+    found = {name: columns.get(name, name) for name in SCORE_TABLE}
+    mapped = {
+        name: (source,) if isinstance(source, str) else tuple(source)
+        for name, source in found.items()
+    }
+    if len(mapped["score"]) != 1:
+        raise JbrlError(f"columns: score = {list(mapped['score'])}: expected one column")
+    return mapped
+
+
+def from_arrays(
+    scores: Mapping[str, Any], environments: Sequence[str] | None = None, *, name: str = "arrays"
+) -> pd.DataFrame:
+    """Return the score table of arrays [runs, environments], one for each algorithm, as in rliable.
+
+    Args:
+      scores: algorithm -> array; numbers of runs may differ, NaN is a run that is missing.
+      environments: names of the columns (default: environment 1, environment 2, …).
+      name: name of the arrays in messages.
+
+    Raises:
+      JbrlError: no algorithm, an array that is not two-dimensional or of another width, a value
+        that is no number or infinite.
+    """
+    if not isinstance(scores, Mapping) or not scores:
+        raise JbrlError(
+            f"{name}: no arrays: expected one of shape [runs, environments] for each algorithm"
+        )
+    parts, width = [], None if environments is None else len(environments)
+    for algorithm, given in scores.items():
+        try:
+            array = np.asarray(given, np.float64)
+        except (TypeError, ValueError):
+            raise JbrlError(
+                f"{name}: algorithm '{algorithm}': expected numbers, as many in each row"
+            ) from None
+        width = array.shape[1] if width is None and array.ndim == 2 else width
+        if array.ndim != 2 or array.shape[1] != width or not array.size:
+            wanted = "any" if width is None else width
+            raise JbrlError(
+                f"{name}: algorithm '{algorithm}': an array of shape {array.shape}: "
+                f"expected [runs, environments] with {wanted} environments"
+            )
+        parts.append(array)
+    assert width is not None
+    names = environments or [f"environment {j + 1}" for j in range(width)]
+    runs = [len(array) for array in parts]
+    table = pd.DataFrame(
+        {
+            "algorithm": np.repeat(np.array(list(scores), object), np.multiply(runs, width)),
+            "environment": np.tile(np.array(names, object), sum(runs)),
+            "score": np.concatenate([array.ravel() for array in parts]),
+        }
+    )
+    return standard(table, sources_of({}), name, missing=True)
+
+
+def to_arrays(table: pd.DataFrame) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return arrays [runs, environments] float64 of each algorithm, and the names of the
+    environments.
+
+    Args:
+      table: a score table; its rows of a cell are runs 1, 2, …; missing ones are NaN.
+    """
+    table = check_score_table(table)
+    names = list(table["environment"].unique())
+    run = table.groupby(["algorithm", "environment"], sort=False).cumcount()
+    wide = table.assign(run=run).pivot(
+        index=["algorithm", "run"], columns="environment", values="score"
+    )
+    order = table["algorithm"].unique()
+    return {str(who): wide.loc[who, names].to_numpy(np.float64) for who in order}, names
+
+
+def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Join score tables one after the other, columns `SCORE_TABLE`; none of their trials twice.
+
+    Args:
+      tables: names of files or folders, and their tables, with the columns of `TRIAL` if known.
+
+    Raises:
+      JbrlError: a trial (algorithm, environment, unit, seed, parameters) occurs twice in tables
+        that have a column `unit`; a seed of an algorithm on an environment occurs in two tables,
+        and at most once in each; or two tables are the same, row by row.
+    """
+    whole = pd.concat([part.assign(source=place) for place, (_, part) in enumerate(tables)])
+    whole = whole.reset_index(drop=True)
+    keys = ["algorithm", "environment", *(name for name in TRIAL if name in whole)]
+    text = whole[keys].astype(str)
+    if "unit" in whole:
+        twice = np.flatnonzero(text.duplicated() & whole["unit"].notna())
+    elif "seed" in whole and not text.assign(source=whole["source"]).duplicated().any():
+        twice = np.flatnonzero(text.duplicated() & whole["seed"].notna())
+    else:
+        twice = np.empty(0, int)
+    if twice.size:
+        row = text.iloc[twice[0]]
+        trial = ", ".join(f"{key} {row[key]}" for key in keys)
+        first = int(np.argmax((text == row).all(axis=1)))
+        sources = dict.fromkeys(tables[k][0] for k in whole["source"].iloc[[first, twice[0]]])
+        more = f" (and {twice.size - 1} more)" if twice.size > 1 else ""
+        raise JbrlError(
+            f"{', '.join(sources)}: {trial} occurs twice{more}: expected each trial once; give "
+            "a file once, or name the columns that distinguish trials with --algorithm-column"
+        )
+    for place, (name, part) in enumerate(tables):
+        for before, other in tables[:place]:
+            if part[list(SCORE_TABLE)].equals(other[list(SCORE_TABLE)]):
+                raise JbrlError(
+                    f"{name}: has the same rows as {before}: expected each trial once; give it once"
+                )
+    return whole[list(SCORE_TABLE)]
+
+
+def standard(
+    table: pd.DataFrame, mapping: dict[str, tuple[str, ...]], name: str, missing: bool
+) -> pd.DataFrame:
+    """Return the score table that `table` holds: columns `SCORE_TABLE`, labels as text, scores as
+    float64.
+
+    Args:
+      mapping: where each column is found (`sources_of`).
+      name: name of the table in messages.
+      missing: leave out rows whose score is missing.
+
+    Raises:
+      JbrlError: a column is not there, there are no rows, a label is empty or a score is not a
+        finite number.
+    """
+    absent = [
+        source for sources in mapping.values() for source in sources if source not in table.columns
+    ]
+    if absent:
+        raise JbrlError(
+            f"{name}: no column '{absent[0]}'{nearest(absent[0], map(str, table.columns))}"
+        )
+    if not len(table):
+        raise JbrlError(f"{name}: no rows: expected one row per score")
+    labels = {label: as_text(table, mapping[label], name) for label in LABELS}
+    source = mapping["score"][0]
+    found = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
+    bad = ~np.isfinite(found["score"].to_numpy())
+    if missing:
+        given = table[source]
+        lacking = (
+            bad
+            & (given.isna() | given.astype(str).str.strip().str.casefold().isin(MISSING)).to_numpy()
+        )
+        _refuse(found, table[source], bad & ~lacking, name, source)
+        kept = found[~lacking].reset_index(drop=True)
+        if kept.empty:
+            raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
+        return kept
+    _refuse(found, table[source], bad, name, source)
+    return found
+
+
+def as_text(table: pd.DataFrame, sources: tuple[str, ...], name: str) -> pd.Series:
+    """Return the text of one or more columns."""
+    joined: pd.Series | None = None
+    for source in sources:
+        column = table[source]
+        text = column.astype(str)
+        empty = (column.isna() | (text == "")).to_numpy()
+        if empty.any():
+            row = int(np.argmax(empty))
+            raise JbrlError(f"{name}: row {row + 1}: column '{source}' is empty: expected a name")
+        joined = text if joined is None else joined + " " + text
+    assert joined is not None
+    return joined.reset_index(drop=True)
+
+
+def as_floats(values: pd.Series) -> np.ndarray:
+    """Convert numbers or texts to float64, NaN for what is none.
+
+    Python's conversion is exact, so that ties stay ties; pandas's need not be.
+    """
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return values.to_numpy(np.float64, na_value=np.nan)
+    try:
+        return np.fromiter(map(float, values), np.float64, len(values))
+    except (TypeError, ValueError):
+        return np.fromiter(map(_number, values), np.float64, len(values))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+
+
+def _refuse(found: pd.DataFrame, given: pd.Series, bad: np.ndarray, name: str, source: str) -> None:
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        row = rows[0]
+        where = (
+            f"algorithm {found['algorithm'].iloc[row]}, environment "
+            f"{found['environment'].iloc[row]}"
+        )
+        more = f" (and {rows.size - 1} more)" if rows.size > 1 else ""
+        value = given.iloc[row]
+        text = f"'{value}'" if isinstance(value, str) else f"{value}"
+        raise JbrlError(
+            f"{name}: row {row + 1} ({where}): {source} = {text}: expected a finite number{more}"
+        )

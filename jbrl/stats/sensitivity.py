@@ -1,0 +1,208 @@
+"""Sensitivity of the score of a complete algorithm to each parameter that it draws.
+
+All parameters are drawn for each trial, so that the mean score of trials with like values of one
+parameter is an average over all others. The trials are divided into groups by that parameter: equal
+values, or quantiles where there are many. The share of the variance of the score that the groups
+explain is
+
+    1 - (n - 1) / (n - k) SSW / SST
+
+for n trials in k groups, with the sums of squares within groups and in all: the adjusted R² of a
+one-way analysis of variance, whose mean is 0 where the score does not depend on the parameter
+(Kelley 1935; Cohen 1988, Statistical power analysis, section 8.2). Its interval is a jackknife over
+the trials; whether there is any dependence is a permutation test, corrected over the parameters of
+an algorithm by Holm's method.
+
+A trial that has failed, because learning diverged, has no score (NaN). It is counted beside its
+group, and means and shares are of the others.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.intervals import factor95
+from jbrl.stats.multiple_tests import rejected
+
+WHO = ("experiment", "algorithm", "parameters")
+CURVES = (*WHO, "parameter", "low", "high", "middle", "n", "failed", "mean", "ci95")
+SHARES = (
+    *(*WHO, "parameter", "n", "failed", "groups"),
+    *("share", "lower", "upper", "p_value", "significant"),
+)
+FEWEST = 10  # trials of a group, on average
+GROUPS = 10
+PERMUTATIONS = 2000
+_BLOCK = 4_000_000  # numbers held at once
+
+
+def curves(trials: pd.DataFrame, drawn: Sequence[str], groups: int = GROUPS) -> pd.DataFrame:
+    """Return the mean score of the trials of each group.
+
+    Args:
+      trials: one row per trial: `WHO`, `score`, NaN where it has failed, and columns `drawn` of
+        numbers or Booleans, NaN where an algorithm has no such parameter.
+      groups: at most so many for one parameter; fewer where trials are few.
+
+    Returns:
+      Columns `CURVES`: the least and the greatest value of a group, its median, `n` trials with a
+      score and those that have `failed`, the mean score and the half-width of its 95% interval
+      (`intervals.factor95`).
+
+    Raises:
+      JbrlError: `groups` is below 2.
+    """
+    rows = []
+    for who, name, values, scores, which in _parameters(trials, drawn, groups):
+        for g in range(int(which.max()) + 1):
+            inside, every = values[which == g], scores[which == g]
+            own = every[~np.isnan(every)]
+            n = len(own)
+            mean, half = own.mean() if n else np.nan, np.nan
+            if n > 1:
+                half = float(factor95(n) * own.std(ddof=1) / np.sqrt(n))
+            ends = (inside.min(), inside.max(), float(np.median(inside)))
+            rows.append((*who, name, *ends, n, len(every) - n, mean, half))
+    return pd.DataFrame(rows, columns=list(CURVES))
+
+
+def shares(
+    trials: pd.DataFrame,
+    drawn: Sequence[str],
+    groups: int = GROUPS,
+    *,
+    permutations: int = PERMUTATIONS,
+    level: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return the share of the variance of the score that each parameter explains by itself.
+
+    Args:
+      trials, drawn, groups: as in `curves`.
+      permutations: of the test, for each parameter.
+      level: of the intervals and of the test, between 0 and 1.
+      seed: of the permutations.
+
+    Returns:
+      Columns `SHARES`, in each algorithm the greatest share first: `share` with an interval, 0 at
+      least; the p-value of no dependence; whether it is significant among the parameters of its
+      algorithm and experiment. A share is NaN where all scores, or all
+      values of trials with a score, are equal.
+
+    Raises:
+      JbrlError: `groups` is below 2, `permutations` below 1, or `level` not in (0, 1).
+    """
+    if permutations < 1 or not 0 < level < 1:
+        raise JbrlError(
+            f"sensitivity: permutations = {permutations}, level = {level}: expected at least 1, "
+            "and a number between 0 and 1"
+        )
+    rows: list[tuple] = []
+    for who, name, values, every, _ in _parameters(trials, drawn, groups):
+        scored = ~np.isnan(every)
+        scores, which = every[scored], grouped(values[scored], groups)
+        share, low, high = share_explained(scores, which, level)
+        p = permutation_p(scores, which, permutations, np.random.default_rng([seed, len(rows)]))
+        counts = (len(scores), len(every) - len(scores), int(which.max()) + 1)
+        rows.append((*who, name, *counts, share, low, high, p, False))
+    found = pd.DataFrame(rows, columns=list(SHARES))
+    for _, part in found.groupby(list(WHO), sort=False):
+        verdicts = rejected(list(part["p_value"]), 1 - level, "holm")
+        found.loc[part.index, "significant"] = verdicts
+    order = [
+        part.sort_values("share", ascending=False, kind="stable")
+        for _, part in found.groupby(list(WHO), sort=False)
+    ]
+    return pd.concat(order, ignore_index=True) if order else found
+
+
+def share_explained(
+    scores: np.ndarray, which: np.ndarray, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Return the adjusted share of the variance that groups explain, and its interval.
+
+    Args:
+      scores: [n] float64.
+      which: [n] int, the group of each, from 0.
+
+    Returns:
+      The share, 0 at least, and both ends of a jackknife interval, cut to [0, 1]; NaN where all
+      scores are equal, or all trials are in one group or each in its own.
+    """
+    n, sizes = len(scores), np.bincount(which)
+    k = len(sizes)
+    means = np.bincount(which, scores) / sizes
+    inside, total = scores - means[which], scores - scores.mean()
+    within, whole = float(inside @ inside), float(total @ total)
+    if k < 2 or n <= k + 1 or not whole > 0:
+        return np.nan, np.nan, np.nan
+    share = 1 - (n - 1) / (n - k) * within / whole
+    own = sizes[which]
+    lone = own == 1  # without it, its group is gone
+    less = within - np.where(lone, 0.0, own / np.maximum(own - 1, 1)) * inside**2
+    rest = whole - n / (n - 1) * total**2
+    left = k - lone
+    with np.errstate(divide="ignore", invalid="ignore"):
+        without = np.where(rest > 0, 1 - (n - 2) / (n - 1 - left) * less / rest, share)
+    error = np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2))
+    half = stdtrit(n - 1.0, (1 + level) / 2) * error
+    low, high = np.clip([share - half, share + half], 0.0, 1.0)
+    return max(0.0, float(share)), float(low), float(high)
+
+
+def permutation_p(
+    scores: np.ndarray, which: np.ndarray, permutations: int, generator: np.random.Generator
+) -> float:
+    """Return the p-value of scores that do not depend on the group, by permutations.
+
+    It is (1 + b)/(1 + `permutations`) for b permutations whose groups explain at least as much
+    (Phipson and Smyth 2010); 1 where there is one group.
+    """
+    order = np.argsort(which, kind="stable")
+    sizes = np.bincount(which)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    centred = scores - scores.mean()
+
+    def between(rows: np.ndarray) -> np.ndarray:
+        sums = np.add.reduceat(rows, starts, axis=-1)
+        return (sums**2 / sizes).sum(-1)
+
+    observed = float(between(centred[order]))
+    allowance = 1e-12 * float(centred @ centred)  # of rounding: ties count
+    at_least, step = 0, max(1, _BLOCK // len(scores))
+    for start in range(0, permutations, step):
+        rows = np.tile(centred, (min(step, permutations - start), 1))
+        at_least += int((between(generator.permuted(rows, axis=1)) >= observed - allowance).sum())
+    return (1 + at_least) / (1 + permutations)
+
+
+def grouped(values: np.ndarray, groups: int) -> np.ndarray:
+    """Return the group of each value, [n] int from 0, ascending: equal values where there are at
+    most `groups` of them, else quantiles, with equal values together.
+    """
+    kinds, place = np.unique(values, return_inverse=True)
+    groups = max(2, min(groups, len(values) // FEWEST))
+    if len(kinds) <= groups:
+        return place
+    edges = np.quantile(values, np.arange(1, groups) / groups, method="inverted_cdf")
+    return np.unique(np.searchsorted(edges, values, side="left"), return_inverse=True)[1]
+
+
+def _parameters(
+    trials: pd.DataFrame, drawn: Sequence[str], groups: int
+) -> Iterator[tuple[tuple[Hashable, ...], str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield experiment, algorithm, setting, parameter, values, scores and groups, of algorithms
+    with at least one score.
+    """
+    if groups < 2:
+        raise JbrlError(f"sensitivity: groups = {groups}: expected at least 2")
+    for who, rows in trials.groupby(list(WHO), sort=False):
+        for name in drawn:
+            values = pd.to_numeric(rows[name], errors="coerce").to_numpy(np.float64)
+            known = np.isfinite(values)
+            scores = rows["score"].to_numpy(np.float64)[known]
+            if np.isfinite(scores).any():
+                yield who, name, values[known], scores, grouped(values[known], groups)

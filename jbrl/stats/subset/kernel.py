@@ -1,0 +1,307 @@
+"""The loss of many subsets at once, on the device: subsets from their numbers, small systems solved
+by unrolled LDL', no LAPACK.
+
+A batch of B subsets with F training sets each is a set of [B, F] arrays, one for each entry of the
+C x C systems, so that every operation runs over whole arrays. All numbers are float64: call these
+functions within `jax.enable_x64`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl.base.pytree import record
+from jbrl.stats.subset.normal_equations import Lower, solve
+
+Loss = Literal["in-sample", "kfold", "loo"]
+
+TILE = {"cpu": 1024}  # subsets in one batch: on a CPU what stays in its cache
+WIDE = 65536  # on other devices
+
+
+@record
+class Tables:
+    """Data shared by all subsets whose complete rows are the same (`gram.tables`).
+
+    M row masks, P columns, F training sets, m rows.
+    """
+
+    following: jax.Array  # [M, P] int32, the mask that remains when a column is added
+    count: jax.Array  # [M] int32, rows of a mask
+    start: jax.Array  # [] int32, the mask of the forced columns
+    # [M, P (P + 1) / 2, F] entries (a, b), a <= b, at b (b + 1) / 2 + a: inner products over
+    # training rows
+    train: jax.Array
+    # [M, P (P + 1) / 2, F] the same over held-out rows; F = 0 where the loss needs none
+    held: jax.Array
+    weight: jax.Array  # [M, F] of a held-out squared error in the loss
+    # [M, P, m] columns at the rows of the mask, 0 elsewhere; m = 0 where the loss needs none
+    rows: jax.Array
+    leverage: jax.Array  # [M, m] leverage of the rows in the fit of what was swept out
+
+
+@record
+class Rows:
+    """The data themselves, for tables with too many row masks for shared data.
+
+    P columns, m rows, R repeats.
+    """
+
+    columns: jax.Array  # [P, m] missing values are 0; the last is the target
+    observed: jax.Array  # [P, m] bool
+    # [m + 1, R, m] int32, held-out set of the i-th of n rows, or [1, R, m] for each row
+    # independent of the others
+    folds: jax.Array
+    start: jax.Array  # [m] bool, rows that are complete in the forced columns
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Shape that a program is compiled for."""
+
+    loss: Loss
+    free: int  # columns that are searched for
+    fixed: int  # columns that every subset has, last but the target
+    min_rows: int
+    non_negative: tuple[bool, ...]  # of each column, the free ones first
+    folds: int = 1  # training sets
+    repeats: int = 1
+    pooled: bool = False  # squared errors of all held-out rows weigh the same, not all folds
+
+
+@record
+class Losses:
+    """Losses of subsets, infinite where there is none, and why."""
+
+    loss: jax.Array  # float64
+    skipped: jax.Array  # bool, fewer rows than asked for
+    singular: jax.Array  # bool, linearly dependent columns in some training set
+
+
+def tile_size(backend: str | None = None) -> int:
+    """Return the number of subsets in one batch on this kind of device."""
+    return TILE.get(backend or jax.default_backend(), WIDE)
+
+
+def binomials(n: int, size: int) -> np.ndarray:
+    """Return [size, n + 1] int64: n over 1, …, n over `size`."""
+    found = np.ones((size + 1, n + 1), np.int64)
+    for k in range(1, size + 1):
+        found[k] = np.concatenate([[0], np.cumsum(found[k - 1][:-1])])
+    return found[1:]
+
+
+def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
+    """Return subsets [B, C] int32, ascending, from their numbers [B] in the combinatorial number
+    system (Knuth, TAOCP 7.2.1.3, theorem L).
+
+    Number N is the subset c_1 < … < c_C with N = (c_1 over 1) + … + (c_C over C).
+    """
+    found = []
+    for row in reversed(list(table)):
+        c = jnp.searchsorted(row, rank, side="right", method="compare_all") - 1
+        rank = rank - row[c]
+        found.append(c.astype(jnp.int32))
+    return jnp.stack(found[::-1], axis=-1)
+
+
+@partial(jax.jit, static_argnames=("shape", "tiles", "tile"))
+def losses_of_ranks(
+    data: Any, table: jax.Array, start: jax.Array, *, shape: Shape, tiles: int, tile: int
+) -> Losses:
+    """Return losses [tiles * tile] of the subsets number start, start + 1, …; those after the last
+    one repeat it.
+    """
+    last = table[-1, -1] - 1
+
+    def batch(first: jax.Array) -> Losses:
+        return _losses(data, unrank(jnp.minimum(first + jnp.arange(tile), last), table), shape)
+
+    return _flat(lax.map(batch, start + tile * jnp.arange(tiles)))
+
+
+@partial(jax.jit, static_argnames=("shape",))
+def losses_of_subsets(data: Any, subsets: jax.Array, *, shape: Shape) -> Losses:
+    """Return losses [tiles * tile] of subsets [tiles, tile, C] int32, columns ascending."""
+    return _flat(lax.map(lambda columns: _losses(data, columns, shape), subsets))
+
+
+def _flat(found: Losses) -> Losses:
+    return jax.tree.map(lambda v: v.reshape(-1), found)
+
+
+def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
+    system = (_shared if isinstance(data, Tables) else _own)(data, columns, shape)
+    b, pivots, lower, singular = solve(system.train, system.size, shape.non_negative)
+    if shape.loss == "in-sample":
+        squares = system.train(system.size, system.size) - sum(
+            b[i] * system.train(i, system.size) for i in range(system.size)
+        )
+        loss = squares[:, 0] / system.count
+    elif shape.loss == "kfold":
+        loss = (_held_out_squares(system, b) * system.weight).sum(-1)
+    else:
+        loss, lost = _leave_one_out(system, b, pivots, lower)
+        singular = singular | lost[:, None]
+    skipped = system.count < shape.min_rows
+    singular = (singular.any(-1) | ~jnp.isfinite(loss)) & ~skipped
+    return Losses(jnp.where(skipped | singular, jnp.inf, jnp.maximum(loss, 0.0)), skipped, singular)
+
+
+@dataclasses.dataclass
+class _System:
+    """Normal equations of B subsets.
+
+    Entry (i, j) of `train` and `held` is [B, F]; column number `size` is the target.
+    """
+
+    size: int
+    train: Callable[[int, int], jax.Array]
+    held: Callable[[int, int], jax.Array]
+    weight: jax.Array  # [B, F]
+    count: jax.Array  # [B] float64, rows
+    rows: Callable[[int], jax.Array]  # [B, m]
+    leverage: jax.Array  # [B, m]
+
+
+def _shared(data: Tables, columns: jax.Array, shape: Shape) -> _System:
+    """Return systems looked up in tables."""
+    n_columns = data.following.shape[1]
+    n_entries = n_columns * (n_columns + 1) // 2
+    mask = jnp.broadcast_to(data.start, columns.shape[:1])
+    for k in range(shape.free):
+        mask = data.following[mask, columns[:, k]]
+    fixed = [jnp.full_like(mask, n_columns - 1 - shape.fixed + k) for k in range(shape.fixed + 1)]
+    # ascending, as the entries are stored
+    places = [columns[:, k] for k in range(shape.free)] + fixed
+
+    def entry(table: jax.Array, i: int, j: int) -> jax.Array:
+        a, b = places[min(i, j)], places[max(i, j)]
+        return table.reshape(-1, table.shape[-1])[mask * n_entries + b * (b + 1) // 2 + a]
+
+    return _System(
+        size=shape.free + shape.fixed,
+        train=_once(partial(entry, data.train)),
+        held=_once(partial(entry, data.held)),
+        weight=data.weight[mask],
+        count=data.count[mask].astype(jnp.float64),
+        rows=lambda i: data.rows.reshape(-1, data.rows.shape[-1])[mask * n_columns + places[i]],
+        leverage=data.leverage[mask],
+    )
+
+
+def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
+    """Return systems summed up from the rows of each subset: some ten times slower, needs no
+    table.
+    """
+    n_columns, n_rows = data.columns.shape
+    complete = data.start[None] & data.observed[columns].all(1)  # [B, m]
+    count = complete.sum(-1)
+    rank = jnp.cumsum(complete, -1) - 1
+    fixed = jnp.broadcast_to(
+        jnp.arange(n_columns - 1 - shape.fixed, n_columns, dtype=columns.dtype),
+        (len(columns), shape.fixed + 1),
+    )
+    # [B, C + 1, m]
+    values = data.columns[jnp.concatenate([columns, fixed], 1)] * complete[:, None].astype(
+        jnp.float64
+    )
+    if shape.loss == "kfold":
+        if len(data.folds) == 1:
+            fold = jnp.broadcast_to(data.folds[0].T[None], (len(columns), n_rows, shape.repeats))
+        else:
+            by_rank = data.folds[count]  # [B, R, m]
+            fold = jnp.take_along_axis(by_rank, jnp.maximum(rank, 0)[:, None, :], 2).swapaxes(1, 2)
+        each = shape.folds // shape.repeats
+        held = (fold[..., None] == jnp.arange(each, dtype=fold.dtype)[None, None, None]) & complete[
+            :, :, None, None
+        ]
+        held = held.reshape(len(columns), n_rows, shape.folds).astype(jnp.float64)
+    else:
+        held = jnp.zeros((len(columns), n_rows, 1), jnp.float64)
+    train = complete[:, :, None].astype(jnp.float64) - held
+
+    def entry(use: jax.Array, i: int, j: int) -> jax.Array:
+        return jnp.einsum(
+            "bm,bmf->bf", values[:, i] * values[:, j], use, precision=lax.Precision.HIGHEST
+        )
+
+    return _System(
+        size=shape.free + shape.fixed,
+        train=_once(partial(entry, train)),
+        held=_once(partial(entry, held)),
+        weight=fold_weights(held.sum(1), shape.repeats, pooled=shape.pooled),
+        count=count.astype(jnp.float64),
+        rows=lambda i: values[:, i],
+        leverage=jnp.zeros_like(values[:, 0]),
+    )
+
+
+def fold_weights(sizes: Any, repeats: int, *, pooled: bool) -> Any:
+    """Return weights [..., F] of squared errors: mean over the folds that are not empty of their
+    mean error, or the mean error of all rows.
+
+    Args:
+      sizes: [..., F] float64, rows of each held-out set, the folds of a repeat beside each other; a
+        NumPy or a JAX array.
+    """
+    xp = jnp if isinstance(sizes, jax.Array) else np
+    if pooled:
+        return xp.broadcast_to(1.0 / xp.maximum(sizes.sum(-1, keepdims=True), 1.0), sizes.shape)
+    each = sizes.reshape(*sizes.shape[:-1], repeats, -1)
+    used = xp.maximum((each > 0).sum(-1, keepdims=True).astype(xp.float64), 1.0)
+    return xp.where(each > 0, 1.0 / (xp.maximum(each, 1.0) * used * repeats), 0.0).reshape(
+        sizes.shape
+    )
+
+
+def _once(entry: Callable[[int, int], jax.Array]) -> Callable[[int, int], jax.Array]:
+    """Make each entry of a symmetric matrix once."""
+    known: dict[tuple[int, int], jax.Array] = {}
+
+    def get(i: int, j: int) -> jax.Array:
+        place = (min(i, j), max(i, j))
+        if place not in known:
+            known[place] = entry(*place)
+        return known[place]
+
+    return get
+
+
+def _held_out_squares(system: _System, b: list[jax.Array]) -> jax.Array:
+    """Return the sum of squared errors on the held-out rows, [B, F]."""
+    n = system.size
+    total = system.held(n, n)
+    for i in range(n):
+        inner = b[i] * system.held(i, i) - 2.0 * system.held(i, n)
+        total = total + b[i] * (
+            inner + 2.0 * sum((b[j] * system.held(j, i) for j in range(i)), jnp.zeros_like(total))
+        )
+    return jnp.maximum(total, 0.0)  # a perfect fit may round to less
+
+
+def _leave_one_out(
+    system: _System, b: list[jax.Array], pivots: list[jax.Array], lower: Lower
+) -> tuple[jax.Array, jax.Array]:
+    """Return the mean of (e_i / (1 - h_i))^2 with leverages h_i, [B], and where some row alone
+    determines a coefficient.
+    """
+    size = system.size
+    error, leverage = system.rows(size), system.leverage
+    parts: list[jax.Array] = []
+    for i in range(size):
+        values = system.rows(i)
+        error = error - b[i] * values
+        parts.append(
+            values - sum((lower[i, q] * parts[q] for q in range(i)), jnp.zeros_like(values))
+        )
+        leverage = leverage + parts[i] * parts[i] / pivots[i]
+    rest = 1.0 - leverage
+    errors = error / rest
+    return (errors * errors).sum(-1) / system.count, (rest < 1e-9).any(-1)

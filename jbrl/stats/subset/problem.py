@@ -1,0 +1,266 @@
+"""A search as arrays: its checked settings, the columns to choose from, and the program that
+computes losses on the device.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset import gram, kernel
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.preparation import Prepared
+
+CRITERIA = ("in-sample", "kfold", "loo")
+ROWS = ("subset", "common", "impute")
+POOL = 200  # best subsets of the device's list that are fitted again in full precision
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Target of a search, and the comparison of subsets."""
+
+    size: int = 5
+    criterion: kernel.Loss = "kfold"
+    folds: Folds = dataclasses.field(default_factory=Folds)
+    # compare only so many subsets, those of least in-sample error, by the criterion; 0: all
+    shortlist: int = 0
+    intercept: bool = False
+    non_negative: bool = False
+    # complete in the subset, complete in all, or holes filled with means
+    rows: Literal["subset", "common", "impute"] = "subset"
+    # environments to choose from; None: all that the thresholds leave
+    pool: tuple[str, ...] | None = None
+    force_in: tuple[str, ...] = ()
+    force_out: tuple[str, ...] = ()
+    min_rows: int | None = None  # subsets with fewer algorithms are skipped; None: see `least_rows`
+    limit: float = 1e9  # subsets; more are refused
+    # forward selection with swaps, where an exhaustive search would take too long
+    heuristic: bool = False
+    top: int = 10  # subsets reported after the best one
+    chunk: int = 2**18  # subsets between two signs of progress; changes no result
+
+
+def least_rows(prepared: Prepared, settings: Search) -> int:
+    """Return the number of rows that a subset needs: three for each parameter, two in each fold and
+    twenty in all, but not more than half of the algorithms.
+    """
+    k = settings.folds.k if settings.criterion == "kfold" and settings.folds.groups is None else 0
+    wished = max(20, 3 * settings.size, 2 * k) if settings.min_rows is None else settings.min_rows
+    most = len(prepared.algorithms) // 2 if settings.min_rows is None else wished
+    return max(min(wished, most), settings.size + 2, k)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A search as arrays: the data for the device about the subsets that consist of free columns
+    and all forced ones.
+    """
+
+    prepared: Prepared
+    settings: Search
+    free: tuple[int, ...]
+    forced: tuple[int, ...]
+
+    @property
+    def min_rows(self) -> int:
+        """Rows that a subset needs."""
+        return least_rows(self.prepared, self.settings)
+
+    def by(self, criterion: kernel.Loss) -> "Problem":
+        """Return the same subsets compared by another criterion; rows are counted as before."""
+        return dataclasses.replace(
+            self,
+            settings=dataclasses.replace(
+                self.settings, criterion=criterion, min_rows=self.min_rows
+            ),
+        )
+
+    def compiled(self, size: int, *, tables: bool = True) -> "Evaluator":
+        """Compile the function that computes the losses of subsets of `size` free columns."""
+        settings, loss = self.settings, self.settings.criterion
+        n_folds = (
+            {"folds": settings.folds.count, "repeats": settings.folds.repeats}
+            if loss == "kfold"
+            else {}
+        )
+        features, target = self.prepared.features, self.prepared.target
+        ones = np.ones((len(target), int(settings.intercept)))
+        free, forced = features[:, self.free], features[:, self.forced]
+        # columns of constrained sign cannot be swept out
+        shown = forced if settings.non_negative else forced[:, :0]
+        swept = ones if settings.non_negative else np.column_stack([forced, ones])
+        signs = (settings.non_negative,) * (size + shown.shape[1])
+        shape = kernel.Shape(
+            loss,
+            size,
+            shown.shape[1],
+            self.min_rows,
+            signs,
+            **n_folds,
+            pooled=settings.folds.pooled,
+        )
+        data: Any = (
+            gram.make(np.column_stack([free, shown, target]), swept, size, loss, settings.folds)
+            if tables
+            else None
+        )
+        tile = kernel.tile_size()
+        if data is None:
+            start = ~np.isnan(forced).any(1)
+            data = gram.own_rows(
+                np.column_stack([free, forced, ones, target]), start, loss, settings.folds
+            )
+            signs = (settings.non_negative,) * (size + len(self.forced)) + (False,) * ones.shape[1]
+            shape = dataclasses.replace(
+                shape, fixed=len(self.forced) + ones.shape[1], non_negative=signs
+            )
+            # one-hot folds of all rows, 32 MB
+            tile = max(16, int(2**22 / (len(target) * shape.folds)))
+        return Evaluator(data, shape, len(self.free), size, tile)
+
+    def columns(self, chosen: np.ndarray) -> tuple[int, ...]:
+        """Return columns of the table, free before forced, from numbers of free columns."""
+        return (*(self.free[c] for c in chosen), *self.forced)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
+    """Losses of subsets, on the device."""
+
+    data: kernel.Tables | kernel.Rows
+    shape: kernel.Shape
+    n_free: int
+    size: int
+    tile: int
+
+    def of_subsets(self, subsets: np.ndarray) -> kernel.Losses:
+        """Return losses [n] of subsets [n, size] of free columns, ascending."""
+        tiles = -(-len(subsets) // self.tile)
+        tile = self.tile if tiles > 1 else 1 << (len(subsets) - 1).bit_length()
+        padded = np.concatenate([subsets, np.repeat(subsets[-1:], tiles * tile - len(subsets), 0)])
+        with jax.enable_x64(True):
+            given = jnp.asarray(padded.reshape(tiles, tile, self.size).astype(np.int32))
+            found = kernel.losses_of_subsets(self.data, given, shape=self.shape)
+        return jax.tree.map(lambda v: np.asarray(v)[: len(subsets)], found)
+
+    def all(self, chunk: int) -> Iterator[tuple[int, kernel.Losses]]:
+        """Yield losses of all subsets in the order of their numbers: the first number of a chunk,
+        and the chunk.
+        """
+        table = kernel.binomials(self.n_free, self.size)
+        total = math.comb(self.n_free, self.size)
+        tiles = max(1, -(-min(chunk, total) // self.tile))
+        with jax.enable_x64(True):
+            numbers = jnp.asarray(table)
+        for start in range(0, total, tiles * self.tile):
+            with jax.enable_x64(True):
+                found = kernel.losses_of_ranks(
+                    self.data,
+                    numbers,
+                    jnp.int64(start),
+                    shape=self.shape,
+                    tiles=tiles,
+                    tile=self.tile,
+                )
+            yield start, jax.tree.map(lambda v, n=total - start: np.asarray(v)[:n], found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The best subsets of a list, as numbers of free columns [n, size], best first."""
+
+    subsets: np.ndarray
+    counts: dict[str, int]
+    quantiles: dict[str, float] | None = None
+    better: dict[tuple[str, ...], int] = dataclasses.field(default_factory=dict)
+
+
+def candidates(
+    prepared: Prepared, settings: Search
+) -> tuple[Prepared, tuple[int, ...], tuple[int, ...]]:
+    """Return the data, the free and the forced columns, once the settings are found valid."""
+    _check(prepared, settings)
+    usable = {name for name, use in zip(prepared.environments, prepared.usable, strict=True) if use}
+    forced = tuple(prepared.column(name) for name in dict.fromkeys(settings.force_in))
+    for name in settings.force_in:
+        if name in settings.force_out:
+            raise JbrlError(
+                f"subset: environment '{name}' is both forced in and forced out: expected at most "
+                "one of them"
+            )
+        if name not in usable:
+            few = prepared.preparation.min_algorithms
+            raise JbrlError(
+                f"subset: environment '{name}' is forced in, but has scores of fewer than {few} "
+                "algorithms"
+            )
+    if len(forced) > settings.size:
+        raise JbrlError(
+            f"subset: {len(forced)} environments are forced in: expected at most size = "
+            f"{settings.size}"
+        )
+    out = {prepared.column(name) for name in settings.force_out} | set(forced)
+    pool = (
+        range(len(prepared.environments))
+        if settings.pool is None
+        else sorted({prepared.column(name) for name in settings.pool})
+    )
+    free = tuple(c for c in pool if c not in out and prepared.environments[c] in usable)
+    most = len(free) + len(forced)
+    if not 1 <= settings.size <= most:
+        raise JbrlError(
+            f"subset: size = {settings.size}: expected an integer from 1 to {most}, the number of "
+            "environments to choose from"
+        )
+    if settings.rows == "impute":
+        means = np.nanmean(prepared.features, 0)
+        prepared = dataclasses.replace(
+            prepared, features=np.where(np.isnan(prepared.features), means, prepared.features)
+        )
+    if settings.rows == "common":
+        holes = np.isnan(prepared.features[:, [*free, *forced]]).any(1)
+        prepared = prepared.without(
+            [name for name, hole in zip(prepared.algorithms, holes, strict=True) if hole]
+        )
+    if len(prepared.algorithms) < settings.size + 2:
+        raise JbrlError(
+            f"subset: {len(prepared.algorithms)} algorithms for {settings.size} environments: "
+            f"expected at least {settings.size + 2}, two more than environments"
+        )
+    return prepared, free, forced
+
+
+def _check(prepared: Prepared, settings: Search) -> None:
+    for name, value, accepted in (
+        ("criterion", settings.criterion, CRITERIA),
+        ("rows", settings.rows, ROWS),
+    ):
+        if value not in accepted:
+            raise JbrlError(f"subset: {name} = {value!r}: expected one of {', '.join(accepted)}")
+    for name, number, low in (
+        ("top", settings.top, 0),
+        ("chunk", settings.chunk, 1),
+        ("shortlist", settings.shortlist, 0),
+    ):
+        if number < low:
+            raise JbrlError(f"subset: {name} = {number}: expected an integer from {low}")
+    if (
+        settings.criterion == "kfold"
+        and settings.folds.groups is None
+        and settings.folds.k > len(prepared.algorithms)
+    ):
+        raise JbrlError(
+            f"subset: folds = {settings.folds.k}: expected at most {len(prepared.algorithms)}, "
+            "the number of algorithms"
+        )
+    if settings.criterion == "loo" and settings.non_negative:
+        raise JbrlError(
+            "subset: criterion = 'loo' with non-negative weights: there is no closed form; use "
+            "'kfold' or 'in-sample'"
+        )

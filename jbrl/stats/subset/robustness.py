@@ -1,0 +1,227 @@
+"""Robustness of a choice: weights under resampling, winners under other folds, other algorithms and
+other sizes.
+"""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset.exhaustive import Progress, exhaustive
+from jbrl.stats.subset.fit import Fit
+from jbrl.stats.subset.folds import shuffled
+from jbrl.stats.subset.preparation import Prepared
+from jbrl.stats.subset.problem import Problem, Search, candidates
+from jbrl.stats.subset.search import Outcome, search
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Percentile intervals of a bootstrap over algorithms."""
+
+    low: np.ndarray  # [C] float64
+    high: np.ndarray  # [C] float64
+    r2: tuple[float, float]
+
+
+def bootstrap_weights(
+    prepared: Prepared,
+    fit: Fit,
+    *,
+    intercept: bool = False,
+    n: int = 2000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Weights:
+    """Return intervals of the weights of a fixed subset: algorithms drawn with replacement, weights
+    fitted anew (of free sign).
+    """
+    a, t = prepared.features[fit.rows][:, fit.columns], prepared.target[fit.rows]
+    design = np.column_stack([a, np.ones(len(a))]) if intercept else a
+    rng = np.random.default_rng(seed)
+    times = rng.multinomial(len(t), np.full(len(t), 1 / len(t)), n).astype(np.float64)  # [n, N]
+    gram = np.einsum("br,ri,rj->bij", times, design, design, optimize=True)
+    right = np.einsum("br,ri,r->bi", times, design, t, optimize=True)
+    b = np.einsum("bij,bj->bi", np.linalg.pinv(gram, hermitian=True), right)
+    error = (times * (t - b @ design.T) ** 2).sum(1)
+    mean = times @ t / len(t)
+    r2 = 1 - error / (times @ t**2 - len(t) * mean**2)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(b[:, : a.shape[1]], tails, axis=0)
+    return Weights(low, high, tuple(np.quantile(r2, tails).tolist()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Winners of repeated searches."""
+
+    winners: collections.Counter[tuple[str, ...]]
+    environments: collections.Counter[str]  # how often each is in the winner
+    repeats: int
+    first: tuple[str, ...]  # the least mean loss over the repeats; empty where that is not known
+    honest_mse: float = math.nan  # of the winners on algorithms that had no part in choosing them
+    honest_n: int = 0
+    honest_r2: float = math.nan  # 1 - their squares / those about the mean of the other algorithms
+
+
+def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Choice:
+    """Return winners of cross-validation with folds drawn from seeds 0, 1, …, among the best
+    subsets in sample.
+    """
+    settings = dataclasses.replace(
+        found.settings,
+        criterion="kfold",
+        folds=dataclasses.replace(found.settings.folds, repeats=1),
+    )
+    prepared, free, forced = candidates(found.prepared, settings)
+    problem = Problem(prepared, settings, free, forced)
+    listed = exhaustive(
+        Problem(
+            prepared,
+            dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2),
+            free,
+            forced,
+        )
+    ).subsets
+    total, names = np.zeros(len(listed)), [_names(problem, s) for s in listed]
+    winners: collections.Counter[tuple[str, ...]] = collections.Counter()
+    for seed in range(seeds):
+        folds = dataclasses.replace(settings.folds, seed=seed)
+        seeded = dataclasses.replace(problem, settings=dataclasses.replace(settings, folds=folds))
+        loss = np.asarray(seeded.compiled(listed.shape[1]).of_subsets(listed).loss)
+        total += loss
+        winners[names[int(loss.argmin())]] += 1
+    return Choice(winners, _members(winners), seeds, names[int(total.argmin())])
+
+
+def over_algorithms(
+    found: Outcome, *, parts: int = 10, seed: int = 0, progress: Progress | None = None
+) -> Choice:
+    """Return winners of searches without each tenth of the algorithms in turn, and their error on
+    that tenth: nested validation, with the choice of the subset inside.
+
+    The cross-validated error of a winner is the least of many and therefore too small; the error on
+    algorithms that were left out of search and fit is not. Searches are by leave-one-out, or by the
+    criterion of the settings where that is not defined.
+    """
+    prepared, settings = found.prepared, found.settings
+    criterion = settings.criterion if settings.non_negative else "loo"
+    folds = dataclasses.replace(settings.folds, groups=None)
+    parts = max(2, min(parts, len(prepared.algorithms) // 2))
+    fewer = max(settings.size + 2, (settings.min_rows or 0) - -(-len(prepared.algorithms) // parts))
+    settings = dataclasses.replace(
+        settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer
+    )
+    part = _parts(found, parts, seed)
+    parts = int(part.max()) + 1
+    winners: collections.Counter[tuple[str, ...]] = collections.Counter()
+    errors: list[float] = []
+    plain: list[float] = []  # errors of the mean of the algorithms that are not left out
+    for number in range(parts):
+        out = [name for name, p in zip(prepared.algorithms, part, strict=True) if p == number]
+        best = search(prepared.without(out), settings).best
+        winners[tuple(sorted(best.subset, key=prepared.column))] += 1
+        errors += _errors(prepared, best, part == number)
+        known = ~np.isnan(prepared.features[:, best.columns]).any(1) & (part == number)
+        plain += list(prepared.target[known] - prepared.target[part != number].mean())
+        if progress:
+            progress(number + 1, parts)
+    found_r2 = (
+        1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if errors else math.nan
+    )
+    return dataclasses.replace(_choice(winners, parts, errors), honest_r2=found_r2)
+
+
+def _parts(found: Outcome, parts: int, seed: int) -> np.ndarray:
+    """Return the part [m] int of each algorithm; families that are held out together stay
+    together.
+    """
+    groups = found.settings.folds.groups
+    if groups is None:
+        return shuffled(len(found.prepared.algorithms), parts, seed)
+    names, group = np.unique(np.asarray(groups, object).astype(str), return_inverse=True)
+    return shuffled(len(names), max(2, min(parts, len(names))), seed)[group]
+
+
+def over_resamples(
+    found: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None
+) -> Choice:
+    """Return winners of searches on algorithms drawn with replacement, the bootstrap of the choice,
+    and their error on those not drawn.
+
+    Searches are by the error in sample: with folds, copies of an algorithm would stand on both
+    sides. Subsets whose environments have holes are left with few different algorithms and fit them
+    too well, so winners differ more than the data warrant: `over_algorithms` is the
+    sounder question.
+    """
+    prepared, m = found.prepared, len(found.prepared.algorithms)
+    folds = dataclasses.replace(found.settings.folds, groups=None)
+    settings = dataclasses.replace(
+        found.settings, criterion="in-sample", shortlist=0, top=0, folds=folds
+    )
+    generator = np.random.default_rng(seed)
+    winners: collections.Counter[tuple[str, ...]] = collections.Counter()
+    errors: list[float] = []
+    for number in range(resamples):
+        rows = np.sort(generator.integers(0, m, m))
+        best = search(prepared.drawn(rows), settings).best
+        winners[tuple(sorted(best.subset, key=prepared.column))] += 1
+        errors += _errors(prepared, best, ~np.isin(np.arange(m), rows))
+        if progress:
+            progress(number + 1, resamples)
+    return _choice(winners, resamples, errors)
+
+
+def _errors(prepared: Prepared, fit: Fit, rows: np.ndarray) -> list[float]:
+    """Return errors of a fit on the algorithms in `rows` ([m] bool) that have all its scores."""
+    a = prepared.features[rows][:, fit.columns]
+    return list((prepared.target[rows] - a @ fit.coefficients - fit.intercept)[~np.isnan(a).any(1)])
+
+
+def _choice(
+    winners: collections.Counter[tuple[str, ...]], repeats: int, errors: list[float]
+) -> Choice:
+    mse = float(np.mean(np.square(errors))) if errors else math.nan
+    return Choice(winners, _members(winners), repeats, (), mse, len(errors))
+
+
+def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> pd.DataFrame:
+    """Find the best subset of each size up to that of the settings and two more; exhaustive while
+    there are at most `most` subsets.
+
+    Returns:
+      Columns size, subset (text), n, mse, cv_mse, loo_mse, heuristic (bool).
+    """
+    rows = []
+    _, free, forced = candidates(prepared, settings)
+    for size in range(
+        max(1, len(forced)),
+        min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2) + 1,
+    ):
+        heuristic = math.comb(len(free), size - len(forced)) > most
+        try:
+            best = search(
+                prepared, dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)
+            ).best
+        except JbrlError:  # too few algorithms for so many environments
+            break
+        rows.append(
+            (size, ", ".join(best.subset), best.n, best.mse, best.cv_mse, best.loo_mse, heuristic)
+        )
+    return pd.DataFrame(
+        rows, columns=["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"]
+    )
+
+
+def _names(problem: Problem, chosen: np.ndarray) -> tuple[str, ...]:
+    return tuple(problem.prepared.environments[c] for c in sorted(problem.columns(chosen)))
+
+
+def _members(winners: collections.Counter[tuple[str, ...]]) -> collections.Counter[str]:
+    found: collections.Counter[str] = collections.Counter()
+    for names, times in winners.items():
+        found.update(dict.fromkeys(names, times))
+    return found

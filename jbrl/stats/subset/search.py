@@ -1,0 +1,181 @@
+"""Search for the C environments that predict the target best.
+
+Every subset is tried (Aitchison et al. 2022, section 3.3).
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset.exhaustive import TIED, Progress, exhaustive
+from jbrl.stats.subset.fit import Fit, fit_subset
+from jbrl.stats.subset.forward import select
+from jbrl.stats.subset.preparation import Prepared
+from jbrl.stats.subset.problem import Problem, Search, candidates
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """Outcome of a search."""
+
+    best: Fit
+    next: tuple[Fit, ...]
+    # total, evaluated, skipped (too few rows), singular, tied (with the best)
+    counts: dict[str, int]
+    # of the losses of all subsets; None where they were not all kept
+    quantiles: dict[str, float] | None
+    better: dict[tuple[str, ...], int]  # subsets asked about -> how many have a smaller loss
+    warnings: tuple[str, ...]
+    prepared: Prepared  # as it was searched: with rows="impute", without holes
+    settings: Search
+
+    @property
+    def margin(self) -> float:
+        """Share by which the loss is below that of the runner-up, 0 to 1; NaN if there is none."""
+        if not self.next or not self.next[0].loss > 0:
+            return math.nan
+        return 1 - self.best.loss / self.next[0].loss
+
+
+def search(
+    prepared: Prepared,
+    settings: Search,
+    *,
+    asked: tuple[tuple[str, ...], ...] = (),
+    progress: Progress | None = None,
+) -> Outcome:
+    """Find the best subset and those after it.
+
+    Args:
+      asked: subsets whose place among all is wanted.
+      progress: called with the progress of the search.
+
+    Raises:
+      JbrlError: a setting that is not accepted, more subsets than the limit, or no subset that can
+        be fitted.
+    """
+    prepared, free, forced = candidates(prepared, settings)
+    problem = Problem(prepared, settings, free, forced)
+    ranking = problem.by("in-sample") if settings.shortlist else problem
+    total = math.comb(len(free), settings.size - len(forced))
+    if settings.heuristic:
+        found = select(ranking)
+    elif total > settings.limit:
+        raise JbrlError(
+            f"subset: {total:,} subsets ({len(free)} environments choose "
+            f"{settings.size - len(forced)}): expected at most {settings.limit:,.0f}; raise the "
+            "limit, use a smaller pool, or take the heuristic search"
+        )
+    else:
+        found = exhaustive(ranking, progress, asked)
+    fits = _refined(problem, found.subsets, settings)
+    if not fits:
+        n, counted = problem.min_rows, found.counts
+        raise JbrlError(
+            f"subset: none of {sum(counted.values()):,} subsets can be fitted: "
+            f"{counted['skipped']:,} have fewer than {n} algorithms (min_rows), "
+            f"{counted['singular']:,} have linearly dependent columns"
+        )
+    tied = sum(bool(fit.loss <= fits[0].loss * (1 + TIED)) for fit in fits) - 1
+    counts = {"total": total, **found.counts, "tied": tied}
+    settings = dataclasses.replace(settings, min_rows=problem.min_rows)
+    outcome = Outcome(
+        fits[0],
+        tuple(fits[1 : settings.top + 1]),
+        counts,
+        found.quantiles,
+        found.better,
+        (),
+        prepared,
+        settings,
+    )
+    return dataclasses.replace(outcome, warnings=(*prepared.warnings, *_doubts(outcome)))
+
+
+def _refined(problem: Problem, subsets: np.ndarray, settings: Search) -> list[Fit]:
+    """Return the subsets fitted in full precision, best first; of equal losses, the subset that
+    comes first in column order.
+    """
+    fits = [fit_of(problem.prepared, problem.columns(chosen), settings) for chosen in subsets]
+    if settings.shortlist:
+        fits = _ordered(fits, [fit.mse for fit in fits])[: settings.shortlist]
+    name = {"in-sample": "mse", "kfold": "cv_mse", "loo": "loo_mse"}[settings.criterion]
+    fits = [dataclasses.replace(fit, loss=getattr(fit, name)) for fit in fits]
+    return _ordered(fits, [fit.loss for fit in fits])
+
+
+def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
+    """Order fits by loss; losses within `TIED` of the first of a run count as equal, and column
+    order decides.
+
+    Without those that have none.
+    """
+    known = sorted(
+        (loss, fit.columns, i)
+        for i, (loss, fit) in enumerate(zip(losses, fits, strict=True))
+        if math.isfinite(loss)
+    )
+    found: list[tuple] = []
+    run: list[tuple] = []
+    for loss, columns, i in known:
+        if run and loss > run[0][0] * (1 + TIED) + 1e-300:
+            found += sorted(run, key=lambda item: item[1])
+            run = []
+        run.append((loss, columns, i))
+    return [fits[i] for _, _, i in [*found, *sorted(run, key=lambda item: item[1])]]
+
+
+def fit_of(prepared: Prepared, columns: tuple[int, ...], settings: Search) -> Fit:
+    """Fit one subset as the settings say."""
+    options = {"intercept": settings.intercept, "non_negative": settings.non_negative}
+    return fit_subset(
+        prepared.features,
+        prepared.target,
+        prepared.environments,
+        columns,
+        settings.folds,
+        **options,
+    )
+
+
+def _doubts(found: Outcome) -> list[str]:
+    """Return the warnings about the winner."""
+    best, m = found.best, len(found.prepared.algorithms)
+    notes = []
+    if best.n < 0.8 * m:
+        notes.append(
+            f"the fit leaves out {m - best.n} of {m} algorithms, which lack a score in one of its "
+            "environments"
+        )
+    size = len(best.columns)
+    if math.log2(max(found.counts["total"], 1)) > best.n - size:
+        notes.append(
+            f"{best.n} algorithms are too few to choose among {found.counts['total']:,} subsets "
+            f"of {size}: some subset fits well by accident; errors of the chosen one mean little, "
+            "only those on algorithms left out of the choice do"
+        )
+    if not best.order_preserving:
+        notes.append(
+            "a weight is negative: an algorithm that is better everywhere may get a lower estimate"
+        )
+    spread = seed_spread(found) if found.settings.criterion == "kfold" and found.next else math.nan
+    margin = found.next[0].loss - best.loss if found.next else math.nan
+    if margin < spread:
+        notes.append(
+            f"the margin to the runner-up, {margin:.3g}, is below the standard deviation over "
+            f"fold seeds, {spread:.3g}"
+        )
+    return notes
+
+
+def seed_spread(found: Outcome, seeds: int = 20) -> float:
+    """Return the standard deviation of the best subset's cross-validated error over fold seeds."""
+    settings = found.settings
+    folds = [dataclasses.replace(settings.folds, seed=seed, repeats=1) for seed in range(seeds)]
+    losses = [
+        fit_of(found.prepared, found.best.columns, dataclasses.replace(settings, folds=f)).cv_mse
+        for f in folds
+    ]
+    return float(np.std(losses, ddof=1))

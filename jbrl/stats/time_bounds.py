@@ -1,0 +1,249 @@
+"""Best algorithms when computation time is bounded.
+
+An agent may be too slow, before its first decision or at each. For given bounds: agents that exceed
+one are discarded; of each algorithm the agent with the highest mean remains; the best of these and
+all that are not significantly different from it are the winners. Castronovo et al. 2016, sections
+2.3 and 3.2.
+
+Where a bound lies between two neighbouring times of agents nothing changes, so there are finitely
+many cases, and each is tested once.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.multiple_tests import Correction, rejected
+from jbrl.stats.paired_test import Sided, paired_z
+from jbrl.stats.table import AGENT, RETURNS, check_columns, check_returns, samples
+
+Feature = Callable[[pd.DataFrame], pd.Series]
+
+# Functions of the computation times of agents, seconds: the phi of section 2.3. Times of single
+# decisions are not kept: the longest computation is that before the first decision or the mean of
+# the others.
+FEATURES: dict[str, Feature] = {
+    "offline": lambda scores: scores["offline_seconds"],
+    "online": lambda scores: scores["online_seconds"],
+    "latency": lambda scores: scores["latency_seconds"],
+    "longest": lambda scores: scores[["offline_seconds", "online_seconds"]].max(axis=1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Winners:
+    """The best algorithm within some bounds and those not significantly different from it."""
+
+    # by decreasing mean, the best first; empty when no agent satisfies the bounds
+    algorithms: tuple[str, ...]
+    agents: tuple[int, ...]  # rows of the table of agents that stand for them
+
+
+class Contest:
+    """The agents of one experiment, prepared for the winners within bounds.
+
+    Args:
+      scores: one row per agent with `AGENT` and the times that are asked for, seconds; no oracles.
+      returns: score table of the same agents, columns `jbrl.stats.table.RETURNS`.
+      sided, level: of the paired Z-test of the best against each other; "one" asks whether the best
+        is better, as the paper does, "two" whether it is different, as its program does.
+      correction: "holm": the chance that any of the tests of one comparison is wrong is at most 1 -
+        level (Holm 1979).
+
+    Raises:
+      JbrlError: a column is missing, agents were not all played on the same environments, or a
+        bad option.
+    """
+
+    def __init__(
+        self,
+        scores: pd.DataFrame,
+        returns: pd.DataFrame,
+        *,
+        sided: Sided = "one",
+        level: float = 0.95,
+        correction: Correction = "none",
+    ) -> None:
+        check_columns(scores, AGENT, "scores")
+        if correction not in ("none", "holm"):
+            raise JbrlError(f"time bounds: correction = {correction!r}: expected 'none' or 'holm'")
+        self.scores = scores.reset_index(drop=True)
+        self.sided, self.level, self.correction = sided, level, correction
+        self._samples = _samples(self.scores, check_returns(returns, RETURNS))
+        self.means = np.array([sample.mean() for sample in self._samples])
+        self._order = np.argsort(-self.means, kind="stable")
+        self._algorithms = pd.factorize(self.scores["algorithm"])[0]
+        self._winners: dict[bytes, Winners] = {}
+        self._p_values: dict[tuple[int, int], float] = {}
+        self._found: dict[tuple[int, ...], Winners] = {}
+
+    def times(self, feature: str | Feature) -> np.ndarray:
+        """Return a feature of each agent's computation times, [agents] float64.
+
+        Raises:
+          JbrlError: no such feature, its column is missing, or an agent's time is not known.
+        """
+        if isinstance(feature, str) and feature not in FEATURES:
+            raise JbrlError(f"time bounds: unknown feature '{feature}'{nearest(feature, FEATURES)}")
+        try:
+            seconds = (FEATURES[feature] if isinstance(feature, str) else feature)(self.scores)
+        except KeyError as error:
+            raise JbrlError(f"time bounds: scores have no column {error}") from None
+        found = pd.to_numeric(seconds, errors="coerce").to_numpy(np.float64)
+        unknown = np.flatnonzero(~np.isfinite(found))
+        if unknown.size:
+            row = self.scores.iloc[unknown[0]]
+            name = feature if isinstance(feature, str) else feature.__name__
+            more = f", and {unknown.size - 1} more" if unknown.size > 1 else ""
+            raise JbrlError(
+                f"time bounds: no {name} time of {row['algorithm']} {row['parameters']}{more}: "
+                "expected a number of seconds"
+            )
+        return found
+
+    def winners(self, bounds: Mapping[str, float]) -> Winners:
+        """Return the winners among the agents whose features are at most `bounds` (seconds, by name
+        of a feature).
+        """
+        admitted = np.ones(len(self.scores), bool)
+        for feature, bound in bounds.items():
+            admitted &= self.times(feature) <= bound
+        return self._among(admitted)
+
+    def _among(self, admitted: np.ndarray) -> Winners:
+        """Return the winners among the agents `admitted`, [agents] bool."""
+        asked = admitted.tobytes()  # neighbouring points of a map mostly admit the same agents
+        if asked not in self._winners:
+            champions = self._champions(admitted)
+            if champions not in self._found:
+                self._found[champions] = self._compare(champions)
+            self._winners[asked] = self._found[champions]
+        return self._winners[asked]
+
+    def _champions(self, admitted: np.ndarray) -> tuple[int, ...]:
+        """Return the best agent of each algorithm, by decreasing mean; among equals the first."""
+        rows = self._order[admitted[self._order]]
+        _, first = np.unique(self._algorithms[rows], return_index=True)
+        return tuple(rows[np.sort(first)].tolist())
+
+    def _compare(self, champions: tuple[int, ...]) -> Winners:
+        if not champions:
+            return Winners((), ())
+        best, *others = champions
+        different = rejected(
+            [self._p_value(best, other) for other in others], 1 - self.level, self.correction
+        )
+        agents = (
+            best,
+            *(other for other, worse in zip(others, different, strict=True) if not worse),
+        )
+        return Winners(tuple(str(self.scores["algorithm"].iloc[a]) for a in agents), agents)
+
+    def _p_value(self, best: int, other: int) -> float:
+        """Return the p-value of the test of `best` against `other`; 1 where a single MDP allows no
+        test.
+        """
+        if (best, other) not in self._p_values:
+            test = paired_z(
+                self._samples[best], self._samples[other], sided=self.sided, level=self.level
+            )
+            self._p_values[best, other] = 1.0 if np.isnan(test.p_value) else test.p_value
+        return self._p_values[best, other]
+
+
+def bounds_grid(seconds: np.ndarray, points: int) -> np.ndarray:
+    """Return `points` bounds, evenly spaced on a logarithmic axis, from just below the least
+    positive time to just above the greatest: seconds.
+
+    Where times are zero more is shown of what lies below the positive ones.
+    """
+    positive = seconds[seconds > 0]
+    low, high = (positive.min(), positive.max()) if positive.size else (1.0, 1.0)
+    margin = max(0.05 * np.log10(high / low), 0.1)
+    below = max(0.25 * np.log10(high / low), 0.5) if 0 < positive.size < seconds.size else margin
+    return np.logspace(np.log10(low) - below, np.log10(high) + margin, points)
+
+
+def winners_map(
+    contest: Contest, x: str = "online", y: str = "offline", points: int = 60
+) -> pd.DataFrame:
+    """Return winners on a logarithmic grid of two bounds.
+
+    Returns: one row per point of the grid: `x` and `y` (seconds), `algorithms` (tuple, the best
+      first; empty where no agent satisfies the bounds), x varying fastest.
+    """
+    along, across = contest.times(x), contest.times(y)
+    rows = [
+        {
+            "x": bound_x,
+            "y": bound_y,
+            "algorithms": contest._among((along <= bound_x) & (across <= bound_y)).algorithms,
+        }
+        for bound_y in bounds_grid(across, points)
+        for bound_x in bounds_grid(along, points)
+    ]
+    return pd.DataFrame(rows)
+
+
+def winners_by_bound(
+    contest: Contest, along: str = "online", bounds: Mapping[str, float] | None = None
+) -> pd.DataFrame:
+    """Return the winners as the bound on one feature is loosened, the `bounds` on others being
+    fixed.
+
+    The paper lists these from left to right along the online axis, the offline bound lying just
+    under the least time of OPPS-DS (section 5.3).
+
+    Returns: one row per change: `bound` (seconds, from which on these win) and `algorithms` (tuple,
+      the best first).
+    """
+    fixed = np.ones(len(contest.scores), bool)
+    for feature, bound in (bounds or {}).items():
+        fixed &= contest.times(feature) <= bound
+    times = contest.times(along)
+    rows: list[dict] = []
+    for bound in np.unique(times[fixed]):
+        found = contest._among(fixed & (times <= bound)).algorithms
+        if not rows or set(found) != set(rows[-1]["algorithms"]):
+            rows.append({"bound": float(bound), "algorithms": found})
+    return pd.DataFrame(rows, columns=["bound", "algorithms"])
+
+
+def least_offline(contest: Contest) -> tuple[str, float] | None:
+    """Return the algorithm that needs most time before its first decision, and its least time
+    (seconds); None where no algorithm needs any.
+
+    A bound just under this time leaves the others only. With the algorithms of the paper this
+    is OPPS-DS.
+    """
+    least = (
+        pd.Series(contest.times("offline"))
+        .groupby(contest.scores["algorithm"].to_numpy(), sort=False)
+        .min()
+    )
+    if len(least) < 2 or least.max() <= least.min():
+        return None
+    return str(least.idxmax()), float(least.max())
+
+
+def _samples(scores: pd.DataFrame, returns: pd.DataFrame) -> list[pd.Series]:
+    """Return returns of each agent, by MDP, in the order of `scores`; all of the same MDPs."""
+    keys = list(zip(*(scores[c] for c in AGENT), strict=True))
+    groups = samples(returns)
+    for key in keys:
+        if key not in groups:
+            raise JbrlError(
+                f"time bounds: no returns of {key[1]} {key[2]} in experiment {key[0]}: expected "
+                "one for each environment"
+            )
+        mdps, first = groups[key].index, groups[keys[0]].index
+        if not (mdps.equals(first) or mdps.sort_values().equals(first.sort_values())):
+            one, other = (f"{k[1]} {k[2]} ({len(groups[k])} environments)" for k in (key, keys[0]))
+            raise JbrlError(
+                f"time bounds: {one} and {other} were not played on the same environments: play "
+                "both with the same seed and n_environments"
+            )
+    return [groups[key].rename(f"{key[1]} {key[2]}") for key in keys]

@@ -1,0 +1,264 @@
+"""A study: a TOML file, checked before anything is compiled, and expanded into units of work."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jbrl.agents.agent import Agent, cost
+from jbrl.agents.complete import build
+from jbrl.agents.lookup import check_host_values, find_agent
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.environments.lifetime import Lifetime, Steps
+from jbrl.mdp.mdp import horizon_for
+from jbrl.play.play import lifetime_of
+from jbrl.play.protocol import Protocol
+from jbrl.play.unit import Unit
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import DirichletProblem, Problem, members
+from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked
+
+
+def _members(table: ExperimentTable) -> list[ExperimentTable]:
+    """Return one table for each problem of a group, such as `bsuite/catch`; the table itself for
+    any other name.
+
+    The experiment of `bsuite/catch/3` in the table `NAME` is called `NAME/catch/3`.
+    """
+    names = members(table.test)
+    if names == (table.test,):
+        return [table]
+    called = [f"{table.name}/{name.partition('/')[2]}" for name in names]
+    return [
+        table.model_copy(update={"name": new, "test": test})
+        for new, test in zip(called, names, strict=True)
+    ]
+
+
+class Study:
+    """A study that has been checked: its tables and its units, in the order of the file.
+
+    Raises:
+      JbrlError: anything in it is not accepted.
+    """
+
+    def __init__(
+        self, data: dict[str, Any], *, place: str = "study", folder: Path | None = None
+    ) -> None:
+        self.place = place
+        self.folder = (folder or Path.cwd()).resolve()
+        self.tables = checked(data, place)
+        self.settings = self.tables.study
+        self._traced: set[tuple[str, str]] = set()  # algorithms and priors
+        self._check_names()
+        numbered = enumerate(self.tables.experiments, 1)
+        experiments = [
+            (table.name, one, self._protocols(number, one))
+            for number, table in numbered
+            for one in _members(table)
+        ]
+        agents = [self._agents(number, table) for number, table in enumerate(self.tables.agents, 1)]
+        units = (
+            self._unit(experiment, table.algorithm, protocol, agent)
+            for name, experiment, by_seed in experiments
+            for table, grid in zip(self.tables.agents, agents, strict=True)
+            if table.experiments is None or name in table.experiments
+            for agent in grid
+            for protocol in by_seed
+        )
+        self.units: list[Unit] = list({unit.id: unit for unit in units}.values())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the tables as they are recorded beside the results."""
+        finite = any(not unit.protocol.in_blocks for unit in self.units)
+        return self.tables.model_dump(exclude_none=True) | {
+            "study": self.settings.facts(finite=finite)
+        }
+
+    def _check_names(self) -> None:
+        names = [experiment.name for experiment in self.tables.experiments]
+        for number, name in enumerate(names, 1):
+            if names.index(name) != number - 1:
+                raise JbrlError(
+                    f"{self.place}: [[experiments]] {number}: name = {shown(name)}: expected "
+                    "another name, this one is taken"
+                )
+        for number, table in enumerate(self.tables.agents, 1):
+            for name in table.experiments or []:
+                if name not in names:
+                    where = f"{self.place}: [[agents]] {number} ({table.algorithm})"
+                    raise JbrlError(
+                        f"{where}: unknown experiment '{shown(name, str)}'{nearest(name, names)}"
+                    )
+
+    def _protocols(self, number: int, table: ExperimentTable) -> list[Protocol]:
+        """Return the rules of an experiment, one for each seed."""
+        where, settings = f"{self.place}: [[experiments]] {number} ({table.name})", self.settings
+        test = self._problem(table.test, f"{where}: test")
+        prior = test if table.prior is None else self._problem(table.prior, f"{where}: prior")
+        try:
+            lifetime = self._lifetime(table, test)
+            count = table.n_environments or settings.n_environments
+            return [
+                Protocol(prior, test, count, seed, lifetime, settings.discount)
+                for seed in settings.seed
+            ]
+        except JbrlError as error:
+            raise JbrlError(f"{where}: {error}") from None
+
+    def _problem(self, name: str, where: str) -> Problem:
+        try:
+            return problem(name, self.folder)
+        except JbrlError as error:
+            raise JbrlError(f"{where}: {error}") from None
+
+    def _lifetime(self, table: ExperimentTable, test: Problem) -> Lifetime:
+        """Return the lifetime of the experiment, else of the study, else of the problem."""
+        settings = self.settings
+        if table.horizon is not None or table.episodes is not None:
+            return lifetime_of(test, table.horizon, table.episodes)
+        if settings.horizon == "auto":
+            if not isinstance(test, DirichletProblem):
+                raise JbrlError(
+                    f"horizon = 'auto': expected a number for '{test.short_name}', whose score "
+                    "has no discount"
+                )
+            return Steps(
+                horizon_for(
+                    settings.horizon_epsilon,
+                    settings.discount,
+                    float(np.abs(test.mdps.rewards).max()),
+                )
+            )
+        return lifetime_of(test, settings.horizon, settings.episodes)
+
+    def _agents(self, number: int, table: AgentTable) -> list[tuple]:
+        """Return (agent, parameters, identity of the algorithm) of each point of an agent's
+        grid.
+        """
+        where = f"{self.place}: [[agents]] {number}"
+        try:
+            algorithm = find_agent(table.algorithm, self.folder)
+        except JbrlError as error:
+            raise JbrlError(f"{where}: {error}") from None
+        where = f"{where} ({table.algorithm})"
+        for name, value in (table.model_extra or {}).items():
+            if value == []:
+                raise JbrlError(f"{where}: {name} = []: expected at least one value")
+        return [(*build(algorithm.agent, values, where), algorithm) for values in table.grid()]
+
+    def _check_host_values(self, agent: Agent, name: str, protocol: Protocol) -> None:
+        """Trace each algorithm once for each prior, not for each of its parameters and seeds."""
+        checked = (name, protocol.prior.digest)
+        if checked not in self._traced:
+            check_host_values(agent, name, protocol.agent_prior())
+            self._traced.add(checked)
+
+    def _unit(
+        self, experiment: ExperimentTable, algorithm: str, protocol: Protocol, agent: tuple
+    ) -> Unit:
+        player, parameters, found = agent
+        settings = self.settings
+        try:
+            protocol.check_agent(player, algorithm)
+            self._check_host_values(player, algorithm, protocol)
+            cost(player, protocol.agent_prior())  # refuses what takes too much memory
+            if settings.record and protocol.in_blocks:
+                raise JbrlError(
+                    "record = true: expected false, since trajectories of episodes are not kept"
+                )
+        except JbrlError as error:
+            raise JbrlError(
+                f"{self.place}: [[agents]] {algorithm} in experiment '{experiment.name}': {error}"
+            ) from None
+        return Unit(
+            experiment=experiment.name,
+            prior=experiment.prior or experiment.test,
+            test=experiment.test,
+            protocol=protocol,
+            algorithm=found.name,
+            written=None if found.name == algorithm else algorithm,
+            agent=player,
+            parameters=parameters,
+            source=found.source,
+            latency=settings.latency,
+            record=settings.record,
+            chunk=settings.chunk,
+        )
+
+
+def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()) -> Study:
+    """Read and check a study: a TOML file, or the same tables as a dict (paths in it are relative
+    to the working directory).
+
+    Args:
+      overrides: fields of `[study]` to replace, each as `study.field=value`, the value written as
+        in TOML.
+
+    Raises:
+      JbrlError: the file cannot be read, or anything in it is not accepted.
+    """
+    if isinstance(study, dict):
+        return Study(_overridden(study, overrides))
+    path = Path(study)
+    return Study(_overridden(_read(path), overrides), place=str(path), folder=path.parent)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
+        raise JbrlError(f"{path}: cannot be read as a study: {reason}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        last = len(text.splitlines())
+        reason = str(error).replace("(at end of document)", f"(at end of document, line {last})")
+        raise JbrlError(f"{path}: not valid TOML: {reason}") from None
+    except ValueError:
+        raise JbrlError(
+            f"{path}: holds an integer of thousands of digits: expected numbers of fewer digits"
+        ) from None
+    except RecursionError:
+        raise JbrlError(
+            f"{path}: nested too deeply: expected tables and lists as jbrl's studies have them"
+        ) from None
+
+
+# fields that another one stands for
+_REPLACES = {"n_environments": ("n_mdps",), "episodes": ("horizon",), "horizon": ("episodes",)}
+
+
+def _overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    settings = data.get("study")
+    changed = dict(settings) if isinstance(settings, dict) else {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        table, _, field = key.strip().partition(".")
+        if table != "study" or not field or not equals:
+            raise JbrlError(
+                f"--set '{shown(text, str)}': expected study.FIELD=VALUE, for example "
+                "study.n_environments=100"
+            )
+        field = "n_environments" if field == "n_mdps" else field
+        if field not in Settings.model_fields:
+            hint = nearest(field, (*Settings.model_fields, "n_mdps"))
+            raise JbrlError(
+                f"--set '{shown(text, str)}': unknown field '{shown(field, str)}' of [study]{hint}"
+            )
+        for other in _REPLACES.get(field, ()):
+            changed.pop(other, None)
+        changed[field] = _toml_value(value.strip())
+    return {**data, "study": changed} if overrides else data
+
+
+def _toml_value(text: str) -> Any:
+    """Read a value written as in TOML; anything else (a bare word, most likely) is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        # an integer of thousands of digits and brackets within brackets, too
+        return text

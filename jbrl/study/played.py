@@ -1,0 +1,294 @@
+"""Record of what has been played of a unit: checkpoints, resumption, conclusion."""
+
+import math
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jbrl.agents.offline_search import Findings
+from jbrl.base.plugins import explained
+from jbrl.play import compilation
+from jbrl.play.experiment import Run
+from jbrl.play.machine import versions
+from jbrl.play.offline import Learned, SearchCheckpoint
+from jbrl.play.protocol import Chunk, failure_of, joined
+from jbrl.play.stacking import times
+from jbrl.play.timing import known
+from jbrl.play.unit import Unit
+from jbrl.study.progress import Progress
+from jbrl.study.stopping import stop_if_asked
+from jbrl.study.storage.files import StoreError
+from jbrl.study.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store
+
+CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
+CHECKPOINT_SHARE = 0.1  # of the time may go into writing them, at most
+# between two checkpoints, for any cost of writing them: a clock may have jumped meanwhile
+MAX_CHECKPOINT_SECONDS = 600.0
+
+Outcome = tuple[dict[str, Any], np.ndarray]
+
+
+def answers(found: Result, unit: Unit) -> bool:
+    """Return whether a result has the trajectories, where a unit asks for them."""
+    return found.recorded or not unit.record
+
+
+def comparable(header: dict[str, Any], platform: str) -> bool:
+    """Return whether times in the header of a file were measured on this kind of device, of
+    programs compiled as those of now.
+    """
+    compiled = header.get("compiled", "full" if platform == "cpu" else "")
+    return header.get("platform") == platform and compiled == compilation.options_name(platform)
+
+
+class Pace:
+    """Time of the next checkpoint."""
+
+    def __init__(self) -> None:
+        self._saved, self._interval = time.monotonic(), CHECKPOINT_SECONDS
+
+    def keep(self, save: Callable[[], Any]) -> None:
+        """Call `save`, unless it is too early."""
+        now = time.monotonic()
+        # after a clock was set back the age is unknown: write now
+        if not 0 <= now - self._saved <= self._interval:
+            save()
+            self._saved = time.monotonic()
+            self._interval = min(
+                max(CHECKPOINT_SECONDS, (self._saved - now) / CHECKPOINT_SHARE),
+                MAX_CHECKPOINT_SECONDS,
+            )
+
+
+class StoredFindings(SearchCheckpoint):
+    """Store for the findings of a search beside the results, for all units with the same prior."""
+
+    def __init__(self, unit: Unit, store: Store, progress: Progress, platform: str) -> None:
+        self.unit, self.store, self.progress = unit, store, progress
+        self.id = str(unit.knowledge_id)
+        self.facts: dict[str, Any] = {
+            "platform": platform,
+            "compiled": compilation.options_name(platform),
+            "algorithm": unit.algorithm,
+            "parameters": unit.parameters,
+            "prior": unit.prior,
+        }
+        self._pace = Pace()
+        self._new: tuple[Findings, float] | None = None  # not yet kept
+
+    def learned(self) -> Learned | None:
+        found = self.store.knowledge(self.id)
+        if found and comparable(found.header, self.facts["platform"]):
+            return Learned.read(found.header["learned"], found.arrays)
+        return None
+
+    def unfinished(self) -> tuple[Findings, float] | None:
+        found = self.store.knowledge(self.id, partial=True)
+        if (
+            found
+            and comparable(found.header, self.facts["platform"])
+            and found.header["versions"] == versions()
+        ):
+            consumed, simulated, budget = (
+                found.header[name] for name in ("consumed", "simulated", "budget")
+            )
+            return Findings(consumed, simulated, budget, found.arrays), found.header["seconds"]
+        return None
+
+    def advanced(self, findings: Findings, seconds: float) -> None:
+        self._new = (findings, seconds)
+        self.progress.searching(self.unit, findings.consumed, findings.budget, seconds)
+        self._pace.keep(lambda: self.interrupted(findings, seconds))
+        stop_if_asked()
+
+    def interrupted(self, findings: Findings, seconds: float) -> None:
+        counts = {name: getattr(findings, name) for name in ("consumed", "simulated", "budget")}
+        self.store.save_knowledge(
+            self.id,
+            {**self.facts, **counts, "seconds": seconds, "status": "partial"},
+            findings.arrays,
+        )
+        self._new = None
+
+    def keep(self) -> bool:
+        """Keep the findings of all rounds that are over."""
+        if self._new:
+            self.interrupted(*self._new)
+        return True
+
+    def concluded(self, learned: Learned) -> None:
+        self.store.save_knowledge(
+            self.id,
+            {**self.facts, "learned": learned.describe(), "status": "done"},
+            learned.arrays,
+        )
+        self._new = None
+
+
+@dataclass
+class Played:
+    """Played part of a unit so far."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    # units that were played at once; 0: this one alone, and the clock of its chunks is its own
+    stacked: int = 0
+    # lifetimes that an interrupted run had begun, and the seconds they took
+    flight: tuple[dict[str, np.ndarray], float] | None = None
+
+    @property
+    def n(self) -> int:
+        return sum(len(chunk.returns) for chunk in self.chunks)
+
+    @property
+    def seconds(self) -> float:
+        return sum(chunk.online_seconds for chunk in self.chunks)
+
+    @property
+    def decisions(self) -> int:
+        return sum(chunk.decisions for chunk in self.chunks)
+
+    def save(
+        self,
+        unit: Unit,
+        store: Store,
+        header: dict[str, Any],
+        flight: dict[str, np.ndarray] | None = None,
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        header = {
+            "online_seconds": self.seconds / max(1, self.decisions),
+            "decisions": self.decisions,
+            **header,
+        }
+        spread = sum(chunk.online_spread for chunk in self.chunks)
+        header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
+        header |= {"stacked": self.stacked} if self.stacked else {}
+        failure = failure_of(self.chunks)
+        header |= {"failure": failure} if failure else {}
+        returns = np.concatenate([np.zeros(0), *(chunk.returns for chunk in self.chunks)])
+        arrays = joined(
+            [chunk.trajectories for chunk in self.chunks if chunk.trajectories is not None]
+        )
+        arrays |= {
+            f"{METRIC}{name}": values
+            for name, values in joined([chunk.metrics for chunk in self.chunks]).items()
+        }
+        arrays |= {f"{FLIGHT}{name}": values for name, values in (flight or {}).items()}
+        store.save(unit, header, returns, arrays)
+        return header, returns
+
+
+def before(unit: Unit, store: Store, platform: str) -> Played:
+    """Return the remains of an earlier run of a unit: a checkpoint, or a result that lacks its
+    latency.
+    """
+    for found, partial in (
+        (store.result(unit.id, arrays=True), False),
+        (store.checkpoint(unit.id), True),
+    ):
+        # On another kind of device the last digits might differ, too.
+        if not (found and answers(found, unit) and comparable(found.header, platform)):
+            continue
+        if found.status == "failed":  # a unit that failed is played again
+            continue
+        # half of a unit from one program, half from another
+        if partial and found.header["versions"] != versions():
+            continue
+        flight = {
+            name.removeprefix(FLIGHT): values
+            for name, values in found.arrays.items()
+            if name.startswith(FLIGHT)
+        }
+        if not (found.n or flight):
+            continue
+        decisions = found.header.get("decisions") or (
+            0 if unit.protocol.in_blocks else found.n * unit.protocol.horizon
+        )
+        seconds = found.header["online_seconds"] * decisions
+        arrays = {name: found.arrays[name] for name in TRAJECTORY} if unit.record else None
+        metrics = {
+            name.removeprefix(METRIC): values
+            for name, values in found.arrays.items()
+            if name.startswith(METRIC)
+        }
+        spread = found.header.get("online_seconds_spread")
+        spread = math.nan if spread is None else spread * decisions
+        chunks = (
+            [
+                Chunk(
+                    *(0, found.returns, arrays, seconds, decisions, metrics, spread),
+                    np.isnan(found.returns),
+                    found.header.get("failure", ""),
+                )
+            ]
+            if found.n
+            else []
+        )
+        return Played(
+            chunks,
+            found.header.get("stacked", 0),
+            (flight, found.header["flight_seconds"]) if flight else None,
+        )
+    return Played()
+
+
+def check_returns(chunk: Chunk) -> Chunk:
+    """Return the chunk, if all its scores are finite numbers, but for lifetimes that have failed.
+
+    Raises:
+      FloatingPointError: names the first lifetime of which it is not.
+    """
+    finite = np.isfinite(chunk.returns)
+    if chunk.failed is not None:
+        finite |= chunk.failed
+    if not finite.all():
+        raise FloatingPointError(
+            f"the score in environment {chunk.start + int(np.argmin(finite))} is not a finite "
+            "number"
+        )
+    return chunk
+
+
+def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str, Any]) -> Outcome:
+    """Measure the missing times of a unit that has been played, and save it: as failed where
+    lifetimes have.
+    """
+    found = (
+        times(run, unit.latency)
+        if played.stacked
+        else {"latency_seconds": run.latency() if unit.latency else None}
+    )
+    facts = {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"}
+    failure = failure_of(played.chunks)
+    if failure:
+        lost, n = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks), played.n
+        others = "; the others have scores" if lost < n else ""
+        counted = f" ({lost:,} of {n:,} lifetimes have failed{others})" if n > 1 else ""
+        facts |= {"status": "failed", "reason": f"{failure}{counted}"}
+    return played.save(unit, store, facts)
+
+
+class StackError(Exception):
+    """Units cannot be played together."""
+
+
+def guarded(unit: Unit, store: Store, run: Callable[[], Any]) -> Any:
+    """Return the outcome of `run` or, if it fails, a record of the failure."""
+    try:
+        return run()
+    except (StoreError, StackError):
+        raise
+    except (Exception, SystemExit) as error:  # no error of an agent may stop the study
+        header = {
+            "status": "failed",
+            "reason": explained(error)[:10_000],
+            "traceback": traceback.format_exc()[-20_000:],
+        }
+    found = store.result(unit.id)
+    # a result that lacks only its latency is better than none, and so are scores of some lifetimes
+    if found is None or (found.status != "done" and not found.n):
+        store.save(unit, header, np.zeros(0))
+    return header, np.zeros(0)

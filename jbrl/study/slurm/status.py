@@ -1,0 +1,292 @@
+"""Progress of a study, read from its directory: while it runs or later, from any machine that sees
+the files.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jbrl.play.machine import SILENT_SECONDS, process_exists
+from jbrl.study.cost.report import saved_estimates
+from jbrl.study.slurm import jobs
+from jbrl.study.storage.files import read_json
+from jbrl.study.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process that runs units, or did until its heartbeat stopped."""
+
+    host: str
+    pid: int
+    task: str | None  # number of the SLURM task, if it is one
+    seconds: float  # since it began
+    silent: float  # seconds since its last heartbeat
+    alive: bool
+    unit: str | None  # label of the current unit
+    n: int  # MDPs played of it
+    of: int
+    search: tuple[int, int] | None  # or trajectories used of the search, and its budget
+    left: tuple[str, ...]  # ids of units that it has not finished, the present one first
+    seconds_left: float | None  # about; None when it is not known
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Tasks of a cluster that have not begun."""
+
+    # as SLURM says it: Priority, Dependency, COMPLETING; "starting" when SLURM has started them and
+    # they have written no heartbeat yet
+    why: str
+    tasks: tuple[str, ...]
+    units: tuple[str, ...]  # ids of those that have no result
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of a study.
+
+    Each unit is done, failed or left; those that are left may be running, queued, or neither.
+    """
+
+    study: str
+    units: int
+    done: int
+    failed: dict[str, str]  # reason by label; a unit that is tried again is left
+    left: int
+    begun: int  # of the units left: with a checkpoint
+    workers: list[Worker]
+    waiting: list[Waiting]
+    # by task, what SLURM says of those that ended before their units did: CANCELLED, TIMEOUT
+    ended: dict[str, str]
+    # seconds of work, about, if one process did it all; None when it is not known
+    work_left: float | None
+    # until all is done, about; None when it is not known, or part of it is neither
+    # running nor queued
+    seconds_left: float | None
+    unheard: bool  # SLURM was given tasks, and does not answer here
+
+    @property
+    def active(self) -> bool:
+        """True if a process runs or a task is in a queue, or may be."""
+        return (
+            bool(self.waiting)
+            or any(worker.alive for worker in self.workers)
+            or (self.unheard and self.left > 0)
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self) | {"active": self.active}
+
+
+class Observer:
+    """Reader of the state of a study, any number of times; finished parts are read once.
+
+    Raises:
+      StoreError: `folder` holds no study.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.store = Store(folder)
+        self.folder = self.store.folder
+        self.store.manifest()
+        self._done: set[str] = set()
+
+    def look(self) -> Status:
+        """Return the present state.
+
+        Raises:
+          StoreError: the directory cannot be read.
+        """
+        manifest = self.store.manifest()
+        labels = {unit["id"]: unit.get("label", unit["id"]) for unit in manifest["units"]}
+        reasons = self._reasons([id for id in labels if id not in self._done])
+        tasks = jobs.submitted(self.folder)
+        answer = jobs.states(task.task for task in tasks)
+        states = answer or {}
+        expected = saved_estimates(self.folder)
+        workers = self._workers(labels, _counts(manifest), expected, states)
+        open_ = [id for id in labels if id not in self._done]
+        held = {id for worker in workers if worker.alive for id in worker.left}
+        at_work = {worker.task for worker in workers if worker.alive}
+        queued = [
+            task
+            for task in tasks
+            if task.task not in at_work and task.task in states and states[task.task].active
+        ]
+        waiting = _waiting(queued, states, set(open_) - held)
+        held |= {id for group in waiting for id in group.units}
+        left = [id for id in open_ if id not in reasons or id in held]
+        last = {
+            id: task.task for task in tasks for id in task.units if id in left and id not in held
+        }
+        begun = {
+            path.name.partition(".")[0] for path in self.store.units_folder.glob("*.partial.npz")
+        }
+        work = sum(expected[id] for id in left) if all(id in expected for id in left) else None
+        return Status(
+            study=manifest["study"]["name"],
+            units=len(labels),
+            done=len(labels) - len(open_),
+            failed={labels[id]: reason for id, reason in reasons.items() if id not in held},
+            left=len(left),
+            begun=len(begun & set(left)),
+            workers=[worker for worker in workers if worker.alive or set(worker.left) - held],
+            waiting=waiting,
+            ended={
+                task: states[task].name
+                for task in sorted(set(last.values()))
+                if task in states and not states[task].active
+            },
+            work_left=work,
+            seconds_left=_until_done(workers, waiting, expected, queued)
+            if work is not None and held >= set(left)
+            else None,
+            unheard=answer is None,
+        )
+
+    def _reasons(self, ids: list[str]) -> dict[str, str]:
+        """Return the reasons why units failed; record those that are done."""
+        found = self.store.results(ids)
+        self._done |= {id for id, one in found.items() if one.status == "done"}
+        failed = (id for id, one in found.items() if one.status == "failed")
+        return {id: str(found[id].header.get("reason")) for id in failed}
+
+    def _workers(
+        self,
+        labels: dict[str, str],
+        counts: dict[str, int],
+        expected: dict[str, float],
+        states: dict[str, jobs.JobState],
+    ) -> list[Worker]:
+        notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
+        return [self._worker(note, labels, counts, expected, states) for note in notes if note]
+
+    def _worker(
+        self,
+        note: dict[str, Any],
+        labels: dict[str, str],
+        counts: dict[str, int],
+        expected: dict[str, float],
+        states: dict[str, jobs.JobState],
+    ) -> Worker:
+        now, left = (
+            time.time(),
+            tuple(id for id in note["left"] if id in labels and id not in self._done),
+        )
+        n, _ = note["played"].get(note["unit"], (0, 0.0))
+        return Worker(
+            host=note["host"],
+            pid=note["pid"],
+            task=note["task"],
+            seconds=max(0.0, now - note["started"]),
+            silent=max(0.0, now - note["updated"]),
+            alive=_alive(note, now, states),
+            unit=labels.get(note["unit"]),
+            n=n,
+            of=counts.get(note["unit"], 0),
+            search=tuple(note["search"]) if note["search"] else None,
+            left=left,
+            seconds_left=_seconds_left(note, left, counts, expected)
+            if all(id in expected for id in left)
+            else None,
+        )
+
+
+def _counts(manifest: dict[str, Any]) -> dict[str, int]:
+    """Return the number of environments of each unit, by its id: that of its experiment, else of
+    the study.
+    """
+    own = {
+        table["name"]: table["n_environments"]
+        for table in manifest.get("experiments", ())
+        if "n_environments" in table
+    }
+    rest = manifest["study"]["n_mdps"]
+    # experiments of a group are called NAME/…
+    return {
+        unit["id"]: own.get(unit["experiment"], own.get(unit["experiment"].split("/")[0], rest))
+        for unit in manifest["units"]
+    }
+
+
+def _seconds_left(
+    note: dict[str, Any], left: Sequence[str], counts: dict[str, int], expected: dict[str, float]
+) -> float:
+    """Estimate the seconds left of units. Running units continue at their present speed; the others
+    take as much longer or shorter than expected as those before them.
+    """
+    played = {
+        id: (n, seconds * counts[id] / n)
+        for id, (n, seconds) in note["played"].items()
+        if n and id in expected
+    }
+    pace = note["pace"]
+    if pace is None:  # nothing is done yet
+        expected_so_far = sum(expected[id] for id in played)
+        pace = (
+            sum(whole for _, whole in played.values()) / expected_so_far if expected_so_far else 1.0
+        )
+    share = {note["unit"]: note["search"][0] / note["search"][1]} if note["search"] else {}
+    rest = {id: whole * (1 - n / counts[id]) for id, (n, whole) in played.items()}
+    return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
+
+
+def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -> bool:
+    """Return whether a process with a heartbeat still exists: ask SLURM, the system on the same
+    machine, or the clock.
+    """
+    state = states.get(note["task"] or "")
+    if state and not state.active:
+        return False
+    if now - note["updated"] > SILENT_SECONDS:
+        return False
+    return note["machine"] != socket.gethostname() or process_exists(note["pid"])
+
+
+def _waiting(
+    tasks: Sequence[jobs.Submitted], states: dict[str, jobs.JobState], open_: set[str]
+) -> list[Waiting]:
+    groups: dict[str, dict[str, list[str]]] = {}
+    for task in tasks:
+        left = [id for id in task.units if id in open_]
+        if left:  # the others have no work left
+            state = states[task.task]
+            why = {"PENDING": state.reason, "CONFIGURING": "starting", "RUNNING": "starting"}.get(
+                state.name, state.name
+            )
+            groups.setdefault(why, {})[task.task] = left
+    return [
+        Waiting(why, tuple(group), tuple(id for units in group.values() for id in units))
+        for why, group in groups.items()
+    ]
+
+
+def _until_done(
+    workers: list[Worker],
+    waiting: list[Waiting],
+    expected: dict[str, float],
+    queued: list[jobs.Submitted],
+) -> float | None:
+    """Estimate the time until all is done: at least that of the longest process, and that of all
+    together when the rest is shared among as many as may run at once.
+    """
+    at_work = [worker.seconds_left for worker in workers if worker.alive]
+    if any(seconds is None for seconds in at_work):
+        return None
+    seconds = [value for value in at_work if value is not None]
+    seconds_queued = sum(expected[id] for group in waiting for id in group.units)
+    at_once = len(seconds)
+    if waiting:
+        at_once = max(
+            at_once,
+            min(
+                max(task.parallelism for task in queued),
+                at_once + sum(len(group.tasks) for group in waiting),
+            ),
+        )
+    return max([*seconds, (sum(seconds) + seconds_queued) / at_once]) if at_once else None

@@ -1,0 +1,104 @@
+"""The results of a study as tables: one row per unit, one row per environment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl.study.storage.index import Outcome
+
+AGENT = ("experiment", "algorithm", "parameters")
+SAMPLES = (*AGENT, "unit", "seed", "score")  # columns of the score table
+# interquartile ranges of repetitions; None: not repeated
+SPREADS = ("offline_seconds_spread", "online_seconds_spread")
+UNIT_COLUMNS = (
+    *("experiment", "prior", "test", "algorithm", "parameters", "n"),
+    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"),
+    *SPREADS,
+    *("device", "seed", "status", "reason", "prior_digest", "test_digest"),
+)
+_MISSING = Outcome({"status": "missing", "n": 0}, np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of the units of a study, in its order."""
+
+    listed: Sequence[Mapping[str, Any]]  # the entry of each unit in the manifest
+    found: Mapping[str, Outcome]  # by id; without units that have no result
+
+    def units(self) -> pd.DataFrame:
+        """Return one row per unit: columns `UNIT_COLUMNS`.
+
+        Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per
+        decision, amortised over the lifetimes played at once, `latency_seconds` per decision with a
+        single one; the columns `SPREADS` are interquartile ranges over repetitions; `device` is
+        what they were measured on (`measured_on`).
+        `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
+        digests are those of the distributions themselves, None where a unit has no result: problems
+        of one name with different digests are different problems.
+        """
+        rows = []
+        for unit in self.listed:
+            header = self.found.get(unit["id"], _MISSING).header
+            known = {**header, **_digests(header), **unit, "device": measured_on(header)}
+            rows.append([known.get(c) for c in UNIT_COLUMNS])
+        return pd.DataFrame(rows, columns=list(UNIT_COLUMNS))
+
+    def returns(self, *, failed: bool = False) -> pd.DataFrame:
+        """Return one row per environment of each finished unit: columns `SAMPLES`.
+
+        `unit` is the number of the environment: with the same `seed`, the same number is the same
+        environment (the same MDP) for every agent of an experiment.
+
+        Args:
+          failed: with units that failed because lifetimes did, whose scores are NaN.
+        """
+        done = self._done(failed=failed)
+        if not done:
+            return pd.DataFrame({name: [] for name in SAMPLES})
+        lengths = [len(found.returns) for _, found in done]
+        rows = np.repeat(np.arange(len(done)), lengths)
+        columns = {c: pd.Series([unit[c] for unit, _ in done]).array.take(rows) for c in AGENT}
+        seeds = np.array([unit["seed"] for unit, _ in done])[rows]
+        numbers = np.concatenate([np.arange(n) for n in lengths])
+        scores = np.concatenate([found.returns for _, found in done])
+        return pd.DataFrame({**columns, "unit": numbers, "seed": seeds, "score": scores})
+
+    def numbered(self) -> pd.DataFrame:
+        """Return the score table without names: `row`, the number of a unit in `units`, and
+        `score`.
+        """
+        lengths = [len(found.returns) for _, found in self._done()]
+        rows = [k for k, unit in enumerate(self.listed) if self._finished(unit)]
+        scores = np.concatenate([np.zeros(0), *(found.returns for _, found in self._done())])
+        return pd.DataFrame({"row": np.repeat(np.array(rows, np.int64), lengths), "score": scores})
+
+    def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Outcome]]:
+        """Return the finished units; with `failed`, also those that failed with scores."""
+        found = ((unit, self.found.get(unit["id"], _MISSING)) for unit in self.listed)
+        return [
+            (unit, outcome)
+            for unit, outcome in found
+            if outcome.status == "done" or (failed and len(outcome.returns))
+        ]
+
+    def _finished(self, unit: Mapping[str, Any]) -> bool:
+        return self.found.get(unit["id"], _MISSING).status == "done"
+
+
+def measured_on(header: Mapping[str, Any]) -> str | None:
+    """Return what times were measured on: the device, and how programs were compiled for it unless
+    in full. Times measured on something else are not compared.
+    """
+    compiled = header.get("compiled") or "full"
+    device = header.get("device")
+    return f"{device}, {compiled} programs" if device and compiled != "full" else device
+
+
+def _digests(header: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the digests of the prior and the test distribution in the configuration of a unit."""
+    configuration = header.get("configuration") or {}
+    return {f"{name}_digest": configuration.get(name) for name in ("prior", "test")}

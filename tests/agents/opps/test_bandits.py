@@ -1,0 +1,213 @@
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks.twins import bandits as reference
+from jbrl.agents.opps.bandits import BanditProgress, begin, search
+from jbrl.agents.opps.halving import SequentialHalving
+from jbrl.agents.opps.streams import StreamState, no_streams
+from jbrl.agents.opps.ucb import UCB1, UCBV
+from jbrl.base.errors import JbrlError
+
+N_ARMS = 13
+MEANS = np.random.default_rng(7).normal(30, 6, N_ARMS)
+INDICES = {
+    "ucb1": (UCB1(20.0), reference.ucb1_index(20.0)),
+    "ucb1 of the paper": (UCB1(660.0), reference.ucb1_index(660.0)),
+    "ucb-v": (UCBV(10.0), reference.ucbv_index(10.0, 1.2)),
+}
+
+
+def gaussian(arm: int, number: int) -> float:
+    return float(np.random.default_rng((arm, number)).normal(MEANS[arm], 10))
+
+
+def with_ties(arm: int, number: int) -> float:
+    """Returns that are often 0, as on Grid: many arms have equal indices."""
+    return float(np.random.default_rng((arm, number)).random() < 0.1)
+
+
+def with_failures(arm: int, number: int) -> float:
+    fails = (arm % 4 == 1 and number == 0) or (arm == 6 and number == 3)
+    return float("nan") if fails else gaussian(arm, number)
+
+
+STREAMS = {"gaussian": gaussian, "ties": with_ties, "failures": with_failures}
+
+
+def simulator(stream):
+    """Simulates requests, and checks that no return of a stream is asked for twice or out
+    of turn.
+    """
+    next_number: dict[int, int] = {}
+
+    def pull(arms, numbers):
+        for arm, number in zip(arms.tolist(), numbers.tolist(), strict=True):
+            assert next_number.get(arm, 0) == number
+            next_number[arm] = number + 1
+        return np.array(
+            [stream(a, i) for a, i in zip(arms.tolist(), numbers.tolist(), strict=True)]
+        )
+
+    return pull
+
+
+def finish(bandit, stream, budget, width=1, seed=3, n_arms=N_ARMS) -> BanditProgress:
+    return last(search(bandit, begin(bandit, n_arms, seed), budget, simulator(stream), width))
+
+
+def last(rounds: Iterator[BanditProgress]) -> BanditProgress:
+    *_, progress = rounds
+    return progress
+
+
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", INDICES)
+def test_pulls_are_those_of_the_one_at_a_time_loop(name, stream):
+    bandit, index = INDICES[name]
+    for budget, width in ((1, 1), (7, 64), (400, 1), (400, 37), (400, 512)):
+        order, returns, discarded = reference.pulls_of_index_bandit(
+            index, STREAMS[stream], N_ARMS, budget, seed=3
+        )
+        state = finish(bandit, STREAMS[stream], budget, width).state
+        assert state.counts.tolist() == [order.count(arm) for arm in range(N_ARMS)]
+        assert set(np.flatnonzero(state.discarded)) == discarded
+        np.testing.assert_allclose(state.sums, [sum(r) for r in returns], rtol=1e-12)
+        np.testing.assert_allclose(
+            state.squares, [sum(v**2 for v in r) for r in returns], rtol=1e-12
+        )
+
+
+def test_pull_by_pull_order_is_the_same():
+    """With one return at a time the order of the pulls can be seen, ties included."""
+    bandit, index = INDICES["ucb1"]
+    order, _, _ = reference.pulls_of_index_bandit(index, with_ties, N_ARMS, 120, seed=5)
+    state, streams, seen = bandit.start(N_ARMS, 5), no_streams(N_ARMS), []
+    while not bandit.finished(state, 120):
+        demand = bandit.demand(state, streams, 1, 120)
+        assert demand.sum() == 1
+        arms, numbers = streams.request(state, demand)
+        streams = streams.extend(arms, simulated_once(arms, numbers))
+        state, streams = bandit.advance(state, streams, 120)
+        seen.append(int(arms[0]))
+    assert seen == order
+
+
+def simulated_once(arms, numbers):
+    return np.array([with_ties(int(a), int(i)) for a, i in zip(arms, numbers, strict=True)])
+
+
+def test_equals_are_chosen_at_random():
+    """Ten arms that always return 1: after the first pulls all are equal, and which is pulled next
+    depends on the seed only.
+
+    400 seeds, 9 degrees of freedom: chi-squared above 27.9 has probability 0.001 under uniform
+    choice; the seeds are fixed.
+    """
+    chosen = np.zeros(10)
+    for seed in range(400):
+        state = finish(UCB1(1.0), lambda arm, number: 1.0, 11, seed=seed, n_arms=10).state
+        chosen[np.argmax(state.counts)] += 1
+    assert ((chosen - 40) ** 2 / 40).sum() < 27.9
+
+
+@pytest.mark.parametrize(
+    ("n_arms", "budget", "c"),
+    [(43, 430, 660.0), (43, 4300, 660.0), (43, 4300, 60 * 2**0.5), (226, 2260, 660.0)],
+)
+def test_little_is_simulated_in_vain(n_arms, budget, c):
+    """Gaussian arms like those of GC: means of standard deviation 7, returns of 15; from ten pulls
+    per arm.
+    """
+    means = np.random.default_rng(1).normal(30, 7, n_arms)
+    rng = np.random.default_rng(2)
+    for progress in search(
+        UCB1(c), begin(UCB1(c), n_arms), budget, lambda arms, _: rng.normal(means[arms], 15), 64
+    ):
+        assert progress.streams.simulated == progress.state.pulls + len(progress.streams.values)
+    assert progress.state.pulls == budget
+    assert 0 <= progress.overhead < 0.05
+
+
+def test_demand_is_never_more_than_asked_for_nor_beyond_the_budget():
+    bandit = UCB1(20.0)
+    state, streams = bandit.start(N_ARMS), no_streams(N_ARMS)
+    assert bandit.demand(state, streams, 5, 100).tolist() == [1] * 5 + [0] * 8
+    assert bandit.demand(state, streams, 50, 7).tolist() == [1] * 7 + [0] * 6
+    assert bandit.demand(state, streams, 50, 100).sum() == 50
+    assert bandit.demand(state, streams, 50, 20).sum() == 20
+
+
+@pytest.mark.parametrize("bandit", [UCB1(20.0), SequentialHalving()])
+def test_a_search_can_be_taken_up_again(bandit):
+    whole = finish(bandit, gaussian, 300, 16)
+    pull = simulator(gaussian)
+    halfway = next(
+        p for p in search(bandit, begin(bandit, N_ARMS, 3), 300, pull, 16) if p.state.pulls > 100
+    )
+    progress = last(search(bandit, halfway, 300, pull, 16))
+    assert progress.state.counts.tolist() == whole.state.counts.tolist()
+    np.testing.assert_allclose(progress.state.sums, whole.state.sums, rtol=1e-12)
+    assert list(search(bandit, whole, 300, pull)) == []
+
+
+@pytest.mark.parametrize("stream", ["gaussian", "failures"])
+@pytest.mark.parametrize(
+    ("n_arms", "budget"), [(13, 5), (13, 20), (13, 130), (13, 1300), (8, 240), (2, 9), (1, 7)]
+)
+def test_sequential_halving_is_that_of_the_loop(stream, n_arms, budget):
+    counts, left, discarded = reference.sequential_halving(STREAMS[stream], n_arms, budget)
+    for width in (1, 50):
+        state = finish(SequentialHalving(), STREAMS[stream], budget, width, n_arms=n_arms).state
+        assert state.counts.tolist() == counts
+        assert set(np.flatnonzero(state.discarded)) == discarded
+        assert np.flatnonzero(state.alive).tolist() == left
+        assert state.pulls <= budget
+
+
+@pytest.mark.parametrize("bandit", [UCB1(15.0), UCBV(5.0), SequentialHalving()])
+def test_the_best_arm_is_found(bandit):
+    progress = finish(bandit, gaussian, 2000, 200)
+    assert bandit.recommend(progress.state) == int(np.argmax(MEANS))
+
+
+def test_discarded_arms_are_not_recommended():
+    state = StreamState(
+        np.array([5, 9, 2]), np.zeros(3), np.zeros(3), np.array([False, True, False]), 0
+    )
+    assert UCB1().recommend(state) == 0
+    assert UCB1().recommend(state, discarded=True) == 1
+
+
+def test_recommendation_among_equals_is_random():
+    states = [
+        StreamState(np.array([1, 1, 1]), np.zeros(3), np.zeros(3), np.zeros(3, bool), seed)
+        for seed in range(30)
+    ]
+    assert {UCB1().recommend(s) for s in states} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("bandit", [UCB1(), SequentialHalving()])
+def test_no_arm_works(bandit):
+    progress = finish(bandit, lambda arm, number: float("nan"), 50)
+    assert progress.state.discarded.all()
+    assert progress.state.pulls == 0
+    with pytest.raises(JbrlError, match="no arm to recommend"):
+        bandit.recommend(progress.state)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(
+        JbrlError, match="0 arms; expected at least one: the space of formulas is empty"
+    ):
+        begin(UCB1(), 0)
+    with pytest.raises(JbrlError, match="budget = 0: expected an integer from 1"):
+        next(search(UCB1(), begin(UCB1(), 3), 0, simulator(gaussian)))
+    with pytest.raises(JbrlError, match=r"c = -1\.0: expected a number from 0"):
+        begin(UCB1(-1.0), 3)
+    with pytest.raises(JbrlError, match="scale = inf: expected a number"):
+        begin(UCBV(float("inf")), 3)
+    with pytest.raises(JbrlError, match="seed = -1"):
+        begin(UCB1(), 3, -1)

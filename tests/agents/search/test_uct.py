@@ -1,0 +1,193 @@
+"""The search: what it counts, and that each search runs as if it were alone."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from benchmarks.twins.bamcp import Twin, nodes
+from jbrl.agents.search import hashing, rollout_policy, uct, urn
+from jbrl.agents.search.uct import SearchTask
+from jbrl.problems.lookup import problem
+
+K, DEPTH, CAPACITY, MAX_DEPTH = 60, 9, 64, 16
+GC = problem("GC").mdps
+S, A = GC.n_states, GC.n_actions
+SEARCH = jax.jit(uct.search)
+SEARCHES = jax.jit(jax.vmap(uct.search))
+LOCKSTEP = jax.jit(uct.in_lockstep)
+
+
+def task(seed: int, **changes) -> SearchTask:
+    """One decision in GC, in a state and with counts that depend on the seed."""
+    rng = np.random.default_rng(seed)
+    counts = GC.concentrations * (
+        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
+    )
+    policy = rollout_policy.uniform(S, A)
+    made = SearchTask(
+        stream=hashing.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
+        x=jnp.int32(rng.integers(S)),
+        cdf=urn.cumulative(jnp.asarray(counts)).reshape(-1),
+        rewards=jnp.asarray(GC.rewards).reshape(-1),
+        greedy=policy.greedy.reshape(-1),
+        n_greedy=policy.n_greedy,
+        simulations=jnp.int32(K),
+        depth=jnp.int32(DEPTH),
+        exploration=jnp.float32(10),
+        discount=jnp.float32(0.95),
+        kept=uct.nothing_kept(CAPACITY, A),
+        n_actions=A,
+        capacity=CAPACITY,
+        max_depth=MAX_DEPTH,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def stack(tasks: list[SearchTask]) -> SearchTask:
+    return jax.tree.map(lambda *v: jnp.stack(v), *tasks)
+
+
+def same(one: uct.Root, other: uct.Root) -> None:
+    """Bit for bit."""
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def twin_of(seed: int) -> Twin:
+    rng = np.random.default_rng(seed)
+    counts = GC.concentrations * (
+        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
+    )
+    key = tuple(int(w) for w in rng.integers(0, 2**32, 2, dtype=np.uint32))
+    twin = Twin(
+        counts, np.asarray(GC.rewards), simulations=K, depth=DEPTH, exploration=10, learns=False
+    )
+    twin.act(key, int(rng.integers(S)))
+    return twin
+
+
+def histories(found: uct.Root) -> dict[tuple, tuple[np.ndarray, np.ndarray]]:
+    """Visits and means of each node, by its history."""
+    parents, statistics = (
+        np.asarray(found.kept.parents),
+        np.asarray(found.kept.statistics).reshape(-1, A, 2),
+    )
+    names: list[tuple] = [()]
+    for link in parents[1 : int(found.kept.size)].tolist():
+        edge, y = divmod(link, S)
+        names.append((*names[edge // A], (edge % A, y)))
+    return {name: (statistics[i, :, 0], statistics[i, :, 1]) for i, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_tree_is_that_of_the_twin_and_means_are_those_of_all_returns(seed):
+    found = histories(SEARCH(task(seed)))
+    expected = dict(nodes(twin_of(seed).root))
+    assert found.keys() == expected.keys() and len(found) > 20
+    for history, node in expected.items():
+        visits, means = found[history]
+        np.testing.assert_array_equal(visits, [len(r) for r in node.returns])
+        np.testing.assert_allclose(means, [np.mean(r) if r else 0 for r in node.returns], rtol=2e-6)
+
+
+def test_visits_add_up():
+    for seed in range(4):
+        found = histories(SEARCH(task(seed)))
+        assert found[()][0].sum() == K
+        for history, (visits, _) in found.items():
+            for u in range(A):
+                beyond = sum(
+                    v.sum()
+                    for h, (v, _) in found.items()
+                    if h[:-1] == history and h and h[-1][0] == u
+                )
+                # The first visit ends in a rollout; the others enter a node unless the depth
+                # is reached.
+                assert beyond == (max(visits[u] - 1, 0) if len(history) + 1 < DEPTH else 0)
+
+
+@pytest.mark.slow
+def test_batched_is_one_by_one_whatever_the_batch():
+    tasks = [task(seed) for seed in range(5)]
+    alone = [SEARCH(t) for t in tasks]
+    same(SEARCHES(stack(tasks)), stack(alone))
+    same(SEARCHES(stack(tasks[:2])), stack(alone[:2]))
+    same(uct.search(tasks[0]), alone[0])
+
+
+def test_what_lanes_have_in_common_need_not_be_repeated():
+    tasks = stack([task(seed, rewards=task(0).rewards) for seed in range(5)])
+    axes = dataclasses.replace(
+        jax.tree.map(lambda _: 0, tasks), rewards=None, discount=None, kept=None
+    )
+    shared = dataclasses.replace(
+        tasks,
+        rewards=tasks.rewards[0],
+        discount=tasks.discount[0],
+        kept=jax.tree.map(lambda v: v[0], tasks.kept),
+    )
+    same(jax.jit(jax.vmap(uct.search, in_axes=(axes,)))(shared), SEARCHES(tasks))
+
+
+def test_maps_may_be_nested():
+    tasks = stack([task(seed) for seed in range(5)])
+    explorations = jnp.array([0.5, 10.0])
+
+    def explore(c: jax.Array) -> uct.Root:
+        return jax.vmap(lambda t: uct.search(dataclasses.replace(t, exploration=c)))(tasks)
+
+    grid = jax.jit(jax.vmap(explore))(explorations)
+    for i, c in enumerate(explorations):
+        expected = SEARCHES(dataclasses.replace(tasks, exploration=jnp.full(5, c)))
+        same(jax.tree.map(lambda v, i=i: v[i], grid), expected)
+
+
+def test_lanes_do_not_see_each_other():
+    tasks = [task(seed) for seed in range(5)]
+    before = SEARCHES(stack(tasks))
+    after = SEARCHES(
+        stack([task(9, simulations=jnp.int32(7), depth=jnp.int32(3)), *tasks[1:4], task(8)])
+    )
+    same(jax.tree.map(lambda v: v[1:4], before), jax.tree.map(lambda v: v[1:4], after))
+    assert not np.array_equal(before.means[0], after.means[0])
+
+
+def test_budgets_may_differ_from_lane_to_lane_under_one_compilation():
+    budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
+    tasks = [
+        task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)
+    ]
+    found = SEARCHES(stack(tasks))
+    np.testing.assert_array_equal(found.visits.sum(1), [k for k, _ in budgets])
+    assert int(found.kept.size[2]) == 1, "depth 1: nothing but the root"
+    for i, one in enumerate(tasks):
+        same(jax.tree.map(lambda v, i=i: v[i], found), SEARCH(one))
+
+
+def test_lockstep_is_one_by_one():
+    budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
+    tasks = stack(
+        [task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)]
+    )
+    found, expected = LOCKSTEP(tasks), SEARCHES(tasks)
+    np.testing.assert_array_equal(found.visits, expected.visits)
+    np.testing.assert_array_equal(found.kept.size, expected.kept.size)
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_lockstep_in_groups_is_lockstep(monkeypatch):
+    tasks = stack([task(seed) for seed in range(5)])
+    each = uct.bytes_needed(S, A, CAPACITY, MAX_DEPTH)
+    monkeypatch.setattr(uct, "MEMORY", 2 * each)
+    np.testing.assert_array_equal(
+        jax.jit(lambda t: uct.in_lockstep(t))(tasks).visits, SEARCHES(tasks).visits
+    )
+
+
+def test_a_full_tree_stops_growing_and_goes_on_counting():
+    full = task(0, kept=uct.nothing_kept(8, A), capacity=8)
+    found = SEARCH(full)
+    assert int(found.kept.size) == 8 and found.visits.sum() == K

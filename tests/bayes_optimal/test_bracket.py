@@ -1,0 +1,200 @@
+"""`jbrl.bound` and `jbrl bound`: what they say, what is kept, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import jbrl
+from jbrl.base.errors import JbrlError
+from jbrl.bayes_optimal import bracket, size
+from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.model import make_model
+from jbrl.cli.app import app
+from jbrl.cli.bound import _lines
+from jbrl.study.storage.files import read_json
+from tests.bayes_optimal.exact import PRIORS, exact, problem
+
+
+def test_the_whole_lifetime_is_exact() -> None:
+    two = problem(PRIORS["fractions"])
+    found = jbrl.bound(two, discount=0.9, horizon=5, decisions=5)
+    value = exact(two.mdps, 0.9, 5)
+    assert (found.lower, found.upper) == pytest.approx((value, value), abs=1e-6)
+    assert found.confidence == 1
+
+
+def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "MOST_DECISIONS", 2)
+    two = problem(PRIORS["fractions"])
+    assert jbrl.bound(two, discount=0.9, horizon=4, decisions=4).confidence == 1
+    with pytest.raises(JbrlError, match=r"at the horizon, 4, none is needed\): expected at most 2"):
+        jbrl.bound(two, discount=0.9, horizon=4, decisions=3)
+
+
+def kept(folder: Path) -> dict[Path, dict[str, object]]:
+    """Return the pieces of a folder, what they took apart."""
+    found = {path: dict(read_json(path) or {}) for path in folder.iterdir()}
+    return {path: {**piece, "seconds": None} for path, piece in found.items()}
+
+
+def test_a_bracket_contains_the_value_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = problem(PRIORS["unlike"])
+    arguments = {"discount": 0.9, "horizon": 5, "decisions": 2}
+    found = jbrl.bound(two, **arguments, out=tmp_path)
+    assert found.lower <= exact(two.mdps, 0.9, 5) <= found.upper
+    assert found.upper <= found.clairvoyant + 0.01
+    assert found.lower_end.seconds > 0
+    assert found.upper_end.seconds > 0
+    pieces = kept(tmp_path)
+    assert jbrl.bound(two, **arguments) == found  # the same without a folder
+    # A run that was ended: one piece is missing, one is damaged.
+    first, second = sorted(pieces)[:2]
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-20])
+    assert jbrl.bound(two, **arguments, out=tmp_path) == found
+    assert kept(tmp_path) == pieces
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(bracket.LookAhead, "replication", fail)
+    monkeypatch.setattr(bracket.LookAhead, "control", fail)
+    again = jbrl.bound(two, **arguments, out=tmp_path)
+    assert again == found
+    took = [read_json(path) or {} for path in tmp_path.iterdir() if path.name[0] in "ct"]
+    assert again.lower_end.seconds > sum(piece["seconds"] for piece in took)  # of the floor, too
+
+
+def test_the_command_prints_json() -> None:
+    result = CliRunner().invoke(
+        app,
+        [
+            "bound",
+            "GC(n_states=2,n_actions=2)",
+            "--horizon",
+            "3",
+            "--decisions",
+            "3",
+            "--format",
+            "json",
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    mdps = jbrl.problem("GC(n_states=2,n_actions=2)").mdps
+    assert found["lower"] == pytest.approx(exact(mdps, 0.95, 3), abs=1e-6)
+    assert found["upper"] == pytest.approx(found["lower"], abs=1e-6)
+    assert found["decisions"] == 3
+    assert found["lower_end"]["rests_on"]["method"] == "exact"
+    assert found["lower_end"]["seconds"] > 0
+
+
+@pytest.mark.slow
+def test_what_a_study_has_found_may_earn_the_lower_end(tmp_path: Path) -> None:
+    small = "GC(n_states=2,n_actions=2)"
+    study = {
+        "study": {"name": "small", "n_mdps": 4, "horizon": 3},
+        "experiments": [{"name": "small", "prior": small, "test": small}],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "OPPS-DS", "space": "Q0; -Q0", "budget": 50},
+        ],
+    }
+    results = jbrl.run(study, tmp_path / "study", only="OPPS")
+    found = results.learned_on(jbrl.problem(small).digest)
+    assert [name.rpartition(", ")[0] for name in found] == ["OPPS-DS by 50 lifetimes"]
+    assert not results.learned_on(jbrl.problem("UGC").digest)
+    asked = [
+        "--horizon",
+        "3",
+        "--decisions",
+        "1",
+        "--played",
+        "5000",
+        "--strategies",
+        str(tmp_path / "study"),
+    ]
+    arguments = ["bound", small, *asked, "--out", str(tmp_path / "bound")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert list((tmp_path / "bound").glob("trial-*-OPPS-DS_by_50_lifetimes*"))
+    assert list((tmp_path / "bound").glob("certificate-5000-*"))
+    refused = CliRunner().invoke(app, ["bound", "GDL", *asked])
+    assert refused.exit_code == 2
+    assert "nothing was found or trained on GDL" in refused.stderr
+
+
+def test_the_command_prints_text() -> None:
+    result = CliRunner().invoke(
+        app, ["bound", "GC(n_states=2,n_actions=2)", "--horizon", "2", "--decisions", "2"]
+    )
+    assert "Bayes-optimal value" in result.stdout
+    assert "exact" in result.stdout
+
+
+@pytest.mark.parametrize("by", ["memory", "budget"])
+def test_the_command_says_what_limits_the_decisions(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = Layers(make_model(problem(PRIORS["unlike"]).mdps))
+    sizes = size.Sizes(layers)
+    third = sizes.of(3)
+    monkeypatch.setattr(size, "SHARE", 1.0)
+    memory = third.memory - 1 if by == "memory" else 2**33
+    seconds = third.seconds(size.LEAST_MDPS, size.REPLICATIONS, 1) * (0.99 if by == "budget" else 9)
+    plan = size.make_plan(layers, "unlike", 250, None, seconds, memory, 1)
+    assert by == "budget" or plan.size.decisions == 2
+    assert plan.limited_by == by
+    end = bracket.End(1.0, 1.0, 1.0, 0.0, {"method": "exact"})
+    found = bracket.Bracket("p", "d", 0.9, 9, 2, 1, 1, 1, None, 9, end, end, 0, plan.limited_by)
+    assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_lines(found))
+    assert found.as_dict()["limited_by"] == by
+    asked = size.make_plan(layers, "unlike", 250, 1, None, memory, 1)
+    assert asked.limited_by is None
+
+
+REFUSED = {
+    ("GC", "--discount", "1"): "discount = 1",
+    ("GC", "--discount", "-0.1"): "discount",
+    ("GC", "--decisions", "251"): "from 0 to 250, the horizon",
+    ("GC", "--horizon", "3", "--decisions", "4"): "from 0 to 3, the horizon",
+    ("GC", "--decisions", "-1"): "decisions = -1",
+    ("GC", "--budget", "-5"): "budget = -5",
+    ("GC", "--budget", "nan"): "budget = nan",
+    ("GC", "--memory", "-1"): "--memory '-1'",
+    ("GC", "--memory", "0", "--decisions", "1"): "--memory '0'",
+    ("GC", "--seed", "-1"): "seed",
+    ("GC", "--horizon", "0"): "horizon",
+    ("GC", "--decisions", "60"): "expected at most",
+    ("GC", "--decisions", "26", "--memory", "600MB"): "expected at most",
+    ("UGC(n_states=20,n_actions=3)", "--memory", "500MB"): "not even 0 decisions fit",
+    ("GC", "--memory", "100MiB"): "MiB, more than memory = 100 MiB",
+    ("GC", "--decisions", "24", "--budget", "5"): "expected at most",
+    ("Grid(rows=9,columns=9)",): "expected at most 60",
+    ("UGC(n_states=60,n_actions=7)",): "24780 transition probabilities are free",
+    ("MountainCar",): "expected a Dirichlet distribution",
+    ("Nothing",): "unknown problem",
+    ("GC", "--agent", "Nobody"): "Nobody",
+    ("GC", "--decisions", "1", "--played", "1"): "played = 1: expected an integer from 2",
+}
+
+
+# Counted until half of the memory of this machine is full: a given memory is full sooner.
+COUNTED = ("GC", "--decisions", "60")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param(a, marks=pytest.mark.slow) if a == COUNTED else a for a in REFUSED],
+    ids=" ".join,
+)
+def test_bad_input_is_refused_in_one_sentence(arguments: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, ["bound", *arguments])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert REFUSED[arguments] in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,188 @@
+"""Forgetting failures: against a slow twin, exact values, and what its proof rests on."""
+
+import functools
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jbrl
+from jbrl.bayes_optimal import clairvoyant, tree
+from jbrl.bayes_optimal.forgetting import LEAST_MDPS, MOST_FAILURES, Forgetting, forgetting
+from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.moves import Moves, find_moves
+from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.problems.problem import distribution
+from tests.bayes_optimal.exact import exact
+
+DISCOUNT = 0.9
+HORIZON = 40
+
+
+def moves_of(name: str) -> Moves:
+    found = find_moves(make_model(jbrl.problem(name).mdps))
+    assert found is not None
+    return found
+
+
+def unlike() -> DirichletMDPs:
+    """Return three states in a ring, with rewards on two moves and unequal concentrations."""
+    weights, rewards = np.zeros((2, 3, 2, 3))
+    weights[0, 0, [0, 1]], weights[0, 1, [0, 2]] = (2, 1), (0.5, 0.5)
+    weights[1, 0, [1, 2]], weights[1, 1, [1, 0]] = (1, 3), (1, 1)
+    weights[2, 0, [2, 0]], weights[2, 1, [2, 1]] = (1, 1), (1, 0.3)
+    rewards[2, 0, 0], rewards[1, 1, 0] = 3, 0.5
+    return distribution(weights, rewards)
+
+
+def twin(moves: Moves, backs: int, probabilities: np.ndarray, values: np.ndarray) -> float:
+    """Return the value of the relaxation with leaves from a sample: one call for each history.
+
+    Args:
+      probabilities: of the success of each move, [R, M].
+      values: of the MDPs that are revealed, [S, M].
+    """
+
+    def leaf(state: int, memory: dict[int, int]) -> float:
+        weight = np.ones(values.shape[1])
+        for row, n in memory.items():
+            move = moves.all[row]
+            for i in range(n):
+                a = move.success + i
+                weight *= probabilities[row] * (a + move.failure) / a
+        return float((weight * values[state]).mean())
+
+    def success(state: int, left: int | None, memory: dict[int, int], number: int) -> float:
+        """Return what the success of a move earns; `left` is None after the first reward."""
+        move = moves.of_state[state][number]
+        after = memory | {move.row: memory.get(move.row, 0) + 1}
+        if move.reward > 0:
+            ended, left = left is None or left < backs, None
+        elif not move.forward:
+            ended, left = not left, (left or 0) - 1
+        else:
+            ended = False
+        if ended:
+            return move.reward + DISCOUNT * leaf(move.successor, after)
+        return move.reward + DISCOUNT * node(move.successor, left, after)
+
+    def node(state: int, left: int | None, memory: dict[int, int]) -> float:
+        own = moves.of_state[state]
+        gains = [success(state, left, memory, number) for number in range(len(own))]
+
+        @functools.cache
+        def value(failed: tuple[int, ...]) -> float:
+            found = []
+            for number, move in enumerate(own):
+                a = move.success + memory.get(move.row, 0)
+                chance = a / (a + move.failure + failed[number])
+                if failed[number] == MOST_FAILURES:
+                    found.append(chance * gains[number] / (1 - DISCOUNT * (1 - chance)))
+                    continue
+                again = tuple(n + (i == number) for i, n in enumerate(failed))
+                found.append(chance * gains[number] + (1 - chance) * DISCOUNT * value(again))
+            return max(found)
+
+        return value((0,) * len(own))
+
+    return node(moves.first, backs, {})
+
+
+@pytest.mark.parametrize("backs", [0, 1, 2])
+@pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
+def test_agrees_with_its_twin(mdps: DirichletMDPs, backs: int) -> None:
+    model = make_model(mdps)
+    moves = find_moves(model)
+    assert moves is not None
+    grown = tree.grow(moves, backs)
+    assert grown is not None
+    relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, backs, 2)
+    value, shown = relaxed.replication(256, np.random.SeedSequence(backs))
+    sample = clairvoyant.draw(model, 256, np.random.SeedSequence(backs))
+    values = clairvoyant.values(model, sample, DISCOUNT, (HORIZON,))[HORIZON]
+    probabilities = np.exp(moves.log_probabilities(sample.log_rows))
+    assert value == pytest.approx(twin(moves, backs, probabilities, values), rel=1e-5)
+    assert shown == pytest.approx(values[moves.first].mean())
+
+
+@pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=1,columns=3)").mdps, unlike()])
+def test_lies_above_the_exact_value(mdps: DirichletMDPs) -> None:
+    """The sample is spread so evenly that its error is far below what forgetting adds. Later than
+    after 7 decisions there is less than a hundredth to earn.
+    """
+    relaxed = forgetting(make_model(mdps), 0.5, HORIZON, 1, None)
+    assert relaxed is not None
+    value, _ = relaxed.replication(2**13, np.random.SeedSequence(0))
+    assert exact(mdps, 0.5, 7) < value
+
+
+def test_is_lower_than_what_an_agent_earns_that_is_shown_the_mdp() -> None:
+    relaxed = forgetting(make_model(jbrl.problem("Grid(rows=3,columns=3)").mdps), 0.95, 250, 1, 1.0)
+    assert relaxed is not None
+    value, shown = relaxed.replication(2**11, np.random.SeedSequence(0))
+    assert value < shown
+
+
+@pytest.mark.parametrize("mdps", [jbrl.problem("Grid(rows=2,columns=2)").mdps, unlike()])
+def test_a_failure_never_raises_the_value_and_a_success_never_lowers_it(
+    mdps: DirichletMDPs,
+) -> None:
+    """The proof of the bound rests on it."""
+    weights, rewards = np.asarray(mdps.concentrations), np.asarray(mdps.rewards)
+    value = exact(mdps, DISCOUNT, 5)
+    for x, u in itertools.product(range(len(weights)), range(weights.shape[1])):
+        for y in np.flatnonzero(weights[x, u]):
+            if len(np.flatnonzero(weights[x, u])) == 1:
+                continue
+            more = weights.copy()
+            more[x, u, y] += 1
+            other = exact(distribution(more, rewards), DISCOUNT, 5)
+            assert other <= value + 1e-6 if y == x else other >= value - 1e-6
+
+
+def test_problems_of_moves_are_found() -> None:
+    assert len(moves_of("Grid").all) == 80  # of 100, 20 of which lead into a wall
+    assert sum(move.reward > 0 for move in moves_of("Grid").all) == 2
+    for name in ("GC", "GDL", "UGrid(rows=2,columns=2)"):
+        assert find_moves(make_model(jbrl.problem(name).mdps)) is None
+    mdps = jbrl.problem("Grid(rows=2,columns=2)").mdps
+    weights, rewards = np.array(mdps.concentrations), np.array(mdps.rewards)
+    assert find_moves(make_model(distribution(weights, rewards, -1))) is None
+    assert find_moves(make_model(distribution(weights, -rewards))) is None
+    assert find_moves(make_model(distribution(weights, rewards + 1))) is None  # staying pays
+
+
+def test_a_tree_that_is_too_large_is_not_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "MOST_NODES", 1000)
+    assert tree.grow(moves_of("Grid"), 1) is None
+    assert tree.grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
+
+
+def test_less_time_allows_fewer_moves_back() -> None:
+    model = make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps)
+    moves = moves_of("Grid(rows=2,columns=3)")
+    grown = tree.grow(moves, 0)
+    assert grown is not None
+    relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, 0, 1)
+    enough = relaxed.seconds(LEAST_MDPS)
+    found = [forgetting(model, DISCOUNT, HORIZON, 1, limit) for limit in (None, enough, 0.0)]
+    assert [one and one.backs for one in found] == [1, 0, None]
+    assert relaxed.n_mdps(None) == 2**16 > relaxed.n_mdps(4 * enough) > LEAST_MDPS
+    assert relaxed.n_mdps(enough) == LEAST_MDPS
+
+
+@pytest.mark.slow
+def test_a_bracket_of_a_problem_of_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upper end is that of forgetting, and the work goes on from pieces."""
+    name = "Grid(rows=2,columns=2)"
+    arguments = {"discount": 0.5, "horizon": 7, "decisions": 0}
+    found = jbrl.bound(name, **arguments, out=tmp_path)
+    assert found.upper_end.rests_on["method"] == "failures are forgotten, then the MDP is revealed"
+    assert found.lower <= exact(jbrl.problem(name).mdps, 0.5, 7) <= found.upper < found.clairvoyant
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(Forgetting, "replication", fail)
+    assert jbrl.bound(name, **arguments, out=tmp_path) == found

@@ -1,0 +1,108 @@
+"""Samples of a bracket serve one purpose each, and its ends are limits at 97.5 %."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import jbrl
+from jbrl.bayes_optimal import bracket
+from jbrl.bayes_optimal.lower import Candidate
+from jbrl.bayes_optimal.upper import LookAhead
+from tests.bayes_optimal.exact import PRIORS, problem
+
+PLAYED, REPLICATIONS = 300, 8
+
+
+class Stages:
+    """Stands in for all that draws samples: notes the seeds, and makes up what they give."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.seeds: dict[str, list[tuple[int, ...]]] = {}
+        self.replications: list[float] = []
+        self.returns: dict[str, np.ndarray] = {}
+        self.training = -1
+        patch.setattr(LookAhead, "control", lambda _, seed: self.note("control", seed))
+        patch.setattr(LookAhead, "replication", lambda _, __, n, seed: self.replicate(n, seed))
+        patch.setattr(bracket, "hide", lambda _, seed: self.hide(seed))
+        patch.setattr(bracket, "candidates", self.candidates)
+
+    def note(self, purpose: str, seed: np.random.SeedSequence) -> np.random.Generator:
+        self.seeds.setdefault(purpose, []).append(tuple(seed.generate_state(2).tolist()))
+        return np.random.default_rng(seed)
+
+    def replicate(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
+        self.replications.append(self.note("upper", seed).normal(50))
+        return self.replications[-1], 60.0
+
+    def hide(self, seed: np.random.SeedSequence) -> SimpleNamespace:
+        def replication(_: object, n_mdps: int, seed: np.random.SeedSequence) -> tuple:
+            return self.note("pilot", seed).normal(70), 60.0  # not the lower one
+
+        self.note("hide", seed)
+        sizes = {"state": 0, "hidden": SimpleNamespace(trials=1), "n_mdps": lambda _: 2048}
+        return SimpleNamespace(replication=replication, **sizes)
+
+    def candidates(self, *arguments: Any) -> list[Candidate]:
+        *_, self.training = arguments
+
+        def player(name: str, mean: float) -> Candidate:
+            def play(n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
+                found = mean + self.note(f"{name} {n_mdps}", seed).normal(size=n_mdps)
+                self.returns[f"{name} {n_mdps}"] = found
+                return found
+
+            return Candidate(name, play)
+
+        return [player("worse", 30.0), player("better", 40.0)]
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    monkeypatch.setattr(bracket, "forgetting", lambda *_: None)
+    monkeypatch.setattr(bracket, "repeats", lambda *_: None)
+    return Stages(monkeypatch)
+
+
+def bound() -> bracket.Bracket:
+    two = problem(PRIORS["unlike"])
+    return jbrl.bound(two, discount=0.9, horizon=5, decisions=2, played=PLAYED)
+
+
+def test_no_seed_serves_two_purposes(stages: Stages) -> None:
+    """Only policies that are compared with each other play with the same."""
+    bound()
+    trial = str(bracket.TRIAL)
+    assert stages.seeds["better " + trial] == stages.seeds.pop("worse " + trial)
+    counts = {purpose: len(seeds) for purpose, seeds in stages.seeds.items()}
+    assert counts == {
+        "control": 1,
+        "hide": 1,
+        "pilot": 1,  # of the hidden state; the first of "upper" is that of the look-ahead
+        "upper": 1 + REPLICATIONS,
+        "better " + trial: 1,
+        f"better {PLAYED}": 1,
+    }
+    used = [seed for seeds in stages.seeds.values() for seed in seeds]
+    assert len(set(used)) == len(used)
+    assert stages.training not in {words[0] for words in used}
+
+
+def test_ends_are_limits_of_what_certifies_them(stages: Stages) -> None:
+    """Of the replications that are no pilots, and of the policy that did best, played anew."""
+    found = bound()
+    replications = np.array(stages.replications[1:])
+    played = stages.returns[f"better {PLAYED}"]
+    above, below = limit(replications), limit(played)
+    assert found.upper == pytest.approx(replications.mean() + above)
+    assert found.lower == pytest.approx(played.mean() - below)
+    assert found.confidence == 0.95
+    assert found.lower_end.confidence == found.upper_end.confidence == 0.975
+
+
+def limit(samples: np.ndarray) -> float:
+    """The distance of a limit of one side from the mean."""
+    quantile = stats.t.ppf(0.975, len(samples) - 1)
+    return quantile * samples.std(ddof=1) / len(samples) ** 0.5

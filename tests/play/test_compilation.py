@@ -1,0 +1,183 @@
+"""Programs are compiled in full or quickly with the same bits, and forgotten before a process runs
+out of memory mappings.
+"""
+
+from pathlib import Path
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import AGENTS
+from jbrl.base.errors import JbrlError
+from jbrl.environments.lifetime import Steps
+from jbrl.play import compilation
+from jbrl.play.experiment import Run
+from jbrl.play.protocol import Protocol
+from jbrl.problems.lookup import problem
+
+
+def double(x: jax.Array) -> jax.Array:
+    return x + x
+
+
+def scaled(x: jax.Array, by: float, unused: dict) -> dict:
+    """Use the first two arguments alone."""
+    return {"scaled": x * by, "same": x}
+
+
+def tripled(x: jax.Array, by: float, unused: jax.Array) -> dict:
+    return {"scaled": x * by, "same": x}
+
+
+def moved(x: jax.Array, by: float, unused: jax.Array) -> dict:
+    return {"scaled": x * by + TABLE, "same": x}
+
+
+def constant(unused: jax.Array) -> jax.Array:
+    return jnp.float32(3)
+
+
+TABLE = np.arange(3, dtype=np.float32)
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict:
+    """Return an empty register of programs."""
+    register: dict = {}
+    monkeypatch.setattr(compilation, "KEPT", register)
+    return register
+
+
+def test_programs_are_kept_until_mappings_run_short(
+    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[bool] = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))
+    limit = tmp_path / "max_map_count"
+    limit.write_text("1000000000\n")
+    monkeypatch.setattr(compilation, "_LIMIT", limit)
+    program = compilation.compile_once(double, jnp.arange(3.0))
+    assert not compilation.forget_when_crowded()
+    assert kept and not forgotten
+    limit.write_text("100\n")
+    assert compilation.forget_when_crowded(), "a process with JAX has more than 50"
+    assert not kept and forgotten
+    np.testing.assert_array_equal(program.call(jnp.arange(3.0)), [0, 2, 4])
+    assert compilation.compile_once(double, jnp.arange(3.0)).fresh
+
+
+def test_systems_that_do_not_count_mappings(
+    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "_LIMIT", tmp_path / "none")
+    compilation.compile_once(double, jnp.arange(3.0))
+    assert not compilation.forget_when_crowded()
+    assert kept
+
+
+@pytest.mark.slow
+def test_forgetting_gives_mappings_back(
+    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps, limit = Path("/proc/self/maps"), tmp_path / "max_map_count"
+    if not maps.exists():
+        pytest.skip("the system does not count mappings")
+    for size in range(10, 20):
+        compilation.compile_once(double, jnp.arange(float(size)))
+    before = len(maps.read_text().splitlines())
+    limit.write_text("100\n")
+    monkeypatch.setattr(compilation, "_LIMIT", limit)
+    assert compilation.forget_when_crowded()
+    assert len(maps.read_text().splitlines()) < before - 20
+
+
+def test_functions_of_the_same_operations_share_a_program(
+    kept: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[int] = []
+    monkeypatch.setattr(compilation, "_bytes", lambda _: compiled.append(1) or 0)
+    x, by = jnp.arange(3.0), jnp.float32(2)
+    first = compilation.compile_once(scaled, x, by, {"a": jnp.zeros(4), "b": jnp.ones(2)})
+    second = compilation.compile_once(tripled, x, by, jnp.zeros(7))
+    assert len(compiled) == 1
+    for program, unused in ((first, {"a": x, "b": by}), (second, by)):
+        found = program.call(x + 1, jnp.float32(3), unused)
+        np.testing.assert_array_equal(found["scaled"], [3, 6, 9])
+        np.testing.assert_array_equal(found["same"], [1, 2, 3])
+    again = compilation.compile_once(tripled, x, by, jnp.zeros(7))
+    assert again.call is second.call and not again.fresh and len(compiled) == 1
+    # other operations, other shapes, another constant
+    moved_once = compilation.compile_once(moved, x, by, jnp.zeros(7))
+    compilation.compile_once(scaled, jnp.arange(4.0), by, {})
+    assert len(compiled) == 3
+    monkeypatch.setitem(globals(), "TABLE", TABLE[::-1].copy())
+    kept.pop(next(key for key, value in kept.items() if value.call is moved_once.call))
+    jax.clear_caches()
+    reversed_once = compilation.compile_once(moved, x, by, jnp.zeros(7))
+    assert len(compiled) == 4
+    for program, expected in ((moved_once, [0, 3, 6]), (reversed_once, [2, 3, 4])):
+        np.testing.assert_array_equal(program.call(x, by, x)["scaled"], expected)
+
+
+def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> None:
+    device = jax.devices()[-1]
+    program = compilation.compile_once(constant, jax.device_put(jnp.zeros(2), device))
+    found = program.call(jax.device_put(jnp.ones(2), device))
+    assert found == 3 and found.devices() == {device}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Q-learning", {}),
+        pytest.param("e-Greedy", {"epsilon": 0.1}, marks=pytest.mark.slow),
+        pytest.param("Soft-max", {}, marks=pytest.mark.slow),
+        pytest.param("BAMCP", {"simulations": 3}, marks=pytest.mark.slow),
+        pytest.param("SBOSS", {"epsilon": 0.1}, marks=pytest.mark.slow),
+        pytest.param("DQN", {}, marks=pytest.mark.slow),
+    ],
+)
+def test_quick_programs_give_the_bits_of_full_ones(kept: dict, name: str, parameters: dict) -> None:
+    protocol = Protocol(problem("GC"), problem("GC"), 20, 0, Steps(40))
+    played, efforts = [], get_args(compilation.Effort)
+    for effort in efforts:
+        with compilation.compiling(effort):
+            run = Run(AGENTS[name].agent(**parameters), protocol, record=True)
+            run.prepare()
+            played.append(next(run.chunks()))
+    assert {key[0] for key in kept} == {"full", "quick"}
+    full, quick = played
+    np.testing.assert_array_equal(full.returns, quick.returns)
+    assert full.trajectories is not None and quick.trajectories is not None
+    for part, values in full.trajectories.items():
+        np.testing.assert_array_equal(values, quick.trajectories[part])
+
+
+def test_what_no_clock_measures_is_always_compiled_quickly(kept: dict) -> None:
+    protocol = Protocol(problem("GC"), problem("GC"), 2, 0, Steps(2))
+    with compilation.compiling("full"):
+        Run(AGENTS["Random"].agent(), protocol).prepare()
+    efforts = {key[1].__name__: key[0] for key in kept if callable(key[1])}
+    assert efforts == {"_draw_unit": "quick", "_play": "full"}
+
+
+def test_the_effort_holds_within_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JBRL_COMPILE", raising=False)
+    assert compilation.options_name("cpu") == "full"
+    with pytest.raises(KeyError), compilation.compiling("quick"):
+        assert compilation.options_name("cpu") == "quick"
+        assert compilation.options_name("gpu") == ""
+        with compilation.compiling(None):
+            assert compilation.options_name("cpu") == "quick"
+        raise KeyError
+    assert compilation.options_name("cpu") == "full"
+    monkeypatch.setenv("JBRL_COMPILE", "quick")
+    assert compilation.options_name("cpu") == "quick"
+    with compilation.compiling("full"):
+        assert compilation.options_name("cpu") == "full"
+    monkeypatch.setenv("JBRL_COMPILE", "fast")
+    with pytest.raises(JbrlError, match='JBRL_COMPILE = \'fast\': expected "full" or "quick"'):
+        compilation.present_effort()

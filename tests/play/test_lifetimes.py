@@ -1,0 +1,344 @@
+"""Lifetimes in blocks: the same scores however they are chunked, compacted, interrupted or spread;
+clear words about what goes wrong.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import AGENTS, SECONDS_PER_STEP, Agent, Cost
+from jbrl.agents.complete import build
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
+from jbrl.environments.environment import Discrete, Environment, Spec, Step
+from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.play import lifetimes
+from jbrl.play.flight import Flight
+from jbrl.play.lifetimes import (
+    COPY_SHARE,
+    FASTEST,
+    LONGEST_BLOCK,
+    NARROWEST,
+    SLOWEST,
+    LifetimeRun,
+)
+from jbrl.play.play import make_run, play
+from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources
+from jbrl.problems.lookup import problem
+from jbrl.problems.problem import EnvironmentProblem
+from jbrl.rollout.episodes import BLOCK
+from tests.rollout.test_episodes import Faulty
+
+N = 70
+
+
+def run_of(
+    n: int = N, *, devices: int = 2, lifetime: Any = None, agent: str = "Sarsa", **parameters: Any
+) -> LifetimeRun:
+    chain = problem("Chain-10s")
+    protocol = Protocol(chain, chain, n, 3, lifetime or Episodes(15))
+    run = make_run(
+        AGENTS[agent].agent(**parameters), protocol, resources=Resources(jax.devices()[:devices])
+    )
+    assert isinstance(run, LifetimeRun)
+    run.prepare()
+    return run
+
+
+def scores(run: LifetimeRun, **options: Any) -> np.ndarray:
+    return np.concatenate([chunk.returns for chunk in run.chunks(**options)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _narrow() -> Iterator[None]:
+    """Groups of 16 lanes, so that a few lifetimes make several groups."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifetimes, "GROUP_BYTES", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    found = scores(run_of())
+    assert np.unique(found).size > N / 2
+    return found
+
+
+@pytest.mark.first_case_quick
+def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarray) -> None:
+    np.testing.assert_array_equal(scores(run_of(), size=9), expected)
+    np.testing.assert_array_equal(scores(run_of(11, devices=1)), expected[:11])
+
+
+@pytest.mark.slow
+def test_costly_decisions_make_groups_fewer_and_change_nothing(
+    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block of all lanes takes a few seconds: what a kill may lose."""
+    batch = run_of().batch
+    each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
+    monkeypatch.setattr(lifetimes, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
+    fewer = run_of()
+    assert fewer.batch == 2 * NARROWEST < batch
+    np.testing.assert_array_equal(scores(fewer), expected)
+
+
+def test_calls_are_longer_where_they_copy_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of()
+    copied = run._lane_bytes * run._width * run._max_groups
+    for seconds, shortest in ((0.0, FASTEST), (2 * SLOWEST, 2 * FASTEST), (1e3, FASTEST * 10)):
+        cost = seconds * COPY_SHARE / copied
+        monkeypatch.setattr(lifetimes, "COPY_SECONDS", cost)
+        longest = min(max(SLOWEST, seconds), LONGEST_BLOCK)
+        assert [
+            run._next_blocks(8, elapsed)
+            for elapsed in (0.9 * shortest, 1.1 * shortest, 0.9 * longest, 1.1 * longest)
+        ] == [16, 8, 8, 4]
+    assert run._next_blocks(1, 2 * LONGEST_BLOCK) == 1
+
+
+def test_compaction_changes_nothing_and_takes_place(
+    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = []
+    plain = LifetimeRun._compact
+
+    def compact(self: LifetimeRun, flight: Flight) -> None:
+        before = flight.groups.copy()
+        plain(self, flight)
+        moved.append((before != flight.groups).any())
+
+    monkeypatch.setattr(LifetimeRun, "_compact", compact)
+    monkeypatch.setattr(lifetimes, "FASTEST", 0.0)  # one block a call
+    np.testing.assert_array_equal(scores(run_of()), expected)
+    assert any(moved)
+    monkeypatch.setattr(LifetimeRun, "_compact", lambda self, flight: None)
+    np.testing.assert_array_equal(scores(run_of()), expected)
+
+
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("devices", [1, 2])
+def test_interrupted_after_any_call_and_taken_up_on_other_devices(
+    expected: np.ndarray, devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifetimes, "FASTEST", 0.0)
+    saved: list[dict[str, np.ndarray]] = []
+
+    class EnoughError(Exception):
+        pass
+
+    run = run_of()
+
+    def between(flight: Flight) -> None:
+        saved.append(flight.arrays())
+        if len(saved) == 3:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        scores(run, between=between)
+    for arrays in saved:
+        later = run_of(devices=devices)
+        assert later.fits(arrays)
+        np.testing.assert_array_equal(scores(later, flight=later.restored(arrays, 1.0)), expected)
+
+
+def test_memory_does_not_grow_with_the_lifetime() -> None:
+    short, long = run_of(), run_of(lifetime=Episodes(10**6))
+    assert short.bytes_per_device == long.bytes_per_device > 0
+
+
+@pytest.mark.slow
+def test_complete_agents_draw_for_each_lifetime() -> None:
+    agent, _ = build(AGENTS["Sarsa"].agent, {"alpha": {"log_uniform": [0.001, 0.1]}}, "here")
+    fixed = run_of(20, alpha=0.1)
+    run = make_run(agent, fixed.protocol)
+    run.prepare()
+    found = scores(run)
+    assert np.unique(found).size > 10
+    assert not np.array_equal(scores(fixed), found)
+
+
+@pytest.mark.slow
+def test_decisions_and_times_are_counted() -> None:
+    played = play(
+        AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, episodes=2, latency=True
+    )
+    assert played.decisions == pytest.approx(-played.returns.sum() * 2)  # each step costs 1
+    assert played.online_seconds > 0
+    assert played.latency_seconds is not None
+    assert played.latency_seconds > 0
+    steps = play(AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, horizon=40)
+    assert steps.decisions == 30 * 40
+
+
+def environment(**changes: Any) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        "Faulty", "Faulty", environment=Faulty(**changes), lifetime=Episodes(2, 50)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"reward": float("nan")},
+            (
+                r"environment 'Faulty', lifetime 0, step 3 \(episode \d\): the reward is not a "
+                r"finite number"
+            ),
+        ),
+        (
+            {"observation": float("nan")},
+            r"environment 'Faulty', lifetime 0, step 3 .*: the observation is NaN",
+        ),
+        ({"truncated": True}, "both terminated and truncated: expected one of them"),
+        ({"terminated": False}, "no end after 50 steps: expected terminated or truncated before"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(JbrlError, match=message):
+        play(AGENTS["Random"].agent(), test=environment(**changes), n_environments=3)
+
+
+def test_what_cannot_be_played_is_refused_before_compiling() -> None:
+    with pytest.raises(
+        JbrlError, match="BAMCP needs a Dirichlet prior over finite MDPs: 'MountainCar' offers"
+    ):
+        play(AGENTS["BAMCP"].agent(), test="MountainCar")
+    with pytest.raises(
+        JbrlError,
+        match=(
+            r"Q.?[Ll]earning needs discrete states or one-hot observations: 'MountainCar' offers "
+            r"arrays"
+        ),
+    ):
+        play(AGENTS["Q-learning"].agent(), test="MountainCar")
+    with pytest.raises(
+        JbrlError,
+        match=r"prior 'GChain distribution' has observations Discrete\(5\) .*: expected the same",
+    ):
+        play(AGENTS["Random"].agent(), prior="GC", test="Chain-10d")
+    with pytest.raises(
+        JbrlError, match="episodes = 3: the MDPs of 'GC' never end: expected horizon"
+    ):
+        play(AGENTS["Random"].agent(), test="GC", episodes=3)
+    with pytest.raises(JbrlError, match="both horizon = 5 and episodes = 3: expected one of them"):
+        play(AGENTS["Random"].agent(), test="Chain-10d", horizon=5, episodes=3)
+    with pytest.raises(JbrlError, match="episodes = 0: expected an integer from 1"):
+        play(AGENTS["Random"].agent(), test="Chain-10d", episodes=0)
+    with pytest.raises(JbrlError, match="record = true: expected false"):
+        play(AGENTS["Random"].agent(), test="Chain-10d", record=True)
+
+
+@record
+class Level:
+    value: Any  # [] float32
+
+
+@record
+class Spoiled(Environment[Level]):
+    """Ends every third step; a number of the state that nobody sees is NaN from the start of an
+    episode on, or never.
+    """
+
+    level: float = 0.0
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(Discrete(4), Discrete(2))
+
+    def reset(self, key: Any) -> tuple[tuple, Any]:
+        return (jnp.int32(0), Level(jnp.float32(1.0) * self.level)), jnp.int32(0)
+
+    def step(self, key: Any, state: tuple, action: Any) -> tuple[tuple, Step]:
+        count, level = state
+        return (count + 1, level), Step(count + 1, jnp.float32(1), count == 2, jnp.bool_(False))
+
+
+@record
+class Spoils(Agent[Any, Level]):
+    """Plays action 0; its number is NaN after as many decisions."""
+
+    after: int = 10**6
+
+    def reset(self, key: Any, knowledge: Any) -> Level:
+        return Level(jnp.float32(0))
+
+    def act(self, key: Any, state: Level, observation: Any) -> tuple:
+        return jnp.int32(0), state
+
+    def observe(self, key: Any, state: Level, transition: Any) -> Level:
+        return Level(
+            jnp.where(state.value + 1 == self.after.astype(jnp.float32), jnp.nan, state.value + 1)
+        )
+
+
+def spoiled(agent: Spoils, level: float, lifetime: Any = None) -> Any:
+    test = EnvironmentProblem(
+        "Spoiled", "Spoiled", environment=Spoiled(level), lifetime=Episodes(2, 50)
+    )
+    run = make_run(agent, Protocol(test, test, 5, 0, lifetime or Episodes(2, 50)))
+    run.prepare()
+    return scores(run)
+
+
+@pytest.mark.parametrize(
+    ("after", "level", "lifetime", "message"),
+    [
+        (
+            5,
+            0.0,
+            Episodes(2, 50),
+            (
+                r"Spoils, lifetime 0, step 6 \(episode 3\) of 'Spoiled': NaN in \.value of its "
+                r"state: expected numbers"
+            ),
+        ),
+        (
+            200,
+            0.0,
+            Steps(300),
+            (
+                r"Spoils, lifetime 0, step 256 \(episode 86\) of 'Spoiled': NaN in \.value of its "
+                r"state"
+            ),
+        ),
+        (
+            10**6,
+            float("nan"),
+            Steps(300),
+            (
+                r"environment 'Spoiled', lifetime 0, step 128 \(episode 43\): NaN in \[1\]\.value "
+                r"of its state"
+            ),
+        ),
+    ],
+)
+def test_nan_in_a_state_is_found_although_all_actions_are_legal(
+    after: int, level: float, lifetime: Any, message: str
+) -> None:
+    with pytest.raises(JbrlError, match=message):
+        spoiled(Spoils(after), level, lifetime)
+
+
+def test_infinities_in_a_state_are_allowed() -> None:
+    np.testing.assert_array_equal(spoiled(Spoils(), float("inf")), [3.0] * 5)
+
+
+def test_latency_is_per_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that take 640, 128 and 256 seconds, of two blocks of 128 steps each: a second for
+    a decision.
+    """
+    chain = problem("Chain-10s")
+    run = make_run(AGENTS["Random"].agent(), Protocol(chain, chain, 3, 0, Steps(1000)))
+    run.prepare()
+    seconds = iter([640.0, 128.0, 256.0])
+    monkeypatch.setattr(lifetimes, "LATENCY_TRAJECTORIES", 3)
+    monkeypatch.setattr(lifetimes, "LATENCY_STEPS", 200)
+    monkeypatch.setattr(lifetimes, "timed", lambda call, *args: (call(*args), next(seconds)))
+    assert run.latency() == 1.0

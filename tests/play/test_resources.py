@@ -1,0 +1,266 @@
+"""Devices and memory: accepted and refused requests, none of which changes a number."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import jbrl
+from jbrl.agents.linear.q_learning import QLearning
+from jbrl.agents.random import Random
+from jbrl.base.errors import JbrlError
+from jbrl.cli.app import app
+from jbrl.environments.lifetime import Steps
+from jbrl.play import resources
+from jbrl.play.experiment import Run
+from jbrl.play.machine import available_cores
+from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources, choose, parse_memory
+from jbrl.problems.lookup import problem
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("8GiB", 8 << 30),
+        ("500MB", 500_000_000),
+        ("1.5 kib", 1536),
+        ("1e9", 10**9),
+        (4096, 4096),
+        ("2TB", 2 * 10**12),
+        ("7b", 7),
+    ],
+)
+def test_amounts_of_memory(text: str | int, amount: int) -> None:
+    assert parse_memory(text) == amount
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GiB",
+        "8 gigs",
+        "-1GB",
+        "0",
+        "0.1B",
+        "1e-3GB",
+        "1e400",
+        "nan",
+        "8GiB each",
+        "12",
+        "1048575",
+    ],
+)
+def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+    with pytest.raises(
+        JbrlError, match="expected a number of bytes above 0 with a unit, for example 8GiB"
+    ):
+        parse_memory(text)
+
+
+def test_devices_are_counted() -> None:
+    assert choose().devices == jax.devices()
+    assert choose(1).devices == choose("1").devices == jax.devices()[:1]
+    assert choose(" 2 ").devices == jax.devices()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "", "1.5", "1,1", "0,x", [0, 0], []])
+def test_what_is_no_number_of_devices_is_refused(text: object) -> None:
+    with pytest.raises(JbrlError, match="expected how many, from 1, or which ones, each once"):
+        choose(text)
+
+
+class Card:
+    """Device as JAX describes an accelerator."""
+
+    platform, device_kind = "gpu", "Card"
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+    def memory_stats(self) -> dict[str, int]:
+        return {"bytes_limit": 100 * MIB}
+
+
+def test_accelerators_are_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "devices", lambda: [Card(i) for i in range(4)])
+    assert [card.id for card in choose("2").devices] == [0, 1]
+    assert [card.id for card in choose("3,1").devices] == [3, 1]
+    assert [card.id for card in choose([2]).devices] == choose("2,").devices[0].id * np.ones(1, int)
+    assert choose().memory == 80 * MIB and choose(memory="1MiB").memory == MIB
+    with pytest.raises(
+        JbrlError, match="there are 4 devices of kind Card here: expected numbers from 0 to 3"
+    ):
+        choose("0,4")
+    with pytest.raises(JbrlError, match="expected 1 to 4"):
+        choose(5)
+
+
+def test_cores_are_not_chosen_by_number() -> None:
+    with pytest.raises(JbrlError, match="CPU cores are all alike: expected how many, from 1 to 2"):
+        choose("0,1")
+    with pytest.raises(JbrlError, match="--devices 3: there are 2 CPU cores here: expected 1 to 2"):
+        choose(3)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--devices", "0"), ("--memory", "much")])
+def test_the_command_line_refuses_what_makes_no_sense(
+    tmp_path: Path, option: str, value: str
+) -> None:
+    (tmp_path / "s.toml").write_text(
+        '[study]\nname = "s"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
+        '[[agents]]\nalgorithm = "Random"\n'
+    )
+    done = CliRunner().invoke(
+        app, ["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out"), option, value]
+    )
+    assert done.exit_code == 2 and f"{option} '{value}': expected" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
+    cards = [Card(0), Card(1)]
+    resources = Resources(cards, memory=10 * MIB)
+    assert resources.smaller(10 * MIB, 512, cards, "X") is None
+    assert resources.smaller(11 * MIB, 512, cards, "X") == (256, cards)
+    assert resources.smaller(45 * MIB, 512, cards, "X") == (64, cards)
+    with pytest.raises(
+        JbrlError,
+        match=r"X takes 0.0195 GiB for 1 lifetime at once on one device: "
+        "expected at most 0.00977 GiB",
+    ):
+        resources.smaller(20 * MIB, 1, cards, "X")
+
+
+def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
+    gc = problem("GC")
+    protocol = Protocol(gc, gc, n_environments=20, lifetime=Steps(12))
+    whole = Run(Random(), protocol)
+    whole.prepare()
+    needed = whole._playing.bytes
+    assert needed > 256 * 12 * 4, "at least the rewards of all lanes"
+    tight = Run(Random(), protocol, resources=Resources(memory=2 * needed - 1))
+    tight.prepare()
+    assert (whole.device, tight.device) == ("cpu x 2", "cpu")
+    np.testing.assert_array_equal(
+        *([chunk.returns for chunk in run.chunks()] for run in (whole, tight))
+    )
+    starved = Run(Random(), protocol, resources=Resources(memory=needed - 1))
+    with pytest.raises(
+        JbrlError,
+        match=r"Random takes .* GiB for 256 lifetimes at once on one device: expected at most",
+    ):
+        starved.prepare()
+
+
+def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_path: Path) -> None:
+    study = {
+        "study": {"name": "s", "n_environments": 5, "horizon": 6},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+        "agents": [{"algorithm": "Q-learning"}, {"algorithm": "Random"}],
+    }
+    gc = problem("GC")
+    run = Run(QLearning(), Protocol(gc, gc, n_environments=5, lifetime=Steps(6)))
+    run.prepare()
+    results = jbrl.run(study, tmp_path, memory=run._playing.bytes - 1)
+    assert list(results.units["status"]) == ["failed", "done"]
+    assert "expected at most" in results.units["reason"][0]
+
+
+DEVICES_PROGRAM = """
+import json, sys
+import jbrl, jax
+tables, folder, stack = json.loads(sys.argv[1])
+results = jbrl.run(tables, folder, stack=stack)
+assert set(results.scores["status"]) == {"done"}
+print(len(jax.devices()), [float(score).hex() for score in results.returns["score"]])
+"""
+
+AGENTS = [
+    {"algorithm": "e-Greedy", "epsilon": [0.0, 0.3]},
+    {"algorithm": "BAMCP", "simulations": [5, 8]},
+    {"algorithm": "SBOSS", "epsilon": [0.2, 0.5]},
+    {"algorithm": "OPPS-DS", "space": "Q0; Q1/Q0", "budget": 40},
+]
+
+
+@pytest.mark.slow
+def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: Path) -> None:
+    tables = {
+        "study": {"name": "s", "n_environments": 20, "horizon": 15},
+        "experiments": [
+            {"name": "GC", "prior": "GC", "test": "GC"},
+            {"name": "U", "prior": "UGC", "test": "GC"},
+        ],
+        "agents": AGENTS,
+    }
+    said = [
+        _played(tables, tmp_path / f"{devices}", devices, stack)
+        for devices, stack in ((1, False), (2, True), (8, True))
+    ]
+    assert [text.split()[0] for text in said] == ["1", "2", "8"]
+    assert len({text.partition(" ")[2] for text in said}) == 1
+
+
+@pytest.mark.slow
+def test_eight_devices_play_the_units_of_a_small_study_at_once(tmp_path: Path) -> None:
+    """Three fake devices to each real one: by default a stack, since a unit would keep one of
+    them busy.
+    """
+    tables = {
+        "study": {"name": "s", "n_environments": 20, "horizon": 15},
+        "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0.0, 0.2, 0.3]}],
+    }
+    eight = _played(tables, tmp_path / "eight", 8, None)
+    assert eight.startswith("8 ")
+    found = jbrl.Results(tmp_path / "eight")
+    header = found.store.result(found.manifest["units"][1]["id"]).header
+    assert header["device"] == "cpu x 8" and header["stacked"] == 3 and header["batch"] == 8 * 256
+    two = jbrl.run(tables, tmp_path / "two")
+    assert eight.partition(" ")[2].strip() == str(
+        [float(score).hex() for score in two.returns["score"]]
+    )
+
+
+def _played(tables: dict, folder: Path, devices: int, stack: bool | None) -> str:
+    """Return the output of a process with some number of devices."""
+    command = [sys.executable, "-c", DEVICES_PROGRAM, json.dumps([tables, str(folder), stack])]
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    ).stdout
+
+
+def test_resources_bound_nothing_where_the_machine_does_not_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resources, "memory_bytes", lambda: 0)
+    unbound = Resources()
+    assert unbound.memory == 0 and unbound.smaller(10**15, 256, unbound.devices, "X") is None
+    assert dataclasses.replace(unbound, memory=1).fits(1, 1)
+
+
+@pytest.mark.slow
+def test_what_was_asked_for_once_does_not_bind_the_process() -> None:
+    code = (
+        "from jbrl.play.resources import choose; print(len(choose(1).devices), "
+        "len(choose().devices))"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"
+    } | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1", str(available_cores())]

@@ -1,0 +1,217 @@
+"""Units as lanes of one program: the same bits alone and in company, interrupted, on one device
+or two.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jbrl.agents.agent import AGENTS
+from jbrl.base.errors import JbrlError
+from jbrl.environments.catch import Catch
+from jbrl.environments.lifetime import Episodes
+from jbrl.environments.wrappers import RewardNoise, RewardScale
+from jbrl.play import compilation
+from jbrl.play.play import make_run, play
+from jbrl.play.protocol import Chunk, Protocol
+from jbrl.play.resources import Resources
+from jbrl.play.together import Company, TogetherRun, fitting
+from jbrl.problems.lookup import problem
+from jbrl.study.file import load_study
+from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
+from jbrl.study.storage.store import Store
+
+NAMES = (
+    "memory_len/0",
+    "memory_len/3",
+    "memory_len/5",
+    "memory_size/0",
+)  # of lengths 1, 4, 6 and 2
+EPISODES = 150
+
+
+def run_of(name: str, n: int = 3, devices: int = 2, **changes: Any) -> TogetherRun:
+    found = dataclasses.replace(problem(f"bsuite/{name}"), **changes)
+    protocol = Protocol(found, found, n, 7, Episodes(EPISODES))
+    resources = Resources(jax.devices()[:devices])
+    run = make_run(AGENTS["Random"].agent(), protocol, resources=resources)
+    assert isinstance(run, TogetherRun)
+    return run
+
+
+def played(names=NAMES, devices: int = 2, befores=None, n: int = 3) -> dict[str, Chunk]:
+    runs = [run_of(name, n, devices) for name in names]
+    company = Company(runs, befores or [None] * len(runs))
+    company.prepare()
+    return {names[number]: chunk for number, chunk in company.played(lambda: None)}  # type: ignore[misc]
+
+
+def assert_same(a: Chunk, b: Chunk) -> None:
+    np.testing.assert_array_equal(a.returns, b.returns)
+    assert a.metrics.keys() == b.metrics.keys()
+    for name in a.metrics:
+        np.testing.assert_array_equal(a.metrics[name], b.metrics[name])
+    assert a.decisions == b.decisions
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Chunk]:
+    return played()
+
+
+def test_settings_are_played_each_by_its_own_rules(expected: dict[str, Chunk]) -> None:
+    for name, length in zip(NAMES, (2, 5, 7, 3), strict=True):
+        assert expected[name].decisions == 3 * EPISODES * length
+        episodes = expected[name].metrics["log_episode"]
+        assert np.nanmax(episodes) == 140
+        np.testing.assert_array_equal(expected[name].metrics["log_steps"], length * episodes)
+    assert len({float(chunk.returns[0]) for chunk in expected.values()}) > 1
+
+
+def test_company_and_devices_change_nothing(expected: dict[str, Chunk]) -> None:
+    for name in NAMES[:2]:
+        run = run_of(name)
+        run.prepare()
+        (alone,) = run.chunks()
+        assert_same(alone, expected[name])
+    for chunks in (played(devices=1), played(NAMES[::-1]), played(NAMES[1:3])):
+        for name, chunk in chunks.items():
+            assert_same(chunk, expected[name])
+
+
+def test_playing_from_python_is_the_same(expected: dict[str, Chunk]) -> None:
+    found = play(
+        AGENTS["Random"].agent(),
+        test="bsuite/memory_len/3",
+        n_environments=3,
+        seed=7,
+        episodes=EPISODES,
+    )
+    np.testing.assert_array_equal(found.returns, expected["memory_len/3"].returns)
+
+
+def test_one_program_plays_all(expected: dict[str, Chunk]) -> None:
+    before = set(compilation.KEPT)
+    again = played(("memory_len/7", "memory_len/8", "memory_len/9", "memory_len/10"))
+    assert len(again) == 4
+    assert set(compilation.KEPT) == before
+
+
+def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:
+    company = Company([run_of(name) for name in NAMES], [None] * len(NAMES))
+    company.prepare()
+    done: dict[str, Any] = {}
+
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        for number, chunk in company.played(leave):
+            done[NAMES[number]] = chunk
+    left = [number for number in range(len(NAMES)) if number not in company.closed]
+    assert left
+    befores = [(company.saved(number), company.seconds[number]) for number in left]
+    names = tuple(NAMES[number] for number in left)
+    rest = played(names, devices=1, befores=befores)
+    for name in names:
+        assert_same(rest[name], expected[name])
+
+
+def test_units_are_cut_where_they_are_too_many() -> None:
+    assert fitting([1, 1, 1]) == [[0, 1, 2]]
+    assert fitting([4000, 90, 90, 5000, 1]) == [[0, 1], [2], [3], [4]]
+
+
+def test_what_is_wrong_with_one_setting_fails_it_alone() -> None:
+    names = ("catch/0", "catch/1")
+    bad = RewardNoise(RewardScale(Catch(), np.inf), 0.0)
+    runs = [run_of("catch/0", environment=bad), run_of("catch/1")]
+    company = Company(runs, [None, None])
+    company.prepare()
+    found = dict(company.played(lambda: None))
+    assert isinstance(found[0], JbrlError)
+    assert "environment 'bsuite/catch/0', lifetime 0, step" in str(found[0])
+    assert "the reward is not a finite number" in str(found[0])
+    assert_same(found[1], played(names)["catch/1"])  # type: ignore[arg-type]
+
+
+# Within a study -----------------------------------------------------------------------------------
+
+
+def study(**settings: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "x", "n_environments": 2, "episodes": 60, "seed": [0, 1], **settings},
+        "experiments": [{"name": name, "test": f"bsuite/{name}"} for name in NAMES],
+        "agents": [{"algorithm": "Random"}],
+    }
+
+
+def finished(folder: Path) -> dict[str, tuple]:
+    units = load_study(study()).units
+    store = Store(folder)
+    found = {}
+    for unit in units:
+        result = store.result(unit.id, arrays=True)
+        assert result is not None
+        assert result.status == "done"
+        found[unit.id] = (result.returns, result.arrays, result.header["together"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple]:
+    folder = tmp_path_factory.mktemp("whole")
+    plan(study(), folder).execute(Progress())
+    return finished(folder)
+
+
+def assert_same_results(a: dict[str, tuple], b: dict[str, tuple]) -> None:
+    assert a.keys() == b.keys()
+    for id in a:
+        np.testing.assert_array_equal(a[id][0], b[id][0])
+        assert a[id][1].keys() == b[id][1].keys()
+        for name in a[id][1]:
+            np.testing.assert_array_equal(a[id][1][name], b[id][1][name])
+
+
+def test_a_study_plays_its_settings_at_once_and_keeps_the_rows(whole: dict[str, tuple]) -> None:
+    assert len(whole) == 8
+    for _, arrays, together in whole.values():
+        assert together == 8
+        assert arrays["metric_log_total_regret"].shape == (2, 75)
+
+
+def test_shards_and_single_units_have_the_same_bits(
+    tmp_path: Path, whole: dict[str, tuple]
+) -> None:
+    for shard in ("1/3", "2/3", "3/3"):
+        plan(study(), tmp_path, shard=shard).execute(Progress())
+    assert_same_results(finished(tmp_path), whole)
+
+
+class Interrupt(Progress):
+    """Ctrl-C after the first call."""
+
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
+        raise KeyboardInterrupt
+
+
+def test_interrupted_and_resumed(
+    tmp_path: Path, whole: dict[str, tuple], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        plan(study(), tmp_path).execute(Interrupt())
+    partial = list((tmp_path / "units").glob("*.partial.npz"))
+    assert partial
+    begun: list[str] = []
+    first = Company._first
+    monkeypatch.setattr(Company, "_first", lambda self, run: begun.append("") or first(self, run))
+    plan(study(), tmp_path).execute(Progress())
+    assert len(begun) <= 8 - len(partial)
+    assert_same_results(finished(tmp_path), whole)
+    assert not list((tmp_path / "units").glob("*.partial.npz"))

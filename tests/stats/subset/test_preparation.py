@@ -1,0 +1,156 @@
+"""From scores to predictors and target: summaries, scales, transforms, thresholds, and what
+is refused.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset.preparation import Preparation, prepare
+from jbrl.stats.subset.transform import transform_of
+from tests.stats.subset.tables import matrix, prepared_of, table_of
+
+SCORES = np.array([[1.0, 2, 3, 10], [4, 4, 4, 5], [0, 1, 2, 3], [9, 8, 7, 6]])
+REFERENCES = pd.DataFrame(
+    {"environment": ["B", "A", "D", "C"], "low": [0.0, 0, 0, 0], "high": [10.0, 10, 20, 5]}
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("median", [2.5, 4, 1.5, 7.5]),
+        ("mean", [4, 4.25, 1.5, 7.5]),
+        ("iqm", [2.5, 4, 1.5, 7.5]),
+        (np.max, [10, 5, 3, 9]),
+        ("gap", [0, 0, 0.25, 0]),  # what is missing to 1, of 0, 1, 2, 3
+    ],
+)
+def test_summaries_by_hand(target, expected):
+    np.testing.assert_allclose(prepared_of(SCORES, target=target).target, expected)
+
+
+def test_references_give_per_cent_and_the_order():
+    found = prepare(table_of(SCORES), Preparation("references", "log10", "mean"), REFERENCES)
+    assert found.environments == ("B", "A", "D", "C")
+    np.testing.assert_allclose(found.normalised[0], [20, 10, 50, 60])
+    np.testing.assert_allclose(found.features[0], np.log10([21, 11, 51, 61]))
+    np.testing.assert_allclose(found.target[0], np.log10(36))
+    np.testing.assert_allclose(found.target_transform.inverse(found.target), found.summary)
+
+
+def test_transform_before_or_after_the_summary():
+    options = {"transform": "log10", "target": "mean"}
+    after = prepared_of(SCORES, **options)
+    before = prepared_of(SCORES, **options, transform_first=True)
+    np.testing.assert_allclose(after.target, np.log10(1 + SCORES.mean(1)))
+    np.testing.assert_allclose(before.target, np.log10(1 + SCORES).mean(1))
+    np.testing.assert_allclose(
+        before.target, prepared_of(SCORES, transform="log10", target="meanlog").target
+    )
+
+
+def test_other_scales_and_ranks():
+    np.testing.assert_allclose(
+        prepared_of(SCORES, normalise="min-max").normalised[:, 0], [1 / 9, 4 / 9, 0, 1]
+    )
+    z = prepared_of(SCORES, normalise="z-score").normalised
+    np.testing.assert_allclose((z.mean(0), z.std(0)), (np.zeros(4), np.ones(4)), atol=1e-12)
+    ranks = prepared_of(SCORES, transform="rank", target="mean")
+    np.testing.assert_allclose(ranks.features[:, 0], [0.5, 0.75, 0.25, 1])
+    np.testing.assert_allclose(ranks.target_transform.inverse(ranks.target), SCORES.mean(1))
+
+
+def test_transforms_of_negative_and_of_tied_scores_by_hand():
+    """A negative score counts as 0; of ranks as shares, tied scores have the mean."""
+    values = np.array([-5.0, 0.0, 99.0])
+    np.testing.assert_allclose(transform_of("log10", values).forward(values), [0, 0, 2])
+    ties = np.array([1.0, 2.0, 2.0, 3.0, np.nan])
+    found = transform_of("rank", ties).forward(ties)
+    np.testing.assert_allclose(found, [0.25, 0.625, 0.625, 1, np.nan])
+
+
+def test_thresholds_once_or_until_stable():
+    scores = matrix(1, m=8, n=4)
+    scores[0, 1:] = np.nan  # one environment
+    scores[1:4, 3] = np.nan
+    once = prepared_of(scores, min_environments=2, min_algorithms=5)
+    assert "a00" in once.dropped and once.usable.tolist() == [True, True, True, False]
+    with pytest.raises(JbrlError, match=r"expected at least 3|no environment"):
+        prepared_of(scores, min_environments=4, min_algorithms=5, until_stable=True)
+
+
+def test_names_order_copies_and_constants_are_told():
+    scores = matrix(2, m=6, n=5)
+    scores[3] = scores[2] * 1.001
+    scores[:, 4] = 7
+    table = table_of(scores).replace({"a05": "A04"})
+    notes = " | ".join(prepare(table, Preparation(target="mean")).warnings)
+    assert "'A04' and 'a04' differ only in blanks" in notes
+    assert "'a02' and 'a03' agree within 1 %" in notes
+    assert "environment 'E' has the same score" in notes
+
+
+def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
+    table = table_of(SCORES)
+    assert (
+        "several times"
+        in prepare(pd.concat([table, table.head(1)]), Preparation(target="mean")).warnings[0]
+    )
+    other = pd.concat([table, table.head(1).assign(score=100.0)])
+    with pytest.raises(
+        JbrlError,
+        match=r"algorithm 'a03', environment 'D': 2 rows with .*--duplicates mean, first or last",
+    ):
+        prepare(other, Preparation(target="mean"))
+    for rule, value in (("first", 6), ("last", 100), ("mean", 53)):
+        assert prepare(other, Preparation(target="mean", duplicates=rule)).normalised[3, 3] == value
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"low": [0.0, 10, 0, 0]}, r"environment 'A': low = high = 10"),
+        ({"low": [0.0, 11, 0, 0]}, r"environment 'A': high = 10 is below low = 11.*flip"),
+        ({"environment": ["B", "A", "D", "X"]}, r"no row for environment 'C'"),
+        ({"environment": ["B", "A", "D", "A"]}, r"environment 'A' occurs twice"),
+    ],
+)
+def test_references_that_are_not_accepted(change, message):
+    with pytest.raises(JbrlError, match=message):
+        prepare(
+            table_of(SCORES), Preparation("references", target="mean"), REFERENCES.assign(**change)
+        )
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "message"),
+    [
+        (np.ones((4, 3)), {}, "the target is 1 for all algorithms"),
+        (SCORES, {"target": "medain"}, "target = 'medain': expected one of median, mean"),
+        (SCORES, {"target": {"a00": 1.0}}, "target of algorithm 'a01': none given"),
+        (
+            SCORES,
+            {"target": {f"a0{i}": float("nan") for i in range(4)}},
+            "target of algorithm 'a00': nan",
+        ),
+        (SCORES, {"min_environments": 5}, "0 algorithms are left"),
+        (
+            SCORES,
+            {"min_algorithms": 5},
+            "no environment has scores of at least 5 of the 4 algorithms",
+        ),
+        (SCORES, {"transform": "log"}, "transform = 'log': expected one of identity, log10, rank"),
+        (SCORES, {"normalise": "references"}, "expected a table of references"),
+        (
+            np.column_stack([SCORES, np.ones(4)]),
+            {"normalise": "min-max"},
+            "environment 'E': all algorithms have the score 1",
+        ),
+        (SCORES, {"target_environments": ("A", "Z")}, "unknown environment 'Z'"),
+    ],
+)
+def test_what_is_not_accepted(scores, options, message):
+    with pytest.raises(JbrlError, match=message):
+        prepared_of(scores, **options)

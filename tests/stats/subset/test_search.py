@@ -1,0 +1,337 @@
+"""The search against a loop over all subsets in NumPy: same winners, same losses, whatever
+the table.
+"""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.twins import subset as twin
+from jbrl.base.errors import JbrlError
+from jbrl.stats.subset import gram, kernel
+from jbrl.stats.subset.fit import coefficients
+from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
+from jbrl.stats.subset.problem import Search
+from jbrl.stats.subset.robustness import over_resamples
+from jbrl.stats.subset.search import search
+from tests.stats.subset.tables import matrix, prepared_of, table_of
+
+K = 3
+GROUPS = tuple("uuvvvwwwwxxxyyzzzz")
+
+
+@st.composite
+def awkward(draw):
+    """A prepared table with holes, copied, constant, zero and collinear columns; sums of integers,
+    so that what is equal is exactly so.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    scores = np.round(64 * matrix(int(rng.integers(10**6)))) / 64
+    kinds = draw(
+        st.lists(
+            st.sampled_from(["copy", "constant", "zero", "sum", "double"]), max_size=2, unique=True
+        )
+    )
+    for kind, j in zip(kinds, (5, 4), strict=False):
+        made = {
+            "copy": scores[:, 0],
+            "constant": 2.0,
+            "zero": 0.0,
+            "sum": scores[:, 0] + scores[:, 1],
+            "double": 2 * scores[:, 2],
+        }
+        scores[:, j] = made[kind]
+    target = scores.mean(1)
+    scores[rng.random(scores.shape) < draw(st.sampled_from([0.0, 0.1, 0.2]))] = np.nan
+    scores[0] = np.nan_to_num(scores[0], nan=1.0)  # the first algorithm is complete
+    names = {f"a{i:02d}": value for i, value in enumerate(target)}
+    return prepare(table_of(scores), Preparation(target=names))
+
+
+def agrees(prepared: Prepared, chosen: Search, folds: tuple) -> None:
+    """The best subset and its loss, the counts and the losses after it are those of the loop."""
+    options = {
+        "intercept": chosen.intercept,
+        "non_negative": chosen.non_negative,
+        "min_rows": chosen.min_rows,
+    }
+    losses = twin.search(
+        prepared.features, prepared.target, chosen.size, chosen.criterion, folds, **options
+    )
+    forced = {prepared.column(name) for name in chosen.force_in}
+    losses = {c: loss for c, loss in losses.items() if forced <= set(c)}
+    finite = {c: loss for c, loss in losses.items() if np.isfinite(loss)}
+    if not finite:
+        with pytest.raises(JbrlError, match="can be fitted"):
+            search(prepared, chosen)
+        return
+    found = search(prepared, chosen)
+    least = min(finite.values())
+    assert found.best.loss == pytest.approx(least, rel=1e-9, abs=1e-20)
+    tied = [c for c, loss in finite.items() if loss <= least * (1 + 1e-9) + 1e-20]
+    assert tuple(sorted(found.best.columns)) in tied
+    if not forced:
+        assert found.best.columns == min(tied)
+    assert found.counts["evaluated"] == len(finite)
+    assert found.counts["total"] == len(losses)
+    assert found.counts["singular"] + found.counts["skipped"] == len(losses) - len(finite)
+    expected = sorted(finite.values())[1 : 1 + len(found.next)]
+    np.testing.assert_allclose([fit.loss for fit in found.next], expected, rtol=1e-9, atol=1e-20)
+    assert all(np.isfinite(fit.loss) for fit in found.next)
+
+
+@pytest.mark.slow
+@settings(max_examples=5)
+@given(awkward(), st.booleans(), st.sampled_from([6, 12]))
+def test_kfold_is_the_loop(prepared: Prepared, intercept: bool, min_rows: int) -> None:
+    agrees(
+        prepared,
+        Search(2, "kfold", Folds(K), min_rows=min_rows, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
+
+
+@settings(max_examples=5)
+@given(awkward(), st.booleans())
+def test_in_sample_is_the_loop(prepared: Prepared, intercept: bool) -> None:
+    agrees(
+        prepared,
+        Search(2, "in-sample", Folds(K), min_rows=6, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
+
+
+@settings(max_examples=5)
+@given(awkward(), st.booleans())
+def test_leave_one_out_is_the_loop(prepared: Prepared, intercept: bool) -> None:
+    # A row that alone determines a coefficient has no closed form: seldom, and then the subset is
+    # singular in both.
+    agrees(
+        prepared,
+        Search(2, "loo", Folds(K), min_rows=6, intercept=intercept),
+        (K, 1982, 1, None, False),
+    )
+
+
+@settings(max_examples=5)
+@given(awkward(), st.booleans())
+def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
+    # Weights of the wrong sign: the mirrored target makes some of them 0.
+    mirrored = dataclasses.replace(
+        prepared, target=prepared.target - 2 * prepared.target.mean() * (np.arange(18) % 2)
+    )
+    options = {"non_negative": True, "min_rows": 6}
+    agrees(
+        mirrored,
+        Search(2, "kfold" if kfold else "in-sample", Folds(K), **options),
+        (K, 1982, 1, None, False),
+    )
+
+
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize(
+    ("search_options", "folds", "looped"),
+    [
+        ({"force_in": ("C",)}, Folds(K), (K, 1982, 1, None, False)),
+        ({"force_in": ("C",), "intercept": True}, Folds(K), (K, 1982, 1, None, False)),
+        ({"force_in": ("C",), "non_negative": True}, Folds(K), (K, 1982, 1, None, False)),
+        ({}, Folds(K, seed=5, repeats=2), (K, 5, 2, None, False)),
+        ({}, Folds(K, pooled=True), (K, 1982, 1, None, True)),
+    ],
+    ids=["forced", "forced, intercept", "forced, non-negative", "repeats", "pooled"],
+)
+def test_options_are_the_loop(search_options: dict, folds: Folds, looped: tuple) -> None:
+    agrees(
+        prepared_of(matrix(3, holes=0.1)),
+        Search(2, "kfold", folds, min_rows=6, **search_options),
+        looped,
+    )
+
+
+def test_grouped_folds_hold_out_whole_groups() -> None:
+    folds = Folds(K, groups=GROUPS)
+    assigned = folds.of_rows(np.arange(18))[0]
+    assert all(len(set(assigned[np.array(GROUPS) == group])) == 1 for group in GROUPS)
+    agrees(
+        prepared_of(matrix(4, holes=0.1)),
+        Search(2, "kfold", folds, min_rows=6),
+        (K, 1982, 1, assigned, False),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize(
+    ("criterion", "options"),
+    [
+        ("in-sample", {}),
+        ("kfold", {"force_in": ("B",), "intercept": True}),
+        ("loo", {"intercept": True}),
+    ],
+)
+def test_with_and_without_tables(
+    monkeypatch: pytest.MonkeyPatch, criterion: str, options: dict
+) -> None:
+    # Tables with too many sets of rows are not made: subsets then sum up their own
+    # normal equations.
+    prepared = prepared_of(matrix(5, holes=0.15))
+    chosen = Search(2, criterion, Folds(K), min_rows=6, **options)
+    with_tables = search(prepared, chosen)
+    monkeypatch.setattr(gram, "BYTES", 0)
+    without = search(prepared, chosen)
+    assert [fit.subset for fit in without.next] == [fit.subset for fit in with_tables.next]
+    assert without.best.loss == with_tables.best.loss
+    assert without.counts == with_tables.counts
+
+
+@pytest.mark.slow
+def test_any_chunk_gives_the_same() -> None:
+    prepared = prepared_of(matrix(6, m=12, n=20, holes=0.05))
+    found = [
+        search(prepared, Search(4, "in-sample", min_rows=6, chunk=chunk, top=50))
+        for chunk in (3000, 2**18)
+    ]
+    for other in found[1:]:
+        assert [fit.columns for fit in other.next] == [fit.columns for fit in found[0].next]
+        assert other.counts == found[0].counts and other.quantiles == found[0].quantiles
+
+
+def test_progress_counts_to_the_end() -> None:
+    told: list[tuple[int, int]] = []
+    search(
+        prepared_of(matrix(6, m=12, n=20)),
+        Search(4, "in-sample", min_rows=6, chunk=3000),
+        progress=lambda *n: told.append(n),
+    )
+    assert told == [(3072, 4845), (4845, 4845)]
+
+
+def test_numbers_of_subsets_are_a_bijection() -> None:
+    n, size = 9, 4
+    with kernel.jax.enable_x64(True):
+        table = kernel.jnp.asarray(kernel.binomials(n, size))
+        found = np.asarray(kernel.unrank(kernel.jnp.arange(math.comb(n, size)), table))
+    assert sorted(map(tuple, found)) == list(itertools.combinations(range(n), size))
+
+
+def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
+    scores = matrix(7, holes=0.1)
+    table = table_of(scores)
+    shuffled = table.sample(frac=1, random_state=3)
+    chosen = Search(2, "kfold", Folds(K), min_rows=6)
+    first, second = (
+        search(prepare(t, Preparation(target="mean")), chosen) for t in (table, shuffled)
+    )
+    assert first.best.subset == second.best.subset and first.best.loss == second.best.loss
+
+
+def test_the_place_of_a_subset_counts_those_that_are_better() -> None:
+    prepared = prepared_of(matrix(8))
+    chosen = Search(2, "kfold", Folds(K), min_rows=6, top=14)
+    found = search(prepared, chosen, asked=(("E", "B"),))
+    ranking = [set(fit.subset) for fit in (found.best, *found.next)]
+    assert found.better == {("E", "B"): ranking.index({"B", "E"})}
+
+
+def test_shortlist_is_the_published_rule() -> None:
+    prepared = prepared_of(matrix(9))
+    chosen = Search(2, "kfold", Folds(K), min_rows=6, top=14)
+    every = search(prepared, chosen)
+    fits = sorted((every.best, *every.next), key=lambda fit: fit.mse)[:4]
+    short = search(prepared, dataclasses.replace(chosen, shortlist=4))
+    assert [fit.subset for fit in (short.best, *short.next)] == [
+        fit.subset for fit in sorted(fits, key=lambda fit: fit.cv_mse)
+    ]
+
+
+def test_forward_selection_finds_what_is_there() -> None:
+    scores = matrix(10, n=8)
+    target = {f"a{i:02d}": scores[i, 2] + 2 * scores[i, 6] for i in range(18)}
+    prepared = prepare(table_of(scores), Preparation(target=target))
+    found = search(prepared, Search(2, "in-sample", min_rows=6, heuristic=True))
+    assert found.best.subset == ("C", "G")
+    np.testing.assert_allclose(found.best.coefficients, [1, 2], rtol=1e-9)
+
+
+def test_forward_selection_exchanges_what_was_best_alone() -> None:
+    """A is nearer to the target than any other column, and not needed where C and G are there."""
+    scores = matrix(10, n=8)
+    target = scores[:, 2] + 2 * scores[:, 6]
+    scores[:, 0] = target - scores[:, 6] / 2 + 0.02 * np.random.default_rng(1).normal(size=18)
+    names = {f"a{i:02d}": value for i, value in enumerate(target)}
+    prepared = prepare(table_of(scores), Preparation(target=names))
+    alone, both = (
+        search(prepared, Search(size, "in-sample", min_rows=6, heuristic=True)).best.subset
+        for size in (1, 2)
+    )
+    assert (alone, both) == (("A",), ("C", "G"))
+
+
+def test_each_repeat_has_folds_of_its_own() -> None:
+    rows = np.arange(12)
+    found = Folds(3, seed=5, repeats=2).of_rows(rows)
+    assert (found[0] != found[1]).any()
+    for repeat, seed in zip(found, (5, 6), strict=True):
+        np.testing.assert_array_equal(repeat, Folds(3, seed=seed).of_rows(rows)[0])
+
+
+def test_rows_common_and_imputed() -> None:
+    prepared = prepared_of(matrix(11, holes=0.04))
+    common = search(prepared, Search(2, "in-sample", rows="common"))
+    complete = int((~np.isnan(prepared.features).any(1)).sum())
+    assert common.best.n == complete < 18
+    assert {fit.n for fit in common.next} == {complete}
+    assert search(prepared, Search(2, "in-sample", rows="impute")).best.n == 18
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10**6), st.booleans())
+@example(0, True)
+def test_non_negative_weights_with_intercept_are_optimal(seed: int, intercept: bool) -> None:
+    # The conditions of Karush, Kuhn and Tucker, which are sufficient: the gradient vanishes where a
+    # weight is positive, and is not negative where it is 0.
+    rng = np.random.default_rng(seed)
+    a, t = rng.normal(0, 1, (12, 4)), rng.normal(0, 1, 12)
+    b, b0 = coefficients(a, t, intercept=intercept, non_negative=True)
+    gradient = a.T @ (a @ b + b0 - t)
+    assert (b >= 0).all() and (gradient > -1e-9).all() and abs(gradient @ b) < 1e-9
+    assert not intercept or abs((t - a @ b - b0).sum()) < 1e-9
+
+
+def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
+    prepared = prepared_of(matrix(3, holes=0.05))
+    found = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
+    told: list[tuple[int, int]] = []
+    choice = over_resamples(found, resamples=5, seed=1, progress=lambda *n: told.append(n))
+    rng, m, expected, squares = np.random.default_rng(1), len(prepared.algorithms), [], []
+    for _ in range(5):
+        rows = np.sort(rng.integers(0, m, m))
+        options = {"intercept": False, "non_negative": False, "min_rows": 6}
+        losses = twin.search(
+            prepared.features[rows],
+            prepared.target[rows],
+            2,
+            "in-sample",
+            (K, 1982, 1, None, False),
+            **options,
+        )
+        best = min(
+            (c for c, loss in losses.items() if np.isfinite(loss)), key=lambda c: (losses[c], c)
+        )
+        expected.append(tuple(prepared.environments[c] for c in best))
+        a, t = prepared.features[:, best], prepared.target
+        whole = ~np.isnan(a).any(1)
+        drawn = rows[whole[rows]]
+        weights = np.linalg.lstsq(a[drawn], t[drawn], rcond=None)[0]
+        out = whole & ~np.isin(np.arange(m), rows)
+        squares += list((t - a @ weights)[out] ** 2)
+    assert sorted(choice.winners.elements()) == sorted(expected)
+    assert choice.repeats == 5 and choice.honest_n == len(squares)
+    assert choice.honest_mse == pytest.approx(np.mean(squares), rel=1e-9)
+    assert told[-1] == (5, 5)

@@ -1,0 +1,264 @@
+"""Verdicts on cells: analytic cases, and studies whose means are known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats import agreement, published
+from tests.published_study import rows, sample, study
+
+
+def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
+    """The row of one cell."""
+    table = agreement.verdicts(agreement.with_published(agreement.played(returns, returns)))
+    mine = table[
+        (table["case"] == case)
+        & (table["experiment"] == experiment)
+        & (table["algorithm"] == algorithm)
+    ]
+    assert len(mine) == 1
+    return mine.iloc[0]
+
+
+@pytest.fixture(scope="module")
+def everything():
+    returns, units = study()
+    return agreement.played(returns, units)
+
+
+def test_the_published_means_agree_with_themselves(everything):
+    table = agreement.verdicts(agreement.with_published(everything))
+    assert list(table["verdict"]) == ["agrees"] * 48
+    np.testing.assert_allclose(table["difference"], 0, atol=1e-12)
+    np.testing.assert_allclose(table["combined"], 2 * table["published_ci95"], atol=1e-9)
+    assert agreement.counts(table) == {
+        "agrees": 48,
+        "known defect": 0,
+        "misprint": 0,
+        "agrees, other parameters": 0,
+        "differs": 0,
+        "not played": 0,
+        "in all": 48,
+        "cells": 48,
+    }
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("shift", "agree"), [(1.99, 48), slow(-1.99, 48), slow(2.01, 2), (-2.01, 2)]
+)
+def test_means_agree_up_to_the_sum_of_both_half_widths(shift, agree):
+    """Both half-widths are equal. Soft-max on Grid is 0 ± 0 whatever the shift."""
+    returns, units = study(shift)
+    table = agreement.verdicts(agreement.with_published(agreement.played(returns, units)))
+    assert agreement.counts(table)["agrees"] == agree
+    told = table[table["published_ci95"] > 0]
+    np.testing.assert_allclose(told["apart"], shift * 1.96 / np.sqrt(2), rtol=1e-9)
+
+
+def test_a_difference_of_exactly_the_sum_agrees():
+    assert (
+        verdict(rows("accurate", "GC", "Random", {}, sample(31.12 + 0.9 + 0.5, 0.5)))["verdict"]
+        == "agrees"
+    )
+
+
+def test_zero_and_zero_agree_and_any_other_mean_does_not():
+    zero = verdict(
+        rows("accurate", "Grid", "Soft-max", {"tau": 0.05}, np.zeros(10)),
+        experiment="Grid",
+        algorithm="Soft-max",
+    )
+    assert (zero["verdict"], zero["apart"]) == ("agrees", 0)
+    other = verdict(
+        rows("accurate", "Grid", "Soft-max", {"tau": 0.05}, np.ones(10)),
+        experiment="Grid",
+        algorithm="Soft-max",
+    )
+    assert (other["verdict"], other["apart"]) == ("differs", np.inf)
+
+
+def softmax(*, described, as_published):
+    parts = [rows("accurate", "GC", "Soft-max", {"tau": 0.1}, sample(described, 1.8))]
+    return pd.concat(
+        [
+            *parts,
+            rows(
+                "accurate",
+                "GC",
+                "Soft-max-published",
+                {"tau": 0.1},
+                sample(as_published, 1.8, seed=1),
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("described", "as_published", "expected", "agent"),
+    [
+        (34.7, 34.7, "agrees", "Soft-max"),
+        (41.2, 34.5, "known defect", "Soft-max-published"),
+        (41.2, 30.0, "differs", "Soft-max-published"),
+        (39.0, 45.0, "differs", "Soft-max"),
+    ],
+)
+def test_the_first_way_that_agrees_decides_else_the_nearest(
+    described, as_published, expected, agent
+):
+    found = verdict(softmax(described=described, as_published=as_published), algorithm="Soft-max")
+    assert (found["verdict"], found["agent"]) == (expected, agent)
+    assert bool(found["explanation"]) == bool(found["reference"]) == (expected == "known defect")
+    # what the program computes is no setting of the algorithm
+    np.testing.assert_allclose(found["best"], described)
+
+
+def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_misprint():
+    parts = [
+        rows("accurate", "GC", "Formula", {"formula": f}, sample(m, 1.8))
+        for f, m in (("Q2/Q0", 29.2), ("Q0/Q2", 40.7))
+    ]
+    parts += [
+        rows("accurate", "GC", "OPPS-DS", {"space": s, "budget": 50}, sample(m, 1.8))
+        for s, m in (("F2", 40.0), ("F3", 41.0))
+    ]
+    found = verdict(pd.concat(parts), algorithm="OPPS-DS")
+    assert (found["verdict"], found["parameters"]) == ("misprint", '{"formula": "Q0/Q2"}')
+    assert (found["best"], json.loads(found["best_parameters"])["space"]) == (
+        pytest.approx(41.0),
+        "F3",
+    )
+
+
+def test_a_smaller_budget_is_asked_last_and_told():
+    parts = [
+        rows("accurate", "Grid", "BAMCP", {"simulations": k, "depth": d}, sample(6.2, 0.3))
+        for k, d in ((9000, 15), (500, 15), (9999, 25))
+    ]
+    found = verdict(pd.concat(parts), experiment="Grid", algorithm="BAMCP")
+    assert found["verdict"] == "agrees, other parameters"
+    assert found["explanation"] == "9,000 simulations instead of 25,000"
+    dear = rows("accurate", "Grid", "BAMCP", {"simulations": 25000, "depth": 15}, sample(6.3, 0.3))
+    found = verdict(pd.concat([*parts, dear]), experiment="Grid", algorithm="BAMCP")
+    assert (found["verdict"], found["explanation"]) == ("agrees", "")
+    bad = rows("accurate", "Grid", "BAMCP", {"simulations": 1, "depth": 15}, sample(0.5, 0.1))
+    found = verdict(bad, experiment="Grid", algorithm="BAMCP")
+    assert (found["verdict"], found["explanation"]) == (
+        "differs",
+        "1 simulations instead of 25,000",
+    )
+
+
+def test_every_parameter_of_a_search_is_a_budget_and_the_greatest_product_is_taken():
+    settings = [
+        dict(zip(("trajectories", "samples", "depth"), v, strict=True))
+        for v in ((50, 15, 15), (500, 2, 15), (500, 15, 100))
+    ]
+    parts = [rows("accurate", "Grid", "BFS3", setting, sample(3.4, 0.2)) for setting in settings]
+    found = verdict(pd.concat(parts), experiment="Grid", algorithm="BFS3")
+    assert found["explanation"] == "2 samples instead of 15, depth 15 instead of 50"
+    only = verdict(parts[0], experiment="Grid", algorithm="BFS3")
+    assert only["explanation"] == "50 trajectories instead of 500, depth 15 instead of 50"
+
+
+def test_a_greater_budget_does_not_stand_in():
+    more = rows("accurate", "GC", "BAMCP", {"simulations": 5000, "depth": 15}, sample(35.6, 1.3))
+    assert verdict(more, algorithm="BAMCP")["verdict"] == "not played"
+
+
+def test_only_printed_parameters_count_and_they_must_be_equal():
+    right = rows(
+        "accurate",
+        "GC",
+        "SBOSS",
+        {"epsilon": 0.001, "delta": 7.0, "max_samples": 1024},
+        sample(35.9, 1.8),
+    )
+    assert verdict(right, algorithm="SBOSS")["verdict"] == "agrees"
+    wrong = rows(
+        "accurate",
+        "GC",
+        "SBOSS",
+        {"epsilon": 0.01, "delta": 7.0, "max_samples": 1024},
+        sample(35.9, 1.8),
+    )
+    found = verdict(wrong, algorithm="SBOSS")
+    assert (found["verdict"], found["n"], found["agent"]) == ("not played", 0, "")
+    assert found["best"] == pytest.approx(35.9) and np.isnan(found["mean"])
+
+
+@pytest.mark.parametrize("prior", ["UGC", "uniform(GC)"])
+def test_experiments_are_known_by_their_distributions_not_by_name(prior):
+    returns = rows("inaccurate", "GC", "Random", {}, sample(31.7, 1.0)).assign(
+        experiment="whatever", prior=prior
+    )
+    assert verdict(returns, case="inaccurate")["verdict"] == "agrees"
+
+
+def test_seeds_are_taken_together():
+    parts = [
+        rows("accurate", "GC", "Random", {}, sample(mean, 1.0, n=50, seed=s), seed=s)
+        for s, mean in ((0, 30.0), (1, 32.0))
+    ]
+    found = verdict(pd.concat(parts))
+    assert (found["n"], found["mean"]) == (100, pytest.approx(31.0))
+
+
+def test_candidates_stand_in_order_with_the_best_setting_last():
+    parts = [
+        softmax(described=41.2, as_published=34.5),
+        rows("accurate", "GC", "Soft-max", {"tau": 0.05}, sample(42.0, 1.8)),
+    ]
+    returns = pd.concat(parts)
+    found = agreement.with_published(agreement.played(returns, returns))
+    assert tuple(found.columns) == agreement.CANDIDATES
+    assert list(found["way"]) == ["same parameters", "defect", "our best"]
+    assert list(found["agrees"]) == [False, True, False]
+    assert found["mean"].iloc[-1] == pytest.approx(42.0)
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(
+        JbrlError, match=r"none of the published cells has been played.*found Random in GC"
+    ):
+        agreement.with_published(
+            agreement.played(
+                one := rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid"), one
+            )
+        )
+    with pytest.raises(JbrlError, match="not one unit of this study is done"):
+        agreement.played(one.iloc[:0], one)
+    with pytest.raises(JbrlError, match="no column prior"):
+        agreement.played(one, one.drop(columns="prior"))
+
+
+@pytest.mark.parametrize("field", ["horizon", "discount"])
+def test_another_protocol_is_refused(field):
+    with pytest.raises(
+        JbrlError, match=rf"{field} is 0\.9 in here and .* in there: .*--set study\.{field}="
+    ):
+        agreement.check_protocol({field: 0.9}, published.PROTOCOL, "here", "there")
+    agreement.check_protocol({}, published.PROTOCOL, "here", "there")
+    agreement.check_protocol(dict(published.PROTOCOL), published.PROTOCOL, "here", "there")
+
+
+def test_a_pair_may_be_played_in_several_experiments_and_the_most_mdps_decide():
+    """Two experiments have the prior and the test distribution of one pair."""
+    few, many = (
+        rows("accurate", "GC", "Random", {}, sample(mean, 1.0, n=n))
+        for mean, n in ((29.0, 60), (31.2, 500))
+    )
+    greedy = rows("accurate", "GC", "e-Greedy", {"epsilon": 0.0}, sample(40.6, 3.0, n=60))
+    parts = [frame.assign(experiment="GC-60") for frame in (few, greedy)]
+    returns = pd.concat([*parts, many])
+    random = verdict(returns)
+    assert (random["played_in"], random["n"]) == ("GC", 500)
+    assert random["mean"] == pytest.approx(31.2)
+    other = verdict(returns, algorithm="e-Greedy")
+    assert (other["played_in"], other["n"], other["verdict"]) == ("GC-60", 60, "agrees")

@@ -1,0 +1,309 @@
+"""Scores are those of the original, to 1e-12; several runs add intervals and tests."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
+from jbrl.base.errors import JbrlError
+from jbrl.stats.bsuite import curves, scores
+from jbrl.stats.bsuite.logs import Logs, merged
+from jbrl.stats.bsuite.sweeps import played
+from jbrl.stats.bsuite.two_agents import compare, permutation_test
+from tests.stats.bsuite_cases import GOLDEN, arrays, expected, golden, made_up, whole
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_scores_and_flags_of_the_original(name):
+    found = scores.summary(golden(name)).set_index("bsuite_env")
+    wanted = expected(name).loc[found.index]
+    np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
+    assert found["finished"].tolist() == wanted["finished"].tolist()
+    assert np.isnan(wanted["score"]).sum() == (2 if name == "scores_partial" else 0)
+
+
+@pytest.mark.parametrize("name", ["scores_a", "scores_b", "scores_partial"])
+def test_tag_scores_of_the_original(name):
+    found = scores.tag_scores(golden(name)).set_index("tag")
+    wanted = arrays(name)
+    assert found.index.tolist() == json.loads(str(wanted["tags"]))
+    np.testing.assert_allclose(found["score"], wanted["tag_score"], rtol=0, atol=1e-12)
+    assert found["of"].tolist() == [5, 7, 3, 10, 2, 8, 5]
+    if name == "scores_partial":
+        assert found.loc["noise", "experiments"] == 7  # mnist_noise has no score
+        assert not found["finished"].any()
+
+
+@pytest.mark.parametrize("name", ["deep_sea", "deep_sea_stochastic"])
+def test_solutions_of_the_original_at_the_edges(name):
+    found = curves.solutions(golden("scores_deep_sea_edge"), name)
+    wanted = arrays("scores_deep_sea_edge")
+    solved = wanted[f"{name}_solved"]
+    assert found["size"].tolist() == wanted[f"{name}_size"].tolist()
+    assert found["episode"].notna().tolist() == solved.tolist()
+    at = wanted[f"{name}_solve_episode"][solved]
+    assert found["episode"][solved].tolist() == at.tolist()
+
+
+def changed(run, **columns):
+    """A run with other values in some columns."""
+    episode = run.columns["episode"]
+    new = {name: value + 0 * episode for name, value in columns.items()}
+    return dataclasses.replace(run, columns=run.columns | new)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "most", "threshold"), [("cartpole", 1000, 500), ("cartpole_swingup", 700, 100)]
+)
+def test_balancing_is_solved_by_one_episode_above_the_threshold(experiment, most, threshold):
+    """The score is half of the share that is earned and half of that of solved settings."""
+
+    def score(best, share):
+        runs = whole("x", experiment, [[0.0] * 20]).runs
+        earned = share * most * runs[0].columns["episode"]
+        columns = {"best_episode": best, "raw_return": earned, "total_return": earned}
+        return scores.summary(Logs(tuple(changed(run, **columns) for run in runs)))["score"].item()
+
+    assert (score(threshold, 1), score(threshold + 1, 1)) == (0.5, 1.0)
+    assert score(threshold + 1, 0.75) == pytest.approx(0.875)
+
+
+def test_runs_count_up_to_the_last_episode_that_one_of_them_has_reached():
+    """A shorter one is left out, however low its regret is, and so is what a longer one adds to the
+    episodes of the experiment.
+    """
+    runs = whole("x", "catch", [[0.4] * 20]).runs
+    short = made_up("x", "catch/0", 0.0, episodes=5000)
+    long = made_up("x", "catch/0", 0.0, episodes=20_000)
+    regret = 0.4 * np.minimum(long.columns["episode"], 10_000)
+    for one in (short, changed(long, total_regret=regret)):
+        found = scores.summary(Logs((one, *runs[1:])))
+        assert found["score"].item() == pytest.approx(0.75)
+    cut = [made_up("x", run.bsuite_id, 0.8, episodes=5000) for run in runs]
+    assert scores.summary(Logs(tuple(cut)))["score"].item() == pytest.approx(0.5)
+
+
+def test_release_changes_deep_sea_alone():
+    new = scores.summary(golden("scores_a")).set_index("bsuite_env")["score"]
+    old = scores.summary(golden("scores_a"), "0.3.5").set_index("bsuite_env")["score"]
+    differing = new.index[new != old].tolist()
+    assert differing == ["deep_sea"] and old["deep_sea"] < new["deep_sea"]
+    rates = [[0.85] * 21]  # bad episodes between both thresholds
+    assert scores.summary(whole("x", "deep_sea", rates))["score"].item() == 1.0
+    assert scores.summary(whole("x", "deep_sea", rates), "0.3.5")["score"].item() == 0.0
+    with pytest.raises(JbrlError, match=r"release '0\.3\.4'"):
+        scores.summary(golden("scores_a"), "0.3.4")
+
+
+def test_columns_and_order_of_the_summary():
+    found = scores.summary(golden("scores_a"))
+    assert tuple(found.columns) == scores.COLUMNS
+    assert found["bsuite_env"].tolist() == list(EXPERIMENTS)
+    cartpole = found.set_index("bsuite_env").loc["cartpole"]
+    assert cartpole["type"] == "basic"
+    assert cartpole["tags"] == "('basic', 'credit_assignment', 'generalization')"
+
+
+def test_order_of_runs_does_not_matter():
+    logs = golden("scores_partial")
+    turned = Logs(tuple(reversed(logs.runs)))
+    ours = scores.summary(logs).set_index("bsuite_env")["score"]
+    theirs = scores.summary(turned).set_index("bsuite_env")["score"]
+    np.testing.assert_array_equal(ours, theirs.loc[ours.index])
+
+
+def test_a_missing_setting_is_not_finished_and_is_named():
+    rates = [[0.8] * 20]
+    logs = whole("x", "catch", rates)
+    short = Logs(logs.runs[:-3])
+    assert scores.summary(logs)["finished"].item()
+    assert not scores.summary(short)["finished"].item()
+    assert scores.unfinished(short) == ["agent x: settings are missing: catch has 17 of 20"]
+
+
+def test_unfinished_runs_are_named_with_the_shortest():
+    runs = (made_up("x", "catch/0", 1.0), made_up("x", "catch/1", 1.0, episodes=300))
+    sentence = scores.unfinished(Logs(runs))[1]
+    assert sentence.startswith("agent x: 1 of 2 runs are not finished")
+    assert "catch/1: 300 of 10,000 episodes" in sentence
+
+
+def test_an_experiment_that_others_have_is_an_empty_row_and_a_sentence():
+    logs = merged([whole("x", "catch", [[1.0] * 20]), whole("y", "bandit", [[0.1] * 20])])
+    found = scores.summary(logs).set_index(["agent", "bsuite_env"])
+    assert np.isnan(found.loc[("y", "catch"), "score"])
+    assert not found.loc[("y", "catch"), "finished"]
+    assert scores.incomplete(logs)[1].startswith("agent y: no logs of catch, which x has")
+    assert scores.incomplete(whole("x", "catch", [[1.0] * 20])) == []
+
+
+# ---- several runs ----
+
+
+def test_one_sweep_twice_has_the_score_of_one():
+    once = golden("scores_a")
+    twice = merged([once, once])
+    assert max(run.number for run in twice.runs) == 1
+    ours = scores.summary(twice, intervals=True)
+    np.testing.assert_allclose(ours["score"], scores.summary(once)["score"], rtol=0, atol=1e-12)
+    assert (ours["runs"] == 2).all()
+
+
+def test_score_of_several_sweeps_is_their_mean():
+    a, b = whole("x", "catch", [[0.4] * 20]), whole("x", "catch", [[1.6] * 20])
+    found = scores.summary(merged([a, b]), intervals=True)
+    assert found["score"].item() == pytest.approx((0.75 + 0.0) / 2)
+    assert found["lower"].item() < found["score"].item() < found["upper"].item()
+
+
+def test_a_setting_with_fewer_runs_takes_part_again():
+    runs = (
+        *whole("x", "bandit", [[0.1] * 20]).runs,
+        made_up("x", "bandit/0", 0.3, number=1),
+    )
+    found = scores.summary(Logs(runs), intervals=True)
+    first, second = 1 - 0.1 / 0.5, 1 - (0.1 * 19 + 0.3) / 20 / 0.5
+    assert found["score"].item() == pytest.approx((first + second) / 2)
+    assert found["runs"].item() == 2
+
+
+def test_intervals_need_several_runs_of_a_setting_or_settings_that_are_equal():
+    found = scores.summary(golden("scores_a"), intervals=True).set_index("bsuite_env")
+    known = found.index[found["lower"].notna()]
+    families = {EXPERIMENTS[name].family for name in known}
+    assert families == {"catch", "mnist", "cartpole", "mountain_car"}
+    assert (found.loc[known, "lower"] <= found.loc[known, "upper"]).all()
+    tags = scores.tag_scores(golden("scores_a"), intervals=True)
+    assert tags["lower"].isna().all()  # each tag has an experiment without an interval
+
+
+def test_intervals_are_the_same_each_time():
+    first = scores.summary(golden("scores_a"), intervals=True)
+    again = scores.summary(golden("scores_a"), intervals=True)
+    assert first.equals(again)
+
+
+def test_intervals_cover_the_true_score():
+    """300 agents whose true score in catch is 0.5, 20 runs each; nominal level 95%.
+
+    Percentile intervals of 20 samples are a little too narrow: about 92% cover. At that rate fewer
+    than 258 of 300 have a probability below 1e-4 (binomial), at 95% more than 297 below 1e-3.
+    """
+    generator = np.random.default_rng(7)
+    covered = 0
+    for k in range(300):
+        rates = generator.normal(0.8, 0.2, 20).tolist()
+        row = scores.summary(whole(f"x{k}", "catch", [rates]), intervals=True, resamples=400)
+        covered += int(row["lower"].item() <= 0.5 <= row["upper"].item())
+    assert 258 <= covered <= 297
+
+
+# ---- two agents ----
+
+
+def test_agents_that_differ_are_told_apart_and_equal_ones_are_not():
+    logs = merged([whole("x", "catch", [[0.4] * 20]), whole("y", "catch", [[1.2] * 20])])
+    row = compare(logs).iloc[0]
+    assert row["difference"] == pytest.approx(0.5)
+    assert row["p_value"] < 0.001 and row["differs"]
+    same = merged([whole("x", "catch", [[0.4] * 20]), whole("y", "catch", [[0.4] * 20])])
+    assert compare(same).iloc[0]["p_value"] == 1.0
+
+
+@pytest.mark.first_case_quick
+@pytest.mark.parametrize("experiment", ["catch_noise", "umbrella_length"])
+def test_level_of_the_test(experiment):
+    """Two agents with the same distribution in each setting: p <= 0.1 in at most a tenth.
+
+    400 trials, each exact at its level; 61 or more at a rate of 0.1 have a probability below
+    1e-4 (binomial). Seed fixed.
+    """
+    generator = np.random.default_rng(11)
+    count = len(EXPERIMENTS[experiment].settings)
+    base = np.linspace(0.1, 0.9, count)
+    small = 0
+    for k in range(400):
+        both = [
+            whole(name, experiment, [(base + generator.normal(0, 0.2, count)).tolist()])
+            for name in ("x", "y")
+        ]
+        x, y = (played(one, one.agents[0], experiment) for one in both)
+        small += permutation_test(x, y, permutations=99, seed=k).p_value <= 0.1
+    assert small <= 60
+
+
+def test_permutations_stay_within_equal_settings():
+    """bandit/0 and bandit/1 are different settings: with one run each there are 4 arrangements.
+
+    The observed one and its mirror are as extreme as can be, hence p near 1/2.
+    """
+    x = Logs((made_up("x", "bandit/0", 0.0), made_up("x", "bandit/1", 0.0)))
+    y = Logs((made_up("y", "bandit/0", 0.4), made_up("y", "bandit/1", 0.4)))
+    found = permutation_test(played(x, "x", "bandit"), played(y, "y", "bandit"), 2000)
+    assert found.difference == pytest.approx(0.8)
+    assert found.p_value == pytest.approx(0.5, abs=0.05)  # standard error 0.011
+    x = Logs((made_up("x", "catch/0", 0.0), made_up("x", "catch/1", 0.0)))
+    y = Logs((made_up("y", "catch/0", 0.4), made_up("y", "catch/1", 0.4)))
+    found = permutation_test(played(x, "x", "catch"), played(y, "y", "catch"), 2000)
+    assert found.p_value == pytest.approx(1 / 3, abs=0.05)  # 2 of 6 arrangements
+
+
+def test_unfinished_runs_are_not_tested():
+    logs = merged([golden("scores_a"), golden("scores_partial")])
+    assert compare(logs, permutations=9)["p_value"].isna().all()
+
+
+def test_holm_is_over_the_experiments_of_a_pair():
+    logs = merged([golden("scores_a"), golden("scores_b")])
+    found = compare(logs, permutations=999).set_index("bsuite_env")
+    assert len(found) == 23 and found.loc["catch", "differs"]
+    assert not found.loc["deep_sea", "differs"]
+
+
+# ---- tables for others ----
+
+
+def test_score_table_has_a_row_for_each_sweep():
+    logs = merged([golden("scores_a"), golden("scores_a"), golden("scores_b")])
+    table = scores.score_table(logs)
+    assert list(table.columns) == ["algorithm", "environment", "score"]
+    assert len(table) == 2 * 23 + 23
+    one = table[(table["algorithm"] == "scores_b") & (table["environment"] == "catch")]
+    assert one["score"].item() == pytest.approx(expected("scores_b").loc["catch", "score"])
+
+
+def test_settings_table_has_468_environments_and_the_mean_score_as_target():
+    table = scores.score_table(golden("scores_a"), of="settings")
+    assert table["environment"].tolist() == list(SWEEP)
+    assert table["suite_score"].nunique() == 1
+    assert table["suite_score"].iloc[0] == pytest.approx(expected("scores_a")["score"].mean())
+    catch = table[table["environment"].str.startswith("catch/")]["score"]
+    assert catch.mean() == pytest.approx(expected("scores_a").loc["catch", "score"])
+    sea = table[table["environment"].str.startswith("deep_sea/")]["score"]
+    assert set(sea) <= {0.0, 1.0}
+    assert sea.mean() == pytest.approx(expected("scores_a").loc["deep_sea", "score"])
+    with pytest.raises(JbrlError, match="of = 'tags'"):
+        scores.score_table(golden("scores_a"), of="tags")
+
+
+# ---- curves ----
+
+
+def test_curves_of_regret_and_return():
+    logs = whole("x", "memory_len", [[0.5] * 23])
+    ratio = curves.regrets(logs, "memory_len")
+    np.testing.assert_allclose(ratio["average"], 0.5)  # errors 0.25 per episode, guessing has 0.5
+    right = curves.returns(logs, "memory_len")
+    np.testing.assert_allclose(right["average"], 0.75)
+    assert right["level"].max() == 100
+    mean = curves.mean_curves(ratio)
+    assert (mean["n"] == 1).all() and mean["ci95"].isna().all()
+    assert len(mean) == 23 * 49
+
+
+def test_discounting_chain_is_grouped_by_the_horizon_of_its_best_chain():
+    found = curves.final_regrets(golden("scores_a"), "discounting_chain")
+    assert sorted(found["level"]) == [1, 3, 10, 30, 100]
+    assert (found["n"] == 4).all()

@@ -1,0 +1,149 @@
+"""Mean, spread and interval against numbers worked out by hand."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.intervals import factor95, summarise
+from tests.stats.tables import returns_of
+
+SCORES = arrays(np.float64, st.integers(2, 30), elements=st.floats(-100, 100, width=32))
+
+
+def test_by_hand():
+    # 2, 4, 4, 6, 9: mean 5, squared deviations 9 + 1 + 1 + 1 + 16 = 28, s = √(28 / 4) = √7;
+    # Student's quantile at 0.975 for 4 degrees of freedom is 2.776445 (tables), 2.776445 √7 / √5 =
+    # 3.285141...
+    found = summarise(returns_of({("Random", "{}"): [2, 4, 4, 6, 9]})).iloc[0]
+    assert (found["n"], found["mean"]) == (5, 5)
+    assert found["std"] == pytest.approx(math.sqrt(7), rel=1e-15)
+    assert found["ci95"] == pytest.approx(3.285141, abs=1e-5)
+
+
+def test_published_width():
+    # 31.12 ± 0.9 for N = 500 (paper, Fig. 9) needs s near 10 with √N; with the printed 2σ/N it
+    # would need s = 225, more than the largest possible return, 200.
+    spread = np.tile([-10.0, 10.0], 250) + 31.12
+    found = summarise(returns_of({("Random", "{}"): spread})).iloc[0]
+    assert round(found["ci95"], 1) == 0.9
+
+
+def test_one_row_per_agent_in_order_of_appearance():
+    table = returns_of(
+        {
+            ("e-Greedy", '{"epsilon": 0.1}'): [1, 2],
+            ("e-Greedy", '{"epsilon": 0.0}'): [3, 5],
+            ("BEB", "{}"): [0, 0],
+        }
+    )
+    found = summarise(table)
+    assert list(found.columns) == [
+        "experiment",
+        "algorithm",
+        "parameters",
+        "n",
+        "mean",
+        "std",
+        "ci95",
+    ]
+    assert list(found["parameters"]) == ['{"epsilon": 0.1}', '{"epsilon": 0.0}', "{}"]
+    assert list(found["mean"]) == [1.5, 4, 0]
+    assert found["std"].iloc[2] == 0
+    assert [str(found[c].dtype) for c in ("n", "mean", "std", "ci95")] == [
+        "int64",
+        "float64",
+        "float64",
+        "float64",
+    ]
+
+
+def test_one_sample_has_no_spread():
+    found = summarise(returns_of({("Random", "{}"): [3]})).iloc[0]
+    assert found["mean"] == 3
+    assert np.isnan(found["std"])
+    assert np.isnan(found["ci95"])
+
+
+def test_sums_in_float64():
+    table = returns_of({("Random", "{}"): [1e8 + 1, 1e8 + 2, 1e8 + 3]})
+    assert summarise(table.astype({"score": np.float64}))["std"].iloc[0] == pytest.approx(
+        1, rel=1e-12
+    )
+
+
+def test_other_columns_can_group():
+    table = pd.concat([returns_of({("a", "{}"): [1, 3]}), returns_of({("b", "{}"): [5, 7]})])
+    found = summarise(table, by=["experiment"])
+    assert list(found.columns) == ["experiment", "n", "mean", "std", "ci95"]
+    assert found["mean"].iloc[0] == 4
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_refuses_what_is_not_finite_and_names_the_row(bad):
+    table = returns_of({("Random", "{}"): [1, 2], ("BEB", '{"beta": 2.5}'): [3, 4]})
+    table.loc[3, "score"] = bad
+    with pytest.raises(
+        JbrlError, match=r'row 4 .*algorithm BEB, parameters \{"beta": 2.5\}.*finite'
+    ):
+        summarise(table)
+
+
+def test_refuses_text_and_counts_the_rest():
+    table = returns_of({("Random", "{}"): [1, 2, 3]}).astype({"score": object})
+    table.loc[[1, 2], "score"] = "n/a"
+    with pytest.raises(JbrlError, match=r"row 2 .*'n/a'.*and 1 more"):
+        summarise(table)
+
+
+def test_missing_column_is_named():
+    with pytest.raises(JbrlError, match=r"no column parameters \(columns found: .*algorithm"):
+        summarise(returns_of({("Random", "{}"): [1]}).drop(columns="parameters"))
+
+
+@settings(max_examples=50)
+@given(SCORES, st.floats(-50, 50, width=32))
+def test_mean_moves_with_the_scores_and_the_width_does_not(scores, shift):
+    before = summarise(returns_of({("a", "{}"): scores})).iloc[0]
+    after = summarise(returns_of({("a", "{}"): scores + shift})).iloc[0]
+    assert after["mean"] == pytest.approx(before["mean"] + shift, abs=1e-9)
+    assert after["ci95"] == pytest.approx(before["ci95"], abs=1e-9)
+
+
+@settings(max_examples=50)
+@given(SCORES)
+def test_agrees_with_numpy_and_lies_in_the_range(scores):
+    found = summarise(returns_of({("a", "{}"): scores})).iloc[0]
+    assert scores.min() - 1e-9 <= found["mean"] <= scores.max() + 1e-9
+    assert found["ci95"] == pytest.approx(
+        stats.t.ppf(0.975, len(scores) - 1) * scores.std(ddof=1) / np.sqrt(len(scores)), abs=1e-9
+    )
+
+
+def test_the_factor_is_students_below_a_hundred_scores():
+    found = factor95(np.array([1, 2, 20, 99, 100, 500]))
+    assert np.isnan(found[0])
+    assert found[1:] == pytest.approx([12.7062, 2.0930, 1.9845, 1.96, 1.96], abs=1e-4)
+
+
+def test_intervals_of_ten_scores_cover_the_truth():
+    # 4,000 intervals from n = 10 normal samples: coverage .95, standard deviation .0034; outside
+    # .935 ... .965 with probability below 1e-4. With 1.96 for Student's factor it is .918.
+    scores = np.random.default_rng(1).normal(7, 3, (4000, 10))
+    found = summarise(returns_of({("a", str(i)): row for i, row in enumerate(scores)}))
+    assert 0.935 < ((found["mean"] - 7).abs() <= found["ci95"]).mean() < 0.965
+
+
+def test_interval_covers_the_truth_95_times_in_100():
+    # 2,000 intervals from n = 100 normal samples: coverage .947 (Student against normal), standard
+    # deviation .005; outside .93 ... .965 with probability below 0.001.
+    scores = np.random.default_rng(0).normal(7, 3, (2000, 100))
+    found = summarise(returns_of({("a", str(i)): row for i, row in enumerate(scores)}))
+    covered = ((found["mean"] - 7).abs() <= found["ci95"]).mean()
+    assert 0.93 < covered < 0.965

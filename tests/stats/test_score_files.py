@@ -1,0 +1,231 @@
+"""Files of scores: every format, what is refused, with its place."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.score_table import from_arrays, to_arrays, together
+from tests.stats.tables import SCORES
+
+
+def written(folder: Path, text: str, name: str = "scores.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    extra = SCORES.assign(seed=1)[["seed", "score", "environment", "algorithm"]]
+    if name.endswith("parquet"):
+        extra.to_parquet(path)
+    else:
+        extra.to_csv(path, index=False, sep="\t" if name.endswith("tsv") else ",")
+    found = read_score_table(path)
+    assert list(found.columns) == ["algorithm", "environment", "score"]
+    assert found["score"].dtype == np.float64
+    pd.testing.assert_frame_equal(found, SCORES, check_dtype=False, check_exact=True)
+
+
+def test_several_files_mapped_and_joined_columns(tmp_path: Path) -> None:
+    first = written(tmp_path, "agent,parameters,task,return\nA,1,x,3\nA,2,x,4\n", "1.csv")
+    second = written(tmp_path, "task,return,agent,parameters\nx,5,A,1\n", "2.csv")
+    columns = {"algorithm": ("agent", "parameters"), "environment": "task", "score": "return"}
+    found = read_score_table([first, second], columns=columns)
+    assert found["algorithm"].tolist() == ["A 1", "A 2", "A 1"]
+    assert found["score"].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_decimals_are_read_exactly(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal(2000)
+    path = written(
+        tmp_path, "algorithm,environment,score\n" + "".join(f"A,x,{v!r}\n" for v in values.tolist())
+    )
+    assert (read_score_table(path)["score"].to_numpy() == values).all()
+
+
+BAD = {
+    "no column": (
+        "algorithm,environment,Return\nA,x,1\n",
+        ["scores.csv", "no column 'score'", "(known: Return, algorithm, environment)"],
+    ),
+    "near column": (
+        "algorithm,enviroment,score\nA,x,1\n",
+        ["no column 'environment'", "did you mean 'enviroment'?"],
+    ),
+    "no rows": ("algorithm,environment,score\n", ["scores.csv", "no rows"]),
+    "empty file": ("", ["scores.csv", "cannot be read as a score table"]),
+    "text": (
+        "algorithm,environment,score\nA,x,1\nB,y,fast\n",
+        ["row 2 (algorithm B, environment y)", "score = 'fast'", "finite number"],
+    ),
+    "nan": (
+        "algorithm,environment,score\nA,x,1\nB,y,nan\nB,y,\n",
+        ["row 2 (algorithm B, environment y)", "score = 'nan'", "(and 1 more)"],
+    ),
+    "infinite": (
+        "algorithm,environment,score\nA,x,inf\n",
+        ["row 1 (algorithm A, environment x)", "score = 'inf'"],
+    ),
+    "no label": (
+        "algorithm,environment,score\nA,x,1\n,x,1\n",
+        ["row 2", "column 'algorithm' is empty"],
+    ),
+    "ragged": ("algorithm,environment,score\nA,x,1\nA,x,1,2,3\n", ["scores.csv", "line 3"]),
+    "shifted": (
+        "algorithm,environment,score\nA,1,x,1\nA,2,x,2\n",
+        ["scores.csv", "more fields than its header"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, case: str) -> None:
+    text, parts = BAD[case]
+    with pytest.raises(JbrlError) as caught:
+        read_score_table(written(tmp_path, text))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
+    for name in ("none.csv", "none.parquet"):
+        with pytest.raises(
+            JbrlError, match=rf"{name}: cannot be read as a score table: No such file"
+        ):
+            read_score_table(tmp_path / name)
+    with pytest.raises(JbrlError, match=r"cannot be read as a score table"):
+        read_score_table(written(tmp_path, "not parquet", "x.parquet"))
+    with pytest.raises(JbrlError, match=r"expected a file ending in \.csv"):
+        read_score_table(written(tmp_path, "", "x.txt"))
+    with pytest.raises(JbrlError, match="no file given"):
+        read_score_table([])
+
+
+def test_missing_scores_may_be_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, "algorithm,environment,score\nA,x,1\nA,y,\nA,z,-\nB,x,NaN\n")
+    assert read_score_table(path, missing=True)["environment"].tolist() == ["x"]
+    with pytest.raises(JbrlError, match=r"row 3 .*'soon'"):
+        read_score_table(
+            written(tmp_path, "algorithm,environment,score\nA,x,1\nA,y,\nA,z,soon\n"), missing=True
+        )
+    with pytest.raises(JbrlError, match="all 1 scores are missing"):
+        read_score_table(written(tmp_path, "algorithm,environment,score\nA,x,\n"), missing=True)
+
+
+def test_mappings_that_are_not_accepted(tmp_path: Path) -> None:
+    with pytest.raises(
+        JbrlError, match="unknown column 'scores' to be mapped; did you mean 'score'"
+    ):
+        read_score_table(tmp_path / "x.csv", columns={"scores": "a"})
+    with pytest.raises(JbrlError, match="expected one column"):
+        read_score_table(tmp_path / "x.csv", columns={"score": ("a", "b")})
+
+
+def test_companion_files(tmp_path: Path) -> None:
+    bounds = written(tmp_path, "low,environment,high\n0,1.0,1\n", "bounds.csv")
+    assert read_companion(bounds, ["environment"], ["low", "high"]).iloc[0].tolist() == [
+        "1.0",
+        0.0,
+        1.0,
+    ]
+    pairs = written(tmp_path, "environment,algorithm,algorithm\nx,A,B\n", "pairs.csv")
+    assert read_companion(pairs, ["environment", "algorithm", "algorithm"]).iloc[0].tolist() == [
+        "x",
+        "A",
+        "B",
+    ]
+    with pytest.raises(JbrlError, match=r"bounds\.csv: no column 'top'"):
+        read_companion(bounds, ["environment"], ["top"])
+    with pytest.raises(JbrlError, match=r"row 1 \(x\): low = 'none': expected a finite number"):
+        read_companion(written(tmp_path, "environment,low\nx,none\n"), ["environment"], ["low"])
+    with pytest.raises(JbrlError, match="no rows"):
+        read_companion(written(tmp_path, "environment,low\n"), ["environment"], ["low"])
+
+
+def test_wide_tables_are_read_by_their_columns(tmp_path: Path) -> None:
+    path = written(tmp_path, "algorithm,seed,x,y\nA,0,1,2\nB,0,3,\nA,1,5,6\nB,1,7,8\n")
+    found = read_score_table(path)
+    cells = {
+        key: rows["score"].tolist() for key, rows in found.groupby(["algorithm", "environment"])
+    }
+    assert cells == {("A", "x"): [1, 5], ("A", "y"): [2, 6], ("B", "x"): [3, 7], ("B", "y"): [8]}
+    with pytest.raises(JbrlError, match=r"'soon'"):
+        read_score_table(written(tmp_path, "algorithm,x\nA,soon\n"))
+
+
+def test_arrays_of_runs_by_environments(tmp_path: Path) -> None:
+    arrays = {"A": np.array([[1.0, 2.0], [3.0, np.nan]]), "B": np.array([[5.0, 6.0]])}
+    found = from_arrays(arrays, ["x", "y"])
+    assert found.to_numpy().tolist() == [
+        ["A", "x", 1.0],
+        ["A", "y", 2.0],
+        ["A", "x", 3.0],
+        ["B", "x", 5.0],
+        ["B", "y", 6.0],
+    ]
+    back, names = to_arrays(found)
+    assert names == ["x", "y"]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(back[name], array)
+    np.savez(tmp_path / "t.npz", environments=np.array(["x", "y"]), **arrays)
+    text = '{"environments": ["x", "y"], "scores": {"A": [[1, 2], [3, NaN]], "B": [[5, 6]]}}'
+    for path in (tmp_path / "t.npz", written(tmp_path, text, "t.json")):
+        pd.testing.assert_frame_equal(read_score_table(path), found)
+    plain = read_score_table(written(tmp_path, '{"A": [[1, 2]]}', "p.json"))
+    assert plain["environment"].tolist() == ["environment 1", "environment 2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "expected an object"),
+        ("{}", "no arrays"),
+        ('{"A": [1, 2]}', r"'A': an array of shape \(2,\): expected \[runs, environments\]"),
+        ('{"A": [[1, 2]], "B": [[1]]}', r"'B': .*with 2 environments"),
+        ('{"A": [[1], [2, 3]]}', "'A': expected numbers, as many in each row"),
+        ("{", "cannot be read as arrays"),
+    ],
+)
+def test_arrays_that_are_not_accepted(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(JbrlError, match=message):
+        read_score_table(written(tmp_path, text, "a.json"))
+
+
+def test_trials_that_occur_twice_are_refused(tmp_path: Path) -> None:
+    head = "algorithm,environment,unit,seed,score\n"
+    one = written(tmp_path, head + "A,x,0,0,1\nA,x,1,0,1\n", "1.csv")
+    two = written(tmp_path, head + "A,x,1,0,1\nA,x,2,0,1\n", "2.csv")
+    other = written(tmp_path, head + "A,x,1,7,1\n", "3.csv")
+    read = [(path.name, read_score_table(path, trials=True)) for path in (one, two, other)]
+    assert len(together([read[0], read[2]])) == 3
+    message = r"1\.csv, 2\.csv: algorithm A, environment x, unit 1, seed 0 occurs twice"
+    with pytest.raises(JbrlError, match=message):
+        together(read)
+    plain = [(name, part[["algorithm", "environment", "score"]]) for name, part in read[:1]]
+    with pytest.raises(JbrlError, match=r"1\.csv: has the same rows as 1\.csv"):
+        together([*plain, *plain])
+
+
+def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path: Path) -> None:
+    head = "algorithm,environment,seed,score\n"
+    rows = "A,x,0,1\nA,x,1,2\n"
+    copied = written(tmp_path, head + rows + rows, "copied.csv")
+    with pytest.raises(JbrlError, match=r"copied\.csv: rows 1 and 3 are the same, seed 0 included"):
+        read_score_table(copied, trials=True)
+    assert len(read_score_table(copied)) == 4
+
+    def read(name: str, rows: str) -> tuple[str, pd.DataFrame]:
+        return name, read_score_table(written(tmp_path, head + rows, name), trials=True)
+
+    one, two = read("1.csv", rows), read("2.csv", "A,x,1,2\nA,x,2,2\n")
+    message = r"1\.csv, 2\.csv: algorithm A, environment x, seed 1 occurs twice:"
+    with pytest.raises(JbrlError, match=message):
+        together([one, two])
+    episodes = read("3.csv", "A,x,1,2\nA,x,1,3\n")  # several trials of one seed
+    assert len(together([one, episodes])) == 4

@@ -1,0 +1,132 @@
+"""Sensitivity of scores to drawn parameters: formulas, intervals, tests, groups."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from jbrl.base.errors import JbrlError
+from jbrl.stats import sensitivity
+
+
+def naive_share(scores, which):
+    """The adjusted R² of a one-way analysis of variance, term by term."""
+    groups = [scores[which == g] for g in np.unique(which)]
+    within = sum(((g - g.mean()) ** 2).sum() for g in groups)
+    whole = ((scores - scores.mean()) ** 2).sum()
+    n, k = len(scores), len(groups)
+    return 1 - (within / (n - k)) / (whole / (n - 1))
+
+
+def naive_jackknife(scores, which):
+    n = len(scores)
+    without = [naive_share(np.delete(scores, i), np.delete(which, i)) for i in range(n)]
+    return np.sqrt((n - 1) / n * np.sum((without - np.mean(without)) ** 2))
+
+
+def test_the_share_and_its_interval_are_those_of_the_definition():
+    generator = np.random.default_rng(0)
+    which = np.array([0] * 7 + [1] * 12 + [2] * 20 + [3])
+    scores = generator.normal(size=40) + which
+    share, low, high = sensitivity.share_explained(scores, which)
+    assert share == pytest.approx(naive_share(scores, which), rel=1e-12)
+    half = 2.0226909 * naive_jackknife(scores, which)  # Student's quantile for 39 degrees
+    assert (low, high) == pytest.approx((max(0, share - half), min(1, share + half)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("between", "spread"), [(0.5, "normal"), (0.5, "exponential")])
+def test_intervals_cover_the_true_share(between, spread):
+    # 300 replications; coverage of 0.94 would be below 0.9 by chance in 0.3 % of all seeds
+    generator = np.random.default_rng(1)
+    which = np.arange(400) % 8
+    levels = np.arange(8) - 3.5
+    levels *= np.sqrt(between / (1 - between) / np.mean(levels**2))
+    inside = 0
+    for _ in range(300):
+        noise = (
+            generator.exponential(size=400) - 1
+            if spread == "exponential"
+            else generator.normal(size=400)
+        )
+        _, low, high = sensitivity.share_explained(levels[which] + noise, which)
+        inside += low <= between <= high
+    assert inside / 300 >= 0.9
+
+
+def test_without_dependence_the_test_is_right_and_the_share_about_zero():
+    # 400 tests at 5 %: more than 33 rejections, or fewer than 8, by chance in 0.5 % of all seeds
+    generator = np.random.default_rng(2)
+    which = np.arange(60) % 5
+    p = []
+    for _ in range(400):
+        scores = generator.exponential(size=60)
+        p.append(sensitivity.permutation_p(scores, which, 199, generator))
+    rejections = int((np.array(p) <= 0.05).sum())
+    assert binom.ppf(0.0025, 400, 0.05) <= rejections <= binom.ppf(0.9975, 400, 0.05)
+
+
+def test_the_p_value_is_that_of_all_permutations():
+    scores = np.array([0.1, 0.9, 0.4, 2.0, 2.2, 1.7])
+    which = np.array([0, 0, 0, 1, 1, 1])
+
+    def between(values):
+        return sum(3 * (values[which == g].mean() - scores.mean()) ** 2 for g in (0, 1))
+
+    every = [between(scores[list(order)]) for order in itertools.permutations(range(6))]
+    exact = np.mean(np.array(every) >= between(scores) - 1e-12)  # 0.1
+    found = sensitivity.permutation_p(scores, which, 20_000, np.random.default_rng(3))
+    assert found == pytest.approx(exact, abs=4 * np.sqrt(0.09 / 20_000))
+
+
+@given(
+    st.lists(st.integers(-5, 40) | st.floats(0, 1, width=32), min_size=20, max_size=200),
+    st.integers(2, 12),
+)
+def test_groups_are_in_order_and_equal_values_stay_together(values, groups):
+    values = np.array(values, float)
+    which = sensitivity.grouped(values, groups)
+    assert set(which) == set(range(which.max() + 1)) and which.max() < groups
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(which[order]) >= 0).all()
+    assert all(len(set(which[values == v])) == 1 for v in set(values))
+
+
+def trials(n=200, seed=4):
+    generator = np.random.default_rng(seed)
+    rate, useless = generator.uniform(size=n), generator.integers(0, 3, n)
+    frame = pd.DataFrame({"rate": rate, "useless": useless, "other": np.nan})
+    frame["score"] = 3 * rate + generator.normal(size=n)
+    return frame.assign(experiment="E", algorithm="A", parameters="{}")
+
+
+def test_tables_of_an_algorithm():
+    table = trials()
+    shares = sensitivity.shares(table, ["useless", "rate", "other"], permutations=200)
+    assert list(shares["parameter"]) == ["rate", "useless"]
+    assert list(shares["significant"]) == [True, False]
+    assert list(shares["groups"]) == [10, 3]
+    curves = sensitivity.curves(table, ["useless", "rate", "other"])
+    rates = curves[curves["parameter"] == "rate"]
+    assert rates["n"].sum() == 200 and (rates["n"] == 20).all()
+    first = table[table["rate"] <= rates["high"].iloc[0]]["score"]
+    assert rates["mean"].iloc[0] == pytest.approx(first.mean())
+    assert (rates["low"].iloc[1:].to_numpy() > rates["high"].iloc[:-1].to_numpy()).all()
+
+
+def test_equal_scores_have_no_share():
+    table = trials().assign(score=1.0)
+    shares = sensitivity.shares(table, ["rate"], permutations=20)
+    assert shares["share"].isna().all() and (shares["p_value"] == 1).all()
+
+
+def test_bad_numbers_are_refused():
+    with pytest.raises(JbrlError, match="groups = 1"):
+        sensitivity.curves(trials(), ["rate"], groups=1)
+    with pytest.raises(JbrlError, match="permutations = 0"):
+        sensitivity.shares(trials(), ["rate"], permutations=0)
+    with pytest.raises(JbrlError, match=r"level = 1\.5"):
+        sensitivity.shares(trials(), ["rate"], level=1.5)

@@ -1,0 +1,332 @@
+"""Submitting to SLURM, without one; `tests/slurm` does it with one."""
+
+import pickletools
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from jbrl.base.errors import JbrlError
+from jbrl.cli import task
+from jbrl.cli.app import app
+from jbrl.study.plan import plan
+from jbrl.study.slurm import jobs
+from jbrl.study.slurm.cluster import Job, Request, minutes, prepare, requeue
+
+STUDY = """
+[study]
+name = "tiny"
+n_environments = 8
+horizon = 12
+
+[[experiments]]
+name = "GC"
+prior = "GC"
+test = "GC"
+
+[[experiments]]
+name = "GC-again"
+prior = "GC"
+test = "GC"
+
+[[agents]]
+algorithm = "Random"
+
+[[agents]]
+algorithm = "OPPS-DS"
+space = "F1"
+budget = 100
+"""
+SBATCH = """#!/bin/sh
+n=$(cat {folder}/count 2>/dev/null || echo 40)
+n=$((n + 1))
+echo $n > {folder}/count
+cp "$1" {folder}/$n.sh
+echo "Submitted batch job $n"
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path / "study.toml"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An `sbatch` that keeps what it is given, and all else that there is of SLURM."""
+    pytest.importorskip("submitit")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (
+        ("sbatch", SBATCH.format(folder=folder)),
+        ("srun", "#!/bin/sh\n"),
+        ("squeue", "#!/bin/sh\n"),
+    ):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+def run(study: Path, *options: object) -> Result:
+    arguments = ["run", study, "--out", study.parent / "out", *options]
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def told(result: Result) -> list[str]:
+    """Lines, without how long anything will take."""
+    return [re.sub(r", the longest about .*", "", line) for line in result.output.splitlines()]
+
+
+def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, programs: Path) -> None:
+    options = (
+        "--partition",
+        "long",
+        "--gpus",
+        2,
+        "--cpus",
+        4,
+        "--time",
+        "4:00:00",
+        "--array-parallelism",
+        3,
+        "--slurm",
+        "mem=8G",
+    )
+    result = run(study, "--executor", "slurm", *options)
+    assert result.exit_code == 0, result.output
+    assert told(result)[:3] == [
+        "searches: 1 unit in 1 task",
+        "at once: 2 units in 2 tasks",
+        "after the searches: 1 unit in 1 task",
+    ]
+    first, second = ((programs / f"{n}.sh").read_text().splitlines() for n in (41, 42))
+    asked = (
+        "partition=long",
+        "gpus-per-node=2",
+        "cpus-per-task=4",
+        "time=240",
+        "array=0-2%3",
+        "mem=8G",
+        "requeue",
+        "signal=USR2@120",
+    )
+    assert {f"#SBATCH --{option}" for option in asked} <= set(first)
+    assert "#SBATCH --dependency=afterany:41_0" in second
+    assert not any("dependency" in line for line in first)
+    assert any(line.startswith("srun") and "--cpus-per-task=4" in line for line in first)
+    ids = {unit.id: unit.label for unit in plan(study, study.parent / "out").units}
+    held = {
+        task.task: [ids[id] for id in task.units] for task in jobs.submitted(study.parent / "out")
+    }
+    assert [len(units) for units in held.values()] == [1, 1, 1, 1]
+    assert "GC/OPPS" in held["41_0"][0] and "GC-again/OPPS" in held["42"][0]
+
+
+def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
+    assert run(study, "--executor", "slurm", "--time", "30").exit_code == 0
+    pickles = list((study.parent / "out" / "slurm").glob("*.pkl"))
+    assert len(pickles) == 4
+    for path in pickles:
+        strings = [
+            str(value)
+            for op, value, _ in pickletools.genops(path.read_bytes())
+            if "UNICODE" in op.name
+        ]
+        modules = {
+            text for text in strings if text.startswith(("jbrl", "numpy", "jax", "submitit"))
+        }
+        assert modules == {"jbrl.cli.task", "jbrl.study.slurm.cluster", "submitit.core.utils"}
+        assert {"work", "Job"} <= set(strings)
+
+
+def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path) -> None:
+    assert run(study, "--executor", "slurm", "--only", "Random").exit_code == 0
+    (programs / "squeue").write_text(
+        "#!/bin/sh\necho '41_0|PENDING|Priority'\necho '41_1|CANCELLED|None'\n"
+    )
+    assert told(run(study, "--executor", "slurm", "--dry-run"))[-4:] == [
+        "1 unit left out: in tasks that SLURM has already",
+        "searches: 1 unit in 1 task",
+        "at once: 1 unit in 1 task",
+        "after the searches: 1 unit in 1 task",
+    ]
+    assert not (programs / "42.sh").exists()
+
+
+def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(
+    study: Path, programs: Path
+) -> None:
+    assert run(study, "--executor", "slurm", "--only", "Random").exit_code == 0
+    (programs / "squeue").write_text(
+        "#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n"
+    )
+    result = run(study, "--executor", "slurm")
+    assert (result.exit_code, "SLURM does not say what it has in its queue" in result.output) == (
+        2,
+        True,
+    )
+    assert not (programs / "42.sh").exists()
+
+
+def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study: Path, programs: Path) -> None:
+    assert run(study, "--executor", "slurm", "--only", "^GC/OPPS").exit_code == 0
+    (programs / "squeue").write_text("#!/bin/sh\necho '41|RUNNING|None'\n")
+    result = run(study, "--executor", "slurm", "--only", "OPPS")
+    assert told(result)[:2] == [
+        "1 unit left out: in tasks that SLURM has already",
+        "after the searches: 1 unit in 1 task",
+    ]
+    assert "#SBATCH --dependency=afterany:41" in (programs / "42.sh").read_text().splitlines()
+
+
+def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> None:
+    refusing = SBATCH.format(folder=programs).replace(
+        "#!/bin/sh\n", "#!/bin/sh\ngrep -q dependency $1 && { echo 'no more' >&2; exit 1; }\n"
+    )
+    (programs / "sbatch").write_text(refusing)
+    result = run(study, "--executor", "slurm")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert (
+        "SLURM has not accepted all of the study: no more; job 41 is in the queue: run this again"
+        in said
+    )
+    assert len(jobs.submitted(study.parent / "out")) == 3
+
+
+def test_options_of_sbatch(study: Path, programs: Path) -> None:
+    options = ("--slurm", "job-name=mine", "--slurm", "exclusive", "--only", "Random", "--quiet")
+    result = run(study, "--executor", "slurm", *options)
+    assert (result.exit_code, result.output) == (0, "")
+    script = (programs / "41.sh").read_text().splitlines()
+    assert "#SBATCH --exclusive" in script
+    assert [line for line in script if "job-name" in line] == ["#SBATCH --job-name=mine"]
+
+
+def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) -> None:
+    planned = plan(study, tmp_path / "out")
+    id = str(planned.units[1].knowledge_id)
+    planned.store.open(planned.study.facts(), planned.study.units)
+    planned.store.save_knowledge(id, {"status": "done", "platform": "cpu"}, {})
+    assert not prepare(planned, Request()).packing.after
+    assert len(prepare(planned, Request(gpus=1)).packing.after) == 1  # it took another time there
+
+
+def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
+    planned = plan(study, tmp_path / "out", overrides=["study.n_environments=5"])
+    facts = (
+        planned.study.facts(),
+        planned.study.place,
+        str(planned.study.folder),
+        str(tmp_path / "out"),
+    )
+    ids = tuple(unit.id for unit in planned.units)
+    assert [unit.id for unit in Job(*facts, ids[1:3]).plan().units] == list(ids[1:3])
+    with pytest.raises(JbrlError, match="1 of the 2 units of this task are unknown here"):
+        Job(*facts, (ids[0], "0" * 32)).plan()
+
+
+def test_time_limits() -> None:
+    given = {
+        "30": 30,
+        "1:30": 2,
+        "90:00": 90,
+        "4:00:00": 240,
+        "0:0:1": 1,
+        "1-0": 1440,
+        "1-12:30": 2190,
+        "1-12:30:01": 2191,
+    }
+    assert {text: minutes(text) for text in given} == given
+
+
+@pytest.mark.parametrize("text", ["", "0", "0:00:00", "4h", "1:2:3:4", "-5", "1-"])
+def test_other_time_limits(text: str) -> None:
+    with pytest.raises(JbrlError, match=r"^--time '.*': expected minutes, H:MM:SS or D-HH:MM:SS"):
+        minutes(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--executor", "pbs"], "--executor 'pbs': expected local or slurm"),
+        (["--gpus", "1"], "--gpus 1: is for --executor slurm only"),
+        (["--slurm", "mem=8G"], "--slurm mem=8G: is for --executor slurm only"),
+        (["--executor", "slurm", "--time", "4h"], "--time '4h': expected minutes"),
+        (["--executor", "slurm", "--slurm", "mem="], "--slurm 'mem=': expected NAME=VALUE"),
+        (
+            ["--executor", "slurm", "--memory", "8 gigs"],
+            "--memory '8 gigs': expected a number of bytes",
+        ),
+        (["--executor", "slurm", "--devices", "two"], "--devices 'two': expected how many"),
+    ],
+)
+def test_options_that_are_refused(study: Path, options: list[str], message: str) -> None:
+    result = run(study, *options)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_without_submitit(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    result = run(study, "--executor", "slurm")
+    assert (result.exit_code, "pip install 'jbrl[slurm]'" in result.output) == (2, True)
+    assert not (study.parent / "out").exists()
+
+
+def test_without_slurm(study: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run(study, "--executor", "slurm")
+    assert (result.exit_code, "'srun' is not found" in result.output) == (2, True)
+
+
+def test_sbatch_refuses(study: Path, programs: Path) -> None:
+    (programs / "sbatch").write_text(
+        "#!/bin/sh\necho 'sbatch: error: invalid partition specified: long' >&2\nexit 1\n"
+    )
+    result = run(study, "--executor", "slurm", "--partition", "long")
+    assert result.exit_code == 2
+    assert (
+        "SLURM has not accepted the study: sbatch: error: invalid partition specified: long"
+        in result.output
+    )
+
+
+def test_only_a_process_that_is_a_task_asks_to_be_put_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    calls = tmp_path / "calls"
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho $* >> {calls}\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    requeue()
+    assert not calls.exists()
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "12")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    requeue()
+    assert calls.read_text() == "requeue 12_3\n"
+    monkeypatch.setenv("PATH", "")
+    requeue()
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ([(signal.SIGUSR2, 5.0)], signal.SIGUSR2),
+        ([(signal.SIGTERM, 5.0)], signal.SIGTERM),
+        ([(signal.SIGUSR2, 5.0), (signal.SIGTERM, 64.0)], signal.SIGTERM),  # scancel
+        ([(signal.SIGUSR2, 5.0), (signal.SIGTERM, 65.0)], signal.SIGUSR2),  # the limit itself
+    ],
+)
+def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(
+    asked: list[tuple[int, float]], meant: int
+) -> None:
+    assert task._meant(asked, warning=60.0) == meant

@@ -1,0 +1,336 @@
+"""Progress of a study, as read from its directory."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import jbrl
+from jbrl.cli.app import app
+from jbrl.play import machine as study_status
+from jbrl.play.unit import Unit
+from jbrl.study.cost import report as cost_report
+from jbrl.study.heartbeat import Heartbeat
+from jbrl.study.plan import plan
+from jbrl.study.progress import Progress
+from jbrl.study.slurm import jobs, status
+from jbrl.study.slurm.status import Observer, Status
+from jbrl.study.storage.files import StoreError, pack_json, write_whole
+
+HERE = socket.gethostname()
+TABLES: dict[str, Any] = {
+    "study": {"name": "tiny", "n_environments": 8, "horizon": 12, "chunk": 4, "seed": [0, 1]},
+    "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
+    "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning", "alpha": [0.1, 0.5]}],
+}
+
+
+class Looking(Progress):
+    """Looks at the state in the middle of a unit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.observer, self.seen = Observer(folder), []
+
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
+        self.seen.append(self.observer.look())
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three of six units are done; nothing is at work."""
+    folder = tmp_path_factory.mktemp("half")
+    jbrl.run(TABLES, folder, only="Random|alpha=0.1.* seed 0")
+    cost_report.save_estimates(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
+    return folder
+
+
+@pytest.fixture
+def folder(half: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(half, tmp_path / "out")
+
+
+def left(folder: Path) -> list[str]:
+    return [unit.id for unit in plan(TABLES, folder).todo]
+
+
+def note(folder: Path, name: str = "other", **fields: Any) -> None:
+    """A process of another machine, half through the first of the two units that it has left."""
+    facts = {
+        "host": "n1",
+        "machine": "elsewhere",
+        "pid": 7,
+        "task": None,
+        "started": time.time() - 100,
+        "updated": time.time() - 3,
+    }
+    first, second, _ = left(folder)
+    state = {
+        "unit": first,
+        "played": {first: (4, 40.0)},
+        "search": None,
+        "left": [first, second],
+        "pace": 2.0,
+    }
+    (folder / "running").mkdir(exist_ok=True)
+    write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
+
+
+def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lines: str) -> None:
+    """A `squeue` that prints `lines`, and nothing unless it is asked as it has to be."""
+    program = tmp_path / "bin" / "squeue"
+    program.parent.mkdir()
+    told = "\n".join(lines)
+    program.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *--array*--states=all*) cat <<'END'\n{told}\nEND\nesac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
+def text(folder: Path) -> list[str]:
+    result = CliRunner().invoke(app, ["status", str(folder)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output.splitlines()
+
+
+def test_while_it_runs_and_after(tmp_path: Path) -> None:
+    planned = plan(TABLES, tmp_path)
+    planned.store.open(planned.study.facts(), planned.study.units)
+    looking = Looking(tmp_path)
+    planned.execute(looking)
+    seen: list[Status] = looking.seen
+    assert [found.done for found in seen] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert all(found.done + found.left == 6 and found.active for found in seen)
+    for found in seen:
+        (worker,) = found.workers
+        assert (worker.pid, worker.task, worker.alive, worker.of) == (os.getpid(), None, True, 8)
+        assert worker.unit == planned.units[found.done].label
+        assert len(worker.left) == found.left
+    found = looking.observer.look()
+    assert (found.done, found.left, found.workers, found.active) == (6, 0, [], False)
+    assert text(tmp_path) == ["tiny: 6 of 6 units done"]
+
+
+def test_what_was_interrupted_is_left(folder: Path) -> None:
+    found = Observer(folder).look()
+    assert (found.units, found.done, found.left, found.begun, found.failed) == (6, 3, 3, 0, {})
+    assert (found.work_left, found.seconds_left) == (180.0, None)
+    assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 3 min 0 s of work"
+    assert text(folder)[1].startswith("Nothing is running: 'jbrl run'")
+
+
+def test_a_failed_unit_and_why(folder: Path) -> None:
+    planned = plan(TABLES, folder)
+    planned.store.save(
+        planned.todo[0], {"status": "failed", "reason": "ValueError: no\nmore"}, np.zeros(0)
+    )
+    found = Observer(folder).look()
+    assert found.failed == {planned.todo[0].label: "ValueError: no\nmore"}
+    assert (found.done, found.left) == (3, 2)
+    assert text(folder)[1] == f"  failed   {planned.todo[0].label}: ValueError: no"
+    note(folder)  # tried again
+    assert Observer(folder).look().failed == {}
+
+
+def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Path) -> None:
+    note(folder)
+    found = Observer(folder).look()
+    assert [worker.alive for worker in found.workers] == [True]
+    # half of the first, all of the second, at its pace
+    assert found.workers[0].seconds_left == pytest.approx(40 + 2 * 60)
+    assert found.seconds_left is None  # nobody has the third
+    assert text(folder)[1].endswith(", 1 unit to come, about 2 min 40 s to go)")
+    note(folder, pace=None)  # nothing is done yet: the first one tells
+    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(40 + 60 * 80 / 60)
+    note(folder, pace=None, played={}, search=[1, 4])
+    assert Observer(folder).look().workers[0].seconds_left == pytest.approx(60 * 3 / 4 + 60)
+    note(folder, updated=time.time() - 2 * study_status.SILENT_SECONDS)
+    found = Observer(folder).look()
+    assert not found.active
+    assert text(folder)[1].startswith("  lost     process 7 on n1: no heartbeat for 4 min")
+
+
+def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(folder: Path) -> None:
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    note(folder, machine=HERE, pid=killed.pid)
+    assert not Observer(folder).look().active
+    note(folder, "long-ago", updated=time.time() - 2 * study_status.FORGOTTEN_SECONDS)
+    note(folder, "yesterday")
+    jbrl.run(TABLES, folder)
+    assert {path.name for path in (folder / "running").iterdir()} == {"yesterday.json"}
+
+
+def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = left(folder)
+    jobs.record(folder, {"12_0": [a], "12_1": [b]}, 2)
+    jobs.record(folder, {"13": [c]}, 2)
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|RUNNING|None",
+        "12_1|PENDING|Priority",
+        "13|PENDING|Dependency",
+        "14|PENDING|Resources",
+    )
+    note(folder, task="12_0", unit=a, left=[a], pace=1.0)
+    found = Observer(folder).look()
+    assert {group.why: group.tasks for group in found.waiting} == {
+        "Priority": ("12_1",),
+        "Dependency": ("13",),
+    }
+    # half of the first, and the others: two at once
+    assert found.seconds_left == pytest.approx((40 + 60 + 60) / 2)
+    assert text(folder)[0] == "tiny: 3 of 6 units done, 3 left, about 1 min 20 s to go"
+    assert "  waiting  1 task, 1 unit (Priority)" in text(folder)
+
+
+def test_tasks_that_ended_before_their_units(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = left(folder)
+    jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
+    jobs.record(folder, {"15": [c]}, 3)
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|TIMEOUT|TimeLimit",
+        "12_1|CANCELLED|None",
+        "12_2|TIMEOUT|None",
+        "15|RUNNING|None",
+    )
+    note(folder, task="12_0", unit=a, left=[a])  # its last words
+    found = Observer(folder).look()
+    # the third unit is in another task
+    assert found.ended == {"12_0": "TIMEOUT", "12_1": "CANCELLED"}
+    assert [(group.why, group.units) for group in found.waiting] == [("starting", (c,))]
+    assert not found.workers[0].alive
+
+
+def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, c = left(folder)
+    jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
+    slurm(
+        monkeypatch,
+        tmp_path,
+        "12_0|COMPLETING|None",
+        "12_1|SUSPENDED|None",
+        "12_2|REQUEUE_HOLD|None",
+    )
+    found = Observer(folder).look()
+    assert [(group.why, group.units) for group in found.waiting] == [
+        ("COMPLETING", (a,)),
+        ("SUSPENDED", (b,)),
+        ("REQUEUE_HOLD", (c,)),
+    ]
+    assert found.active and found.ended == {}
+
+
+def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.record(folder, {"12": left(folder)}, 3)
+    slurm(monkeypatch, tmp_path)
+    program = tmp_path / "bin" / "squeue"
+    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
+    found = Observer(folder).look()
+    assert (found.unheard, found.active) == (True, True)
+    assert text(folder)[1:] == [
+        "SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known."
+    ]
+    program.write_text(
+        "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
+    )
+    found = Observer(folder).look()  # it has forgotten a job that ended long ago
+    assert (found.unheard, found.active) == (False, False)
+
+
+def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> None:
+    a, b, _ = left(folder)
+    note(folder, "gone", left=[a, b], updated=time.time() - 2 * study_status.SILENT_SECONDS)
+    assert [worker.alive for worker in Observer(folder).look().workers] == [False]
+    note(folder, "next", left=[a, b])
+    assert [worker.alive for worker in Observer(folder).look().workers] == [True]
+
+
+def test_the_next_turn_of_a_task_removes_the_note_of_the_last(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
+    note(folder, "mine", task="12")
+    note(folder, "other", task="13")
+    with Heartbeat(folder, {}, Progress()) as pulse:
+        pulse.begin([], [])
+        names = sorted(path.name for path in (folder / "running").glob("*.json"))
+    assert names == ["other.json", f"task-12-{HERE}-{os.getpid()}.json"]
+
+
+def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jbrl.study.heartbeat.SECONDS", 0.02)
+    with Heartbeat(folder, {"mine": 3.0}, Progress()):
+        (folder / cost_report.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
+        end = time.monotonic() + 20
+        while "mine" not in cost_report.saved_estimates(folder) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert cost_report.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
+
+
+def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
+    note(folder, started=time.time() + 3600, updated=time.time() + 3600)
+    (worker,) = Observer(folder).look().workers
+    assert (worker.seconds, worker.silent) == (0.0, 0.0)
+
+
+def test_as_json(folder: Path) -> None:
+    note(folder)
+    result = CliRunner().invoke(
+        app, ["status", str(folder), "--format", "json"], catch_exceptions=False
+    )
+    found = json.loads(result.output)
+    assert (found["done"], found["left"], found["active"], found["workers"][0]["n"]) == (
+        3,
+        3,
+        True,
+        4,
+    )
+
+
+def test_no_study(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no results of a study here"):
+        Observer(tmp_path)
+    assert CliRunner().invoke(app, ["status", str(tmp_path)]).exit_code == 2
+    assert CliRunner().invoke(app, ["status", str(tmp_path), "--format", "xml"]).exit_code == 2
+
+
+def test_a_run_goes_on_where_nothing_can_be_noted(folder: Path) -> None:
+    (folder / "running").rmdir()
+    (folder / "running").write_text("not a directory")
+    (folder / cost_report.ESTIMATES_FILE).unlink()
+    (folder / cost_report.ESTIMATES_FILE).mkdir()
+    assert set(jbrl.run(TABLES, folder).scores["status"]) == {"done"}
+
+
+def test_environments_are_counted_by_experiment_before_study():
+    manifest = {
+        "study": {"n_mdps": 9},
+        "experiments": [{"name": "a", "n_environments": 4}, {"name": "b"}],
+        "units": [
+            {"id": "1", "experiment": "a"},
+            {"id": "2", "experiment": "a/inner"},
+            {"id": "3", "experiment": "b"},
+        ],
+    }
+    assert status._counts(manifest) == {"1": 4, "2": 4, "3": 9}

@@ -1,0 +1,51 @@
+"""Outcomes as tables, by hand."""
+
+import numpy as np
+import pytest
+
+from jbrl.study.storage.index import Outcome
+from jbrl.study.storage.outcomes import Outcomes
+
+LISTED = [
+    {"id": str(k), "experiment": "e", "algorithm": f"a{k}", "parameters": "{}", "seed": k}
+    for k in range(4)
+]
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    """Of four units: done, failed with a score, missing, done."""
+    found = {
+        "0": Outcome({"status": "done"}, np.array([1.0, 2.0])),
+        "1": Outcome({"status": "failed"}, np.array([3.0, np.nan])),
+        "3": Outcome({"status": "done"}, np.array([4.0, 5.0, 6.0])),
+    }
+    return Outcomes(LISTED, found)
+
+
+def test_scores_are_those_of_units_that_are_done(outcomes: Outcomes) -> None:
+    """Environments of each unit are numbered from 0 on, so that those of one seed can be paired."""
+    rows = outcomes.returns()[["algorithm", "unit", "seed", "score"]]
+    assert rows.to_numpy().tolist() == [
+        ["a0", 0, 0, 1.0],
+        ["a0", 1, 0, 2.0],
+        ["a3", 0, 3, 4.0],
+        ["a3", 1, 3, 5.0],
+        ["a3", 2, 3, 6.0],
+    ]
+    assert outcomes.numbered().to_numpy().tolist() == [[0, 1], [0, 2], [3, 4], [3, 5], [3, 6]]
+    assert outcomes.units()["status"].tolist() == ["done", "failed", "missing", "done"]
+
+
+def test_units_that_failed_with_scores_are_listed_where_they_are_asked_for(
+    outcomes: Outcomes,
+) -> None:
+    rows = outcomes.returns(failed=True)
+    assert rows["algorithm"].tolist() == ["a0"] * 2 + ["a1"] * 2 + ["a3"] * 3
+    assert rows["score"].isna().tolist() == [False] * 3 + [True] + [False] * 3
+
+
+def test_without_results_tables_are_empty() -> None:
+    nothing = Outcomes(LISTED, {})
+    assert len(nothing.returns()) == len(nothing.numbered()) == 0
+    assert nothing.units()["status"].tolist() == ["missing"] * 4

@@ -1,0 +1,245 @@
+"""Studies of episodes: the same scores however they are cut, clear words about what is wrong, and
+other units go on.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jbrl
+from jbrl.study.file import load_study
+
+N = 40
+
+
+def tables(**settings: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "episodes", "n_environments": N, **settings},
+        "experiments": [
+            {"name": "Chain", "problem": "Chain-10s", "episodes": 8},
+            {"name": "Deep", "problem": "DeepSea(size=4)", "horizon": 50},
+        ],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "Sarsa", "alpha": {"log_uniform": [0.01, 0.1]}, "experiments": ["Chain"]},
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+    results = jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
+    assert list(results.scores["status"]) == ["done"] * 3
+    spread = results.returns.groupby(["experiment", "algorithm"])["score"].nunique()
+    assert spread["Chain", "Random"] > N / 2 < spread["Chain", "Sarsa"]
+    return results
+
+
+def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+@pytest.mark.slow
+def test_chunks_and_fewer_environments(tmp_path: Path, whole: jbrl.Results) -> None:
+    few = jbrl.run(tables(chunk=7), tmp_path, overrides=["study.n_environments=9"]).returns
+    same(few, whole.returns[whole.returns["unit"] < 9].reset_index(drop=True))
+
+
+@pytest.mark.slow
+def test_three_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl.Results) -> None:
+    folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
+    program = (
+        f"import jax, jbrl; jbrl.run({tables()!r}, {str(folders[1])!r}, shard='2/3'); assert "
+        "len(jax.devices()) == 1"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env={**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+    )
+    for number in (1, 3):
+        jbrl.run(tables(), folders[number - 1], shard=f"{number}/3")
+    for folder in folders[1:]:
+        shutil.copytree(folder / "units", folders[0] / "units", dirs_exist_ok=True)
+    same(jbrl.Results(folders[0]).returns, whole.returns)
+
+
+def test_what_the_recorder_keeps_beside_the_scores(tmp_path: Path, whole: jbrl.Results) -> None:
+    found = whole.metrics("Deep", "Random")
+    assert set(found) == {"episodes", "total_bad_episodes", "denoised_return"}
+    np.testing.assert_array_equal(found["episodes"], np.full(N, 50 // 4))
+    assert 0 < found["total_bad_episodes"].sum() < found["episodes"].sum()
+    chunked = jbrl.run(tables(chunk=7), tmp_path, only="Deep").metrics("Deep", "Random")
+    for name, values in found.items():
+        np.testing.assert_array_equal(chunked[name], values)
+    played = jbrl.play(
+        jbrl.AGENTS["Random"].agent(), test="DeepSea(size=4)", n_environments=N, horizon=50
+    )
+    np.testing.assert_array_equal(played.metrics["total_bad_episodes"], found["total_bad_episodes"])
+
+
+def test_results_of_seeds_differ_and_identities_hang_on_the_lifetime() -> None:
+    def ids(changes: dict[str, Any]) -> list[str]:
+        changed = tables()
+        changed["experiments"][0].update(changes)
+        return [unit.id for unit in load_study(changed).units]
+
+    plain = ids({})
+    assert ids({"episodes": 8}) == plain
+    assert ids({"episodes": 9})[:2] != plain[:2]
+    assert ids({"episodes": None, "horizon": 8})[:2] != plain[:2]
+    assert ids({"problem": "Chain-10d"})[:2] != plain[:2]
+
+
+ENVIRONMENT = """
+import jax.numpy as jnp
+import jbrl
+
+
+@jbrl.register_environment("Corridor")
+class Corridor(jbrl.Environment):
+    '''Three cells in a row.'''
+
+    length: int = jbrl.parameter(3, "cells", low=1, high=1000)
+    kind: int = jbrl.parameter(0, "what is wrong", low=0, high=9)
+
+    @property
+    def spec(self):
+        return jbrl.Spec(jbrl.Box((2,)), jbrl.Discrete(2))
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.zeros(2)
+
+    def step(self, key, state, action):
+        state = state + 1
+        ended = state >= self.length
+        seen = jnp.where((self.kind == 1) & (state == 2), jnp.nan, 0.5) * jnp.ones(2)
+        reward = jnp.where((self.kind == 2) & (state == 2), jnp.nan, 1.0)
+        return state, jbrl.Step(seen, reward, ended & (self.kind != 3), jnp.bool_(False))
+
+
+@jbrl.register_environment("Bent")
+class Bent(Corridor):
+    '''An observation of another shape than it says.'''
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.zeros(3)
+
+
+@jbrl.register_environment("Whole")
+class Whole(Corridor):
+    '''Rewards of another type.'''
+
+    def step(self, key, state, action):
+        state, step = super().step(key, state, action)
+        return state, jbrl.Step(step.observation, jnp.int32(1), step.terminated, step.truncated)
+"""
+
+
+def own(folder: Path, *problems: str, episodes: int = 2) -> Path:
+    (folder / "corridors.py").write_text(ENVIRONMENT)
+    experiments = "".join(
+        f'[[experiments]]\nname = "{p}"\nproblem = "corridors:{p}"\nepisodes = {episodes}\n'
+        for p in problems
+    )
+    path = folder / "study.toml"
+    path.write_text(
+        f'[study]\nname = "own"\nn_environments = 5\n{experiments}[[agents]]\n'
+        'algorithm = "Random"\n'
+    )
+    return path
+
+
+@pytest.fixture
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test imports the module from its own folder."""
+    from jbrl.base import plugins as outside
+    from jbrl.environments.environment import ENVIRONMENTS
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("Corridor", "Bent", "Whole"):
+        monkeypatch.delitem(ENVIRONMENTS, name, raising=False)
+    monkeypatch.delitem(sys.modules, "corridors", raising=False)
+    outside._digests.pop("corridors", None)
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize("endless", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(
+    tmp_path: Path, endless: bool
+) -> None:
+    wrong = ["Corridor(kind=1)", "Corridor(kind=2)", *(["Corridor(kind=3)"] if endless else [])]
+    study = own(tmp_path, "Corridor", *wrong, "Corridor(length=7)")
+    results = jbrl.run(study, tmp_path / "out")
+    units = results.units.set_index("experiment")
+    assert list(units["status"]) == ["done", *["failed"] * len(wrong), "done"]
+    assert "the observation is NaN" in units.loc["Corridor(kind=1)", "reason"]
+    assert (
+        "lifetime 0, step 2 (episode 1): the reward is not a finite number"
+        in units.loc["Corridor(kind=2)", "reason"]
+    )
+    if endless:
+        assert "no end after 100000 steps" in units.loc["Corridor(kind=3)", "reason"]
+    returns = results.returns.groupby("experiment")["score"].unique()
+    np.testing.assert_array_equal(returns["Corridor"], [3.0])
+    np.testing.assert_array_equal(returns["Corridor(length=7)"], [7.0])
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            "Bent",
+            r"reset returned an observation float32\[3\]: expected float32\[2\], as spec says",
+        ),
+        ("Whole", "step returned reward int32.*: expected a scalar float32"),
+        ("Corridr", "has no environment called 'Corridr'; did you mean 'Corridor'"),
+        ("Corridor(length=0)", "length = 0: expected an integer from 1 up to 1000"),
+        ("Corridor(size=2)", "unknown parameter 'size'|unknown setting 'size'"),
+    ],
+)
+def test_an_environment_that_does_not_keep_to_the_contract_is_refused(
+    tmp_path: Path, problem: str, message: str
+) -> None:
+    with pytest.raises(jbrl.JbrlError, match=message):
+        load_study(own(tmp_path, problem))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem": "Chian-10d"}, "unknown problem 'Chian-10d'; did you mean 'Chain-10d'"),
+        ({"prior": "GC"}, "prior 'GChain distribution' has observations .*: expected the same"),
+        ({"episodes": 0}, "episodes = 0: expected an integer from 1"),
+        ({"horizon": 3}, "both horizon = 3 and episodes = 8: expected one of them"),
+        ({"problem": "GC"}, "episodes = 8: the MDPs of 'GC' never end"),
+        (
+            {"problem": "MountainCar"},
+            r"Sarsa.*needs discrete states or one-hot observations: 'MountainCar' offers",
+        ),
+    ],
+)
+def test_what_is_refused_names_place_field_and_value(change: dict[str, Any], message: str) -> None:
+    changed = tables()
+    changed["experiments"][0].update(change)
+    with pytest.raises(jbrl.JbrlError, match=message) as refused:
+        load_study(changed)
+    assert "Chain" in str(refused.value) or "experiments" in str(refused.value)
+
+
+def test_trajectories_of_episodes_are_refused() -> None:
+    with pytest.raises(jbrl.JbrlError, match="record = true: expected false"):
+        load_study(tables(record=True))
+
+
+def test_estimates_and_calibration_know_episodes(tmp_path: Path) -> None:
+    from jbrl.study.plan import plan
+
+    planned = plan(tables(), tmp_path)
+    assert all(0 < seconds < 60 for seconds in planned.estimate.values())

@@ -1,0 +1,521 @@
+"""A study file is checked, with messages that help, and expanded into units."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jbrl
+from jbrl.agents import agent
+from jbrl.base.errors import JbrlError
+from jbrl.mdp.mdp import decisions_until
+from jbrl.play.unit import select
+from jbrl.study.file import Study, load_study
+
+
+def tables(**study: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "tiny", "n_environments": 20, "horizon": 10, **study},
+        "experiments": [
+            {"name": "GC", "prior": "GC", "test": "GC"},
+            {"name": "GC-inaccurate", "prior": "UGC", "test": "GC"},
+        ],
+        "agents": [{"algorithm": "Random"}, {"algorithm": "e-Greedy", "epsilon": [0, 0.5]}],
+    }
+
+
+def test_expands_into_the_product_in_the_order_of_the_file() -> None:
+    labels = [unit.label for unit in load_study(tables(seed=[3, 4])).units]
+    agents = ["Random", "e-Greedy(epsilon=0.0)", "e-Greedy(epsilon=0.5)"]
+    assert labels == [
+        f"{e}/{a} seed {s}" for e in ("GC", "GC-inaccurate") for a in agents for s in (3, 4)
+    ]
+
+
+def test_lists_are_axes_of_a_grid_and_agents_keep_to_their_experiments() -> None:
+    data = tables()
+    data["agents"] = [
+        {
+            "algorithm": "BEB",
+            "beta": [1.0, 2.0],
+            "bonus": ["pair", "transition"],
+            "experiments": ["GC-inaccurate"],
+        }
+    ]
+    found = [
+        (u.experiment, u.parameters["beta"], u.parameters["bonus"]) for u in load_study(data).units
+    ]
+    assert found == [
+        ("GC-inaccurate", beta, bonus) for beta in (1.0, 2.0) for bonus in ("pair", "transition")
+    ]
+
+
+def test_units_given_twice_are_one() -> None:
+    data = tables()
+    data["agents"].append({"algorithm": "e-Greedy", "epsilon": [0.5, 0.25]})
+    assert [
+        u.parameters.get("epsilon") for u in load_study(data).units if u.experiment == "GC"
+    ] == [None, 0.0, 0.5, 0.25]
+
+
+def test_automatic_horizon_is_the_published_one() -> None:
+    # Castronovo et al. 2016: precision 0.01, discount 0.95, largest reward 10.
+    unit = load_study(tables(horizon="auto", horizon_epsilon=0.01)).units[0]
+    assert unit.protocol.horizon == 194
+
+
+def test_a_power_of_the_discount_is_reached_exactly() -> None:
+    """Quotients of float64 logarithms lie above the integer for 29 and others."""
+    assert [decisions_until(0.5**k, 0.5) for k in range(1, 60)] == [*range(1, 60)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1000.0, 1.0), (-1000.0, 0.0), (-1.0, 1000.0), (-2.0, -1000.0)]
+)
+def test_automatic_horizon_counts_costs_as_well(tmp_path: Path, low: float, high: float) -> None:
+    rewards = [[[low, high]], [[high, low]]]
+    problem = {
+        "name": "Costs",
+        "n_states": 2,
+        "n_actions": 1,
+        "initial_state": 0,
+        "transition_weights": [[[1, 1]], [[1, 1]]],
+    }
+    (tmp_path / "costs.json").write_text(json.dumps(problem | {"rewards": rewards}))
+    data = tables(horizon="auto", horizon_epsilon=0.01)
+    data["experiments"] = [{"name": "costs", "test": "costs.json"}]
+    horizon = Study(data, folder=tmp_path).units[0].protocol.horizon
+    # of rewards of 1000 for ever
+    tails = [0.95**steps * 1000 / (1 - 0.95) for steps in (horizon, horizon - 1)]
+    assert tails[0] <= 0.01 < tails[1]
+
+
+@pytest.mark.parametrize("precision", [1e-300, 1e-320, 5e-324])
+def test_automatic_horizon_of_a_tiny_precision(precision: float) -> None:
+    horizon = (
+        load_study(tables(horizon="auto", horizon_epsilon=precision)).units[0].protocol.horizon
+    )
+    log_tails = [
+        steps * math.log(0.95) + math.log(10 / (1 - 0.95)) for steps in (horizon, horizon - 1)
+    ]
+    assert log_tails[0] <= math.log(precision) < log_tails[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_environments": 21},
+        {"horizon": 11},
+        {"discount": 0.9},
+        {"seed": 1},
+    ],
+)
+def test_identity_hangs_on_all_that_returns_depend_on(change: dict[str, Any]) -> None:
+    before, after = load_study(tables()).units, load_study(tables(**change)).units
+    assert not {u.id for u in before} & {u.id for u in after}
+
+
+def test_identity_hangs_on_the_version_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load_study(tables()).units
+    for kind in {type(unit.agent) for unit in before}:
+        monkeypatch.setattr(kind, "version", kind.version + 1)
+    assert not {u.id for u in before} & {u.id for u in load_study(tables()).units}
+
+
+def test_what_is_found_on_a_prior_is_known_by_prior_and_seed() -> None:
+    """Whatever it is tested on, and in how many environments."""
+    search = {"algorithm": "OPPS-DS", "space": "Q0; -Q0", "budget": 50}
+    both = tables(seed=[3, 4]) | {"agents": [search]}
+    both["experiments"].append({"name": "GC-other", "prior": "GC", "test": "UGC"})
+    found = {(unit.prior, unit.protocol.seed): unit.knowledge_id for unit in load_study(both).units}
+    assert len(set(found.values())) == len(found) == 4
+    both["study"]["n_environments"] = 7
+    for unit in load_study(both).units:
+        assert unit.knowledge_id == found[unit.prior, unit.protocol.seed]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"latency": True}, {"record": True}, {"chunk": 7}, {"name": "other"}, {"compile": "quick"}],
+)
+def test_identity_hangs_on_nothing_else(change: dict[str, Any]) -> None:
+    assert [u.id for u in load_study(tables()).units] == [
+        u.id for u in load_study(tables(**change)).units
+    ]
+
+
+def test_identity_is_told_by_content_not_by_file_name(tmp_path: Path) -> None:
+    source = Path(jbrl.__file__).parent / "problems" / "data" / "GC.json"
+    content = json.loads(source.read_text())
+    (tmp_path / "same.json").write_text(json.dumps(content))
+    content["transition_weights"][0][0][0] = 2.0
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    ids = []
+    for test in ("GC", "same.json", "other.json"):
+        data = tables()
+        data["experiments"] = [{"name": "GC", "prior": "GC", "test": test}]
+        ids.append(Study(data, folder=tmp_path).units[0].id)
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.slow
+def test_identity_is_the_same_in_another_process() -> None:
+    """Hashes of strings differ from process to process; identities must not."""
+    program = (
+        "from jbrl.study.file import load_study; print([u.id for u in "
+        f"load_study({tables()!r}).units])"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == str([u.id for u in load_study(tables()).units])
+
+
+def test_overrides_are_typed_as_in_toml() -> None:
+    study = load_study(
+        tables(),
+        ["study.n_environments=7", "study.latency=true", "study.name=plain", "study.seed=[1, 2]"],
+    )
+    assert study.settings.model_dump(include={"n_environments", "latency", "name", "seed"}) == {
+        "n_environments": 7,
+        "latency": True,
+        "name": "plain",
+        "seed": [1, 2],
+    }
+
+
+# (what is changed in the tables, what the message says)
+BAD = {
+    "n_environments = 0": (
+        lambda d: d["study"].update(n_environments=0),
+        "[study]: n_environments = 0: expected an integer from 1",
+    ),
+    "n_environments of another type": (
+        lambda d: d["study"].update(n_environments="20"),
+        "n_environments = '20': expected an integer from 1",
+    ),
+    "n_environments true": (
+        lambda d: d["study"].update(n_environments=True),
+        "n_environments = True: expected an integer",
+    ),
+    "discount 1": (
+        lambda d: d["study"].update(discount=1),
+        "discount = 1: expected a number from 0 up to, but not including, 1",
+    ),
+    "discount negative": (lambda d: d["study"].update(discount=-0.1), "discount = -0.1: expected"),
+    "discount nan": (
+        lambda d: d["study"].update(discount=float("nan")),
+        "discount = nan: expected",
+    ),
+    "seed negative": (
+        lambda d: d["study"].update(seed=-1),
+        "seed = -1: expected an integer from 0",
+    ),
+    "seed in a list": (
+        lambda d: d["study"].update(seed=[1, 0.5]),
+        "seed = [1, 0.5]: expected an integer from 0",
+    ),
+    "horizon word": (
+        lambda d: d["study"].update(horizon="automatic"),
+        """horizon = 'automatic': expected an integer from 1 to 2147483647, or "auto\"""",
+    ),
+    "horizon_epsilon": (
+        lambda d: d["study"].update(horizon_epsilon=0),
+        "horizon_epsilon = 0: expected a number above 0",
+    ),
+    "no name": (
+        lambda d: d["study"].pop("name"),
+        "[study]: 'name' is missing: expected a name for the study",
+    ),
+    "unknown field": (
+        lambda d: d["study"].update(n_mpds=3),
+        "[study]: unknown field 'n_mpds'; did you mean 'n_mdps'?",
+    ),
+    "unknown table": (
+        lambda d: d.update(agent=[]),
+        "unknown table 'agent'; did you mean 'agents'?",
+    ),
+    "no study": (lambda d: d.pop("study"), "expected a table [study]"),
+    "no experiments": (
+        lambda d: d.update(experiments=[]),
+        "expected at least one table [[experiments]]",
+    ),
+    "no agents": (lambda d: d.pop("agents"), "expected at least one table [[agents]]"),
+    "agents a table": (
+        lambda d: d.update(agents={"algorithm": "Random"}),
+        "expected at least one table [[agents]]",
+    ),
+    "no problem": (
+        lambda d: d["experiments"][1].pop("test"),
+        "[[experiments]] 2: 'test' is missing: expected a problem",
+    ),
+    "two names of a number": (
+        lambda d: d["study"].update(n_mdps=3),
+        "both n_mdps = 3 and n_environments = 20: expected one of them",
+    ),
+    "two names of a problem": (
+        lambda d: d["experiments"][0].update(problem="GC"),
+        "[[experiments]] 1: both problem = ",
+    ),
+    "two lifetimes": (
+        lambda d: d["experiments"][0].update(horizon=3, episodes=4),
+        "both horizon = 3 and episodes = 4: expected one of them",
+    ),
+    "no episodes": (
+        lambda d: d["experiments"][0].update(episodes=0),
+        "episodes = 0: expected an integer from 1",
+    ),
+    "episodes of MDPs that never end": (
+        lambda d: d["experiments"][0].update(episodes=2),
+        "the MDPs of 'GC' never end",
+    ),
+    "unknown problem": (
+        lambda d: d["experiments"][0].update(prior="GD"),
+        "[[experiments]] 1 (GC): prior: ",
+    ),
+    "nearest problem": (lambda d: d["experiments"][0].update(prior="Gird"), "did you mean 'Grid'?"),
+    "sizes": (lambda d: d["experiments"][0].update(prior="GDL"), "[[experiments]] 1 (GC): prior "),
+    "same name": (
+        lambda d: d["experiments"][1].update(name="GC"),
+        "[[experiments]] 2: name = 'GC': expected another name",
+    ),
+    "unknown algorithm": (
+        lambda d: d["agents"][1].update(algorithm="e-Gredy"),
+        "[[agents]] 2: unknown algorithm 'e-Gredy'; did you mean 'e-Greedy'?",
+    ),
+    "unknown parameter": (
+        lambda d: d["agents"][1].update(epsilo=0.1),
+        "[[agents]] 2 (e-Greedy): unknown parameter 'epsilo'; did you mean 'epsilon'?",
+    ),
+    "parameter out of range": (
+        lambda d: d["agents"][1].update(epsilon=[0, 1.5]),
+        "[[agents]] 2 (e-Greedy): epsilon = 1.5: expected a number from 0 up to 1",
+    ),
+    "parameter of another type": (
+        lambda d: d["agents"][1].update(epsilon="a"),
+        "epsilon = 'a': expected a number",
+    ),
+    "empty axis": (
+        lambda d: d["agents"][1].update(epsilon=[]),
+        "[[agents]] 2 (e-Greedy): epsilon = []: expected at least one value",
+    ),
+    "unknown experiment": (
+        lambda d: d["agents"][0].update(experiments=["GC-inacurate"]),
+        "[[agents]] 1 (Random): unknown experiment 'GC-inacurate'; did you mean 'GC-inaccurate'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_not_accepted_is_named(case: str) -> None:
+    change, message = BAD[case]
+    data = tables()
+    change(data)
+    with pytest.raises(JbrlError, match=re.escape(message)) as caught:
+        Study(data, place="my.toml")
+    assert str(caught.value).startswith("my.toml: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_environments=3", "expected study.FIELD=VALUE"),
+        ("agents.epsilon=3", "expected study.FIELD=VALUE"),
+        ("study.n_environments", "expected study.FIELD=VALUE"),
+        ("study.n_mpds=3", "unknown field 'n_mpds' of [study]; did you mean 'n_mdps'?"),
+        ("study.n_environments=many", "n_environments = 'many': expected an integer from 1"),
+    ],
+)
+def test_bad_overrides(text: str, message: str) -> None:
+    with pytest.raises(JbrlError, match=re.escape(message)):
+        load_study(tables(), [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[study]\nname = "a"\nn_mdps == 3\n', "line 3"),
+        ('[study]\nname = "a"\nseed = [1,\n', "line 3"),
+    ],
+)
+def test_malformed_toml_names_the_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(JbrlError, match=f"study.toml: not valid TOML: .*{message}"):
+        load_study(path)
+
+
+def test_a_study_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(JbrlError, match=r"none\.toml: cannot be read as a study: No such file"):
+        load_study(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(
+        JbrlError, match=r"binary\.toml: cannot be read as a study: not a text file in UTF-8"
+    ):
+        load_study(tmp_path / "binary.toml")
+
+
+def test_only_and_shard_choose_units() -> None:
+    units = load_study(tables()).units
+    assert [u.label for u in select(units, only=r"^GC/.*epsilon=0\.5")] == [
+        "GC/e-Greedy(epsilon=0.5) seed 0"
+    ]
+    shards = [select(units, shard=f"{i}/4") for i in (1, 2, 3, 4)]
+    assert sorted(u.id for s in shards for u in s) == sorted(u.id for u in units)
+    assert [len(s) for s in shards] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("only", "shard", "message"),
+    [
+        ("BAMCP", None, "matches none of the 6 units"),
+        ("e-(", None, "not a regular expression"),
+        (None, "0/3", "expected I/N"),
+        (None, "4/3", "expected I/N"),
+        (None, "1-3", "expected I/N"),
+    ],
+)
+def test_bad_choices(only: str | None, shard: str | None, message: str) -> None:
+    with pytest.raises(JbrlError, match=message):
+        select(load_study(tables()).units, only, shard)
+
+
+AGENT = """
+import dataclasses
+
+import jbrl
+
+@jbrl.register_agent("Lazy {name}")
+class Lazy(jbrl.Agent):
+    '''Always the first action.'''
+
+    patience: float = jbrl.parameter(1.0, "how long it waits", low=0.0)
+
+
+class Undecorated(Lazy):
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain(jbrl.Agent):
+    patience: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Bare(jbrl.Agent):
+    patience: float
+
+
+class Unrelated:
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def restore_register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents that are registered here are not met by other tests."""
+    monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
+
+
+def custom(algorithm: str, folder: Path, **parameters: Any) -> Study:
+    data = tables()
+    data["experiments"] = data["experiments"][:1]
+    data["agents"] = [{"algorithm": algorithm, **parameters}]
+    return Study(data, folder=folder)
+
+
+def test_an_agent_of_ones_own_lies_beside_the_study(tmp_path: Path) -> None:
+    (tmp_path / "lazy_agent.py").write_text(AGENT.format(name=1))
+    unit = custom("lazy_agent:Lazy", tmp_path, patience=2).units[0]
+    assert (unit.algorithm, unit.parameters, type(unit.agent).__name__) == (
+        "Lazy 1",
+        {"patience": 2.0},
+        "Lazy",
+    )
+    # its identity is what the study says, as ever
+    assert unit.configuration["algorithm"] == "lazy_agent:Lazy"
+    assert "Lazy 1" in unit.label and unit.row()["algorithm"] == "Lazy 1"
+
+
+def test_results_of_an_agent_of_ones_own_are_told_apart_by_its_source(tmp_path: Path) -> None:
+    sources = []
+    for version in ("first", "second"):
+        (tmp_path / f"agent_{version}.py").write_text(AGENT.format(name=version))
+        sources.append(
+            custom(f"agent_{version}:Lazy", tmp_path).units[0].configuration["agent_source"]
+        )
+    assert sources[0] and sources[1] and sources[0] != sources[1]
+
+
+def test_results_are_told_apart_by_what_the_agent_imports(tmp_path: Path) -> None:
+    sources = []
+    for version in ("1", "2"):
+        (tmp_path / f"helper_{version}.py").write_text(f"VALUE = {version}\n")
+        text = f"import helper_{version} as helper\n" + AGENT.format(name=f"importing {version}")
+        (tmp_path / f"importing_{version}.py").write_text(text)
+        unit = custom(f"importing_{version}:Lazy", tmp_path).units[0]
+        # not of its file alone
+        assert unit.configuration["agent_source"] != hashlib.sha256(text.encode()).hexdigest()
+        sources.append(unit.configuration["agent_source"])
+    assert sources[0] != sources[1]
+    path = tmp_path / "helper_1.py"
+    path.write_text("VALUE = 3\n")
+    with pytest.raises(JbrlError, match=r"helper_1\.py has changed since it was imported"):
+        custom("importing_1:Lazy", tmp_path)
+
+
+def test_an_agent_that_is_registered_outside_has_a_source_too(tmp_path: Path) -> None:
+    (tmp_path / "by_name.py").write_text(AGENT.format(name="by name"))
+    first = custom("by_name:Lazy", tmp_path).units[0]
+    second = custom("Lazy by name", tmp_path).units[0]
+    assert first.source == second.source and first.source
+    assert first.row()["algorithm"] == second.row()["algorithm"] == "Lazy by name"
+    assert custom("Random", tmp_path).units[0].source is None
+
+
+def test_an_agent_that_changed_after_it_was_imported_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "changing_agent.py"
+    path.write_text(AGENT.format(name="changing"))
+    custom("changing_agent:Lazy", tmp_path)
+    path.write_text(AGENT.format(name="changing") + "\n# another\n")
+    with pytest.raises(JbrlError, match="has changed since it was imported"):
+        custom("changing_agent:Lazy", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def bad_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("agents")
+    (folder / "broken_agent.py").write_text("x = 1\nx / 0\n")
+    (folder / "bad_agent.py").write_text(AGENT.format(name="bad"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ("no_such_module_xyz:Lazy", "cannot import 'no_such_module_xyz'.*No module named"),
+        (
+            "broken_agent:Lazy",
+            r"cannot import 'broken_agent'.*ZeroDivisionError.*broken_agent.py, line 2",
+        ),
+        ("bad_agent:Lasy", "module 'bad_agent' has no agent called 'Lasy'; did you mean 'Lazy'"),
+        ("bad_agent:Unrelated", "has no agent called 'Unrelated'"),
+        ("bad_agent:Undecorated", r"not registered: write @register_agent\(\"Undecorated\"\)"),
+        ("bad_agent:Plain", r"is a plain dataclass: write @register_agent\(\"Plain\"\)"),
+        ("bad_agent:Bare", "field 'patience' has no default"),
+    ],
+)
+def test_agents_of_ones_own_that_cannot_be_used(
+    bad_agents: Path, algorithm: str, message: str
+) -> None:
+    with pytest.raises(JbrlError, match=message):
+        custom(algorithm, bad_agents)
