@@ -19,16 +19,13 @@ import numpy as np
 from kept import keep, parser
 
 import jbrl
-from jbrl.bayes_optimal import clairvoyant
-from jbrl.bayes_optimal.blas import one_thread
-from jbrl.bayes_optimal.forgetting import LEAST_MDPS, MOST_BACKS, Forgetting
-from jbrl.bayes_optimal.induction import solve
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.leaves import estimate
+from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.bracket import one_thread
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.look_ahead import LookAhead, solve
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.moves import find_moves
-from jbrl.bayes_optimal.tree import grow
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.moves import LEAST_MDPS, MOST_BACKS, Forgetting, find_moves, grow
+from jbrl.bayes_optimal.samples import estimate
 
 CASES = (("GC", 20), ("GDL", 34), ("GC(n_states=8)", 19))
 N_MDPS = 1024
@@ -49,8 +46,8 @@ def measure(name: str, decisions: int) -> dict[str, Any]:
     everything = sum(layers.count(d) for d in range(decisions + 1))
     cells, n_leaves = layers.layer(decisions), layers.count(decisions)
     control = ahead.control(np.random.SeedSequence(0))
-    mdps = clairvoyant.draw(layers.model, N_MDPS, 1)
-    values = clairvoyant.values(layers.model, mdps, 0.95, (ahead.left,))[ahead.left]
+    mdps = samples.draw(layers.model, N_MDPS, 1)
+    values = samples.values(layers.model, mdps, 0.95, (ahead.left,))[ahead.left]
     estimating, leaves = processor_seconds(
         lambda: estimate(layers, cells, mdps, values, control, 1)
     )

@@ -5,7 +5,6 @@ computes.
     python -m tests.processors DIR   in addition the pinned units `FEW`, played to DIR
 """
 
-import ctypes
 import hashlib
 import json
 import math
@@ -19,14 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
+from threadpoolctl import threadpool_info
 
 import jbrl
 from jbrl.agents.opps.enumeration import enumerate_set
 from jbrl.agents.opps.streams import Streams
 from jbrl.agents.opps.ucb import UCBV
-from jbrl.bayes_optimal import blas
-from jbrl.bayes_optimal.chance import Chance
-from jbrl.bayes_optimal.lifetimes import LANES
+from jbrl.bayes_optimal.lifetimes import LANES, Chance
 from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.rollout import discounted
 from jbrl.study.file import load_study
@@ -34,7 +32,7 @@ from tests.bayes_optimal.exact import PRIORS, problem
 from tests.bayes_optimal.test_lifetimes import lifetimes
 from tests.test_pins import FEW, digest, study_of
 
-CORE = "scipy_openblas_get_corename64_"
+BLAS = "libscipy_openblas"  # of wheels of NumPy and SciPy
 
 
 def instructions() -> dict[str, Any]:
@@ -48,12 +46,7 @@ def instructions() -> dict[str, Any]:
     ]
     program = jax.jit(lambda v: jnp.exp(v) * 2 + v).lower(jnp.zeros(4096)).compile()
     target = re.findall(rb"[+]([a-z0-9.]+)", program.runtime_executable().serialize())
-    library = blas._library()
-    core = None
-    if library is not None and hasattr(library, CORE):
-        name = getattr(library, CORE)
-        name.restype = ctypes.c_char_p
-        core = name().decode()
+    core = next(one["architecture"] for one in threadpool_info() if one["prefix"] == BLAS)
     values = [math.exp(k / 7) for k in range(2000)]
     return {
         "numpy": numpy,

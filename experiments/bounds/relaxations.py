@@ -20,16 +20,14 @@ from functools import partial
 import numpy as np
 
 import jbrl
-from jbrl.bayes_optimal import clairvoyant
-from jbrl.bayes_optimal.blas import one_thread
-from jbrl.bayes_optimal.chance import Chance
-from jbrl.bayes_optimal.control import Control
+from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.bracket import one_thread
+from jbrl.bayes_optimal.counts import Cell, Layers
 from jbrl.bayes_optimal.hidden_ahead import candidates, hide
-from jbrl.bayes_optimal.layers import Cell, Layers
-from jbrl.bayes_optimal.leaves import Weights, estimate
+from jbrl.bayes_optimal.lifetimes import Chance
+from jbrl.bayes_optimal.look_ahead import LookAhead, mean_values
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.policy import mean_values
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.samples import Control, Weights, estimate
 
 DISCOUNT, HORIZON = 0.95, 250
 N_MDPS, REPLICATIONS = 1024, 2
@@ -90,9 +88,9 @@ def penalised(
       after: any function of (state, counts) one decision later.
     """
     layers, model = ahead.layers, ahead.layers.model
-    mdps = clairvoyant.draw(model, N_MDPS, seed)
+    mdps = samples.draw(model, N_MDPS, seed)
     left = ahead.left - 1
-    values = clairvoyant.values(model, mdps, DISCOUNT, (left,))[left]
+    values = samples.values(model, mdps, DISCOUNT, (left,))[left]
     weights = Weights(layers, list(mdps.log_rows))
     rows = [np.exp(one) for one in mdps.log_rows]
     leaves = {}
@@ -144,8 +142,8 @@ def table_of_penalties() -> None:
         ahead, deeper = ahead_of(name, decisions), ahead_of(name, decisions + 1)
         control = ahead.control(np.random.SeedSequence(0))
         cells = ahead.layers.layer(decisions + 1)
-        mdps = clairvoyant.draw(ahead.layers.model, 4096, np.random.SeedSequence(5))
-        shown = clairvoyant.values(ahead.layers.model, mdps, DISCOUNT, (deeper.left,))[deeper.left]
+        mdps = samples.draw(ahead.layers.model, 4096, np.random.SeedSequence(5))
+        shown = samples.values(ahead.layers.model, mdps, DISCOUNT, (deeper.left,))[deeper.left]
         after = estimate(ahead.layers, cells, mdps, shown, control, 1)
         mean = mean_values(ahead.layers, cells, DISCOUNT, deeper.left, 1)
         ways = [

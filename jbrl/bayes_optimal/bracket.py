@@ -2,38 +2,86 @@
 
 import dataclasses
 import functools
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from jbrl.agents.agent import Agent
 from jbrl.base.errors import JbrlError
-from jbrl.bayes_optimal.blas import one_thread
-from jbrl.bayes_optimal.control import Control
-from jbrl.bayes_optimal.forgetting import forgetting
+from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden_ahead import hide
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.limits import margin, standard_error
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bayes_optimal.model import Model, make_model
-from jbrl.bayes_optimal.pieces import Pieces
+from jbrl.bayes_optimal.moves import forgetting
+from jbrl.bayes_optimal.plan import (
+    Plan,
+    check_model,
+    checked_played,
+    make_plan,
+    margin,
+    standard_error,
+)
 from jbrl.bayes_optimal.repeats import repeats
-from jbrl.bayes_optimal.size import Plan, check_model, checked_played, make_plan
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.samples import Control
 from jbrl.environments.lifetime import Steps
 from jbrl.play.machine import available_cores, memory_bytes
 from jbrl.play.protocol import Protocol
+from jbrl.play.unit import canonical
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
 VERSION = 3  # of what pieces mean
 
 Tell = Callable[[str, int, int], None]
+
+
+class Pieces:
+    """Pieces of one computation, in memory or in a folder.
+
+    Args:
+      configuration: everything that the pieces depend on; its digest is part of their names.
+
+    Raises:
+      JbrlError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path | None, configuration: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._digest = hashlib.sha256(canonical(configuration).encode()).hexdigest()[:16]
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise JbrlError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
+
+    def get(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return a piece: the one that is kept, or else a new one, which is kept.
+
+        Its `seconds` are those of the processor, all threads, that it took to make.
+        """
+        if self._folder is None:
+            return _timed(make)
+        path = self._folder / f"{name}-{self._digest}.json"
+        found = files.read_json(path)
+        if found is None:
+            found = _timed(make)
+            files.write_whole(path, files.pack_json(found))
+        return found
+
+
+def _timed(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    started = time.process_time()
+    found = make()
+    return {**found, "seconds": time.process_time() - started}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +262,7 @@ class _Work:
             },
         )
         tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
-        with one_thread():
+        with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
             floor = self._floor(ahead, pieces, tell)
             upper, shown_value = (
                 (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
@@ -421,3 +469,6 @@ class _Work:
 
 def _slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)
+
+
+GET, SET = "scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"

@@ -6,21 +6,92 @@ the hidden rows are shown too.
 """
 
 import dataclasses
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
 from scipy.stats import qmc
 
-from jbrl.bayes_optimal import clairvoyant
-from jbrl.bayes_optimal.between import Between
+from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.counts import BlockCounts, Total
-from jbrl.bayes_optimal.model import Model
+from jbrl.bayes_optimal.model import Model, sweep
 
 DRAWS = 16  # of the hidden rows when they are shown; a power of 2
 CORRECTIONS = 12  # of a bracket of a fixed point
 
+Rule = Callable[[np.ndarray], np.ndarray]
 Worth = dict[Total, np.ndarray]  # of the hidden state, by total: [n, M] float32
+
+
+class Between:
+    """W_y(w) of M MDPs, not below the true one but for rounding: computed from above at the points
+    of a grid of w, and on a straight line between them, below which a convex function lies.
+
+    Args:
+      rows: transition probabilities by block, [A, K, M]; those of the hidden block are not read.
+      hidden: number of the hidden block, whose state has no certain rows.
+    """
+
+    def __init__(
+        self, model: Model, rows: tuple[np.ndarray, ...], discount: float, hidden: int
+    ) -> None:
+        self._model, self._rows, self._discount = model, rows, discount
+        self._number, self.state = hidden, model.blocks[hidden].state
+        most = self._returns(model.least_reward + model.reward_range, self._outcome(np.max))
+        least = self._returns(model.least_reward, self._outcome(np.min))
+        self.least = least[self.state].astype(np.float32)  # [M]: that b can be worth
+        self.most = most[self.state].astype(np.float32)  # [M]
+        exits = np.linspace(self.least, self.most, GRID, axis=-1, dtype=np.float64)  # [M, G]
+        found = self._returns(model.least_reward + model.reward_range, lambda _: exits)
+        flat = (model.n_states, -1)
+        self._level = found.reshape(flat).astype(np.float32)
+        self._rise = np.diff(found, axis=2, append=found[:, :, -1:]).reshape(flat)
+        self._rise = self._rise.astype(np.float32)
+        self._scale = ((GRID - 1) / np.maximum(self.most - self.least, 1e-6)).astype(np.float32)
+        self._first = np.arange(len(self.least), dtype=np.int32) * GRID
+
+    def at(self, y: int, w: np.ndarray) -> np.ndarray:
+        """Return W_y(w) for w of [..., M] float32, of the same shape."""
+        if y == self.state:
+            return w
+        place = (w - self.least) * self._scale
+        np.clip(place, 0, GRID - 1, out=place)
+        below = place.astype(np.int32)
+        place -= below
+        below += self._first
+        found = self._rise[y].take(below)
+        found *= place
+        found += self._level[y].take(below)
+        return found
+
+    def _outcome(self, choose: Callable[..., np.ndarray]) -> Rule:
+        """Return the value of the hidden state if its outcomes are the best or the worst ones."""
+        block = self._model.blocks[self._number]
+
+        def rule(value: np.ndarray) -> np.ndarray:
+            after = block.rewards[:, :, None] + self._discount * value[block.successors]
+            return choose(after[block.possible], axis=0)
+
+        return rule
+
+    def _returns(self, reward: float, rule: Rule) -> np.ndarray:
+        """Return the greatest expected returns, [S, M] or [S, M, G], by value iteration from those
+        of a constant reward on, where `rule` gives the value of the hidden state.
+        """
+        n_mdps = self._rows[0].shape[-1]
+        shape = rule(np.zeros((self._model.n_states, n_mdps))).shape
+        rows = tuple(block.reshape(*block.shape, *(1,) * (len(shape) - 1)) for block in self._rows)
+        value = np.full((self._model.n_states, *shape), reward / (1 - self._discount))
+        limit = PRECISION * self._model.reward_range / (1 - self._discount)
+        for _ in range(MOST_SWEEPS):
+            new = sweep(self._model, rows, self._discount, value, without=self._number)
+            new[self.state] = rule(value)
+            change = np.abs(new - value).max()
+            value = new
+            if change <= limit:
+                break
+        return value
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,7 +184,7 @@ class Hidden:
         block = self.counts.block
         some = np.flatnonzero(block.possible[a])
         weights = block.concentrations[a, some] + counts[:, some]
-        theta = np.exp([clairvoyant.log_row(row, uniforms[:, None])[:, 0] for row in weights])
+        theta = np.exp([samples.log_row(row, uniforms[:, None])[:, 0] for row in weights])
         gain = (theta * block.rewards[a, some]).sum(1, keepdims=True).astype(np.float32)
         theta = (self.discount * theta).astype(np.float32)
 
@@ -150,3 +221,8 @@ def sums(n: int, parts: int) -> list[Total]:
     if parts == 1:
         return [(n,)]
     return [(first, *rest) for first in range(n + 1) for rest in sums(n - first, parts - 1)]
+
+
+GRID = 65  # values w at which W is computed
+PRECISION = 1e-6  # of W, as a part of the greatest difference of returns
+MOST_SWEEPS = 2000

@@ -2,19 +2,18 @@
 
 import dataclasses
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
-from jbrl.bayes_optimal import clairvoyant
-from jbrl.bayes_optimal.control import Control
-from jbrl.bayes_optimal.hidden import Hidden, sums
-from jbrl.bayes_optimal.hidden_leaves import HiddenLeaves
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.leaves import CHUNK, estimate
+from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.counts import Cell, Layers, Total
+from jbrl.bayes_optimal.hidden import Between, Hidden, Worth, sums
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.model import Model
-from jbrl.bayes_optimal.size import BACKED_UP, PRODUCTS
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
+from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, estimate, variables_of
 
 MOST_SPLITS = 3000  # of the counts of the hidden state after its last outcome
 MOST_DIVISIONS = 20 * MOST_SPLITS  # of them, exchangeable rows apart
@@ -103,7 +102,7 @@ class HiddenAhead:
     def root(self, n_mdps: int, seed: np.random.SeedSequence) -> float:
         """Return an estimate of the bound without looking ahead."""
         model, (own, shown) = self.hidden.model, seed.spawn(2)
-        rows = tuple(map(np.exp, clairvoyant.draw(model, n_mdps, own).log_rows))
+        rows = tuple(map(np.exp, samples.draw(model, n_mdps, own).log_rows))
         with ThreadPoolExecutor(self.ahead.threads) as pool:
             between, worth = self.hidden.solve(rows, shown, pool)
         worth_first = worth[self.hidden.counts.nothing]
@@ -156,3 +155,107 @@ def _trials(layers: Layers, number: int, horizon: int) -> int:
         if sum(len(counts.splits(total)) for total in totals) > MOST_SPLITS:
             return n - 1
     return most
+
+
+class HiddenLeaves:
+    """Sums over MDPs of the values at the end of the look-ahead.
+
+    Args:
+      cells: those with at most as many outcomes of the hidden state as `hidden` counts.
+    """
+
+    def __init__(self, layers: Layers, cells: list[Cell], control: Control, hidden: Hidden) -> None:
+        self.layers, self.control, self.hidden = layers, control, hidden
+        self.found = {cell: control.mean(cell) for cell in cells}
+        cut, axis, end = cut_blocks(layers, cells), hidden.number, len(layers.blocks)
+        first, last = slice(0, cut), slice(cut, end)
+        self._hidden_first = axis < cut
+        self._with, self._without = (first, last) if self._hidden_first else (last, first)
+        self._groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
+        for cell in cells:
+            key = (cell.state, cell.totals[self._with])
+            self._groups.setdefault(key, []).append(cell)
+
+    def add(
+        self,
+        log_rows: list[np.ndarray],
+        share: float,
+        seed: np.random.SeedSequence,
+        pool: Executor,
+    ) -> None:
+        """Add the part of some MDPs.
+
+        Args:
+          log_rows: by block, [A, K, M].
+          share: of one of these MDPs among all.
+        """
+        rows = tuple(np.exp(block) for block in log_rows)
+        between, worth = self.hidden.solve(rows, seed, pool)
+        p = variables_of(self.layers.model, rows, len(between.least))
+        rest = _Rest(self.control, self.hidden.number, p)
+        weights = Weights(self.layers, log_rows)
+        add = partial(self._add, weights, between, worth, rest, share)
+        list(pool.map(add, self._groups.items()))
+
+    def _add(
+        self,
+        weights: Weights,
+        between: Between,
+        worth: Worth,
+        rest: "_Rest",
+        share: float,
+        group: tuple[tuple[int, tuple[Total, ...]], list[Cell]],
+    ) -> None:
+        (x, totals), cells = group
+        product = np.ones((1, len(between.least)), np.float32)
+        for number, total in enumerate(totals, self._with.start):
+            if number == self.hidden.number:
+                factor = between.at(x, worth[total]) - rest.of(x, total)
+            elif any(total):
+                factor = weights.of(number, total)
+            else:
+                continue
+            product = (product[:, None] * factor).reshape(-1, product.shape[1])
+        product *= np.float32(share)
+        for cell in cells:
+            other = weights.product(self._without.start, cell.totals[self._without])
+            a, b = (product, other) if self._hidden_first else (other, product)
+            self.found[cell] += (a @ b.T).reshape(self.found[cell].shape)
+
+
+class _Rest:
+    """The mean of the control function given the counts of the hidden block and the rows of the
+    others.
+
+    Args:
+      p: free transition probabilities of MDPs, [V, M].
+    """
+
+    def __init__(self, control: Control, axis: int, p: np.ndarray) -> None:
+        self._control, self._axis, self._here = control, axis, control.slices[axis]
+        self._others = p.copy()
+        self._others[self._here] = 0
+        self._of_state: dict[int, tuple[np.ndarray, np.ndarray | None]] = {}
+
+    def of(self, x: int, total: Total) -> np.ndarray:
+        """Return it for each split of a total, [n, M] float32."""
+        if x not in self._of_state:
+            self._of_state[x] = self._parts(x)
+        base, slope = self._of_state[x]
+        own, means = self._control.own(self._axis, total)
+        found = base + own[x][:, None].astype(np.float32)
+        if slope is not None:
+            found += means.astype(np.float32) @ slope
+        return found
+
+    def _parts(self, x: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what concerns the other blocks alone, [M], and what multiplies the variables of
+        the hidden one, [V_b, M]; None: nothing.
+        """
+        control, p = self._control, self._others
+        base = control.constant[x] + control.slopes[x] @ p
+        if control.curvatures is None:
+            return base.astype(np.float32), None
+        times = control.curvatures[x] @ p
+        base += (p * times).sum(0)
+        return base.astype(np.float32), (2 * times[self._here]).astype(np.float32)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl.bayes_optimal.layers import Cell
+from jbrl.bayes_optimal.counts import Cell
+from jbrl.bayes_optimal.look_ahead import Table
 from jbrl.bayes_optimal.model import Model
-from jbrl.bayes_optimal.policy import Table
 from jbrl.mdp import sampling
+from jbrl.mdp.dirichlet import DirichletMDPs
 
 LANES = 4096  # lifetimes of a compiled call; results do not depend on how many calls there are
 FIRST_SWEEPS = 200  # of value iteration before the first of the last decisions
@@ -248,3 +249,49 @@ def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]
         return lax.scan(step, carry, (uniforms, factors))[0][3]
 
     return jax.jit(play)
+
+
+AT_ONCE = 1024  # lifetimes
+
+
+class Chance:
+    """Chance in lifetimes of `horizon` decisions; v is the optimal value of the mean MDP with the
+    decisions that are left.
+    """
+
+    def __init__(self, mdps: DirichletMDPs, discount: float, horizon: int) -> None:
+        self._prior = np.asarray(mdps.concentrations, np.float64)
+        self._rewards = np.asarray(mdps.rewards, np.float64)
+        self._discount = discount
+        mean = self._prior / self._prior.sum(-1, keepdims=True)
+        gains = (mean * self._rewards).sum(-1)
+        value = np.zeros(mdps.n_states)
+        values = [value]
+        for _ in range(horizon - 1):
+            value = (gains + discount * (mean * value).sum(-1)).max(1)  # no product of BLAS
+            values.append(value)
+        self._after = np.array(values[::-1])  # v after each decision, [T, S]
+
+    def of(self, trajectories: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the part of each discounted return that is chance, [N] float64.
+
+        Args:
+          trajectories: `states`, [N, T + 1] int, and `actions`, [N, T] int.
+        """
+        states, actions = trajectories["states"], trajectories["actions"]
+        parts = [slice(first, first + AT_ONCE) for first in range(0, len(states), AT_ONCE)]
+        return np.concatenate([self._of(states[part], actions[part]) for part in parts])
+
+    def _of(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        lanes = np.arange(len(states))
+        counts = np.zeros((len(states), *self._prior.shape))
+        found, factor = np.zeros(len(states)), 1.0
+        for t, after in enumerate(self._after):
+            x, u, y = states[:, t], actions[:, t], states[:, t + 1]
+            row = self._prior[x, u] + counts[lanes, x, u]
+            worth = self._rewards[x, u] + self._discount * after
+            expected = (row * worth).sum(1) / row.sum(1)
+            found += factor * (worth[lanes, y] - expected)
+            counts[lanes, x, u, y] += 1
+            factor *= self._discount
+        return found

@@ -15,10 +15,9 @@ from jbrl.agents.lookup import find_agent
 from jbrl.agents.offline_search import OfflineSearch
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.bayes_optimal.chance import Chance
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.lifetimes import LANES, Lifetimes
-from jbrl.bayes_optimal.policy import Table, make_table, mean_values
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.lifetimes import LANES, Chance, Lifetimes
+from jbrl.bayes_optimal.look_ahead import Table, make_table, mean_values
 from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol
 from jbrl.play.unit import canonical

@@ -1,9 +1,13 @@
 """Problems of moves that may fail: find those whose rows either stay or lead to one other state."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
+from scipy.special import betaln
 
+from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.model import Block, Model
 
 
@@ -112,3 +116,284 @@ def _distances(model: Model) -> np.ndarray:
         for x, y in edges:
             distances[y] = min(distances[y], distances[x] + 1)
     return distances
+
+
+MOST_NODES = 100_000
+
+Memory = tuple[tuple[int, int], ...]  # (row, successes) in rising order
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes: a state just reached and what is remembered. Leaves: those where the MDP is revealed.
+
+    `N` nodes, the root first, `L` leaves, `R` moves of the problem, at most `K` in a state.
+    """
+
+    states: np.ndarray  # of nodes, [N]
+    own: np.ndarray  # remembered successes of the moves of their state, [N, K]
+    children: np.ndarray  # node after the success of each move, or N + leaf, [N, K]
+    waves: tuple[range, ...]  # nodes after 0, 1, … moves; children are in later waves
+    leaf_states: np.ndarray  # [L]
+    successes: np.ndarray  # remembered at leaves, [L, R]
+
+
+def grow(moves: Moves, backs: int) -> Tree | None:
+    """Enumerate what is remembered; None where there are more than `MOST_NODES` nodes.
+
+    The MDP is revealed after `backs` + 1 moves back, after the first reward if there was a move
+    back before it, and otherwise after the second reward or the first move back between the two.
+    """
+    growth = _Growth(moves, backs)
+    return growth.tree() if growth.complete() else None
+
+
+class _Growth:
+    """A tree that is built wave by wave."""
+
+    def __init__(self, moves: Moves, backs: int) -> None:
+        self._moves, self._backs = moves, backs
+        self._rewarded = -1  # instead of the number of moves back that are left
+        self._nodes: dict[tuple[int, int, Memory], int] = {(moves.first, backs, ()): 0}
+        self._leaves: dict[tuple[int, Memory], int] = {}
+        self._children: list[list[int]] = []  # a leaf is -1 - its number
+        self._waves: list[range] = []
+
+    def complete(self) -> bool:
+        """Build the tree; return whether it is small enough."""
+        wave = range(1)
+        while wave and wave.stop <= MOST_NODES:
+            self._waves.append(wave)
+            for state, left, memory in list(self._nodes)[wave.start :]:
+                self._children.append(
+                    [self._after(move, left, memory) for move in self._moves.of_state[state]]
+                )
+            wave = range(wave.stop, len(self._nodes))
+        return not wave
+
+    def _after(self, move: Move, left: int, memory: Memory) -> int:
+        """Return the child after the success of a move."""
+        counts = dict(memory)
+        counts[move.row] = counts.get(move.row, 0) + 1
+        found: Memory = tuple(sorted(counts.items()))
+        if move.reward > 0:
+            revealed, left = left != self._backs, self._rewarded
+        elif move.forward:
+            revealed = False
+        else:
+            revealed, left = left <= 0, left - 1
+        if revealed:
+            leaf = (move.successor, found)
+            return -1 - self._leaves.setdefault(leaf, len(self._leaves))
+        return self._nodes.setdefault((move.successor, left, found), len(self._nodes))
+
+    def tree(self) -> Tree:
+        """Return the tree that is complete."""
+        n, most = len(self._nodes), max(map(len, self._moves.of_state))
+        own, children = np.zeros((2, n, most), np.int64)
+        for node, (state, _, memory) in enumerate(self._nodes):
+            counts = dict(memory)
+            for number, move in enumerate(self._moves.of_state[state]):
+                own[node, number] = counts.get(move.row, 0)
+                children[node, number] = self._children[node][number]
+        successes = np.zeros((len(self._leaves), len(self._moves.all)), np.uint8)
+        for leaf, (_, memory) in enumerate(self._leaves):
+            for row, count in memory:
+                successes[leaf, row] = count
+        return Tree(
+            np.array([state for state, _, _ in self._nodes]),
+            own,
+            np.where(children < 0, n - 1 - children, children),
+            tuple(self._waves),
+            np.array([state for state, _ in self._leaves]),
+            successes,
+        )
+
+
+MOST_BACKS = 1  # moves back before the MDP is revealed
+MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
+CHUNK = 1024  # MDPs, and nodes, at a time
+LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
+
+# Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
+OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Forgetting:
+    """The problem of the upper bound.
+
+    Attributes:
+      tree: what is remembered, and when the MDP is revealed.
+      backs: moves back before it is revealed.
+    """
+
+    moves: Moves
+    discount: float
+    horizon: int
+    tree: Tree
+    backs: int
+    threads: int
+
+    def seconds(self, n_mdps: int) -> float:
+        """Estimate the duration of a replication."""
+        tree = self.tree
+        once = OF_NODE * len(tree.states) + OF_LEAF * len(tree.leaf_states) * n_mdps
+        return once / self.threads
+
+    def n_mdps(self, limit: float | None) -> int:
+        """Return the number of MDPs with which a replication takes at most `limit` seconds."""
+        found = LEAST_MDPS if limit is not None else MOST_MDPS
+        while limit is not None and found < MOST_MDPS and self.seconds(2 * found) <= limit:
+            found *= 2
+        return found
+
+    def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
+        """Return one estimate of the upper bound and one of the clairvoyant value.
+
+        The expectation of the first is not below the bound.
+
+        Args:
+          n_mdps: number of MDPs drawn, a power of 2.
+        """
+        model = self.moves.model
+        mdps = samples.draw(model, n_mdps, seed)
+        values = samples.values(model, mdps, self.discount, (self.horizon,))[self.horizon]
+        leaves = self._leaves(mdps, values)
+        return self.solve(leaves), float(values[self.moves.first].mean())
+
+    def _leaves(self, mdps: samples.SampledMDPs, values: np.ndarray) -> np.ndarray:
+        """Estimate E[V(y) | what is remembered] at all leaves, without bias: [L] float64.
+
+        By weights as in `leaves.py`: the likelihood of what is remembered over its probability.
+        """
+        tree = self.tree
+        logs = self.moves.log_probabilities(mdps.log_rows).astype(np.float32)
+        share = (values / mdps.n_mdps).astype(np.float32)
+        normal = self._log_probability(tree.successes).astype(np.float32)
+        parts = [np.flatnonzero(tree.leaf_states == y) for y in range(len(values))]
+        found = np.zeros(len(tree.leaf_states))
+
+        def add(part: np.ndarray) -> None:
+            counts, rest = tree.successes[part].astype(np.float32), normal[part][:, None]
+            y = tree.leaf_states[part[0]]
+            for first in range(0, mdps.n_mdps, CHUNK):
+                some = slice(first, first + CHUNK)
+                found[part] += np.exp(counts @ logs[:, some] - rest) @ share[y, some]
+
+        pieces = [
+            part[first : first + CHUNK] for part in parts for first in range(0, len(part), CHUNK)
+        ]
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(add, pieces))
+        return found
+
+    def _log_probability(self, successes: np.ndarray) -> np.ndarray:
+        """Return the logarithms of the probabilities of sequences of successes, [L]."""
+        a, b = np.array([(move.success, move.failure) for move in self.moves.all]).T
+        return (betaln(a + successes, b) - betaln(a, b)).sum(1)
+
+    def solve(self, leaves: np.ndarray) -> float:
+        """Back values of the leaves up to the root.
+
+        Args:
+          leaves: value of each leaf, [L].
+        """
+        tree = self.tree
+        both = np.concatenate([np.empty(len(tree.states)), leaves])  # as `Tree.children` counts
+        for wave in reversed(tree.waves):
+            tasks = [
+                nodes[first : first + CHUNK]
+                for nodes in self._of_one_kind(wave)
+                for first in range(0, len(nodes), CHUNK)
+            ]
+            with ThreadPoolExecutor(self.threads) as pool:
+                for nodes, values in zip(
+                    tasks, pool.map(lambda nodes: self._solve(nodes, both), tasks), strict=True
+                ):
+                    both[nodes] = values
+        return float(both[0])
+
+    def _of_one_kind(self, wave: range) -> list[np.ndarray]:
+        """Return the nodes of a wave by their state."""
+        nodes = np.array(wave)
+        states = self.tree.states[nodes]
+        return [nodes[states == x] for x in np.unique(states)]
+
+    def _solve(self, nodes: np.ndarray, both: np.ndarray) -> np.ndarray:
+        """Return the values of nodes in one state: the failures there are counted until a move
+        succeeds.
+        """
+        tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
+        failed = np.arange(MOST_FAILURES + 1)
+        chances, gains = [], []
+        for number, move in enumerate(moves):
+            a = move.success + tree.own[nodes, number][:, None]
+            chances.append(a / (a + move.failure + failed))
+            gains.append(move.reward + self.discount * both[tree.children[nodes, number]])
+        return _first(np.array(chances), np.array(gains), self.discount)
+
+
+def _first(chances: np.ndarray, gains: np.ndarray, discount: float) -> np.ndarray:
+    """Return the value of a state before any failure.
+
+    At the greatest number of failures that is counted, a further one changes nothing, so a move
+    is tried until it succeeds, or not at all.
+
+    Args:
+      chances: of the success of each move after so many failures, [K, N, F].
+      gains: what a success earns, [K, N].
+
+    Returns: [N].
+    """
+    k, n, f = chances.shape
+    chances = chances.transpose(0, 2, 1)
+    last = chances[:, -1]
+    for_ever = last * gains / (1 - discount * (1 - last))
+    values = np.zeros((f**k, n))
+    for here, failed, after in _levels(k, f):
+        best = np.full((len(here), n), -np.inf)
+        for number in range(k):
+            chance = chances[number, failed[number]]
+            tried = chance * gains[number] + (1 - chance) * discount * values[after[number]]
+            ended = failed[number] == f - 1
+            tried[ended] = for_ever[number]
+            np.maximum(best, tried, out=best)
+        values[here] = best
+    return values[0]
+
+
+@lru_cache
+def _levels(k: int, f: int) -> list[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]:
+    """Return the numbers of failures of k moves by their sum, the greatest first: their position,
+    themselves, and the position after one more failure of each move (the same at the end).
+    """
+    all_failed = np.indices((f,) * k).reshape(k, -1)
+    total = all_failed.sum(0)
+    found = []
+    for level in range(k * (f - 1), -1, -1):
+        here = np.flatnonzero(total == level)
+        failed = all_failed[:, here]
+        after = [
+            here + np.where(failed[number] < f - 1, f ** (k - 1 - number), 0) for number in range(k)
+        ]
+        found.append((here, failed, after))
+    return found
+
+
+def forgetting(
+    model: Model, discount: float, horizon: int, threads: int, limit: float | None
+) -> Forgetting | None:
+    """Return the relaxation with the most moves back of which a replication takes at most `limit`
+    seconds, or None where the problem is not one of moves that may fail, or is too large.
+    """
+    moves = find_moves(model)
+    if moves is None:
+        return None
+    for backs in range(MOST_BACKS, -1, -1):
+        tree = grow(moves, backs)
+        if tree is not None:
+            found = Forgetting(moves, discount, horizon, tree, backs, threads)
+            if limit is None or found.seconds(LEAST_MDPS) <= limit:
+                return found
+    return None

@@ -8,9 +8,11 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.base.errors import JbrlError
-from jbrl.bayes_optimal import bracket, size
-from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal import bracket
+from jbrl.bayes_optimal import plan as plans
+from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.model import make_model
+from jbrl.bayes_optimal.plan import LEAST_MDPS, REPLICATIONS, Sizes, make_plan
 from jbrl.cli.app import app
 from jbrl.cli.bound import _lines
 from jbrl.study.storage.files import read_json
@@ -26,7 +28,7 @@ def test_the_whole_lifetime_is_exact() -> None:
 
 
 def test_the_horizon_needs_no_estimate_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "MOST_DECISIONS", 2)
+    monkeypatch.setattr(plans, "MOST_DECISIONS", 2)
     two = problem(PRIORS["fractions"])
     assert jbrl.bound(two, discount=0.9, horizon=4, decisions=4).confidence == 1
     with pytest.raises(JbrlError, match=r"at the horizon, 4, none is needed\): expected at most 2"):
@@ -141,19 +143,19 @@ def test_the_command_says_what_limits_the_decisions(
     by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layers = Layers(make_model(problem(PRIORS["unlike"]).mdps))
-    sizes = size.Sizes(layers)
+    sizes = Sizes(layers)
     third = sizes.of(3)
-    monkeypatch.setattr(size, "SHARE", 1.0)
+    monkeypatch.setattr(plans, "SHARE", 1.0)
     memory = third.memory - 1 if by == "memory" else 2**33
-    seconds = third.seconds(size.LEAST_MDPS, size.REPLICATIONS, 1) * (0.99 if by == "budget" else 9)
-    plan = size.make_plan(layers, "unlike", 250, None, seconds, memory, 1)
+    seconds = third.seconds(LEAST_MDPS, REPLICATIONS, 1) * (0.99 if by == "budget" else 9)
+    plan = make_plan(layers, "unlike", 250, None, seconds, memory, 1)
     assert by == "budget" or plan.size.decisions == 2
     assert plan.limited_by == by
     end = bracket.End(1.0, 1.0, 1.0, 0.0, {"method": "exact"})
     found = bracket.Bracket("p", "d", 0.9, 9, 2, 1, 1, 1, None, 9, end, end, 0, plan.limited_by)
     assert f"decisions looked ahead: 2, as far as the {by} allows" in "\n".join(_lines(found))
     assert found.as_dict()["limited_by"] == by
-    asked = size.make_plan(layers, "unlike", 250, 1, None, memory, 1)
+    asked = make_plan(layers, "unlike", 250, 1, None, memory, 1)
     assert asked.limited_by is None
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.bayes_optimal.chance import Chance
+from jbrl.bayes_optimal.lifetimes import Chance
 from tests.bayes_optimal.exact import PRIORS, problem
 
 DISCOUNT, HORIZON = 0.9, 5

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.bayes_optimal import clairvoyant, tree
-from jbrl.bayes_optimal.forgetting import LEAST_MDPS, MOST_FAILURES, Forgetting, forgetting
+from jbrl.bayes_optimal import moves as moves_module
+from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.moves import Moves, find_moves
+from jbrl.bayes_optimal.moves import (
+    LEAST_MDPS,
+    MOST_FAILURES,
+    Forgetting,
+    Moves,
+    find_moves,
+    forgetting,
+    grow,
+)
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import distribution
 from tests.bayes_optimal.exact import exact
@@ -95,12 +103,12 @@ def test_agrees_with_its_twin(mdps: DirichletMDPs, backs: int) -> None:
     model = make_model(mdps)
     moves = find_moves(model)
     assert moves is not None
-    grown = tree.grow(moves, backs)
+    grown = grow(moves, backs)
     assert grown is not None
     relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, backs, 2)
     value, shown = relaxed.replication(256, np.random.SeedSequence(backs))
-    sample = clairvoyant.draw(model, 256, np.random.SeedSequence(backs))
-    values = clairvoyant.values(model, sample, DISCOUNT, (HORIZON,))[HORIZON]
+    sample = samples.draw(model, 256, np.random.SeedSequence(backs))
+    values = samples.values(model, sample, DISCOUNT, (HORIZON,))[HORIZON]
     probabilities = np.exp(moves.log_probabilities(sample.log_rows))
     assert value == pytest.approx(twin(moves, backs, probabilities, values), rel=1e-5)
     assert shown == pytest.approx(values[moves.first].mean())
@@ -154,15 +162,15 @@ def test_problems_of_moves_are_found() -> None:
 
 
 def test_a_tree_that_is_too_large_is_not_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "MOST_NODES", 1000)
-    assert tree.grow(moves_of("Grid"), 1) is None
-    assert tree.grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
+    monkeypatch.setattr(moves_module, "MOST_NODES", 1000)
+    assert grow(moves_of("Grid"), 1) is None
+    assert grow(moves_of("Grid(rows=2,columns=2)"), 1) is not None
 
 
 def test_less_time_allows_fewer_moves_back() -> None:
     model = make_model(jbrl.problem("Grid(rows=2,columns=3)").mdps)
     moves = moves_of("Grid(rows=2,columns=3)")
-    grown = tree.grow(moves, 0)
+    grown = grow(moves, 0)
     assert grown is not None
     relaxed = Forgetting(moves, DISCOUNT, HORIZON, grown, 0, 1)
     enough = relaxed.seconds(LEAST_MDPS)

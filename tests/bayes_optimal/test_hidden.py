@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.bayes_optimal import clairvoyant, hidden_ahead
-from jbrl.bayes_optimal.between import Between
+from jbrl.bayes_optimal import hidden_ahead, samples
 from jbrl.bayes_optimal.bracket import ONE_SIDED
-from jbrl.bayes_optimal.hidden import Hidden
-from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, hide
-from jbrl.bayes_optimal.hidden_leaves import HiddenLeaves
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.limits import margin
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.hidden import Between, Hidden
+from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, hide
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.plan import margin
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.problem import distribution
 from tests.bayes_optimal.exact import PRIORS, exact, problem
@@ -44,7 +42,7 @@ def replications(one: HiddenAhead, n: int, n_mdps: int = 1024) -> np.ndarray:
 
 def test_between_two_visits_against_value_iteration_by_hand() -> None:
     model = make_model(jbrl.problem("GC(n_states=3,n_actions=2)").mdps)
-    rows = tuple(np.exp(one) for one in clairvoyant.draw(model, 4, 1).log_rows)
+    rows = tuple(np.exp(one) for one in samples.draw(model, 4, 1).log_rows)
     between = Between(model, rows, 0.9, hidden=2)
     for m in range(4):
         assert between.least[m] < between.most[m]
@@ -93,15 +91,15 @@ def test_shown_rows_are_worth_what_value_iteration_gives() -> None:
     the seeds are fixed.
     """
     model = make_model(problem(PRIORS["unlike"]).mdps)
-    mdps = clairvoyant.draw(model, 256, 3)
+    mdps = samples.draw(model, 256, 3)
     rows = tuple(map(np.exp, mdps.log_rows))
     counts = Layers(model).blocks[0]
     with ThreadPoolExecutor(1) as pool:
         _, worth = Hidden(model, counts, DISCOUNT, 0, 0).solve(
             rows, np.random.SeedSequence(3), pool
         )
-    many = clairvoyant.draw(model, 2**14, 5)
-    expected = clairvoyant.values(model, many, DISCOUNT, (40,))[40][0]
+    many = samples.draw(model, 2**14, 5)
+    expected = samples.values(model, many, DISCOUNT, (40,))[40][0]
     found = worth[counts.nothing][0]
     error = np.hypot(found.std() / 16, expected.std() / 16)  # 16 draws of the hidden rows
     assert found.mean() == pytest.approx(expected.mean(), abs=5 * error)
@@ -117,7 +115,7 @@ def test_leaves_against_the_posterior() -> None:
     with ThreadPoolExecutor(1) as pool:
         for seed in np.random.SeedSequence(4).spawn(8):
             own, shown = seed.spawn(2)
-            mdps = clairvoyant.draw(model, 512, own)
+            mdps = samples.draw(model, 512, own)
             leaves = HiddenLeaves(layers, cells, control, hidden)
             leaves.add(list(mdps.log_rows), 1 / 512, shown, pool)
             found.append(leaves.found)

@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
-from jbrl.bayes_optimal import clairvoyant, control
-from jbrl.bayes_optimal.control import first_moments, fit_control, second_moments, variables
-from jbrl.bayes_optimal.layers import Cell, Layers
-from jbrl.bayes_optimal.leaves import estimate
+from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.counts import Cell, Layers
 from jbrl.bayes_optimal.model import Model, make_model
+from jbrl.bayes_optimal.samples import (
+    estimate,
+    first_moments,
+    fit_control,
+    second_moments,
+    variables,
+)
 from tests.bayes_optimal.exact import PRIORS, problem
 
 DISCOUNT, LEFT = 0.9, 12
@@ -39,7 +44,7 @@ def posterior_draws(model: Model, cell: Cell, layers: Layers, n: int) -> tuple[t
 def test_draws_follow_the_prior(name: str) -> None:
     """Means and second moments of 2^14 evenly spread draws are those of the Dirichlet prior."""
     model = make_model(problem(PRIORS[name]).mdps)
-    p = variables(model, clairvoyant.draw(model, 2**14, 3))
+    p = variables(model, samples.draw(model, 2**14, 3))
     column = 0
     layers = Layers(model)
     for block in layers.blocks:
@@ -54,8 +59,8 @@ def test_draws_follow_the_prior(name: str) -> None:
 def test_clairvoyant_values_against_value_iteration_by_hand() -> None:
     mdps = problem(PRIORS["zeros"]).mdps
     model = make_model(mdps)
-    drawn = clairvoyant.draw(model, 4, 1)
-    found = clairvoyant.values(model, drawn, DISCOUNT, (0, LEFT))
+    drawn = samples.draw(model, 4, 1)
+    found = samples.values(model, drawn, DISCOUNT, (0, LEFT))
     assert not found[0].any()
     for m in range(4):
         transitions = (np.asarray(mdps.concentrations) > 0).astype(float)
@@ -67,15 +72,15 @@ def test_clairvoyant_values_against_value_iteration_by_hand() -> None:
 
 
 def test_curvatures_that_are_0_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MOST_SQUARED", 0)
+    monkeypatch.setattr(samples, "MOST_SQUARED", 0)
     model = make_model(problem(PRIORS["fractions"]).mdps)
     layers = Layers(model)
-    pilot = clairvoyant.draw(model, 256, 7)
-    values = clairvoyant.values(model, pilot, DISCOUNT, (LEFT,))[LEFT]
+    pilot = samples.draw(model, 256, 7)
+    values = samples.values(model, pilot, DISCOUNT, (LEFT,))[LEFT]
     linear = fit_control(layers, pilot, values)
     assert linear.curvatures is None
     n = linear.slopes.shape[1]
-    whole = control.Control(layers, linear.constant, linear.slopes, np.zeros((len(values), n, n)))
+    whole = samples.Control(layers, linear.constant, linear.slopes, np.zeros((len(values), n, n)))
     for cell in layers.layer(3):
         assert np.array_equal(linear.mean(cell), whole.mean(cell))
     p = variables(model, pilot)
@@ -91,12 +96,12 @@ def test_leaves_against_the_posterior(name: str) -> None:
     model = make_model(mdps)
     layers = Layers(model)
     cells = layers.layer(3)
-    pilot = clairvoyant.draw(model, 2048, 7)
-    fitted = fit_control(layers, pilot, clairvoyant.values(model, pilot, DISCOUNT, (LEFT,))[LEFT])
+    pilot = samples.draw(model, 2048, 7)
+    fitted = fit_control(layers, pilot, samples.values(model, pilot, DISCOUNT, (LEFT,))[LEFT])
     replications = []
     for seed in range(8):
-        drawn = clairvoyant.draw(model, 1024, seed)
-        values = clairvoyant.values(model, drawn, DISCOUNT, (LEFT,))[LEFT]
+        drawn = samples.draw(model, 1024, seed)
+        values = samples.values(model, drawn, DISCOUNT, (LEFT,))[LEFT]
         replications.append(estimate(layers, cells, drawn, values, fitted, 1))
     rewards = np.asarray(mdps.rewards, float)
     for cell in cells[:5]:

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.lifetimes import LANES, Lifetimes
-from jbrl.bayes_optimal.limits import margin, standard_error
+from jbrl.bayes_optimal.look_ahead import LookAhead, make_table, mean_values
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.policy import make_table, mean_values
-from jbrl.bayes_optimal.upper import LookAhead
+from jbrl.bayes_optimal.plan import margin, standard_error
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 DISCOUNT, HORIZON = 0.9, 5

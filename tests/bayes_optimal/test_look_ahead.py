@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.model import make_model
-from jbrl.bayes_optimal.upper import LookAhead
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem as find
 from jbrl.problems.problem import distribution

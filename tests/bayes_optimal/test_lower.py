@@ -11,8 +11,8 @@ import jbrl
 from jbrl.agents.lookup import find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket, lower
-from jbrl.bayes_optimal.chance import Chance
-from jbrl.bayes_optimal.layers import Layers
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.lifetimes import Chance
 from jbrl.bayes_optimal.model import make_model
 from jbrl.environments.lifetime import Steps
 from jbrl.play.protocol import Protocol

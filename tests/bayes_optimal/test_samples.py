@@ -9,8 +9,8 @@ from scipy import stats
 
 import jbrl
 from jbrl.bayes_optimal import bracket
+from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.lower import Candidate
-from jbrl.bayes_optimal.upper import LookAhead
 from tests.bayes_optimal.exact import PRIORS, problem
 
 PLAYED, REPLICATIONS = 300, 8

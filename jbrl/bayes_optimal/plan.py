@@ -3,21 +3,15 @@
 import dataclasses
 import math
 
+import numpy as np
+from scipy.stats import t as student
+
 from jbrl.base.errors import JbrlError
-from jbrl.bayes_optimal.clairvoyant import MOST_FREE
-from jbrl.bayes_optimal.layers import Layers
-from jbrl.bayes_optimal.leaves import CHUNK
-from jbrl.bayes_optimal.lifetimes import LANES
-from jbrl.bayes_optimal.memory import (
-    CELL,
-    VALUE,
-    bytes_of_fit,
-    bytes_of_lifetimes,
-    bytes_of_samples,
-    bytes_text,
-)
+from jbrl.bayes_optimal.counts import Layers
+from jbrl.bayes_optimal.lifetimes import LANES, Rows
+from jbrl.bayes_optimal.look_ahead import PILOT
 from jbrl.bayes_optimal.model import Model
-from jbrl.bayes_optimal.upper import PILOT
+from jbrl.bayes_optimal.samples import CHUNK, MOST_FREE, n_features
 
 MOST_BLOCKS = 60  # states with uncertain rows: an array has an axis for each
 MOST_ROWS = 4096  # uncertain rows of a problem
@@ -261,3 +255,47 @@ def _deepest(
         if decisions <= estimated or decisions == horizon:
             best = size
     return best, limit
+
+
+VALUE = 8  # bytes
+CELL = 1024  # bytes of the totals of a cell
+FEATURES = 3  # times that the features of the least squares are in memory at once
+LIFETIME = 40  # bytes of a transition in a lifetime that is played: its probability, its counts
+
+
+def bytes_of_samples(model: Model, n_mdps: int) -> int:
+    """Return what MDPs take that are drawn and solved: uniform numbers, rows, their logarithms,
+    free probabilities, values.
+    """
+    rows = sum(block.concentrations.size for block in model.blocks)
+    return VALUE * n_mdps * (2 * model.n_free + 2 * rows + 4 * model.n_states)
+
+
+def bytes_of_fit(model: Model) -> int:
+    """Return what the fit of the control function takes."""
+    return FEATURES * VALUE * PILOT * n_features(model.n_free)
+
+
+def bytes_of_lifetimes(model: Model) -> int:
+    """Return what lifetimes of a policy of the look-ahead take."""
+    return LIFETIME * LANES * Rows.of(model).concentrations.size
+
+
+def bytes_text(n: int) -> str:
+    """Return a number of bytes in words: `1.2 GiB`, `256 MiB`, `1,000 bytes`."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
+        if n >= unit:
+            return f"{n / unit:.3g} {name}"
+    return f"{n:,} bytes"
+
+
+def standard_error(samples: np.ndarray) -> float:
+    """Return the standard error of the mean of independent samples, at least two."""
+    return float(np.std(samples, ddof=1) / math.sqrt(len(samples)))
+
+
+def margin(samples: np.ndarray, confidence: float) -> float:
+    """Return how far the mean of samples lies from its one-sided confidence limit, by
+    Student's distribution.
+    """
+    return float(student.ppf(confidence, len(samples) - 1)) * standard_error(samples)
