@@ -11,10 +11,11 @@ below.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+from typing_extensions import TypeVar
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
@@ -25,8 +26,8 @@ from jbrl.rollout.contract import Transition
 
 NO_ACTION = -1
 
-Knowledge = TypeVar("Knowledge")
-State = TypeVar("State")
+Knowledge = TypeVar("Knowledge", default=Any)
+State = TypeVar("State", default=Any)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,11 +9,12 @@ so that the last observation of an episode is not lost.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import TypeVar
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import explained, is_outside
@@ -21,7 +22,7 @@ from jbrl.base.purity import host_values, refusal
 from jbrl.base.pytree import record
 from jbrl.environments.lifetime import Episodes, Lifetime
 
-State = TypeVar("State")
+State = TypeVar("State", default=Any)
 
 
 @dataclasses.dataclass(frozen=True)
