@@ -111,6 +111,15 @@ def _settable(cls: type) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(cls) if field.default is not None]
 
 
+def parameter_table(cls: type) -> str:
+    """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
+    rows = [
+        f"| `{field.name}` | `{_toml(field.default)}` | {field.metadata.get('doc', '')} |"
+        for field in _settable(cls)
+    ]
+    return "\n".join(["| Parameter | Default | Meaning |", "| --- | --- | --- |", *rows])
+
+
 def _toml(value: object) -> str:
     """Return a default as it is written in a study or in the name of a problem."""
     return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
