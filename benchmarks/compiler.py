@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jbrl
 from benchmarks import kept
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Chunk, Protocol

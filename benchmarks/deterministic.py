@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import as_arrays
+from jbrl.agents.registry import as_arrays
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution

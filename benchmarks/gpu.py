@@ -39,10 +39,10 @@ from jax import lax  # noqa: E402
 
 from benchmarks import deep  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
-from jbrl.agents.agent import AGENTS  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
 from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
 from jbrl.agents.opps.policy import formula_policies  # noqa: E402
+from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.environments.lifetime import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402

@@ -31,8 +31,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks import kept
-from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear.fourier import cosine_of_pi
+from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.environments.environment import Box
 from jbrl.environments.lifetime import MAX_COUNT, Episodes
 from jbrl.play import batching

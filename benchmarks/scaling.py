@@ -40,12 +40,12 @@ ROWS = (
 
 def work(name: str, parameters: dict, problem_name: str, times: int) -> None:
     """Compile, then play whenever a line comes in; seconds go out."""
-    from jbrl.agents.agent import AGENTS
-    from jbrl.agents.offline_search import OfflineSearch
+    from jbrl.agents.registry import AGENTS
     from jbrl.play.experiment import Run
     from jbrl.play.protocol import Protocol
     from jbrl.play.resources import choose
     from jbrl.problems.lookup import problem
+    from jbrl.rollout.contract import OfflineSearch
 
     resources, told = choose(), problem(problem_name)
     agent, protocol = AGENTS[name].agent(**parameters), Protocol(problem(problem_name), told)

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 
 from benchmarks import kept
 from benchmarks.twins import bamcp, forward_search, merged
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.lifetime import Steps
 from jbrl.play import batching
 from jbrl.play.experiment import Run

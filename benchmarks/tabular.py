@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.environments import environment as environments
 from jbrl.environments.gridworld import Gridworld
 from jbrl.environments.lifetime import MAX_COUNT, Episodes

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import kept
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.lifetime import Steps
 from jbrl.play import batching
 from jbrl.play.experiment import Run

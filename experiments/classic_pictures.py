@@ -29,7 +29,7 @@ from jax import lax
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jbrl.agents.agent import AGENTS, Agent  # noqa: E402
+from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.base.pytree import record, static  # noqa: E402
 from jbrl.environments.acrobot import Acrobot  # noqa: E402
 from jbrl.environments.cartpole import CartPole  # noqa: E402
@@ -39,6 +39,7 @@ from jbrl.environments.pinball import Ball, Pinball, PinballState  # noqa: E402
 from jbrl.environments.pinball_map import MAPS, read_map  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402
+from jbrl.rollout.contract import Agent
 from jbrl.rollout.episodes import Lane, Rules, play_lifetime  # noqa: E402
 
 KEY = jax.random.key(0)

@@ -21,16 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the public names, written once: editors read this block, and so does `_HOME`
     from jbrl import vectorize as vectorize
-    from jbrl.agents.agent import AGENTS as AGENTS
-    from jbrl.agents.agent import BAYESIAN as BAYESIAN
-    from jbrl.agents.agent import NO_ACTION as NO_ACTION
-    from jbrl.agents.agent import TABULAR as TABULAR
-    from jbrl.agents.agent import Agent as Agent
-    from jbrl.agents.agent import Cost as Cost
-    from jbrl.agents.agent import HasCost as HasCost
-    from jbrl.agents.agent import Requirements as Requirements
-    from jbrl.agents.agent import register_agent as register_agent
-    from jbrl.agents.offline_search import OfflineSearch as OfflineSearch
+    from jbrl.agents.registry import AGENTS as AGENTS
+    from jbrl.agents.registry import register_agent as register_agent
     from jbrl.base.errors import JbrlError as JbrlError
     from jbrl.base.parameters import parameter as parameter
     from jbrl.base.pytree import record as record
@@ -69,7 +61,15 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.problems.recorder import Recorder as Recorder
     from jbrl.results import Results as Results
     from jbrl.results import run as run
+    from jbrl.rollout.contract import BAYESIAN as BAYESIAN
+    from jbrl.rollout.contract import NO_ACTION as NO_ACTION
+    from jbrl.rollout.contract import TABULAR as TABULAR
+    from jbrl.rollout.contract import Agent as Agent
+    from jbrl.rollout.contract import Cost as Cost
+    from jbrl.rollout.contract import HasCost as HasCost
+    from jbrl.rollout.contract import OfflineSearch as OfflineSearch
     from jbrl.rollout.contract import Oracle as Oracle
+    from jbrl.rollout.contract import Requirements as Requirements
     from jbrl.rollout.contract import Stepwise as Stepwise
     from jbrl.rollout.contract import Transition as Transition
     from jbrl.stats.intervals import summarise as summarise

@@ -452,9 +452,9 @@ class Broken(jbrl.Agent):
 def test_a_unit_that_fails_is_recorded_and_the_others_go_on(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jbrl.agents import agent
+    from jbrl.agents import registry
 
-    monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
     (tmp_path / "broken.py").write_text(BROKEN)
     study.write_text(STUDY.replace('"Random"', '"broken:Broken"'))
     result = call("run", study, "--out", tmp_path / "out")

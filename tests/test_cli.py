@@ -19,7 +19,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import jbrl
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.cli.app import app
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from benchmarks import gpu
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.lifetime import Steps
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

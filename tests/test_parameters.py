@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_parameters, parameter
 from jbrl.environments.gridworld import Gridworld

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents import agent as register
-from jbrl.agents.lookup import _programs, check_host_values
+from jbrl.agents import registry
+from jbrl.agents.registry import _programs, check_host_values
 from jbrl.base.errors import JbrlError
 from jbrl.base.purity import host_values
 from jbrl.environments.environment import check_environment
@@ -150,7 +150,7 @@ def test_an_agent_that_keeps_to_its_key_is_accepted(kind, prior):
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["Random", "Q-learning", "Sarsa", "PSRL", "Optimal"])
 def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
-    agent = register.AGENTS[name].agent()
+    agent = registry.AGENTS[name].agent()
     traced = [name for name, _ in _programs(agent, prior)]
     assert traced == [*METHODS[:1], *(["reveal"] if name == "Optimal" else []), *METHODS[1:]]
     assert host_values(lambda: _programs(agent, prior)) is None
@@ -201,7 +201,7 @@ def test_an_environment_that_takes_numbers_from_the_host_is_refused(method):
 
 
 def test_a_study_and_play_refuse_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(register, "AGENTS", dict(register.AGENTS))
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
     (tmp_path / "frozen_agent.py").write_text(
         "import jbrl, jax.numpy as jnp, numpy as np\n\n"
         '@jbrl.register_agent("Frozen")\nclass Frozen(jbrl.Agent):\n    "Draws once."\n\n'

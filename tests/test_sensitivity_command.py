@@ -15,7 +15,7 @@ from jbrl.problems.problem import DirichletProblem, distribution
 AGENT = '''
 import jax.numpy as jnp
 import jbrl
-from jbrl.agents.agent import register_agent
+from jbrl.agents.registry import register_agent
 
 
 @register_agent("Constant in a test")

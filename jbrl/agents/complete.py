@@ -20,13 +20,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, Compiled, Cost, HasCost, Requirements, cost
-from jbrl.agents.offline_search import OfflineSearch
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.base.pytree import record, static
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import DrawsParameters, MayDiverge, Oracle
+from jbrl.rollout.contract import Agent, Compiled, Cost, DrawsParameters, HasCost, MayDiverge, OfflineSearch, Oracle, Requirements, cost
 
 KINDS = ("uniform", "log_uniform", "choice")
 

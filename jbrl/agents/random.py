@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, register_agent
+from jbrl.agents.registry import register_agent
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
+from jbrl.rollout.contract import Agent
 
 
 @record

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, Requirements, register_agent
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.bandit import Bandit
@@ -22,7 +22,7 @@ from jbrl.environments.memory_chain import MemoryChain
 from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import unwrapped
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.rollout.contract import Oracle
+from jbrl.rollout.contract import Agent, Oracle, Requirements
 
 LARGEST = 1 << 20  # bytes of images that each lifetime holds, at most
 

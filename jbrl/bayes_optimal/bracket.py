@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jbrl.agents.agent import Agent
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden_ahead import hide
@@ -35,6 +34,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.unit import canonical
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.rollout.contract import Agent
 from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED

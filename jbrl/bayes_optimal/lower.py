@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jbrl.agents.agent import AGENTS, Agent
 from jbrl.agents.complete import played_agent
-from jbrl.agents.lookup import find_agent
-from jbrl.agents.offline_search import OfflineSearch
+from jbrl.agents.registry import AGENTS, find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.bayes_optimal.counts import Layers
@@ -21,7 +19,7 @@ from jbrl.bayes_optimal.look_ahead import Table, make_table, mean_values
 from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol
 from jbrl.play.unit import canonical
-from jbrl.rollout.contract import Oracle
+from jbrl.rollout.contract import Agent, OfflineSearch, Oracle
 from jbrl.study.cost.estimates import decision_seconds, search_seconds
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared

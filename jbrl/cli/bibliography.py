@@ -21,7 +21,7 @@ def entries(names: Sequence[str]) -> list[str]:
 
 
 def _cited(name: str) -> list[str]:
-    from jbrl.agents.agent import AGENTS
+    from jbrl.agents.registry import AGENTS
     from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.lookup import problem
     from jbrl.problems.problem import PROBLEMS

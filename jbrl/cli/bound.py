@@ -11,8 +11,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.text import show_warnings
 
 if TYPE_CHECKING:
-    from jbrl.agents.agent import Agent
     from jbrl.bayes_optimal.bracket import Bracket, End
+    from jbrl.rollout.contract import Agent
 
 
 LIMITS = {
@@ -134,7 +134,7 @@ def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Ag
     Raises:
       JbrlError: no such agent or study, or a study without findings on this distribution.
     """
-    from jbrl.agents.lookup import find_agent
+    from jbrl.agents.registry import find_agent
     from jbrl.problems.lookup import problem as find_problem
     from jbrl.results import Results
 

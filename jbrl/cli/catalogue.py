@@ -69,7 +69,7 @@ def list_(
 
 
 def _agents() -> list[Table]:
-    from jbrl.agents.agent import AGENTS
+    from jbrl.agents.registry import AGENTS
 
     return [
         _with_parameters(

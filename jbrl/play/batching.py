@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jbrl.agents.agent import Agent
 from jbrl.play.compilation import Program, compile_for
 from jbrl.play.machine import available_cores
+from jbrl.rollout.contract import Agent
 
 AXIS = "lanes"
 WIDEST_ON_ACCELERATOR = 16_384

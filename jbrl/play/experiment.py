@@ -14,10 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.complete import may_diverge
-from jbrl.agents.lookup import shown_name
-from jbrl.agents.offline_search import OfflineSearch
+from jbrl.agents.registry import as_arrays, shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
@@ -29,6 +27,7 @@ from jbrl.play.resources import Resources
 from jbrl.play.timing import Duration, device_name, timed, timed_repeatedly
 from jbrl.play.unit import LATENCY_TRAJECTORIES
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.rollout import RolloutInputs, Trajectory, begin, discounted, draw_inputs, simulate
 

@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
-from jbrl.agents.lookup import shown_name
+from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Lifetime
 from jbrl.play import batching, compilation
@@ -34,7 +33,7 @@ from jbrl.play.resources import Resources
 from jbrl.play.timing import device_name, interrupts_deferred, timed
 from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Measured, Sized
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Measured, Sized, cost
 from jbrl.rollout.episodes import Lane, Rules
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core

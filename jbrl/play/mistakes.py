@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.agents.agent import Agent
 from jbrl.agents.complete import may_diverge
-from jbrl.agents.lookup import shown_name
+from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.play.flight import Flight
 from jbrl.play.protocol import Protocol
 from jbrl.rollout import faults
-from jbrl.rollout.contract import watched
+from jbrl.rollout.contract import Agent, watched
 from jbrl.rollout.episodes import Lane
 
 OF_ENVIRONMENTS = {

@@ -9,15 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import AGENTS, Agent
-from jbrl.agents.lookup import registered_name
-from jbrl.agents.offline_search import Findings, OfflineSearch
+from jbrl.agents.registry import AGENTS, registered_name
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation
 from jbrl.play.timing import since
 from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.rollout.contract import Agent, Findings, OfflineSearch
 from jbrl.rollout.faults import ILLEGAL_ACTION
 from jbrl.rollout.rollout import discounted, draw_inputs, simulate
 
@@ -30,7 +29,7 @@ BLOCKS = 8
 
 
 class Trials:
-    """Player of strategies on MDPs drawn from the prior: `agents.offline_search.Trials` on the
+    """Player of strategies on MDPs drawn from the prior: `rollout.contract.Trials` on the
     devices.
 
     Args:

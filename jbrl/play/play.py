@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from jbrl.agents.agent import Agent, check_agent
 from jbrl.agents.complete import Complete, played_agent
-from jbrl.agents.lookup import check_host_values, check_record, find_agent
-from jbrl.agents.offline_search import MadeOfWeights
+from jbrl.agents.registry import (
+    check_agent,
+    check_host_values,
+    check_record,
+    find_agent,
+)
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.lifetime import Episodes, Lifetime, Steps
@@ -17,6 +20,7 @@ from jbrl.play.protocol import Chunk, Played, Protocol, played
 from jbrl.play.together import TogetherRun
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import Problem
+from jbrl.rollout.contract import Agent, MadeOfWeights
 
 
 def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:

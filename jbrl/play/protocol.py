@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.agents.agent import Agent, check_requirements
 from jbrl.agents.complete import parameters_of
-from jbrl.agents.offline_search import OfflineSearch
+from jbrl.agents.registry import check_requirements
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Lifetime, Steps, check_count
@@ -18,6 +17,7 @@ from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
 from jbrl.problems.with_end import check_learning
+from jbrl.rollout.contract import Agent, OfflineSearch
 
 DEFAULT_LIFETIME = Steps(250)
 

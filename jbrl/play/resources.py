@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import jax
 
-from jbrl.agents.agent import Agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.play import batching
 from jbrl.play.machine import memory_bytes
 from jbrl.play.timing import Turns
+from jbrl.rollout.contract import Agent
 
 LEAST_BARE = 2**20  # bytes; a smaller number in a text lacks its unit
 SHARE = 0.8  # of the memory there is, by default

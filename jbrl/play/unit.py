@@ -12,8 +12,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest
 
 if TYPE_CHECKING:  # results are read without JAX
-    from jbrl.agents.agent import Agent
     from jbrl.play.protocol import Protocol
+    from jbrl.rollout.contract import Agent
 
 LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
 LATENCY_STEPS = 256  # decisions of each, for a lifetime in blocks
@@ -80,7 +80,7 @@ class Unit:
         """Name of the file of what the agent finds on the prior, if it searches: the same in all
         experiments that share the prior.
         """
-        from jbrl.agents.offline_search import OfflineSearch
+        from jbrl.rollout.contract import OfflineSearch
 
         if not isinstance(self.agent, OfflineSearch):
             return None

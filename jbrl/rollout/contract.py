@@ -1,13 +1,34 @@
-"""Contract of an agent as a rollout knows it, and the mixins that it finds by type."""
+"""The contract of an agent: its four methods, what they exchange, and mixins found by type.
 
-from typing import Any, Protocol
+An agent is a frozen dataclass. Its fields are its parameters: leaves of a pytree, so that a grid of
+values runs under one compilation, except those declared `static`, which are capacities. It is
+written for one lane; `jbrl.play` maps it over many. What only some agents need are mixins:
+
+    Oracle          sees the true environment
+    Stepwise        learns from a transition in a number of steps that differs from lane to lane
+    OfflineSearch   learns before the first lifetime in rounds that can be resumed
+    DrawsParameters stands for a distribution over agents
+    Compiled        another agent plays in its place
+    HasCost         states what a decision costs, beside playing itself
+    Sized, Measured, StaysWithNaN, MayDiverge, MadeOfWeights
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, Protocol
 
 import jax
 import numpy as np
+from typing_extensions import TypeVar
 
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Environment
-from jbrl.problems.prior import Prior
+from jbrl.environments.environment import Box, Discrete, Environment, OneHot
+from jbrl.problems.prior import DirichletPrior, Prior
+
+NO_ACTION = -1
+
+Knowledge = TypeVar("Knowledge", default=Any)
+State = TypeVar("State", default=Any)
 
 
 @record
@@ -22,19 +43,63 @@ class Transition:
     truncated: jax.Array  # [] bool, the episode was cut off
 
 
-class Player(Protocol):
-    """The four methods of an agent: pure functions that JAX can trace, for one lane.
+@dataclasses.dataclass(frozen=True)
+class Requirements:
+    """Requirements of an agent: a kind of prior, and one of some kinds of observation."""
 
-    `jbrl.agents.agent.Agent` has their defaults.
+    prior: type[Prior] = Prior
+    observations: tuple[type, ...] = (Discrete, OneHot, Box)
+
+
+BAYESIAN = Requirements(prior=DirichletPrior, observations=(Discrete,))
+TABULAR = Requirements(observations=(Discrete, OneHot))
+
+
+class Agent(Generic[Knowledge, State]):
+    """The contract: four pure methods that JAX can trace.
+
+    Class attributes:
+      requires: the prior and the observations that it can use; checked on the host before anything
+        is compiled.
+      lanes: lifetimes that one compiled call plays at once on one CPU device. Results do not depend
+        on how many lifetimes are played because they always run at this width.
+      version: raised whenever the agent's behaviour changes, so that stored results are not
+        mistaken for new ones.
     """
 
-    def train(self, key: jax.Array, prior: Prior) -> Any: ...
+    requires: ClassVar[Requirements] = Requirements()
+    lanes: ClassVar[int] = 256
+    version: ClassVar[int] = 1
 
-    def reset(self, key: jax.Array, knowledge: Any) -> Any: ...
+    def train(self, key: jax.Array, prior: Any) -> Knowledge:
+        """Think before the first lifetime; timed as offline time.
 
-    def act(self, key: jax.Array, state: Any, observation: jax.Array) -> tuple[jax.Array, Any]: ...
+        Default: remember the prior, of the kind that `requires` names.
+        """
+        del key
+        return prior
 
-    def observe(self, key: jax.Array, state: Any, transition: Transition) -> Any: ...
+    def reset(self, key: jax.Array, knowledge: Knowledge) -> State:
+        """Return the state at the start of a lifetime."""
+        raise NotImplementedError(f"{type(self).__name__} has no method reset")
+
+    def act(self, key: jax.Array, state: State, observation: jax.Array) -> tuple[jax.Array, State]:
+        """Take one decision: the action, [] int32, and the state after deciding.
+
+        `NO_ACTION`: none can be chosen.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method act")
+
+    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
+        """Learn from one transition. Default: nothing to learn."""
+        del key, transition
+        return state
+
+    def refusal(self, n_actions: int) -> str:
+        """Return the message to the user when `act` has chosen no action, or one that does not
+        exist.
+        """
+        return f"chose an action outside 0..{n_actions - 1}"
 
 
 class Oracle:
@@ -130,3 +195,185 @@ class DrawsParameters:
     def values(self, key: jax.Array) -> dict[str, jax.Array]:
         """Return the values that `draw` draws with this key, numbers [] by parameter."""
         raise NotImplementedError(f"{type(self).__name__} has no method values")
+
+
+class Compiled:
+    """Mixin of agents of which another agent plays, for example a formula as a text of which
+    arrays play.
+    """
+
+    def player(self) -> Agent:
+        """Return the agent that is compiled and plays in place of this one, whose methods are then
+        not used.
+
+        On the host.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method player")
+
+
+SECONDS_PER_STEP = 4e-8  # of `Cost`: one core with vectors of 512 bits
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Cost of a decision beside playing itself, for estimates and for the choice of short runs."""
+
+    # about how many steps of a simulation of BAMCP's take as long as one decision
+    steps: float = 0.0
+    memory_bytes: int = 0  # for decisions, shared by all lanes of a device
+    lane_bytes: int = 0  # of the state of one lane, where it is large
+    # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
+    fewest_lanes: int | None = None
+    compiling: float = 1.0  # times as long as the programs of a plain learner take to compile
+
+
+class HasCost:
+    """Mixin of agents that state the cost of a decision."""
+
+    def cost(self, prior: DirichletPrior) -> Cost:
+        """Return the cost of a decision. On the host.
+
+        Raises:
+          JbrlError: it takes more memory than is allowed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method cost")
+
+    def notice(self, prior: DirichletPrior) -> str | None:
+        """Return what to know about the cost before a run, in words; None: nothing. On the host."""
+        del prior
+        return None
+
+
+def cost(agent: Agent, prior: Prior) -> Cost:
+    """Return the cost of a decision of `agent`; nothing beside playing, where the agent does not
+    state it.
+    """
+    return agent.cost(prior) if isinstance(agent, HasCost) else Cost()  # type: ignore[arg-type]
+
+
+def notice(agent: Agent, prior: Prior) -> str | None:
+    """Return what to know about the cost of `agent` before a run, if anything."""
+    return agent.notice(prior) if isinstance(agent, HasCost) else None  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Findings of a search so far. Plain data."""
+
+    consumed: int  # trajectories that it has made use of
+    simulated: int  # trajectories played
+    budget: int  # trajectories to make use of in all
+    arrays: dict[str, np.ndarray]  # all that is needed to go on
+
+
+class Trials(Protocol):
+    """Player of strategies in environments drawn from the prior, which the runner offers to a
+    search.
+    """
+
+    @property
+    def key(self) -> jax.Array:
+        """Key of all that is random before the first lifetime: no lifetime uses it."""
+
+    @property
+    def width(self) -> int:
+        """Trajectories that one call plays at little more than the cost of one."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that may be used; 0: unknown, no bound."""
+
+    def compile(self, examples: Sequence[Agent], wanted: int) -> None:
+        """Make ready, outside the clock, to try agents of the structures of `examples`, about
+        `wanted` at once.
+
+        Each example is a stack, like what is tried later. All learn alike from the prior: `train`
+        of the first one serves the others.
+        """
+
+    def __call__(self, agents: Agent, arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Return discounted returns of one trajectory each: [R] float64, NaN where an agent could
+        not choose an action.
+
+        Args:
+          agents: R of them, stacked along a leading axis.
+          arms, numbers: [R] int: arm and number of the pull. The environment and all randomness
+            depend on these and the seed alone.
+        """
+
+    def compile_round(self, fn: Callable[[Any], Any], example: Any) -> Callable[[Any], Any]:
+        """Compile a round of training, outside the clock: return `fn`, compiled for one device.
+
+        One device, since on several the last bits of gradients depend on how many there are.
+
+        Args:
+          fn: a function of the module level.
+          example: an argument, pytree of arrays.
+        """
+
+
+class MadeOfWeights:
+    """Mixin of strategies that training has made: agents whose fields are arrays, not parameters,
+    and which are not in the register.
+    """
+
+
+class OfflineSearch:
+    """Mixin of agents that learn offline, in environments drawn from the prior, in rounds that can
+    be resumed: they try strategies, which are agents themselves, or train one.
+
+    Such a search decides on the host what to try next, so it is no function that JAX could trace.
+    In place of `train`, the runner calls `search` with `Trials`, which play many strategies in one
+    compiled call or compute a round of training. It keeps what `search` yields, so that a search
+    that is killed goes on where it was, and one search serves all experiments with the same prior;
+    it then plays the `strategy` that was found.
+    """
+
+    budget: int  # a parameter: trajectories to make use of
+
+    def search(
+        self, seed: int, prior: Any, trials: Trials, before: Findings | None
+    ) -> Iterator[Findings]:
+        """Search until the budget is spent.
+
+        Args:
+          prior: of the kind that the agent `requires`.
+          before: go on from these findings of the same search with the same prior and seed;
+            None: start.
+
+        Yields: the findings so far. The first ones come before anything is tried, once all is
+          compiled: from there on the clock runs.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method search")
+
+    def strategy(self, findings: Findings) -> Agent:
+        """Return the best that was found, an agent of the register, by findings that are complete.
+
+        Raises:
+          JbrlError: there is none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method strategy")
+
+    def weights(self, findings: Findings) -> dict[str, np.ndarray]:
+        """Return the arrays that the strategy consists of, by name, where it is no agent of the
+        register: `trained` makes it of them. Default: it is one.
+
+        Those under `parameters`, where there is such a name, are counted as what was learned.
+        """
+        return {}
+
+    def trained(self, weights: dict[str, np.ndarray]) -> Agent:
+        """Return the strategy that consists of these `weights`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method trained")
+
+    def search_seconds(self, prior: Any) -> float | None:
+        """Return about how many seconds the search takes on one core; None: as long as trying
+        strategies does.
+        """
+        return None
+
+    def arms(self, findings: Findings) -> dict[str, np.ndarray]:
+        """Return what was tried, a table of N rows: `strategy` (text), `pulls`, `mean` and `std` of
+        the returns, `discarded`, `chosen`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method arms")

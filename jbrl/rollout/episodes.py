@@ -38,7 +38,7 @@ _FIRST_RESET = 2**32 - 1  # number of a block that does not occur: its key start
 class Rules:
     """Rules that all lanes share."""
 
-    agent: Any  # a `Player`, or one that `DrawsParameters`
+    agent: Any  # an `Agent`, or one that `DrawsParameters`
     environment: Any  # an `Environment`, before its physics are drawn
     recorder: Any  # a `Recorder`
     key: jax.Array  # of the seed

@@ -16,14 +16,7 @@ from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
-from jbrl.rollout.contract import (
-    DrawsParameters,
-    Oracle,
-    Player,
-    Stepwise,
-    Transition,
-    watched,
-)
+from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Stepwise, Transition, watched
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
 
 
@@ -79,7 +72,7 @@ def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
 
 
 def simulate(
-    agent: Player, knowledge: Any, inputs: RolloutInputs, *, keep: bool
+    agent: Agent[Any, Any], knowledge: Any, inputs: RolloutInputs, *, keep: bool
 ) -> tuple[Trajectory, jax.Array]:
     """Play one trajectory.
 
@@ -98,7 +91,9 @@ def simulate(
     return trajectory, jnp.where(legal, fault, ILLEGAL_ACTION)
 
 
-def begin(agent: Player, knowledge: Any, inputs: RolloutInputs) -> tuple[Player, Any]:
+def begin(
+    agent: Agent[Any, Any], knowledge: Any, inputs: RolloutInputs
+) -> tuple[Agent[Any, Any], Any]:
     """Return the agent that plays, drawn if it `DrawsParameters`, and its state before the
     first decision.
     """

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.agents.complete import build
-from jbrl.agents.lookup import find_agent
+from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.agents.agent import Agent, cost
 from jbrl.agents.complete import build
-from jbrl.agents.lookup import check_host_values, find_agent
+from jbrl.agents.registry import check_host_values, find_agent
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.environments.lifetime import Lifetime, Steps
 from jbrl.mdp.mdp import horizon_for
@@ -18,6 +17,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import DirichletProblem, Problem, members
+from jbrl.rollout.contract import Agent, cost
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked
 
 

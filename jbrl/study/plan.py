@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-from jbrl.agents.agent import notice
 from jbrl.play.compilation import compiling
 from jbrl.play.resources import Resources
 from jbrl.play.unit import Unit, select
+from jbrl.rollout.contract import notice
 from jbrl.study.cost import yardstick
 from jbrl.study.cost.calibration import Calibration, Outlook
 from jbrl.study.cost.report import UnitCost, actual

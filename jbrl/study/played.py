@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.agents.offline_search import Findings
 from jbrl.base.plugins import explained
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
@@ -19,6 +18,7 @@ from jbrl.play.protocol import Chunk, failure_of, joined
 from jbrl.play.stacking import times
 from jbrl.play.timing import known
 from jbrl.play.unit import Unit
+from jbrl.rollout.contract import Findings
 from jbrl.study.progress import Progress
 from jbrl.study.stopping import stop_if_asked
 from jbrl.study.storage.files import StoreError

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.agents.search import hashing, urn
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp import planning

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from benchmarks.twins import merged, planner
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.published.castronovo2016 import (
     PADDING,
     CoarseEpsilonGreedy,
@@ -19,6 +18,7 @@ from jbrl.agents.published.castronovo2016 import (
     TruncatedBEB,
     UnnormalisedSoftMax,
 )
+from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.twins import agents as twins
-from jbrl.agents.agent import check_requirements
 from jbrl.agents.random import Random
+from jbrl.agents.registry import check_requirements
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Box, Discrete, Environment, Spec
 from jbrl.environments.lifetime import Episodes

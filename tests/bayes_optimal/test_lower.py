@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents.lookup import find_agent
+from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket, lower
 from jbrl.bayes_optimal.counts import Layers

@@ -14,8 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, BAYESIAN, Cost, HasCost, as_arrays, check_requirements, cost
-from jbrl.agents.offline_search import OfflineSearch
+from jbrl.agents.registry import (
+    AGENTS,
+    as_arrays,
+    check_requirements,
+)
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.environments.lifetime import Steps
@@ -27,7 +30,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution
 from jbrl.rollout import faults, rollout
-from jbrl.rollout.contract import Oracle, Stepwise, Transition
+from jbrl.rollout.contract import BAYESIAN, Cost, HasCost, OfflineSearch, Oracle, Stepwise, Transition, cost
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
 
 N, T = 256, 100

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jbrl.agents import agent
+from jbrl.agents import registry
 from jbrl.cli.app import app
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
@@ -52,7 +52,7 @@ MODES = '["raises", "returns NaN", "learns NaN", "leaves", "becomes NaN", "good"
 @pytest.fixture
 def wrong(study: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study with agents that do wrong before those that do not, and that no other test meets."""
-    monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
     name = f"wrong_{study.parent.name}"
     (study.parent / f"{name}.py").write_text(WRONG.replace('"Raises"', f'"Raises {name}"'))
     table = f'[[agents]]\nalgorithm = "{name}:Raises"\nmode = {MODES}\nsize = 2.5\n\n'

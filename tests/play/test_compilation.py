@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Steps
 from jbrl.play import compilation

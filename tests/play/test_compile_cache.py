@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.play import compile_cache, machine
 from jbrl.play.play import play
@@ -28,7 +28,7 @@ CACHED = [
 PROGRAM = """
 import json, sys
 import jax
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.play import compile_cache
 from jbrl.play.play import play
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.registry import as_arrays
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem

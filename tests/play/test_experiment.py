@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from jbrl.agents.agent import Agent, register_agent
 from jbrl.agents.opps.opps import OPPSDS
 from jbrl.agents.random import Random
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.lifetime import Steps
@@ -23,7 +23,7 @@ from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
-from jbrl.rollout.contract import Stepwise
+from jbrl.rollout.contract import Agent, Stepwise
 from jbrl.rollout.rollout import discounted
 
 
@@ -179,7 +179,7 @@ class Constant(Agent[None, NoState]):
 
 @pytest.fixture
 def register(monkeypatch):
-    monkeypatch.setattr("jbrl.agents.agent.AGENTS", {})
+    monkeypatch.setattr("jbrl.agents.registry.AGENTS", {})
     return register_agent
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, SECONDS_PER_STEP, Agent, Cost
 from jbrl.agents.complete import build
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Discrete, Environment, Spec, Step
@@ -31,6 +31,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import EnvironmentProblem
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Cost
 from jbrl.rollout.episodes import BLOCK
 from tests.rollout.test_episodes import Faulty
 

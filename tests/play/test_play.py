@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents import agent as register
+from jbrl.agents import registry
 from jbrl.base.errors import JbrlError
 
 
@@ -20,7 +20,7 @@ SMALL = {"prior": "GC", "n_environments": 3, "horizon": 4}
 def test_an_agent_is_played_by_its_name():
     by_name = jbrl.play("Random", **SMALL)
     assert np.array_equal(
-        by_name.returns, jbrl.play(register.AGENTS["Random"].agent(), **SMALL).returns
+        by_name.returns, jbrl.play(registry.AGENTS["Random"].agent(), **SMALL).returns
     )
 
 
@@ -44,11 +44,11 @@ def test_an_agent_is_played_by_its_name():
             ),
         ),
         (
-            register.AGENTS["e-Greedy"].agent,
+            registry.AGENTS["e-Greedy"].agent,
             "agent = EpsilonGreedy: expected an agent, not its class: write EpsilonGreedy()",
         ),
         (
-            register.AGENTS["e-Greedy"].agent(epsilon=2.0),
+            registry.AGENTS["e-Greedy"].agent(epsilon=2.0),
             "EpsilonGreedy: epsilon = 2.0: expected a number from 0 up to 1",
         ),
         (3, 'agent = 3: expected an agent, or the name of one, for example "e-Greedy"'),

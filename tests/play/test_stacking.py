@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.agents.agent import AGENTS, Agent
+from jbrl.agents.registry import AGENTS
 from jbrl.base.pytree import record
 from jbrl.cli.progress import Display
 from jbrl.environments.lifetime import Steps
@@ -22,6 +22,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.stacking import Stack, stacks
 from jbrl.problems.lookup import problem
+from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress

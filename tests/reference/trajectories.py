@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.twins.agents import DISCOUNT
-from jbrl.agents.agent import as_arrays
+from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem

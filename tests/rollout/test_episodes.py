@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import Agent
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Box, Discrete, Environment, Spec, Step, as_arrays, drawn
 from jbrl.environments.lifetime import Episodes, Steps
@@ -17,7 +16,7 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import Agent, Transition
 from jbrl.rollout.rollout import observe_key, reset_key
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.problems.problem import PROBLEMS
 from jbrl.stats import published
 from jbrl.stats.agreement import DEFECT, EXPLANATION, MISPRINT

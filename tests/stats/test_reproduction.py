@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.agents.agent import AGENTS
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.lookup import problem

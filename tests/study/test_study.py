@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import jbrl
-from jbrl.agents import agent
+from jbrl.agents import registry
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.mdp import decisions_until
 from jbrl.play.unit import select
@@ -423,7 +423,7 @@ class Unrelated:
 @pytest.fixture(autouse=True)
 def restore_register(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that are registered here are not met by other tests."""
-    monkeypatch.setattr(agent, "AGENTS", dict(agent.AGENTS))
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
 
 
 def custom(algorithm: str, folder: Path, **parameters: Any) -> Study:

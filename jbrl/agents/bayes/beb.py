@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, sampling

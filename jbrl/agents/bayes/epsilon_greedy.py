@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import register_agent
 from jbrl.agents.bayes.planner import Planner
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.belief import Belief

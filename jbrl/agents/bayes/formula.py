@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from jbrl.agents.agent import BAYESIAN, Agent, Compiled, register_agent
 from jbrl.agents.opps.enumeration import check_defined
 from jbrl.agents.opps.formulas import VARIABLES
 from jbrl.agents.opps.parsing import parse
 from jbrl.agents.opps.policy import formula_policy, linear_policy
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import parameter
+from jbrl.rollout.contract import BAYESIAN, Agent, Compiled
 
 
 def _check_formula(text: str) -> None:

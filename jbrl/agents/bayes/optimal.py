@@ -4,12 +4,12 @@ from typing import Any
 
 import jax
 
-from jbrl.agents.agent import BAYESIAN, Agent, register_agent
+from jbrl.agents.registry import register_agent
 from jbrl.environments.tabular import Tabular
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.mdp import expected_rewards
-from jbrl.rollout.contract import Oracle
+from jbrl.rollout.contract import BAYESIAN, Agent, Oracle
 
 
 @register_agent("Optimal", cite="castronovo2016")

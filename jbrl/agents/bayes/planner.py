@@ -2,13 +2,12 @@
 
 import jax
 
-from jbrl.agents.agent import BAYESIAN
 from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental
 from jbrl.mdp.belief import Belief
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Transition
 
 
 class Planner(StepwiseLearner[Belief, Belief]):

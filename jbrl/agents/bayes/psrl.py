@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.counts import counted
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 
 @record

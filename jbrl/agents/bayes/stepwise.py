@@ -5,8 +5,7 @@ from typing import Any
 import jax
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, Knowledge, State
-from jbrl.rollout.contract import Stepwise, Transition
+from jbrl.rollout.contract import Agent, Knowledge, State, Stepwise, Transition
 
 
 class StepwiseLearner(Stepwise, Agent[Knowledge, State]):

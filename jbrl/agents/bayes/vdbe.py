@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, register_agent
 from jbrl.agents.bayes.epsilon_greedy import greedy_or_random
 from jbrl.agents.bayes.stepwise import StepwiseLearner
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental
 from jbrl.mdp.belief import Belief
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Transition
 
 
 @record

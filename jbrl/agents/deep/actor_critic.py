@@ -6,18 +6,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import policy, sequence
 from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import sequence_returns
 from jbrl.agents.deep.sequence import Sequence
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import MayDiverge, Transition
+from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
 
 class Costs(NamedTuple):

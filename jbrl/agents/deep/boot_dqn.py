@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import optax
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import replay
 from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.dqn import DIVERGED, epsilon_greedy, refuse_too_large
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import MayDiverge, Transition
+from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
 
 @record

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost
 from jbrl.problems.prior import Prior
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Cost
 
 # Seconds of one core.
 PRODUCT = 4e-11  # a multiplication and addition in the products of a batch

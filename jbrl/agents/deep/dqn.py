@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import optax
 
 from jbrl import vectorize
-from jbrl.agents.agent import NO_ACTION, Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import replay
 from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
 from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
 from jbrl.agents.deep.replay import Batch, Replay
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import MayDiverge, Transition
+from jbrl.rollout.contract import NO_ACTION, Agent, Cost, HasCost, MayDiverge, Transition
 
 MAX_BYTES = 4 << 30  # of one lifetime
 DIVERGED = "its action values are NaN: learning has diverged; a smaller learning_rate may help"

@@ -10,12 +10,12 @@ import optax
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.agent import NO_ACTION
 from jbrl.agents.deep import networks
 from jbrl.agents.deep.networks import Linear, Mlp
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Spec
+from jbrl.rollout.contract import NO_ACTION
 
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # of `optax.adam`
 MAX_BYTES = 4 << 30  # of one lifetime

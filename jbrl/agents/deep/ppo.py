@@ -7,20 +7,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import policy, sequence
 from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of, weights
 from jbrl.agents.deep.networks import Linear
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import generalised_advantages
 from jbrl.agents.deep.sequence import put_row
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Observation, Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import MayDiverge, Transition
+from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
 INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy is nearly uniform
 

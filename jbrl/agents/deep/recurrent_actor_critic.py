@@ -6,19 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import Agent, Cost, HasCost, register_agent
 from jbrl.agents.deep import lstm, networks, policy, sequence
 from jbrl.agents.deep.actor_critic import Costs, sequence_loss
 from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
 from jbrl.agents.deep.lstm import Lstm, LstmState
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.sequence import Sequence
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import MayDiverge, Transition
+from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
 UNROLLS = ("acting", "tf", "jax")
 

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import parl2, softmax
 from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay, step_size
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling

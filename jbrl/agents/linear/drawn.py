@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.agent import SECONDS_PER_STEP, Agent, Cost, HasCost, Requirements
 from jbrl.agents.linear.features import Features, features_of
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
@@ -26,7 +25,7 @@ from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.problems.prior import EnvironmentPrior, Prior
-from jbrl.rollout.contract import Measured, Sized, StaysWithNaN, Transition
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Cost, HasCost, Measured, Requirements, Sized, StaysWithNaN, Transition
 
 # of each hyperparameter among the uniform numbers of a lifetime; new ones go to the end
 PLACES = (

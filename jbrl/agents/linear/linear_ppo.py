@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.agent import register_agent
 from jbrl.agents.deep import sequence
 from jbrl.agents.linear import adam, softmax
 from jbrl.agents.linear.drawn import (
@@ -21,6 +20,7 @@ from jbrl.agents.linear.drawn import (
 from jbrl.agents.linear.drawn import integer as drawn_integer
 from jbrl.agents.linear.features import Features
 from jbrl.agents.linear.traces import Orders
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Observation

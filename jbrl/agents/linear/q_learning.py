@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import TABULAR, Agent, register_agent
 from jbrl.agents.linear import action_values
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import TABULAR, Agent, Transition
 
 
 @record

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import register_agent
 from jbrl.agents.linear import action_values, parl2
 from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, step_size, uniform
 from jbrl.agents.linear.traces import TraceStep
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling

@@ -10,9 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.bayes.formula import Formula, Linear, features
-from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
 from jbrl.agents.opps import bandits
 from jbrl.agents.opps.bandits import Bandit
 from jbrl.agents.opps.enumeration import check_defined
@@ -28,9 +26,11 @@ from jbrl.agents.opps.parsing import parse
 from jbrl.agents.opps.policy import FormulaPolicy, formula_policies, linear_policies
 from jbrl.agents.opps.stosoo import PartitionTree, StoSOO
 from jbrl.agents.opps.ucb import UCB1, UCBV
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import BAYESIAN, Agent, Findings, OfflineSearch, Trials
 
 SETS = tuple(f"F{n}" for n in range(1, LARGEST_SET + 1))
 LARGEST_BUDGET = 10**8

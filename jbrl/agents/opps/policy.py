@@ -18,7 +18,6 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, NO_ACTION
 from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, programs
 from jbrl.agents.opps.formulas import VARIABLES, Expression
@@ -27,7 +26,7 @@ from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Transition
 
 Plans = tuple[Plan, ...]
 

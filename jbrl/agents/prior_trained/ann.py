@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import BAYESIAN, Agent, register_agent
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.prior_trained import prior_imitation
 from jbrl.agents.prior_trained.belief_inputs import belief_inputs
@@ -19,9 +18,11 @@ from jbrl.agents.prior_trained.trained import (
     seconds_parameter,
     training_horizon,
 )
+from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import BAYESIAN, Agent
 
 INPUTS = ("mean", "mean and belief")
 DECISION_SECONDS = 1e-6  # of a lifetime in training: the mean model is solved at each

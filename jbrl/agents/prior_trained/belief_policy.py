@@ -9,17 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, NO_ACTION, Agent
 from jbrl.agents.deep import policy
 from jbrl.agents.deep.dense import Dense
-from jbrl.agents.offline_search import MadeOfWeights
 from jbrl.agents.prior_trained.belief_inputs import KINDS, MODELS, BeliefInputs, Rows, Seen
 from jbrl.agents.prior_trained.trained import filled, named
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Agent, MadeOfWeights, Transition
 
 
 @record

@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.agent import Agent, register_agent
 from jbrl.agents.deep import policy
 from jbrl.agents.deep.gru import Gru
-from jbrl.agents.offline_search import MadeOfWeights
 from jbrl.agents.prior_trained import prior_ppo, prior_recurrent
 from jbrl.agents.prior_trained.belief_inputs import greatest_reward
 from jbrl.agents.prior_trained.belief_policy import greatest
@@ -29,13 +27,14 @@ from jbrl.agents.prior_trained.trained import (
     seconds_parameter,
     training_horizon,
 )
+from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.lifetime import Steps
 from jbrl.mdp import sampling
 from jbrl.problems.prior import DirichletPrior, Prior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import Agent, MadeOfWeights, Transition
 
 UNDISCOUNTED = 0.99  # discount that stands in for 1
 EPISODES_HORIZON = 256  # decisions of a lifetime of episodes, in training

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.agent import Agent
-from jbrl.agents.offline_search import Findings, OfflineSearch, Trials
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.mdp.mdp import decisions_until
+from jbrl.rollout.contract import Agent, Findings, OfflineSearch, Trials
 
 TRAINING = 2**32 - 2  # number of the key of training; searches that try strategies use small ones
 LARGEST_BUDGET = 2 * 10**9

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.beb import BEB
 from jbrl.agents.bayes.counts import counted
 from jbrl.agents.bayes.planner import Planner
+from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import (
     SampledSet,
     SampledSetState,
@@ -27,7 +27,7 @@ from jbrl.mdp.belief import Belief
 from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 PADDING = -(2.0**31)  # reward of what stands in for a row of which no sample is drawn
 SOLVER_TOLERANCE = 0.01  # change of an action value at which the program's Q-iteration stops

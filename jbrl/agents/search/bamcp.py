@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.capacity import raise_capacity, round_up
+from jbrl.agents.registry import register_agent
 from jbrl.agents.search import hashing, rollout_policy, tree, uct, urn
 from jbrl.agents.search.rollout_policy import RolloutPolicy
 from jbrl.agents.search.uct import Kept, SearchTask
@@ -14,7 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 MAX_BYTES = 4 << 30  # of one tree
 SMALLEST_DEPTH = 64  # capacity for depth costs next to nothing

@@ -5,16 +5,16 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost, register_agent
 from jbrl.agents.bayes.counts import counted
 from jbrl.agents.capacity import raise_capacity, round_up
+from jbrl.agents.registry import register_agent
 from jbrl.agents.search import forward_search
 from jbrl.agents.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacity, Limits
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 FEW_TRAJECTORIES = 4  # in one tree: capacity for more would cost time where they are fewer
 CACHED = 1 << 26  # bytes of trees above which a node takes twice as long

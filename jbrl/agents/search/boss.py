@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import register_agent
 from jbrl.agents.capacity import raise_capacity, round_up
+from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import SampledSet, SampledSetState
 from jbrl.base.parameters import parameter
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.agent import BAYESIAN, Agent, Cost, HasCost
 from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.search import hashing, merged
 from jbrl.agents.search.merged_rows import MergedTask
@@ -15,7 +14,7 @@ from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
 
 @record

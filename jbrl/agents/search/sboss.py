@@ -3,7 +3,7 @@
 import jax
 
 from jbrl import vectorize
-from jbrl.agents.agent import register_agent
+from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import SampledSet, SampledSetState, has_moved, samples_of
 from jbrl.base.parameters import parameter
 

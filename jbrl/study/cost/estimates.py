@@ -12,8 +12,6 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jbrl.agents.agent import SECONDS_PER_STEP, Agent, cost
-from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.environment import Box
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
@@ -21,6 +19,7 @@ from jbrl.play.lifetimes import group_width
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
 from jbrl.problems.problem import DirichletProblem
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, cost
 
 SECONDS_PER_DECISION = 5e-8
 SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision

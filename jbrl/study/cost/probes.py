@@ -10,14 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.agent import Agent
-from jbrl.agents.offline_search import OfflineSearch
 from jbrl.environments.lifetime import Steps
 from jbrl.play.machine import resident_bytes
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.unit import Unit, canonical
+from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.rollout.episodes import BLOCK
 from jbrl.study.cost import estimates
 

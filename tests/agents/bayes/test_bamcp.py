@@ -10,7 +10,11 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.agent import AGENTS, as_arrays, check_agent
+from jbrl.agents.registry import (
+    AGENTS,
+    as_arrays,
+    check_agent,
+)
 from jbrl.agents.search import uct
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.base.errors import JbrlError

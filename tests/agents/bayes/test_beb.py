@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import planner
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.beb import BEB
+from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.forward_search import Search
-from jbrl.agents.agent import as_arrays, check_agent
+from jbrl.agents.registry import as_arrays, check_agent
 from jbrl.agents.search import forward_search
 from jbrl.agents.search.bfs3 import BFS3
 from jbrl.agents.search.forward_search import Decision

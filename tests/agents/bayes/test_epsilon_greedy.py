@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.planner import EpsilonGreedy as Twin
-from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.registry import as_arrays
 from jbrl.base.pytree import record
 from jbrl.mdp.belief import Belief
 from jbrl.problems.lookup import problem
-from jbrl.rollout.contract import Stepwise
+from jbrl.rollout.contract import Agent, Stepwise
 from tests.reference.trajectories import decisions, disagreements, play_all, prior_of
 
 KEY = jax.random.key(1)

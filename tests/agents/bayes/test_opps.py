@@ -13,16 +13,16 @@ from benchmarks.twins import bandits as reference
 from benchmarks.twins.opps import Formula as Twin
 from benchmarks.twins.opps import trial
 from jbrl import play
-from jbrl.agents.agent import AGENTS
 from jbrl.agents.complete import build
-from jbrl.agents.offline_search import OfflineSearch
 from jbrl.agents.opps.formulas import formula_set
 from jbrl.agents.opps.opps import OPPSCS, OPPSDS, space_of
 from jbrl.agents.opps.policy import formula_policies
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.play.offline import Trials
 from jbrl.problems.lookup import problem
+from jbrl.rollout.contract import OfflineSearch
 from tests.reference.trajectories import prior_of
 
 KEY = jax.random.key(7)

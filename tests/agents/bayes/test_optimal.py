@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from jbrl import play
-from jbrl.agents.agent import AGENTS
 from jbrl.agents.bayes.optimal import Optimal
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.tabular import Tabular
 from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import merged as reference
-from jbrl.agents.agent import as_arrays, check_agent
 from jbrl.agents.published.castronovo2016 import FrozenSBOSS
+from jbrl.agents.registry import as_arrays, check_agent
 from jbrl.agents.search.boss import BOSS
 from jbrl.agents.search.sampled_set import has_moved, samples_of, variances
 from jbrl.agents.search.sboss import SBOSS

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import agents as twins
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.bayes.vdbe import VDBE
+from jbrl.agents.registry import as_arrays
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution

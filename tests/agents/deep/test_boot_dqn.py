@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.deep import boot_dqn, replay
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
+from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.play.play import make_run

@@ -5,7 +5,6 @@ import functools
 
 import pytest
 
-from jbrl.agents.agent import Agent, cost
 from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
@@ -15,6 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
+from jbrl.rollout.contract import Agent, cost
 
 AGENTS = (DQN(), BootDQN(), ActorCritic(), RecurrentActorCritic(), PPO())
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import NO_ACTION, as_arrays
 from jbrl.agents.deep import dqn
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN, epsilon_greedy
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.deep.replay import Batch
+from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes, Steps
@@ -24,7 +24,7 @@ from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import NO_ACTION, Transition
 from jbrl.rollout.faults import ILLEGAL_ACTION
 from tests.agents.deep import dqn_twin
 

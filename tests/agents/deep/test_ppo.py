@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import as_arrays
 from jbrl.agents.deep import policy, ppo
 from jbrl.agents.deep.policy import PolicyValue
 from jbrl.agents.deep.ppo import PPO, TERMINATED, TRUNCATED, Costs, Rollout
+from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
 from tests.agents.deep import reference, scripted

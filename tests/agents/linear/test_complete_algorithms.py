@@ -11,12 +11,12 @@ import pytest
 
 import jbrl
 from jbrl.agents import complete as distributions
-from jbrl.agents.agent import AGENTS
 from jbrl.agents.linear import actor_critic, adam, fourier, linear_ppo, parl2, softmax
 from jbrl.agents.linear.drawn import integer, log_uniform, uniform
 from jbrl.agents.linear.fourier import Fourier
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Box, Discrete, Spec
 from jbrl.environments.lifetime import Episodes

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import AGENTS, as_arrays
 from jbrl.agents.linear import fourier
+from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.environments.lifetime import Episodes, Steps
 from jbrl.play import lifetimes
 from jbrl.play.lifetimes import LifetimeRun

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.agent import NO_ACTION
 from jbrl.agents.linear.sarsa import Sarsa
 from jbrl.base.pytree import record
 from jbrl.environments import environment as environments
@@ -14,7 +13,7 @@ from jbrl.environments.environment import Discrete, Spec
 from jbrl.environments.lifetime import Episodes
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import DrawsParameters, Transition
+from jbrl.rollout.contract import NO_ACTION, DrawsParameters, Transition
 from tests.agents.linear import scripted, walk
 
 AGENTS = [

@@ -12,9 +12,10 @@ import jax
 import pytest
 
 import jbrl
-from jbrl.agents.agent import AGENTS, SECONDS_PER_STEP
+from jbrl.agents.registry import AGENTS
 from jbrl.play.unit import Unit
 from jbrl.problems.prior import EnvironmentPrior
+from jbrl.rollout.contract import SECONDS_PER_STEP
 from jbrl.study.cost import calibration, estimates, probes, report, yardstick
 from jbrl.study.cost.calibration import Calibration
 from jbrl.study.cost.probes import Measured, Probe

@@ -1,22 +1,113 @@
-"""Agents by name: those of the register, and those outside the package, `module:Class`."""
+"""The register of agents, their checks on the host, and agents by name."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents import agent as register
-from jbrl.agents.agent import Agent, as_arrays
 from jbrl.agents.complete import played_agent
-from jbrl.agents.offline_search import OfflineSearch
 from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest
 from jbrl.base.purity import host_values, refusal
-from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import Oracle, Stepwise, Transition
+from jbrl.base.pytree import record
+from jbrl.environments.environment import Box, Discrete, OneHot, Spec
+from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
+from jbrl.rollout.contract import Agent, Compiled, OfflineSearch, Oracle, Stepwise, Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentEntry:
+    """One line of the register."""
+
+    name: str
+    agent: type[Agent]
+    cite: str  # key in references.bib, or a BibTeX entry
+
+    @property
+    def summary(self) -> str:
+        """First line of the agent's docstring."""
+        return " ".join((self.agent.__doc__ or "").strip().split("\n\n")[0].split())
+
+
+AGENTS: dict[str, AgentEntry] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
+    """Make the class a record and list it under `name` (class decorator)."""
+
+    def register(cls: type) -> type:
+        made: type = record(cls)
+        if name in AGENTS:
+            raise ValueError(f"two agents are called {name}")
+        AGENTS[name] = AgentEntry(name, made, cite)
+        return made
+
+    return register
+
+
+def check_agent(agent: Agent) -> None:
+    """Raise `JbrlError` unless every parameter of `agent` has a value that it accepts."""
+    values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
+    check_parameters(type(agent), values, type(agent).__name__)
+
+
+def as_arrays(agent: Agent) -> Agent:
+    """Return the agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so
+    that all values share one compiled program.
+    """
+    kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
+    player = agent.player() if isinstance(agent, Compiled) else agent
+    return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)
+
+
+def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:
+    """Refuse an agent that cannot use what a problem offers. On the host.
+
+    Args:
+      name: the agent's, for the message.
+      problem: name of the problem that the prior comes from, for the message.
+
+    Raises:
+      JbrlError: says what the agent needs and what the problem offers.
+    """
+    needs, spec = agent.requires, prior.spec
+    if not isinstance(prior, needs.prior):
+        raise JbrlError(
+            f"{name} needs {_PRIORS[needs.prior]}: '{problem}' offers {_offered(prior)}"
+        )
+    if not isinstance(spec.observation, needs.observations):
+        kinds = " or ".join(_OBSERVATIONS[kind] for kind in needs.observations)
+        raise JbrlError(f"{name} needs {kinds}: '{problem}' offers {_observed(spec)}")
+
+
+_PRIORS = {
+    Prior: "a prior",
+    DirichletPrior: "a Dirichlet prior over finite MDPs",
+    EnvironmentPrior: "an environment with episodes",
+}
+_OBSERVATIONS = {
+    Discrete: "discrete states",
+    OneHot: "one-hot observations",
+    Box: "arrays of numbers as observations",
+}
+
+
+def _offered(prior: Prior) -> str:
+    kind = (
+        "a Dirichlet prior over finite MDPs"
+        if isinstance(prior, DirichletPrior)
+        else "an environment without such a prior"
+    )
+    return f"{kind} ({prior.spec})"
+
+
+def _observed(spec: Spec) -> str:
+    return f"{_OBSERVATIONS[type(spec.observation)]} ({spec.observation})"
 
 
 class FoundAgent(NamedTuple):
@@ -38,13 +129,13 @@ def find_agent(name: str, folder: Path) -> FoundAgent:
       JbrlError: no such algorithm, or it cannot be imported, or it is no agent.
     """
     if ":" not in name:
-        if name not in register.AGENTS:
-            hint = nearest(name, register.AGENTS)
+        if name not in AGENTS:
+            hint = nearest(name, AGENTS)
             raise JbrlError(
                 f"unknown algorithm '{shown(name, str)}'{hint}; "
                 "your own agent is written 'module:Class'"
             )
-        found = register.AGENTS[name].agent
+        found = AGENTS[name].agent
         return FoundAgent(
             found, name, (source_digest(found) or None) if is_outside(found) else None
         )
@@ -55,7 +146,7 @@ def find_agent(name: str, folder: Path) -> FoundAgent:
 
 def registered_name(cls: type) -> str | None:
     """Return the name of an agent's class in the register; None where it is not there."""
-    return next((name for name, entry in register.AGENTS.items() if entry.agent is cls), None)
+    return next((name for name, entry in AGENTS.items() if entry.agent is cls), None)
 
 
 def shown_name(agent: Agent) -> str:
