@@ -26,7 +26,7 @@ from jbrl.play import batching, compilation  # noqa: E402
 from jbrl.play.offline import Trials  # noqa: E402
 from jbrl.play.play import make_run  # noqa: E402
 from jbrl.play.unit import Unit  # noqa: E402
-from jbrl.rollout.contract import OfflineSearch
+from jbrl.rollout.contract import OfflineSearch  # noqa: E402
 from jbrl.study.file import load_study  # noqa: E402
 
 MAIN_JOB = ROOT / "experiments" / "quick.toml"

@@ -39,7 +39,7 @@ from jbrl.environments.pinball import Ball, Pinball, PinballState  # noqa: E402
 from jbrl.environments.pinball_map import MAPS, read_map  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402
-from jbrl.rollout.contract import Agent
+from jbrl.rollout.contract import Agent  # noqa: E402
 from jbrl.rollout.episodes import Lane, Rules, play_lifetime  # noqa: E402
 
 KEY = jax.random.key(0)

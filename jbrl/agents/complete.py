@@ -24,7 +24,18 @@ from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.base.pytree import record, static
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import Agent, Compiled, Cost, DrawsParameters, HasCost, MayDiverge, OfflineSearch, Oracle, Requirements, cost
+from jbrl.rollout.contract import (
+    Agent,
+    Compiled,
+    Cost,
+    DrawsParameters,
+    HasCost,
+    MayDiverge,
+    OfflineSearch,
+    Oracle,
+    Requirements,
+    cost,
+)
 
 KINDS = ("uniform", "log_uniform", "choice")
 

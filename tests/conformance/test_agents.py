@@ -30,7 +30,16 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution
 from jbrl.rollout import faults, rollout
-from jbrl.rollout.contract import BAYESIAN, Cost, HasCost, OfflineSearch, Oracle, Stepwise, Transition, cost
+from jbrl.rollout.contract import (
+    BAYESIAN,
+    Cost,
+    HasCost,
+    OfflineSearch,
+    Oracle,
+    Stepwise,
+    Transition,
+    cost,
+)
 from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
 
 N, T = 256, 100

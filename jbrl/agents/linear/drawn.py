@@ -25,7 +25,17 @@ from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
 from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.problems.prior import EnvironmentPrior, Prior
-from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Cost, HasCost, Measured, Requirements, Sized, StaysWithNaN, Transition
+from jbrl.rollout.contract import (
+    SECONDS_PER_STEP,
+    Agent,
+    Cost,
+    HasCost,
+    Measured,
+    Requirements,
+    Sized,
+    StaysWithNaN,
+    Transition,
+)
 
 # of each hyperparameter among the uniform numbers of a lifetime; new ones go to the end
 PLACES = (
