@@ -210,12 +210,14 @@ def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]
     uncertain = jnp.asarray(rows.uncertain)[..., None]
     missing = jnp.asarray(np.where(rows.exists, 0.0, -np.inf), jnp.float32)[..., None]
 
-    def plan(bonus: jax.Array, counts: jax.Array, value: jax.Array, sweeps: int) -> tuple:
+    def plan(
+        bonus: jax.Array, counts: jax.Array, value: jax.Array, sweeps: int
+    ) -> tuple[jax.Array, jax.Array]:
         totals = counts.sum(2)
         mean = counts / jnp.maximum(totals, 1e-30)[:, :, None]
         gains = (mean * rewards).sum(2) + missing + jnp.where(uncertain, bonus / (1 + totals), 0.0)
 
-        def sweep(_: Any, carry: tuple) -> tuple:
+        def sweep(_: Any, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             after = carry[1][successors.reshape(-1)].reshape(counts.shape)
             q = gains + discount * (mean * after).sum(2)
             return q, q.max(1)
@@ -230,7 +232,7 @@ def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]
         cdf = jnp.cumsum(true, 2)
         last = jnp.asarray((rows.concentrations > 0).cumsum(2).argmax(2))
 
-        def step(carry: tuple, inputs: tuple) -> tuple:
+        def step(carry: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             counts, value, x, earned = carry
             uniform, factor = inputs
             q, value = plan(bonus, counts, value, SWEEPS)

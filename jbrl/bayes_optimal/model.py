@@ -7,6 +7,7 @@ it. The other rows are *uncertain*, and the uncertain rows of one state form its
 import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -244,7 +245,7 @@ def _image(rows: list[Row], states: tuple[int, ...]) -> list[Row]:
     return sorted(tuple(sorted((states[y], w, r) for y, w, r in row)) for row in rows)
 
 
-def _kind(model: Model, rows: list[Row], x: int) -> tuple:
+def _kind(model: Model, rows: list[Row], x: int) -> tuple[bool, tuple[Any, ...]]:
     """Return what a symmetry does not change of a state."""
     shapes = sorted(tuple(sorted((y == x, w, r) for y, w, r in row)) for row in rows)
     return (int(model.mdps.initial_state) == x, tuple(shapes))

@@ -270,7 +270,7 @@ def estimate(
     cut = cut_blocks(layers, cells)
     found = {cell: control.mean(cell) for cell in cells}
     rest = values - control.of_mdps(variables(layers.model, mdps))
-    groups: dict[tuple, list[Cell]] = {}
+    groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.state, cell.totals[:cut]), []).append(cell)
     with ThreadPoolExecutor(threads) as pool:
