@@ -44,7 +44,7 @@ from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments
-from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.environments.spec import MAX_COUNT, Episodes
 from jbrl.play import batching
 from jbrl.play.lifetimes import LifetimeRun
 from jbrl.play.machine import versions

@@ -43,7 +43,7 @@ from jbrl.agents.opps.formulas import formula_set  # noqa: E402
 from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
 from jbrl.agents.opps.policy import formula_policies  # noqa: E402
 from jbrl.agents.registry import AGENTS  # noqa: E402
-from jbrl.environments.lifetime import Steps  # noqa: E402
+from jbrl.environments.spec import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
 from jbrl.play.batching import use_all_cores  # noqa: E402

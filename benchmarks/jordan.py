@@ -33,8 +33,7 @@ from jax import lax
 from benchmarks import kept
 from jbrl.agents.linear.fourier import cosine_of_pi
 from jbrl.agents.registry import AGENTS, as_arrays
-from jbrl.environments.environment import Box
-from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.environments.spec import MAX_COUNT, Box, Episodes
 from jbrl.play import batching
 from jbrl.play.lifetimes import GROUP_BYTES, NARROWEST
 from jbrl.problems.lookup import problem

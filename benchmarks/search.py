@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the twins
 from benchmarks import kept
 from benchmarks.twins import bamcp, forward_search, merged
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import batching
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

@@ -27,7 +27,7 @@ from jax import lax
 from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.environments import environment as environments
 from jbrl.environments.gridworld import Gridworld
-from jbrl.environments.lifetime import MAX_COUNT, Episodes
+from jbrl.environments.spec import MAX_COUNT, Episodes
 from jbrl.play import batching
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import kept
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import batching
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import jbrl
 from benchmarks import kept
 from jbrl.agents.prior_trained import prior_imitation, prior_ppo, prior_recurrent
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

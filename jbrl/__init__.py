@@ -30,16 +30,16 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.bayes_optimal.bracket import bound as bound
     from jbrl.comparison import compare as compare
     from jbrl.environments.environment import ENVIRONMENTS as ENVIRONMENTS
-    from jbrl.environments.environment import Box as Box
-    from jbrl.environments.environment import Discrete as Discrete
     from jbrl.environments.environment import Environment as Environment
-    from jbrl.environments.environment import OneHot as OneHot
     from jbrl.environments.environment import Perturbed as Perturbed
-    from jbrl.environments.environment import Spec as Spec
     from jbrl.environments.environment import Step as Step
     from jbrl.environments.environment import register_environment as register_environment
-    from jbrl.environments.lifetime import Episodes as Episodes
-    from jbrl.environments.lifetime import Steps as Steps
+    from jbrl.environments.spec import Box as Box
+    from jbrl.environments.spec import Discrete as Discrete
+    from jbrl.environments.spec import Episodes as Episodes
+    from jbrl.environments.spec import OneHot as OneHot
+    from jbrl.environments.spec import Spec as Spec
+    from jbrl.environments.spec import Steps as Steps
     from jbrl.environments.tabular import Tabular as Tabular
     from jbrl.mdp import planning as planning
     from jbrl.mdp import sampling as sampling

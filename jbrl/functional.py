@@ -23,15 +23,8 @@ from jax import lax
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    OneHot,
-    Spec,
-    as_arrays,
-)
-from jbrl.environments.lifetime import Steps, check_count
+from jbrl.environments.environment import Environment, as_arrays
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec, Steps, check_count
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError, shown
-from jbrl.environments.environment import Box, OneHot
-from jbrl.environments.lifetime import check_count
+from jbrl.environments.spec import Box, OneHot, check_count
 from jbrl.functional import MAX_SEED, Lanes, Rules, chosen, ruled, sample
 from jbrl.problems.problem import Problem
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Discrete, Environment, Spec, Step
+from jbrl.environments.environment import Environment, Step
+from jbrl.environments.spec import Discrete, Spec
 from jbrl.mdp import sampling
 
 # all that jbrl takes random words with; `fold_in` makes as many keys of one as it is given numbers

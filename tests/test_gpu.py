@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import gpu
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem

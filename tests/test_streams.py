@@ -9,7 +9,7 @@ import pytest
 from jbrl.agents.complete import build
 from jbrl.agents.linear.q_learning import QLearning
 from jbrl.environments.environment import as_arrays
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise
 from jbrl.mdp import sampling
 from jbrl.mdp.dirichlet import draw_mdp

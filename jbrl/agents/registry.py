@@ -14,7 +14,7 @@ from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest
 from jbrl.base.purity import host_values, refusal
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Box, Discrete, OneHot, Spec
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.rollout.contract import Agent, Compiled, OfflineSearch, Oracle, Stepwise, Transition
 

@@ -16,9 +16,10 @@ from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar
 from jbrl.environments.catch import Catch
 from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.discounting_chain import DiscountingChain
-from jbrl.environments.environment import Box, Environment, OneHot
+from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
 from jbrl.environments.memory_chain import MemoryChain
+from jbrl.environments.spec import Box, OneHot
 from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import unwrapped
 from jbrl.problems.prior import EnvironmentPrior

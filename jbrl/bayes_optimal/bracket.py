@@ -28,7 +28,7 @@ from jbrl.bayes_optimal.plan import (
 )
 from jbrl.bayes_optimal.repeats import repeats
 from jbrl.bayes_optimal.samples import Control
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play.machine import available_cores, memory_bytes
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import canonical

@@ -12,16 +12,13 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import (
-    Box,
-    Discrete,
     Environment,
     Perturbed,
-    Spec,
     Step,
     perturbed_fields,
     register_environment,
 )
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 SUBSTEPS, H = 10, 0.02  # Runge-Kutta steps of an action, and their length in seconds

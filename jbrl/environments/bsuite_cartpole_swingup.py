@@ -10,15 +10,8 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.bsuite_cartpole import FASTEST, CartPole, last_step, move, seen, start
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 
 
 @record

@@ -8,15 +8,8 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 LEFT, RIGHT, GOAL = -1.2, 0.6, 0.5

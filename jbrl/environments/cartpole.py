@@ -11,16 +11,13 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import (
-    Box,
-    Discrete,
     Environment,
     Perturbed,
-    Spec,
     Step,
     perturbed_fields,
     register_environment,
 )
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 
 PUSH, TAU = 10.0, 0.02  # N, s
 CART_FRICTION, POLE_FRICTION = 5e-4, 2e-6

@@ -9,15 +9,8 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Discrete,
-    Environment,
-    Perturbed,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 LARGEST_SLIP = 0.25  # of the slips that are drawn

@@ -9,16 +9,8 @@ import numpy as np
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Discrete,
-    Environment,
-    LowerTriangle,
-    OneHot,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, LowerTriangle, OneHot, Spec
 from jbrl.mdp import sampling
 
 COST = 0.01  # of N moves to the right

@@ -9,15 +9,8 @@ import jax.numpy as jnp
 
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 
 DELAYS = (1, 3, 10, 30, 100)  # number of the step that is rewarded, for each chain
 LENGTH = 100  # steps of an episode

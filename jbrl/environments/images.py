@@ -13,15 +13,8 @@ import numpy as np
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"  # names of MNIST's files

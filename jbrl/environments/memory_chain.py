@@ -7,15 +7,8 @@ import jax.numpy as jnp
 
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Box,
-    Discrete,
-    Environment,
-    Spec,
-    Step,
-    register_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 KEY_BITS = 40  # that the words of a key hold beside the 24 bits that choose the query

@@ -12,17 +12,14 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, select
 from jbrl.environments.environment import (
-    Box,
-    Discrete,
     Environment,
     Perturbed,
-    Spec,
     Step,
     perturbed_fields,
     register_environment,
 )
-from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.environments.pinball_map import Map, read_map
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
 from jbrl.mdp import sampling
 
 SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each

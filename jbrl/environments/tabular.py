@@ -7,8 +7,8 @@ from typing import ClassVar
 import jax
 
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Discrete, Environment, Spec, Step
-from jbrl.environments.lifetime import Lifetime, Steps
+from jbrl.environments.environment import Environment, Step
+from jbrl.environments.spec import Discrete, Lifetime, Spec, Steps
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP

@@ -7,7 +7,8 @@ import jax
 
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Environment, Perturbed, Spec, Step, drawn
+from jbrl.environments.environment import Environment, Perturbed, Step, drawn
+from jbrl.environments.spec import Spec
 from jbrl.mdp import sampling
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import as_arrays, shown_name
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation

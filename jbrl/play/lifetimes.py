@@ -22,7 +22,7 @@ from jax import lax
 
 from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Lifetime
+from jbrl.environments.spec import Lifetime
 from jbrl.play import batching, compilation
 from jbrl.play.experiment import Run
 from jbrl.play.flight import OF_LIFETIMES, Flight, deal

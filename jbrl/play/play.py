@@ -12,7 +12,7 @@ from jbrl.agents.registry import (
 )
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
-from jbrl.environments.lifetime import Episodes, Lifetime, Steps
+from jbrl.environments.spec import Episodes, Lifetime, Steps
 from jbrl.play import batching
 from jbrl.play.experiment import Run
 from jbrl.play.lifetimes import LifetimeRun

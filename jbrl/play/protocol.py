@@ -11,7 +11,7 @@ from jbrl.agents.complete import parameters_of
 from jbrl.agents.registry import check_requirements
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Lifetime, Steps, check_count
+from jbrl.environments.spec import Lifetime, Steps, check_count
 from jbrl.play.offline import Learned
 from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior

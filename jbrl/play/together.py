@@ -20,7 +20,7 @@ import numpy as np
 from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
-from jbrl.environments.lifetime import Lifetime
+from jbrl.environments.spec import Lifetime
 from jbrl.play import batching
 from jbrl.play.flight import OF_LIFETIMES, Flight
 from jbrl.play.lifetimes import MAX_LANES, LifetimeRun, advance_group

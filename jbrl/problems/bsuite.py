@@ -20,8 +20,8 @@ from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.discounting_chain import DiscountingChain
 from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
-from jbrl.environments.lifetime import Episodes, Lifetime
 from jbrl.environments.memory_chain import MemoryChain
+from jbrl.environments.spec import Episodes, Lifetime
 from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.problems import settings

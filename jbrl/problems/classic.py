@@ -8,8 +8,8 @@ comparison by default, so they name the problems.
 from jbrl.environments.chain import Chain
 from jbrl.environments.environment import Environment
 from jbrl.environments.gridworld import Gridworld
-from jbrl.environments.lifetime import Episodes
 from jbrl.environments.pinball import Pinball
+from jbrl.environments.spec import Episodes
 from jbrl.problems.problem import Setting, register_problem
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Discrete, Environment, Spec, drawn
-from jbrl.environments.lifetime import Episodes, Lifetime, Steps
+from jbrl.environments.environment import Environment, drawn
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.environments.tabular import Tabular
 from jbrl.mdp.dirichlet import DirichletMDPs, draw_mdp
 

@@ -17,14 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import (
-    Discrete,
-    Environment,
-    Spec,
-    as_arrays,
-    check_environment,
-)
-from jbrl.environments.lifetime import Episodes, Lifetime, Steps
+from jbrl.environments.environment import Environment, as_arrays, check_environment
+from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import stream
 from jbrl.problems import settings

@@ -8,7 +8,7 @@ import numpy as np
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, Step
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.problems.problem import EnvironmentProblem, Problem, register_derived
 from jbrl.problems.recorder import EpisodeMean, EpisodeTotals
 

@@ -22,7 +22,8 @@ import numpy as np
 from typing_extensions import TypeVar
 
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Box, Discrete, Environment, OneHot
+from jbrl.environments.environment import Environment
+from jbrl.environments.spec import Box, Discrete, OneHot
 from jbrl.problems.prior import DirichletPrior, Prior
 
 NO_ACTION = -1

@@ -15,8 +15,8 @@ from jax import lax
 
 from jbrl import vectorize
 from jbrl.base.pytree import record, select, static
-from jbrl.environments.environment import Box, Environment, OneHot, Step, drawn
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.environment import Environment, Step, drawn
+from jbrl.environments.spec import Box, Episodes, Lifetime, OneHot
 from jbrl.mdp.sampling import stream
 from jbrl.problems.recorder import Guarded
 from jbrl.rollout.contract import DrawsParameters, Oracle, Transition, watched

@@ -10,7 +10,7 @@ import numpy as np
 from jbrl.agents.complete import build
 from jbrl.agents.registry import check_host_values, find_agent
 from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.environments.lifetime import Lifetime, Steps
+from jbrl.environments.spec import Lifetime, Steps
 from jbrl.mdp.mdp import horizon_for
 from jbrl.play.play import lifetime_of
 from jbrl.play.protocol import Protocol

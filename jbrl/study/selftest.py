@@ -21,7 +21,7 @@ import numpy as np
 
 from jbrl.agents.registry import AGENTS
 from jbrl.agents.search import hashing, urn
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp import planning
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

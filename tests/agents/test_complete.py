@@ -17,7 +17,7 @@ from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp.sampling import stream
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

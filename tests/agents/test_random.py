@@ -8,8 +8,8 @@ from benchmarks.twins import agents as twins
 from jbrl.agents.random import Random
 from jbrl.agents.registry import check_requirements
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Box, Discrete, Environment, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.environment import Environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
 from tests.reference.trajectories import KEY, decisions, disagreements

@@ -14,7 +14,7 @@ from jbrl.bayes_optimal import bracket, lower
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.lifetimes import Chance
 from jbrl.bayes_optimal.model import make_model
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import DirichletProblem
 from tests.bayes_optimal.exact import PRIORS, problem

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.environments.environment import ENVIRONMENTS, Box, Discrete, Perturbed, as_arrays, drawn
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.environment import ENVIRONMENTS, Perturbed, as_arrays, drawn
+from jbrl.environments.spec import Box, Discrete, Episodes
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import PROBLEMS, Setting

@@ -12,7 +12,7 @@ import pytest
 from jbrl.agents.registry import AGENTS, check_requirements
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Transition

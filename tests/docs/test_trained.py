@@ -9,7 +9,7 @@ from experiments import trained
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem
 
 PAPER = trained.ROOT / "experiments" / "published" / "paper-cpu"

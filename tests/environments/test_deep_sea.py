@@ -14,7 +14,8 @@ from jax import lax
 from scipy import stats
 
 from jbrl.environments.deep_sea import DeepSea, DeepSeaState, action_mapping
-from jbrl.environments.environment import LowerTriangle, as_arrays
+from jbrl.environments.environment import as_arrays
+from jbrl.environments.spec import LowerTriangle
 from jbrl.mdp.sampling import standard_normal
 from tests.environments.playing import (
     LANES,

@@ -11,18 +11,15 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import (
     ENVIRONMENTS,
-    Box,
-    Discrete,
     Environment,
-    OneHot,
     Perturbed,
-    Spec,
     Step,
     as_arrays,
     check_environment,
     drawn,
     register_environment,
 )
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec
 
 
 class Fine(Environment):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import MAX_COUNT, Episodes, Steps
+from jbrl.environments.spec import MAX_COUNT, Episodes, Steps
 
 
 @pytest.mark.parametrize("count", [1, 250, np.int64(7), MAX_COUNT])

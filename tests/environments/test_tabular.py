@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbrl.environments.environment import Discrete, check_environment
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.environment import check_environment
+from jbrl.environments.spec import Discrete, Steps
 from jbrl.environments.tabular import Tabular
 from jbrl.mdp.mdp import MDP
 from tests.environments.playing import LANES, lane, on_host, some_actions, together, uniforms

@@ -12,7 +12,7 @@ import pytest
 
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

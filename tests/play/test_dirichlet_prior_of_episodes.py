@@ -7,7 +7,7 @@ import pytest
 import jbrl
 from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
 from jbrl.agents.registry import as_arrays
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes

@@ -16,7 +16,7 @@ from jbrl.agents.random import Random
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation, experiment
 from jbrl.play.experiment import Checked, Run
 from jbrl.play.play import play

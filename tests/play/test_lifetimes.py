@@ -14,8 +14,8 @@ from jbrl.agents.complete import build
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Discrete, Environment, Spec, Step
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.environment import Environment, Step
+from jbrl.environments.spec import Discrete, Episodes, Spec, Steps
 from jbrl.play import lifetimes
 from jbrl.play.flight import Flight
 from jbrl.play.lifetimes import (

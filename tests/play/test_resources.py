@@ -17,7 +17,7 @@ from jbrl.agents.linear.q_learning import QLearning
 from jbrl.agents.random import Random
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import resources
 from jbrl.play.experiment import Run
 from jbrl.play.machine import available_cores

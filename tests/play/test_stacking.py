@@ -15,7 +15,7 @@ import jbrl
 from jbrl.agents.registry import AGENTS
 from jbrl.base.pytree import record
 from jbrl.cli.progress import Display
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play import experiment, stacking
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

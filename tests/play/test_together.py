@@ -13,7 +13,7 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.catch import Catch
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.play import compilation
 from jbrl.play.play import make_run, play

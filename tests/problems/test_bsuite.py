@@ -7,7 +7,7 @@ import pytest
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TESTING
 from jbrl.base.errors import JbrlError
 from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
 from jbrl.play import together
 from jbrl.play.protocol import Protocol

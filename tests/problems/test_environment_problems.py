@@ -8,7 +8,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.chain import Chain
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.problems import settings
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
@@ -220,8 +220,9 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jbrl.environments.environment import Discrete, Environment, Spec, Step, register_environment
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Discrete, Spec
+from jbrl.environments.environment import Environment, Step, register_environment
+from jbrl.environments.spec import Episodes
 from jbrl.base.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.base.parameters import parameter

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution, register_problem

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Box, Discrete, Environment, Spec, Step, as_arrays, drawn
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.environment import Environment, Step, as_arrays, drawn
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec, Steps
 from jbrl.mdp import sampling
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem

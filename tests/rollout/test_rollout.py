@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jbrl.agents.random import Random
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol

@@ -8,7 +8,7 @@ import pytest
 
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.problems.lookup import problem
 from jbrl.stats import reproduction
 from jbrl.stats.published import jordan2020

@@ -14,7 +14,7 @@ from jbrl.agents.deep.sequence import Sequence
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Spec
+from jbrl.environments.spec import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition

@@ -17,7 +17,7 @@ from jax import lax
 
 from jbrl.agents.deep.products import product
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Box, Observation
+from jbrl.environments.spec import Box, Observation
 
 
 @record

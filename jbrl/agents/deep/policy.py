@@ -14,7 +14,7 @@ from jbrl.agents.deep import networks
 from jbrl.agents.deep.networks import Linear, Mlp
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Spec
+from jbrl.environments.spec import Spec
 from jbrl.rollout.contract import NO_ACTION
 
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # of `optax.adam`

@@ -17,7 +17,7 @@ from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Observation, Spec
+from jbrl.environments.spec import Observation, Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition

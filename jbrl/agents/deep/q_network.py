@@ -20,7 +20,7 @@ import optax
 
 from jbrl import vectorize
 from jbrl.agents.deep import networks
-from jbrl.environments.environment import LowerTriangle, OneHot, Spec
+from jbrl.environments.spec import LowerTriangle, OneHot, Spec
 
 Layers = tuple[jax.Array, ...]  # the first [rows + 1, outputs] with lookup, else as above
 

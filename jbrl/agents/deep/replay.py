@@ -17,7 +17,7 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Box, Observation
+from jbrl.environments.spec import Box, Observation
 from jbrl.mdp import sampling
 from jbrl.rollout.contract import Transition
 

@@ -12,7 +12,7 @@ from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Box, Observation
+from jbrl.environments.spec import Box, Observation
 from jbrl.rollout.contract import Transition
 
 UNROLLED_WRITES = 16  # lanes up to which each writes its row by an operation of its own

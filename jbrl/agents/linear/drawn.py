@@ -23,7 +23,7 @@ from jbrl.agents.linear.traces import Orders
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.lifetime import Episodes, Lifetime
+from jbrl.environments.spec import Episodes, Lifetime
 from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.rollout.contract import (
     SECONDS_PER_STEP,

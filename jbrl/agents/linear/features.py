@@ -12,7 +12,7 @@ import numpy as np
 from jbrl.agents.linear.fourier import Fourier
 from jbrl.agents.linear.table import Table
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import Box, Observation
+from jbrl.environments.spec import Box, Observation
 
 GREATEST_CAPACITY = 1 << 20  # features: a lane then takes some 50 MB
 

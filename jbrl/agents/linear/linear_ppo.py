@@ -23,7 +23,7 @@ from jbrl.agents.linear.traces import Orders
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Observation
+from jbrl.environments.spec import Observation
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Transition

@@ -25,7 +25,7 @@ from jbrl.agents.prior_trained.prior_ppo import (
 )
 from jbrl.agents.prior_trained.trained import MOST_GROUPS
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Box, Spec
+from jbrl.environments.spec import Box, Spec
 from jbrl.mdp import sampling
 from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import Prior

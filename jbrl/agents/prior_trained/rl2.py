@@ -31,7 +31,7 @@ from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp import sampling
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import Agent, MadeOfWeights, Transition

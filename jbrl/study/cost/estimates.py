@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jbrl.environments.environment import Box
+from jbrl.environments.spec import Box
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
 from jbrl.play.lifetimes import group_width

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.play.machine import resident_bytes
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol

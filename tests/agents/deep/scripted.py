@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Box, Discrete, OneHot, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Transition
 

@@ -14,7 +14,7 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem

@@ -11,7 +11,7 @@ from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.base.errors import JbrlError
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Episodes
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Agent, cost

@@ -16,8 +16,7 @@ from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.deep.replay import Batch
 from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import Box, Discrete, Spec
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec, Steps
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources

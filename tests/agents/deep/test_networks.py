@@ -13,7 +13,7 @@ import pytest
 from jbrl.agents.deep import networks, policy
 from jbrl.agents.deep.networks import Linear, Mlp
 from jbrl.agents.deep.q_network import QNetwork, adam_step, taken
-from jbrl.environments.environment import LowerTriangle
+from jbrl.environments.spec import LowerTriangle
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

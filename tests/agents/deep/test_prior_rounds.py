@@ -23,7 +23,7 @@ from jbrl.agents.prior_trained import (
     rl2,
 )
 from jbrl.agents.prior_trained.trained import MOST_GROUPS, Lesson
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior

@@ -21,7 +21,7 @@ from jbrl.agents.prior_trained import (
     prior_recurrent,
 )
 from jbrl.agents.prior_trained.trained import MOST_GROUPS, TRAINING
-from jbrl.environments.lifetime import Steps
+from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import STREAMS, stream
 from jbrl.problems.lookup import problem

@@ -11,7 +11,7 @@ from jbrl.agents.deep import actor_critic, policy, recurrent_actor_critic
 from jbrl.agents.deep.lstm import LstmState
 from jbrl.agents.deep.policy import PolicyValue
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentPolicyValue
-from jbrl.environments.environment import Box, Discrete, Spec
+from jbrl.environments.spec import Box, Discrete, Spec
 from tests.agents.deep import reference
 from tests.agents.deep.reference import COSTS, assert_close
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.deep import replay
-from jbrl.environments.environment import Box, Discrete, OneHot
+from jbrl.environments.spec import Box, Discrete, OneHot
 from jbrl.rollout.contract import Transition
 
 KEY = jax.random.key(0)

@@ -18,8 +18,8 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.environment import Discrete, Environment, Spec, Step
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.environment import Environment, Step
+from jbrl.environments.spec import Discrete, Episodes, Spec, Steps
 from jbrl.mdp.sampling import stream
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Box, Discrete, OneHot, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.rollout.contract import Transition

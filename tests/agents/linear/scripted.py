@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.pytree import record, static
-from jbrl.environments.environment import Discrete, OneHot, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Discrete, Episodes, OneHot, Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Transition

@@ -18,8 +18,7 @@ from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import Box, Discrete, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.rollout.contract import Transition
 from jbrl.study.file import load_study
 from tests.agents.linear import complete

@@ -15,7 +15,7 @@ from jbrl.agents.linear.fourier import Fourier, cosine_of_pi
 from jbrl.agents.linear.table import Table
 from jbrl.agents.linear.traces import Orders, TraceStep
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import Box, Discrete
+from jbrl.environments.spec import Box, Discrete
 
 LOW, HIGH = (-1.0, 0.0, 2.0), (1.0, 0.5, 6.0)
 BASIS = Fourier(LOW, HIGH, 4, 6)  # 125 + 6 features

@@ -12,7 +12,7 @@ import pytest
 
 from jbrl.agents.linear import fourier
 from jbrl.agents.registry import AGENTS, as_arrays
-from jbrl.environments.lifetime import Episodes, Steps
+from jbrl.environments.spec import Episodes, Steps
 from jbrl.play import lifetimes
 from jbrl.play.lifetimes import LifetimeRun
 from jbrl.play.play import make_run

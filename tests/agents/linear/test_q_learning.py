@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.linear.q_learning import QLearning
-from jbrl.environments.environment import Discrete, Spec
+from jbrl.environments.spec import Discrete, Spec
 from jbrl.rollout.contract import Transition
 from tests.agents.linear import scripted, walk
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from jbrl.environments import environment as environments
 from jbrl.environments.chain import Chain
-from jbrl.environments.environment import Discrete, Spec
-from jbrl.environments.lifetime import Episodes
+from jbrl.environments.spec import Discrete, Episodes, Spec
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from tests.agents.linear.scripted import SpecPrior
