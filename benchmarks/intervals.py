@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jbrl.stats.intervals import Z95, factor95
-from jbrl.stats.mdp_bootstrap import bca_intervals, draw_counts, studentised_intervals
+from jbrl.stats.paired_bootstrap import bca_intervals, draw_counts, studentised_intervals
+from jbrl.stats.table import Z95, factor95
 
 SIZES = (10, 20, 50, 99, 250)
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]

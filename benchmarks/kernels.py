@@ -265,7 +265,7 @@ def opps_pull(name: str) -> Pair:
 def payoffs() -> Pair:
     """Compare two algorithms on an environment, 500 scores each."""
     from benchmarks.evaluation import table
-    from jbrl.stats.percentiles import payoffs, samples_of
+    from jbrl.stats.evaluation.samples import payoffs, samples_of
 
     samples = samples_of(table(6, 4, 500))
     rng = np.random.default_rng(0)
@@ -283,8 +283,8 @@ def resample() -> Pair:
     and its game.
     """
     from benchmarks.evaluation import table
-    from jbrl.stats.percentiles import samples_of
-    from jbrl.stats.resampling import resampled_scores
+    from jbrl.stats.evaluation.bootstrap import resampled_scores
+    from jbrl.stats.evaluation.samples import samples_of
 
     samples, n = samples_of(table(4, 3, 300)), 256
     rng = np.random.default_rng(0)
@@ -324,7 +324,7 @@ def scores_of_two_skills(n_algorithms: int, n_environments: int) -> pd.DataFrame
 
 def subset_loss() -> Pair:
     """Compute the ten-fold error of a subset of three of 14 environments, 40 algorithms."""
-    from jbrl.stats.subset.folds import Folds
+    from jbrl.stats.subset.fit import Folds
     from jbrl.stats.subset.preparation import Preparation, prepare
     from jbrl.stats.subset.problem import Problem, Search, candidates
 

@@ -21,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, canonical
-from jbrl.stats.intervals import summarise
-from jbrl.stats.table import AGENT
+from jbrl.stats.table import AGENT, summarise
 from jbrl.study.storage import files
 
 EXPERIMENTS = [

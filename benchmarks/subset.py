@@ -23,10 +23,10 @@ import jax  # noqa: E402
 sys.path.insert(0, str(ROOT / "experiments" / "atari5"))
 from reproduce import FIFTH, atari  # noqa: E402
 
-from jbrl.stats.subset.plan import read_plan, run_plan  # noqa: E402
 from jbrl.stats.subset.preparation import Prepared  # noqa: E402
 from jbrl.stats.subset.problem import Search  # noqa: E402
 from jbrl.stats.subset.search import search  # noqa: E402
+from jbrl.stats.subset.study import read_plan, run_plan  # noqa: E402
 
 REPETITIONS = 3
 AUTHORS_HOURS = (25, 38)  # the published program, for the five-game search

@@ -28,12 +28,12 @@ import pandas as pd
 
 from jbrl.play.batching import use_all_cores
 from jbrl.results import Results
-from jbrl.stats.bands import payoff_bounds, payoff_t_intervals
-from jbrl.stats.bootstrap import Bootstrap, bootstrap
-from jbrl.stats.game import equilibrium
-from jbrl.stats.percentiles import Samples, payoffs, samples_of
-from jbrl.stats.propagation import propagate
-from jbrl.stats.ranks import significant
+from jbrl.stats.evaluation.bands import payoff_bounds, payoff_t_intervals
+from jbrl.stats.evaluation.bootstrap import Bootstrap, bootstrap
+from jbrl.stats.evaluation.game import equilibrium
+from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.ranking import significant
+from jbrl.stats.evaluation.samples import Samples, payoffs, samples_of
 from jbrl.stats.score_files import read_score_table
 from jbrl.stats.score_table import restrict
 

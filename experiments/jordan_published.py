@@ -25,9 +25,9 @@ from jbrl.report.sensitivity_page import sensitivity as sensitivity_figure  # no
 from jbrl.report.style import styles  # noqa: E402
 from jbrl.report.svg import alone  # noqa: E402
 from jbrl.stats import reproduction, sensitivity  # noqa: E402
-from jbrl.stats.percentiles import samples_of  # noqa: E402
+from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
+from jbrl.stats.evaluation.samples import samples_of  # noqa: E402
 from jbrl.stats.published import jordan2020  # noqa: E402
-from jbrl.stats.ranking import Evaluation, Options, evaluate  # noqa: E402
 
 ALGORITHMS = tuple(jordan2020.ALGORITHMS.values())
 METHODS = ("pbp", "pbp-t", "bootstrap")

@@ -18,7 +18,7 @@ import pandas as pd
 
 import jbrl
 from jbrl.report.style import COLOURS, INK, LOOK, ORACLE, SYMBOLS
-from jbrl.stats.intervals import summarise
+from jbrl.stats.table import summarise
 
 PAIRS = {
     "GC": "GC",

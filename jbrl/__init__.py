@@ -72,8 +72,8 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.rollout.contract import Requirements as Requirements
     from jbrl.rollout.contract import Stepwise as Stepwise
     from jbrl.rollout.contract import Transition as Transition
-    from jbrl.stats.intervals import summarise as summarise
     from jbrl.stats.paired_test import paired_z as paired_z
+    from jbrl.stats.table import summarise as summarise
 
 __version__ = "0.1.0"
 

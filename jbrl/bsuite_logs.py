@@ -11,8 +11,17 @@ import pandas as pd
 from jbrl.base.bsuite_sweep import LOG, SWEEP
 from jbrl.base.errors import JbrlError
 from jbrl.results import Results
-from jbrl.stats.bsuite.files import PATTERN, has_logs, read_folder, write_folder
-from jbrl.stats.bsuite.logs import Logs, Run, faults, logs_of_table, merged
+from jbrl.stats.bsuite.logs import (
+    PATTERN,
+    Logs,
+    Run,
+    faults,
+    has_logs,
+    logs_of_table,
+    merged,
+    read_folder,
+    write_folder,
+)
 
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")

@@ -13,8 +13,7 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.brackets import of_experiments, with_digests
-from jbrl.stats.intervals import factor95, summarise
-from jbrl.stats.table import AGENT, check_returns
+from jbrl.stats.table import AGENT, check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.outcomes import SPREADS, Outcomes
 from jbrl.study.storage.store import Store

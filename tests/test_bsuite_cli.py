@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
 from jbrl.cli.app import app
-from jbrl.stats.bsuite.files import write_folder
+from jbrl.stats.bsuite.logs import write_folder
 from tests.stats.bsuite_cases import expected, golden, whole
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from jbrl.cli.app import app
 from jbrl.cli.tables import _aligned
 from jbrl.cli.text import duration
-from jbrl.stats.parameter_columns import parameter_columns
+from jbrl.stats.table import parameter_columns
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
 

@@ -14,9 +14,9 @@ from jbrl.cli.app import app
 from jbrl.report.evaluation_figures import labels_of, quantiles, weights
 from jbrl.report.style import styles
 from jbrl.results import Results
-from jbrl.stats.metrics import metrics, performance_profiles, probability_of_improvement
-from jbrl.stats.percentiles import samples_of
-from jbrl.stats.ranking import evaluate as evaluate_samples
+from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
+from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
+from jbrl.stats.evaluation.samples import samples_of
 from jbrl.study.file import load_study
 from tests.report.test_html import Page
 from tests.stats.evaluation_cases import expected, mini
@@ -161,7 +161,7 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
     }
     for name, function in few.items():
         monkeypatch.setattr(
-            f"jbrl.stats.metrics.{name}",
+            f"jbrl.stats.evaluation.metrics.{name}",
             lambda s, *, f=function, **options: f(s, resamples=20, **options),
         )
     done = call(table, "--metrics", "--html", "--out", tmp_path, "--format", "json")

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats.subset.folds import Folds
-from jbrl.stats.subset.plan import read_plan
+from jbrl.stats.subset.fit import Folds
+from jbrl.stats.subset.study import read_plan
 from tests.stats.subset.tables import matrix, table_of
 from tests.test_bad_input import call, refused
 

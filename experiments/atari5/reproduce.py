@@ -12,18 +12,19 @@ import numpy as np
 import pandas as pd
 
 from jbrl.stats.score_files import read_companion, read_score_table
-from jbrl.stats.subset.baselines import (
+from jbrl.stats.subset.fit import Folds
+from jbrl.stats.subset.preparation import ATARI5, Prepared, prepare
+from jbrl.stats.subset.problem import Search
+from jbrl.stats.subset.robustness import (
     correlations,
+    over_algorithms,
+    over_seeds,
     per_environment,
     pooled_r2,
     single_environments,
 )
-from jbrl.stats.subset.folds import Folds
-from jbrl.stats.subset.plan import read_plan, run_plan
-from jbrl.stats.subset.preparation import ATARI5, Prepared, prepare
-from jbrl.stats.subset.problem import Search
-from jbrl.stats.subset.robustness import over_algorithms, over_seeds
 from jbrl.stats.subset.search import Outcome, search
+from jbrl.stats.subset.study import read_plan, run_plan
 
 HERE = Path(__file__).parent
 # the program's: of the 20 subsets of least in-sample error, the one of least 10-fold error

@@ -85,13 +85,13 @@ def score(
     jbrl bsuite score DQN=logs/dqn Random=out/random --table tags
     jbrl bsuite score logs --version 0.3.5 --format csv > scores.csv
     """
-    from jbrl.stats.bsuite import scores, two_agents
+    from jbrl.stats.bsuite import scores
 
     logs = _read(places)
     played = Counter((run.agent, run.bsuite_id) for run in logs.runs)
     several = max(played.values()) > 1
     if table is Which.tests:
-        found = two_agents.compare(logs, release)
+        found = scores.compare(logs, release)
     elif table is Which.settings:
         found = scores.setting_scores(logs, release)
     else:

@@ -14,8 +14,8 @@ from jbrl.cli.text import complain, duration, show_warnings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.stats.percentiles import Samples
-    from jbrl.stats.ranking import Evaluation, Options
+    from jbrl.stats.evaluation.ranking import Evaluation, Options
+    from jbrl.stats.evaluation.samples import Samples
 
 
 LONG = 10  # seconds from which on a method's time is printed beforehand
@@ -184,8 +184,8 @@ def evaluate(
     jbrl evaluate out/quick --format json
     jbrl evaluate runs.csv --algorithm-column agent --environment-column task --score-column return
     """
-    from jbrl.stats.ranking import METHODS, Options
-    from jbrl.stats.ranking import evaluate as evaluated
+    from jbrl.stats.evaluation.ranking import METHODS, Options
+    from jbrl.stats.evaluation.ranking import evaluate as evaluated
 
     show_warnings()
     columns = {
@@ -251,7 +251,7 @@ def _check_effort(
     samples: "Samples", methods: Sequence[str], resamples: int, minutes: float, *, quiet: bool
 ) -> None:
     """Refuse what takes too much; print how long it takes where that is long."""
-    from jbrl.stats.effort import check_effort, effort
+    from jbrl.stats.evaluation.samples import check_effort, effort
 
     n, m = samples.shape
     costs = effort(n, m, int(samples.totals.sum()), methods, resamples)
@@ -267,7 +267,7 @@ def _doubts(found: "Evaluation", seed: int) -> list[str]:
     rows = found.aggregate[found.aggregate["method"] == "pbp"].set_index("algorithm")
     if rows.empty:
         return []
-    from jbrl.stats.separation import separation
+    from jbrl.stats.evaluation.separation import separation
 
     ends = rows.loc[list(found.samples.algorithms), ["lower", "upper"]].to_numpy().T
     told = separation(found.samples, ends[0], ends[1], found.settings["delta"], seed)
@@ -284,7 +284,7 @@ def _samples(
     plug_in: bool,
 ) -> "Samples":
     """Return the samples, restricted to the selected ones, with the contents of companion files."""
-    from jbrl.stats.percentiles import samples_of
+    from jbrl.stats.evaluation.samples import samples_of
     from jbrl.stats.score_files import read_companion
     from jbrl.stats.score_table import restrict
 
@@ -322,7 +322,7 @@ def _names(text: str | None) -> list[str] | None:
 
 def _extras(samples: "Samples", options: "Options", steps: Any) -> "dict[str, pd.DataFrame]":
     """Return tables of metrics that are not the paper's."""
-    from jbrl.stats import metrics
+    from jbrl.stats.evaluation import metrics
 
     given: dict[str, Any] = {"delta": options.delta, "seed": options.seed}
     found = {}

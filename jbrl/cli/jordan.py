@@ -13,8 +13,8 @@ from jbrl.cli.text import complain, duration
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.stats.percentiles import Samples
-    from jbrl.stats.ranking import Evaluation
+    from jbrl.stats.evaluation.ranking import Evaluation
+    from jbrl.stats.evaluation.samples import Samples
 
 LONG = 10  # seconds from which on the time of a method is printed beforehand
 DIGITS = {"cells": 3, "aggregate": 4, "moves": 4}  # on a terminal
@@ -66,8 +66,8 @@ def compare_with_jordan2020(
 
 def _evaluated(samples: "Samples", resamples: int) -> "Evaluation":
     from jbrl.cli.progress import Steps
-    from jbrl.stats.effort import effort
-    from jbrl.stats.ranking import Options, evaluate
+    from jbrl.stats.evaluation.ranking import Options, evaluate
+    from jbrl.stats.evaluation.samples import effort
 
     methods = ("pbp", "pbp-t", *(("bootstrap",) if resamples else ()))
     for cost in effort(*samples.shape, int(samples.totals.sum()), methods, resamples):

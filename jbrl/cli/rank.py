@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from jbrl.results import Results
-    from jbrl.stats.pairing import Paired
+    from jbrl.stats.paired_bootstrap import Paired
     from jbrl.stats.rank_stability import Stability
 
 
@@ -80,7 +80,7 @@ def rank(
     jbrl rank out/quick --all --table orders
     """
     from jbrl.results import Results
-    from jbrl.stats.mdp_bootstrap import check_level
+    from jbrl.stats.paired_bootstrap import check_level
     from jbrl.stats.rank_stability import orders_table, pairs_table, ranks_table
 
     show_warnings()
@@ -104,7 +104,7 @@ def rank(
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
     """Return the agents of the experiments asked for, or of all."""
     from jbrl.report.chapters import oracles_of
-    from jbrl.stats.pairing import pair
+    from jbrl.stats.paired_bootstrap import pair
 
     returns, known = results.returns, list(results.units["experiment"].unique())
     for name in names:

@@ -97,11 +97,10 @@ def search_command(
     jbrl subset search out/suite --size 5 --target mean --format json
     """
     from jbrl.cli.subset_options import names_of
-    from jbrl.stats.subset import summary
     from jbrl.stats.subset.model import model_of
     from jbrl.stats.subset.model import save as save_model
-    from jbrl.stats.subset.plan import read_plan, run_plan
     from jbrl.stats.subset.search import search
+    from jbrl.stats.subset.study import of_outcome, read_plan, run_plan
 
     show_warnings()
     steps = read_plan(plan) if plan else None
@@ -121,7 +120,7 @@ def search_command(
             model_of(outcomes[""].prepared, outcomes[""].best, intercept=settings.intercept), save
         )
     if format is Shape.json:
-        found = {name: summary.of_outcome(outcome, choice) for name, outcome in outcomes.items()}
+        found = {name: of_outcome(outcome, choice) for name, outcome in outcomes.items()}
         whole: Any = (
             {"steps": [{"name": name, **part} for name, part in found.items()]}
             if steps

@@ -303,7 +303,7 @@ def _preparation(
 def search_of(path: Path, options: Options, prepared: "Prepared") -> "Search":
     """Return the search that the options ask for."""
     from jbrl.cli.subset_tables import read_column
-    from jbrl.stats.subset.folds import Folds
+    from jbrl.stats.subset.fit import Folds
     from jbrl.stats.subset.problem import Search
 
     groups = None

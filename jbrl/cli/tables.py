@@ -87,7 +87,7 @@ def scores(
 
 
 def _in_columns(table: "pd.DataFrame") -> "pd.DataFrame":
-    from jbrl.stats.parameter_columns import parameter_columns
+    from jbrl.stats.table import parameter_columns
 
     return parameter_columns(table)
 
@@ -155,7 +155,7 @@ def strategies(
     jbrl strategies out/quick --top 10000 --format csv > strategies.csv
     """
     from jbrl.results import Results
-    from jbrl.stats.tried import few
+    from jbrl.stats.table import few
 
     show_warnings()
     found = Results(folder).strategies

@@ -17,9 +17,9 @@ from matplotlib.lines import Line2D
 from jbrl.report.axes import WIDTH, left_margin, legend, legend_height, mark, rows_figure
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
-from jbrl.stats.bands import half_widths
-from jbrl.stats.percentiles import Samples
-from jbrl.stats.ranking import Evaluation
+from jbrl.stats.evaluation.bands import half_widths
+from jbrl.stats.evaluation.ranking import Evaluation
+from jbrl.stats.evaluation.samples import Samples
 
 Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen

@@ -17,8 +17,7 @@ from jbrl.report.style import Style, styles
 from jbrl.report.svg import alone, inline
 from jbrl.report.tex import escape
 from jbrl.report.text import decimals_for, slug
-from jbrl.stats.ranking import Evaluation
-from jbrl.stats.ranks import decisive_ends
+from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends
 
 AGGREGATE_DIGITS = 4  # as the paper prints them
 Extras = dict[str, pd.DataFrame]
@@ -36,7 +35,7 @@ def write_evaluation(
 
     Args:
       extras: further tables, by name: "metrics", "profiles" and "improvement", as
-        `jbrl.stats.metrics` makes them.
+        `jbrl.stats.evaluation.metrics` makes them.
       html: the page `index.html`, and two of its figures as files, `aggregate.svg` and
         `weights.svg`.
       latex: the tables as `tables.tex`.

@@ -39,8 +39,7 @@ from jbrl.report.style import INK, ORACLE, PAPER, Style, drawn
 from jbrl.report.tables import Section
 from jbrl.report.terms import MDPS
 from jbrl.report.text import score_text, seconds_text
-from jbrl.stats.fraction import fractions
-from jbrl.stats.paired_test import critical_value
+from jbrl.stats.paired_test import critical_value, fractions
 
 CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
 BASELINE = "Random"  # the score of 0

@@ -14,9 +14,7 @@ from jbrl.report.axes import rows_figure
 from jbrl.report.figures import LONELY, WHO, Drawing, figure
 from jbrl.report.style import INK, Style
 from jbrl.report.tables import Section
-from jbrl.stats.effects import resampled
-from jbrl.stats.mdp_bootstrap import RESAMPLES, draw_counts
-from jbrl.stats.pairing import pair
+from jbrl.stats.paired_bootstrap import RESAMPLES, draw_counts, pair, resampled
 from jbrl.stats.rank_stability import Stability, rank_stability, ranks_table
 
 SIDE = 0.86  # of a square that stands for all resamples

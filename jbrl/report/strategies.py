@@ -15,7 +15,7 @@ from jbrl.report.axes import mark, rows_figure
 from jbrl.report.style import LOOK, PAPER, Style, styles
 from jbrl.report.svg import inline
 from jbrl.report.text import decimals_for, parameters_text, score_text, slug, varied
-from jbrl.stats.tried import few, is_training
+from jbrl.stats.table import few, is_training
 
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
 LISTED = 10  # strategies in a figure and in a table

@@ -13,10 +13,9 @@ from jbrl.report.files import writing
 from jbrl.report.subset_figures import finite
 from jbrl.report.svg import inline
 from jbrl.report.text import listing
-from jbrl.stats.subset import model, summary
-from jbrl.stats.subset.baselines import pooled_r2
-from jbrl.stats.subset.robustness import Choice
-from jbrl.stats.subset.study import Study
+from jbrl.stats.subset import model
+from jbrl.stats.subset.robustness import Choice, pooled_r2
+from jbrl.stats.subset.study import Study, of_fit, of_outcome, of_settings
 
 CROWD = 25  # environments from which on their correlations get the width of the page
 FIGURES = (
@@ -89,7 +88,7 @@ def write_report(study: Study, name: str, out: Path) -> Path:
         for title, table in tables.items():
             table.to_csv(folder / f"{title}.csv", index=False, lineterminator="\n")
         (folder / "search.json").write_text(
-            json.dumps(summary.of_outcome(study.outcome, study.parts), indent=1) + "\n",
+            json.dumps(of_outcome(study.outcome, study.parts), indent=1) + "\n",
             encoding="utf-8",
         )
         (folder / "index.html").write_text(page, encoding="utf-8")
@@ -134,7 +133,7 @@ def render(study: Study, name: str) -> str:
         r2_interval=study.weights.r2,
         ranking=[best, *found.next],
         n_algorithms=len(prepared.algorithms),
-        excluded=summary.of_fit(best, prepared)["excluded"],
+        excluded=of_fit(best, prepared)["excluded"],
         is_log=prepared.target_transform.name == "log10",
         seeds=_choice(study.seeds, best.subset),
         parts=_choice(study.parts, best.subset),
@@ -166,7 +165,7 @@ def _choice(choice: Choice | None, subset: tuple[str, ...]) -> dict[str, Any] | 
 
 
 def _settings(study: Study) -> list[tuple[str, str]]:
-    found = summary.of_settings(study.outcome.settings, study.outcome.prepared)
+    found = of_settings(study.outcome.settings, study.outcome.prepared)
     return [(key.replace("_", " "), _words(value)) for key, value in found.items()]
 
 

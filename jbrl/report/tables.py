@@ -25,8 +25,7 @@ from jbrl.report.text import (
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
 from jbrl.stats.table import AGENT, RETURNS, check_columns, check_returns, rows_of
-from jbrl.stats.time_bounds import Contest
-from jbrl.stats.time_ties import SPREADS, resolved
+from jbrl.stats.time_bounds import SPREADS, Contest, resolved
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),

@@ -21,9 +21,8 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats import published
-from jbrl.stats.intervals import Z95, factor95, summarise
 from jbrl.stats.published import CELL
-from jbrl.stats.table import AGENT, check_columns, check_returns
+from jbrl.stats.table import AGENT, Z95, check_columns, check_returns, factor95, summarise
 
 PAIR = ("experiment", "prior", "test")
 TIMES = ("offline_seconds", "online_seconds")

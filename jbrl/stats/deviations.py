@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.stats.agreement import BEST
-from jbrl.stats.intervals import Z95, factor95
-from jbrl.stats.mdp_bootstrap import draw_counts, resampled_means
+from jbrl.stats.paired_bootstrap import draw_counts, resampled_means
 from jbrl.stats.published import CELL
-from jbrl.stats.table import AGENT, MDP
+from jbrl.stats.table import AGENT, MDP, Z95, factor95
 
 RESAMPLES = 2_000
 PUBLISHED_MDPS = 500  # of each published mean

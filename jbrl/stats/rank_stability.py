@@ -19,9 +19,19 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.effects import COMPARISON, MEASURES, Resampled, common_agents, compare, resampled
-from jbrl.stats.mdp_bootstrap import RESAMPLES, check_level, draw_counts
-from jbrl.stats.pairing import WHO, Paired
+from jbrl.stats.paired_bootstrap import (
+    COMPARISON,
+    MEASURES,
+    RESAMPLES,
+    WHO,
+    Paired,
+    Resampled,
+    check_level,
+    common_agents,
+    compare,
+    draw_counts,
+    resampled,
+)
 
 ALL = "(all)"  # stands for all experiments together
 BESIDE = tuple(f"best_{name}" for name in MEASURES)

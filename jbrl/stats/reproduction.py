@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.percentiles import Samples, samples_of
+from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate
+from jbrl.stats.evaluation.samples import Samples, samples_of
 from jbrl.stats.published import jordan2020
-from jbrl.stats.ranking import Evaluation, Options, evaluate
 
 FAR = 3.5  # standard errors from which on a cell differs
 AGREES, DIFFERS, ABSENT, SINGLE = "agrees", "differs", "not played", "one trial"

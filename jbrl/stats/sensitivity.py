@@ -24,8 +24,8 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.intervals import factor95
-from jbrl.stats.multiple_tests import rejected
+from jbrl.stats.paired_test import rejected
+from jbrl.stats.table import factor95
 
 WHO = ("experiment", "algorithm", "parameters")
 CURVES = (*WHO, "parameter", "low", "high", "middle", "n", "failed", "mean", "ci95")

@@ -1,15 +1,16 @@
-"""The score table: one row per sample, columns found by name.
+"""The score table of a study: one row per sample, its means and intervals by agent.
 
-Everything in `jbrl.stats` takes such a table, never a bare matrix. One sample is the score of
-one agent in one environment, for example its discounted return on one MDP. Names and messages here
-say MDP for an environment drawn, since in score tables of other sources
-(`jbrl.stats.score_table`) an environment is what an experiment is here.
+One sample is the score of one agent in one environment, for example its discounted return on one
+MDP. Names and messages here say MDP for an environment drawn, since in score tables of other
+sources (`jbrl.stats.score_table`) an environment is what an experiment is here.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from jbrl.base.errors import JbrlError
 
@@ -92,3 +93,113 @@ def samples(returns: pd.DataFrame) -> dict[tuple[str, str, str], pd.Series]:
             index, known = pd.MultiIndex.from_arrays(mdps, names=list(MDP)), mdps
         found[key] = pd.Series(scores[rows], index, name="score")
     return found
+
+
+Z95 = 1.96  # as the published program has it; the exact quantile is 1.95996
+FEW = 100  # scores; below, the factor is Student's
+
+
+def factor95(n: np.ndarray | pd.Series | int) -> np.ndarray:
+    """Return the half-width of a 95% interval of a mean of n scores, in standard errors: float64.
+
+    Student's quantile for n below `FEW` (NaN for one score), else `Z95` as in the published
+    program: for n = 100 the two differ by 1.2%, for the paper's 500 by 0.2%.
+    """
+    n = np.asarray(n, np.float64)
+    student = stdtrit(np.where(n > 1, n - 1.0, np.nan), 0.975)
+    return np.where(n < FEW, student, Z95)
+
+
+def summarise(returns: pd.DataFrame, by: Iterable[str] = AGENT) -> pd.DataFrame:
+    """Return one row per agent, in order of first appearance.
+
+    The interval of the mean is mean ± ci95 with ci95 = `factor95`(n) s / √n, s having n - 1 in its
+    denominator. One sample has no spread: its `std` and `ci95` are NaN.
+
+    Args:
+      returns: score table with the columns `by` and `score`; one row per environment drawn.
+      by: columns that distinguish agents.
+
+    Returns:
+      Columns `by`, then `n` (int64), `mean`, `std`, `ci95` (float64).
+
+    Raises:
+      JbrlError: a column is missing, or a score is not a finite number.
+
+    Source: Castronovo et al. 2016, section 3.2, with the standard error corrected and
+    Student's factor for few scores (docs/statistics.md).
+    """
+    by = list(by)
+    groups = check_returns(returns, [*by, "score"]).groupby(by, sort=False, dropna=False)["score"]
+    found = groups.agg(n="size", mean="mean", std="std").reset_index()
+    found["n"] = found["n"].astype(np.int64)
+    return found.assign(ci95=factor95(found["n"]) * found["std"] / np.sqrt(found["n"]))
+
+
+def parameter_columns(table: pd.DataFrame, column: str = "parameters") -> pd.DataFrame:
+    """Replace the JSON text of a column by one column for each parameter.
+
+    Args:
+      table: rows with `column`, JSON objects as text, such as `Results.scores` and
+        `Results.returns`.
+
+    Returns:
+      A copy, dtype object in the new columns: numbers, text and Booleans as in the JSON, None where
+      the agent of a row has no such parameter, nested values (a distribution) as JSON text. Columns
+      stand where `column` stood, in order of first appearance; `parameter_NAME` is the name of one
+      that the table has already.
+
+    Raises:
+      KeyError: the table has no such column.
+    """
+    decoded = {text: _values(column, text) for text in table[column].unique()}
+    names = list(dict.fromkeys(name for values in decoded.values() for name in values))
+    place, rest = list(table.columns).index(column), table.drop(columns=column)
+    for offset, name in enumerate(names):
+        values = [decoded[text].get(name) for text in table[column]]
+        free = f"parameter_{name}" if name in rest.columns else name
+        rest.insert(place + offset, free, pd.Series(values, table.index, dtype=object))
+    return rest
+
+
+def _values(column: str, text: str) -> Mapping[str, object]:
+    """Decode the parameters of one agent; text that is no JSON object stays as it is."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text
+    if not isinstance(found, dict):
+        return {column: text} if text else {}
+    return {
+        name: json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+        for name, value in found.items()
+    }
+
+
+SEARCH = ["prior", "algorithm", "parameters", "seed"]  # columns that distinguish searches
+STRETCH = "to lifetime "  # what the name of a row begins with that is a stretch of a training
+
+
+def is_training(rows: pd.DataFrame) -> bool:
+    """Return whether the rows of a search are the stretches of a training, in order."""
+    return bool(rows["strategy"].str.startswith(STRETCH).all())
+
+
+def few(strategies: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Return at most `n` rows of each search: the first, which were tried most; of a training,
+    stretches evenly spaced, the last one among them.
+
+    Args:
+      strategies: as `Results.strategies` returns them.
+    """
+    kept = [
+        place[evenly(len(place), n)] if is_training(strategies.iloc[place]) else place[:n]
+        for place in strategies.groupby(SEARCH, sort=False).indices.values()
+    ]
+    return strategies.iloc[np.sort(np.concatenate([np.zeros(0, int), *kept]))]
+
+
+def evenly(count: int, n: int) -> np.ndarray:
+    """Return at most `n` of the numbers 0 to `count` - 1, evenly spaced, the last among them."""
+    n = min(n, count)
+    return np.arange(1, n + 1) * count // max(n, 1) - 1

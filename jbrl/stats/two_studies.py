@@ -15,10 +15,8 @@ from scipy.special import stdtr, stdtrit
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.agreement import PAIR
-from jbrl.stats.intervals import factor95
-from jbrl.stats.multiple_tests import rejected
-from jbrl.stats.paired_test import paired_z
-from jbrl.stats.table import AGENT, MDP
+from jbrl.stats.paired_test import paired_z, rejected
+from jbrl.stats.table import AGENT, MDP, factor95
 
 LEVEL = 0.95
 IDENTICAL, AGREES, DIFFERS, UNTESTED = "identical", "agrees", "differs", "no test"

@@ -10,8 +10,7 @@ import pandas as pd
 
 from jbrl.stats import published
 from jbrl.stats.table import AGENT, check_columns
-from jbrl.stats.time_bounds import Contest, winners_by_bound
-from jbrl.stats.time_ties import resolved
+from jbrl.stats.time_bounds import Contest, resolved, winners_by_bound
 
 SEARCH = "OPPS-DS"
 PAPER, DESCRIBED, PROGRAM = "paper", "as described", "as published"

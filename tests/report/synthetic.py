@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from jbrl.stats.intervals import summarise
+from jbrl.stats.table import summarise
 
 AGENTS = (
     ("Random", {}),

@@ -9,7 +9,7 @@ import pytest
 
 from jbrl.report.subset_figures import alike
 from jbrl.report.subset_page import FIGURES, render, write_report
-from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
 from tests.report.test_html import Page

@@ -10,12 +10,17 @@ from scipy.special import ndtr, ndtri
 
 from benchmarks.twins import evaluation as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats import resampling
-from jbrl.stats.bootstrap import acceleration, bootstrap
-from jbrl.stats.game import equilibrium
-from jbrl.stats.percentiles import payoffs, samples_of
-from jbrl.stats.ranking import Options, evaluate
-from jbrl.stats.resampling import aggregate_scores, resampled_payoffs, resampled_scores
+from jbrl.stats.evaluation import bootstrap as resampling
+from jbrl.stats.evaluation.bootstrap import (
+    acceleration,
+    aggregate_scores,
+    bootstrap,
+    resampled_payoffs,
+    resampled_scores,
+)
+from jbrl.stats.evaluation.game import equilibrium
+from jbrl.stats.evaluation.ranking import Options, evaluate
+from jbrl.stats.evaluation.samples import payoffs, samples_of
 from tests.stats.evaluation_cases import random_samples, table_of
 
 SEED = 5

@@ -11,8 +11,7 @@ from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.base.errors import JbrlError
 from jbrl.bsuite_logs import export, read_places, write_table
 from jbrl.stats.bsuite import scores
-from jbrl.stats.bsuite.files import read_file, read_folder, write_folder
-from jbrl.stats.bsuite.logs import Logs, logs_of_table, merged
+from jbrl.stats.bsuite.logs import Logs, logs_of_table, merged, read_file, read_folder, write_folder
 from tests.stats.bsuite_cases import golden, made_up, whole
 
 CATCH = "steps,episode,total_return,episode_len,episode_return,total_regret"

@@ -10,8 +10,8 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP
 from jbrl.base.errors import JbrlError
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs, merged
-from jbrl.stats.bsuite.sweeps import played
-from jbrl.stats.bsuite.two_agents import compare, permutation_test
+from jbrl.stats.bsuite.measures import played
+from jbrl.stats.bsuite.scores import compare, permutation_test
 from tests.stats.bsuite_cases import GOLDEN, arrays, expected, golden, made_up, whole
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from jbrl.stats import agreement, deviations
-from jbrl.stats.intervals import factor95
+from jbrl.stats.table import factor95
 from tests.published_study import rows, study
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.fraction import fractions
+from jbrl.stats.paired_test import fractions
 from tests.stats.tables import returns_of
 
 RANDOM, OPTIMAL, AGENT = ("Random", "{}"), ("Optimal", "{}"), ("A", "{}")

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.intervals import factor95, summarise
+from jbrl.stats.table import factor95, summarise
 from tests.stats.tables import returns_of
 
 SCORES = arrays(np.float64, st.integers(2, 30), elements=st.floats(-100, 100, width=32))

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.metrics import (
+from jbrl.stats.evaluation.metrics import (
     METRICS,
     metrics,
     performance_profiles,
     probability_of_improvement,
     to_rliable,
 )
-from jbrl.stats.percentiles import samples_of
+from jbrl.stats.evaluation.samples import samples_of
 from tests.stats.evaluation_cases import random_samples, table_of
 
 

@@ -11,15 +11,20 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom, kendalltau
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.effects import _measures, both_means, compare, effect_size, resampled
-from jbrl.stats.mdp_bootstrap import (
+from jbrl.stats.paired_bootstrap import (
+    Paired,
+    _measures,
     bca_intervals,
+    both_means,
+    compare,
     draw_counts,
+    effect_size,
+    pair,
+    resampled,
     resampled_means,
     studentised_intervals,
     whole_numbers,
 )
-from jbrl.stats.pairing import Paired, pair
 from jbrl.stats.rank_stability import (
     ALL,
     kendall,

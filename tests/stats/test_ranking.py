@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 
 from benchmarks.twins import evaluation as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats.bands import payoff_bounds, payoff_t_intervals
-from jbrl.stats.game import equilibrium, moves
-from jbrl.stats.moves import Moves
-from jbrl.stats.percentiles import payoffs, percentile, samples_of
-from jbrl.stats.propagation import propagate
-from jbrl.stats.ranking import Options, evaluate
-from jbrl.stats.ranks import decisive_ends, ranks, significant
+from jbrl.stats.evaluation.bands import payoff_bounds, payoff_t_intervals
+from jbrl.stats.evaluation.game import Moves, equilibrium, moves
+from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.ranking import Options, decisive_ends, evaluate, ranks, significant
+from jbrl.stats.evaluation.samples import payoffs, percentile, samples_of
+from jbrl.stats.evaluation.strategies import sides_of
 from jbrl.stats.score_files import read_companion, read_score_table
-from jbrl.stats.sides import sides_of
 from tests.stats.evaluation_cases import DATA, expected, mini, random_samples, table_of
 
 EXACT = 1e-9
@@ -230,7 +228,8 @@ def test_elimination_gives_what_iteration_gives(mini_samples, monkeypatch):
     assert game.solve(right).ravel() == pytest.approx(np.linalg.solve(matrix, right.ravel()))
     by_rows = np.stack([game.apply_transposed(row) for row in np.eye(right.size)])
     assert by_rows == pytest.approx(matrix, abs=1e-13)
-    monkeypatch.setattr("jbrl.stats.moves.RESTARTS", 0)  # GMRES, for where BiCGSTAB breaks down
+    # GMRES, for where BiCGSTAB breaks down
+    monkeypatch.setattr("jbrl.stats.evaluation.game.RESTARTS", 0)
     assert equilibrium(z).scores == pytest.approx(found.scores, abs=1e-12)
 
 

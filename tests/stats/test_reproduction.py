@@ -11,8 +11,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes
 from jbrl.problems.lookup import problem
 from jbrl.stats import reproduction
+from jbrl.stats.evaluation.ranking import Options, evaluate
 from jbrl.stats.published import jordan2020
-from jbrl.stats.ranking import Options, evaluate
 
 
 def scores(cells):

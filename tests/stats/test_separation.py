@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.bands import payoff_bounds
-from jbrl.stats.effort import check_effort, check_table, effort
-from jbrl.stats.moves import Moves
-from jbrl.stats.percentiles import samples_of
-from jbrl.stats.propagation import propagate
-from jbrl.stats.separation import scores_needed, separation
-from jbrl.stats.sides import sides_of
+from jbrl.stats.evaluation.bands import payoff_bounds
+from jbrl.stats.evaluation.game import Moves
+from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.samples import check_effort, check_table, effort, samples_of
+from jbrl.stats.evaluation.separation import scores_needed, separation
+from jbrl.stats.evaluation.strategies import sides_of
 from tests.stats.evaluation_cases import table_of
 
 
@@ -44,7 +43,7 @@ def test_the_number_of_scores_that_is_named_suffices_and_half_of_it_does_not(few
 
 
 def test_what_would_take_minutes_is_left_out_and_said(few, monkeypatch):
-    monkeypatch.setattr("jbrl.stats.separation.LARGEST", 10)
+    monkeypatch.setattr("jbrl.stats.evaluation.separation.LARGEST", 10)
     found = separation(few, np.zeros(3), np.ones(3), 0.05)
     assert found is not None and not found.others and found.first is None
     assert "--method bootstrap" in found.sentences()[-1]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.multiple_tests import rejected
-from jbrl.stats.paired_test import paired_z
+from jbrl.stats.paired_test import paired_z, rejected
 from jbrl.stats.time_bounds import (
     Contest,
     bounds_grid,

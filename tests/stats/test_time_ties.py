@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.stats.time_ties import merged, resolved
+from jbrl.stats.time_bounds import merged, resolved
 
 
 @pytest.mark.parametrize(

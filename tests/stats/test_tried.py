@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.stats.tried import evenly, few, is_training
+from jbrl.stats.table import evenly, few, is_training
 
 
 @pytest.mark.parametrize(

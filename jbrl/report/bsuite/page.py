@@ -14,7 +14,7 @@ from jbrl.report.files import plots_of, writing
 from jbrl.report.html import render
 from jbrl.report.style import styles
 from jbrl.report.text import count, listing
-from jbrl.stats.bsuite import scores, two_agents
+from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import Logs
 from jbrl.stats.bsuite.measures import RELEASES
 
@@ -40,7 +40,7 @@ def write_report(
     tables = {
         "scores": scores.summary(logs, release, intervals=True),
         "tags": scores.tag_scores(logs, release, intervals=True),
-        "tests": two_agents.compare(logs, release),
+        "tests": scores.compare(logs, release),
     }
     with writing(out):
         folder = out / "figures"
@@ -65,7 +65,7 @@ def document(logs: Logs, release: str = RELEASES[0]) -> Document:
     tags = scores.tag_scores(logs, release, intervals=True)
     chapters = [summary(logs, table, tags, looks)]
     if len(logs.agents) > 1:
-        chapters.append(differences(two_agents.compare(logs, release)))
+        chapters.append(differences(scores.compare(logs, release)))
     ordered = sorted(logs.experiments, key=BARS.index)
     chapters += [experiment(logs, EXPERIMENTS[n], table, release, looks) for n in ordered]
     chapters.append(_reading(release))

@@ -6,10 +6,17 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, Experiment
-from jbrl.stats.bsuite.formulas import GOOD_MEMORY, GOOD_SWINGUP, GOOD_UMBRELLA
 from jbrl.stats.bsuite.logs import Logs, Run
-from jbrl.stats.bsuite.measures import RELEASES, level_of, regret, solved_at
-from jbrl.stats.intervals import factor95
+from jbrl.stats.bsuite.measures import (
+    GOOD_MEMORY,
+    GOOD_SWINGUP,
+    GOOD_UMBRELLA,
+    RELEASES,
+    level_of,
+    regret,
+    solved_at,
+)
+from jbrl.stats.table import factor95
 
 CHAINS = (1, 3, 10, 30, 100)  # steps until the reward of each chain of discounting_chain
 SHOWN_SIZES = (10, 20, 30, 40, 50)  # of deep_sea, in learning curves

@@ -1,16 +1,27 @@
-"""The few numbers of a run that scores depend on.
+"""The few numbers of a run that scores depend on, the rules of scores, and runs put together as
+whole sweeps.
 
 A score of an experiment is a function of these numbers alone, so that resampling whole runs needs
-no logs any more.
+no logs any more. A choice is an array [..., slots] of numbers of runs; a score is taken along its
+last axis.
+
+A score belongs to one sweep, one run of each setting. Where settings were played K times there are
+K sweeps, and the score is the mean over them; a setting with fewer runs takes part again with its
+first ones. Settings of an experiment that are equal (the 20 of catch, the four of each level of
+noise) form a *stratum*: their runs are drawn from the same distribution.
+
+Source: the score rules of the original (release 0.3.6; Osband et al. 2020 describe earlier ones).
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jbrl.base.bsuite_sweep import Experiment
-from jbrl.stats.bsuite.logs import Run
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, Experiment
+from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.bsuite.logs import Logs, Run
 
 LATE = 9000  # episodes from which on the accuracy of mnist counts
 SOLVED = {"0.3.6": 0.9, "0.3.5": 0.8}  # share of bad episodes in deep_sea, by release
@@ -133,3 +144,189 @@ def solved_at(run: Run, release: str) -> float:
         counts = counts & (episode >= FIRST_STOCHASTIC)
     at = np.flatnonzero(counts & (run.columns["total_bad_episodes"] / episode < threshold))
     return float(episode[at[0]]) if at.size else np.nan
+
+
+GOOD_CARTPOLE = 500.0  # return of an episode from which on balancing counts as solved
+GOOD_SWINGUP = 100.0
+GOOD_MEMORY = 0.75  # errors, as a share of those of guessing, below which a length is solved
+GOOD_UMBRELLA = 0.5  # average regret below which a length is solved
+DITHERING = 100  # episodes beyond 2^N that deep_sea forgives
+
+Score = Callable[[Measures, np.ndarray, Experiment], np.ndarray]
+
+
+def score(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    """Return scores in [0, 1] of an experiment, shape of `choice` without its last axis.
+
+    Args:
+      found: numbers of all runs.
+      choice: [..., slots] int, the runs taken together as one sweep of the experiment. Slots of one
+        place along the last axis belong to one group throughout.
+
+    Returns:
+      float64; NaN where the original's is, an unfinished run of mnist for example.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+        if experiment.wrapper:
+            return _over_levels(found, choice, experiment)
+        return _RULES[experiment.family](found, choice, experiment)
+
+
+def _regret_score(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    """Return one minus average regret / baseline; runs that are not as far as others are left
+    out.
+    """
+    base = BASE[experiment.family]
+    return np.clip((base - np.nanmean(found.final[choice], axis=-1)) / base, 0, 1)
+
+
+def _mnist(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    rows = found.late_rows[choice].sum(axis=-1)
+    total = found.late[choice].sum(axis=-1)
+    late = np.divide(total, rows, out=np.full(np.shape(total), np.nan), where=rows > 0)
+    return (_regret_score(found, choice, experiment) + late) / 2
+
+
+def _cartpole(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    solved = (found.best[choice] > GOOD_CARTPOLE).mean(axis=-1)
+    return (_regret_score(found, choice, experiment) + solved) / 2
+
+
+def _swingup(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    def height(part: np.ndarray) -> np.ndarray:
+        solved = (found.best[part] > GOOD_SWINGUP).mean(axis=-1)
+        return (_regret_score(found, part, experiment) + solved) / 2
+
+    return _levels(found, choice, height).mean(axis=-1)
+
+
+def _over_levels(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    """Return the mean over levels of noise or scale, half of it less one standard deviation over
+    them.
+    """
+    rule = _RULES[experiment.family]
+    scores = _levels(found, choice, lambda part: rule(found, part, experiment))
+    mean, spread = scores.mean(axis=-1), scores.std(axis=-1)
+    return (np.clip(mean, 0, 1) + np.clip(mean - spread, 0, 1)) / 2
+
+
+def _deep_sea(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+    size = found.values[found.level[choice]]
+    return (found.solved[choice] < 2.0**size + DITHERING).mean(axis=-1)
+
+
+def _discounting(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+    return np.clip(1 - 10 * np.nanmean(found.final[choice], axis=-1), 0, 1)
+
+
+def _share_below(threshold: float) -> Score:
+    def rule(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+        means = _levels(found, choice, lambda part: np.nanmean(found.final[part], axis=-1))
+        return (means < threshold).mean(axis=-1)
+
+    return rule
+
+
+def _levels(
+    found: Measures, choice: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Apply a rule to each group of slots, [..., groups]."""
+    levels = found.level[choice.reshape(-1, choice.shape[-1])[0]]
+    return np.stack([rule(choice[..., levels == level]) for level in np.unique(levels)], axis=-1)
+
+
+_RULES: dict[str, Score] = {
+    "bandit": _regret_score,
+    "catch": _regret_score,
+    "mountain_car": _regret_score,
+    "mnist": _mnist,
+    "cartpole": _cartpole,
+    "cartpole_swingup": _swingup,
+    "deep_sea": _deep_sea,
+    "discounting_chain": _discounting,
+    "memory_chain": _share_below(GOOD_MEMORY),
+    "umbrella_chain": _share_below(GOOD_UMBRELLA),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """All runs of one agent in one experiment, as numbers."""
+
+    agent: str
+    experiment: Experiment
+    release: str  # whose rules count
+    runs: tuple[Run, ...]  # by setting, then number
+    measures: Measures
+    setting: np.ndarray  # [runs] int, index of the setting
+    stratum: np.ndarray  # [runs] int, index of the first setting that is equal
+
+    @property
+    def settings(self) -> np.ndarray:
+        """Indices of the settings that were played, ascending."""
+        return np.unique(self.setting)
+
+    @property
+    def sweeps(self) -> int:
+        """The number of sweeps K: how often the setting that was played most was."""
+        return int(np.bincount(self.setting).max())
+
+    @property
+    def finished(self) -> bool:
+        """True if every setting of the experiment was played to its last episode, in every run."""
+        whole = len(self.settings) == len(self.experiment.settings)
+        return whole and all(run.finished for run in self.runs)
+
+    @property
+    def repeated(self) -> bool:
+        """True if every stratum has two runs or more, which an interval needs."""
+        return bool(np.unique(self.stratum, return_counts=True)[1].min() > 1)
+
+    def choice(self) -> np.ndarray:
+        """Return the runs of each sweep that was played, [sweeps, settings] int."""
+        found = []
+        for setting in self.settings:
+            runs = np.flatnonzero(self.setting == setting)
+            found.append(np.resize(runs, self.sweeps))
+        return np.stack(found, axis=-1)
+
+    def score(self, choice: np.ndarray) -> np.ndarray:
+        """Return scores of sweeps, shape of `choice` without its last axis."""
+        return score(self.measures, choice, self.experiment)
+
+
+def played(logs: Logs, agent: str, experiment: str, release: str = RELEASES[0]) -> Played | None:
+    """Return the runs of an agent in an experiment; None where there is none.
+
+    Raises:
+      JbrlError: no such release.
+    """
+    if release not in RELEASES:
+        raise JbrlError(f"release '{release}'{nearest(release, RELEASES)}")
+    rules, runs = EXPERIMENTS[experiment], logs.of(agent, experiment)
+    if not runs:
+        return None
+    return of_runs(runs, rules, release)
+
+
+def of_runs(runs: list[Run], rules: Experiment, release: str) -> Played:
+    """Return runs of one agent in one experiment as numbers."""
+    setting = np.array([SWEEP[run.bsuite_id].index for run in runs])
+    first = [rules.settings.index(one) for one in rules.settings]
+    numbers = measures(runs, rules, release)
+    stratum = np.array(first)[setting]
+    return Played(runs[0].agent, rules, release, tuple(runs), numbers, setting, stratum)
+
+
+def resampled(found: Played, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Return choices of runs drawn with replacement within strata, [resamples, sweeps, settings]
+    int.
+    """
+    settings = found.settings
+    place = {setting: int(np.flatnonzero(found.setting == setting)[0]) for setting in settings}
+    drawn = np.empty((resamples, found.sweeps, len(settings)), int)
+    for k, setting in enumerate(settings):
+        pool = np.flatnonzero(found.stratum == found.stratum[place[setting]])
+        drawn[:, :, k] = generator.choice(pool, (resamples, found.sweeps))
+    return drawn

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.stats.subset.folds import Folds
-from jbrl.stats.subset.kernel import Loss, Rows, Tables, fold_weights
-from jbrl.stats.subset.normal_equations import SINGULAR
+from jbrl.stats.subset.fit import Folds
+from jbrl.stats.subset.kernel import SINGULAR, Loss, Rows, Tables, fold_weights
 
 PADDED = 64  # sets of rows are rounded up to a multiple of this
 BYTES = 200e6  # tables may take as much; beyond, subsets sum up their own

@@ -13,7 +13,7 @@ import numpy as np
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import gram, kernel
-from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.preparation import Prepared
 
 CRITERIA = ("in-sample", "kfold", "loo")

@@ -1,19 +1,144 @@
 """Search for the C environments that predict the target best.
 
-Every subset is tried (Aitchison et al. 2022, section 3.3).
+Every subset is tried (Aitchison et al. 2022, section 3.3), in chunks, or, where there are too many,
+those of a forward selection with swaps, which finds a good subset, not surely the best.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.subset.exhaustive import TIED, Progress, exhaustive
+from jbrl.stats.subset import kernel
 from jbrl.stats.subset.fit import Fit, fit_subset
-from jbrl.stats.subset.forward import select
 from jbrl.stats.subset.preparation import Prepared
-from jbrl.stats.subset.problem import Problem, Search, candidates
+from jbrl.stats.subset.problem import POOL, Evaluator, Found, Problem, Search, candidates
+
+TIED = 1e-9  # losses this close, relatively, are equal
+REMEMBERED = 2**24  # losses that are kept for their distribution
+SHARES = {"0.1%": 0.001, "1%": 0.01, "50%": 0.5, "95%": 0.95}
+Progress = Callable[[int, int], None]  # subsets done, and all
+
+
+def exhaustive(
+    problem: Problem, progress: Progress | None = None, asked: tuple[tuple[str, ...], ...] = ()
+) -> Found:
+    """Return the best of all subsets. The result depends on losses and numbers alone, not on
+    chunks.
+    """
+    size = problem.settings.size - len(problem.forced)
+    if size == 0:
+        return Found(np.zeros((1, 0), np.int64), {"evaluated": 1, "skipped": 0, "singular": 0})
+    compiled = problem.compiled(size)
+    total = math.comb(len(problem.free), size)
+    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
+    watched = {names: _loss_of(problem, compiled, names) for names in asked}
+    best_loss, best_rank = np.empty(0), np.empty(0, np.int64)
+    counts = {"evaluated": 0, "skipped": 0, "singular": 0}
+    better = dict.fromkeys(asked, 0)
+    losses = np.empty(total if total <= REMEMBERED else 0)
+    for start, found in compiled.all(problem.settings.chunk):
+        loss, n = np.asarray(found.loss), len(found.loss)
+        counts = {
+            **counts,
+            **{
+                k: counts[k] + int(np.asarray(getattr(found, k)).sum())
+                for k in ("skipped", "singular")
+            },
+        }
+        counts["evaluated"] += int(np.isfinite(loss).sum())
+        better = {
+            names: count + int((loss < watched[names] * (1 - TIED)).sum())
+            for names, count in better.items()
+        }
+        if len(losses):
+            losses[start : start + n] = loss
+        worst = best_loss[-1] if len(best_loss) == keep else math.inf
+        near = np.flatnonzero((loss <= worst) & np.isfinite(loss))
+        if len(near) > keep:
+            near = near[loss[near] <= np.partition(loss[near], keep - 1)[keep - 1]]
+        best_loss, best_rank = (
+            np.concatenate([best_loss, loss[near]]),
+            np.concatenate([best_rank, start + near]),
+        )
+        order = np.lexsort((best_rank, best_loss))[:keep]
+        best_loss, best_rank = best_loss[order], best_rank[order]
+        if progress:
+            progress(min(start + n, total), total)
+    finite = losses[np.isfinite(losses)]
+    quantiles = (
+        dict(zip(SHARES, np.quantile(finite, list(SHARES.values())).tolist(), strict=True))
+        if len(finite)
+        else None
+    )
+    return Found(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
+
+
+def _unranked(ranks: np.ndarray, n: int, size: int) -> np.ndarray:
+    if not len(ranks):
+        return np.empty((0, size), int)
+    with jax.enable_x64(True):
+        return np.asarray(kernel.unrank(jnp.asarray(ranks), jnp.asarray(kernel.binomials(n, size))))
+
+
+def _loss_of(problem: Problem, compiled: Evaluator, names: tuple[str, ...]) -> float:
+    columns = [problem.prepared.column(name) for name in names]
+    rest = sorted(problem.free.index(c) for c in columns if c in problem.free)
+    if len(columns) != problem.settings.size or len(rest) != compiled.size:
+        raise JbrlError(
+            f"subset: asked about {', '.join(names)}: expected "
+            f"{problem.settings.size} environments of the search"
+        )
+    return float(compiled.of_subsets(np.array([rest])).loss[0])
+
+
+ROUNDS = 50  # of swaps, far more than it takes
+
+
+def select(problem: Problem) -> Found:
+    """Add the column that helps most until there are enough, then exchange single columns as long
+    as that helps.
+
+    Columns are added by the in-sample criterion's rules for rows: subsets with too few of them are
+    passed over.
+    """
+    n, wanted = len(problem.free), problem.settings.size - len(problem.forced)
+    seen: dict[tuple[int, ...], float] = {}
+    counts = {"evaluated": 0, "skipped": 0, "singular": 0}
+
+    def evaluate(subsets: list[tuple[int, ...]]) -> None:
+        new = [s for s in dict.fromkeys(subsets) if s not in seen]
+        if new:
+            found = problem.compiled(len(new[0]), tables=False).of_subsets(np.array(new))
+            seen.update(zip(new, map(float, found.loss), strict=True))
+            counts["evaluated"] += int(np.isfinite(found.loss).sum())
+            for name in ("skipped", "singular"):
+                counts[name] += int(getattr(found, name).sum())
+
+    chosen: tuple[int, ...] = ()
+    for _ in range(wanted):
+        longer = [tuple(sorted((*chosen, c))) for c in range(n) if c not in chosen]
+        evaluate(longer)
+        chosen = min(longer, key=lambda s: (seen[s], s))
+    for _ in range(ROUNDS):
+        swapped = [
+            tuple(sorted((*chosen[:i], *chosen[i + 1 :], c)))
+            for i in range(wanted)
+            for c in range(n)
+            if c not in chosen
+        ]
+        evaluate(swapped)
+        better = min((chosen, *swapped), key=lambda s: (seen[s], s))
+        if better == chosen:
+            break
+        chosen = better
+    full = sorted((loss, s) for s, loss in seen.items() if len(s) == wanted and np.isfinite(loss))
+    keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
+    return Found(np.array([s for _, s in full[:keep]], np.int64).reshape(-1, wanted), counts)
 
 
 @dataclasses.dataclass(frozen=True)

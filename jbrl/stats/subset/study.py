@@ -1,16 +1,36 @@
-"""All analyses of a table for a report: the search, and those beside it."""
+"""All analyses of a table for a report, nested plans of several searches, and outcomes as plain
+numbers and texts.
+
+A plan has searches that may build upon the subsets found before. Atari-5 → 3 → 1 is one:
+
+    [[steps]]
+    name = "Atari-5"
+    size = 5
+    force_out = ["surround"]
+
+    [[steps]]
+    name = "Atari-3"
+    size = 3
+    pool = ["Atari-5"]          # a name of an earlier step stands for its subset
+"""
 
 import dataclasses
+import math
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from jbrl.stats.subset import baselines, robustness
-from jbrl.stats.subset.exhaustive import Progress
+from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.subset import robustness
+from jbrl.stats.subset.fit import Fit
 from jbrl.stats.subset.model import Model, model_of
 from jbrl.stats.subset.preparation import Prepared
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.robustness import Choice, Weights
-from jbrl.stats.subset.search import Outcome, search
+from jbrl.stats.subset.search import Outcome, Progress, search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +99,195 @@ def study(
         parts=by_part,
         resamples=by_resample,
         sizes=sizes,
-        singles=baselines.single_environments(prepared, folds),
-        environments=baselines.per_environment(outcome.prepared, best.columns, folds),
-        correlations=baselines.correlations(prepared),
+        singles=robustness.single_environments(prepared, folds),
+        environments=robustness.per_environment(outcome.prepared, best.columns, folds),
+        correlations=robustness.correlations(prepared),
     )
+
+
+LISTS = ("pool", "force_in", "force_out")
+FIELDS: dict[str, type] = {
+    **dict.fromkeys(("size", "shortlist", "min_rows", "top"), int),
+    "criterion": str,
+    **dict.fromkeys(("intercept", "non_negative"), bool),
+    **dict.fromkeys(LISTS, list),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One search of a plan: fields of `Search` that differ from the settings of all, and names of
+    earlier steps in its lists.
+    """
+
+    name: str
+    fields: dict[str, Any]
+
+
+def read_plan(path: str | Path) -> list[Step]:
+    """Read the steps of a TOML file.
+
+    Raises:
+      JbrlError: the file cannot be read, or a step has no name, an unknown field or a value of the
+        wrong kind.
+    """
+    try:
+        steps = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("steps")
+    except OSError as error:
+        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JbrlError(f"{path}: not valid TOML: {error}") from None
+    if (
+        not isinstance(steps, list)
+        or not steps
+        or not all(isinstance(step, dict) for step in steps)
+    ):
+        raise JbrlError(f"{path}: expected one table [[steps]] for each search")
+    return [_step(fields, f"{path}: [[steps]] {number}") for number, fields in enumerate(steps, 1)]
+
+
+def _step(fields: dict[str, Any], where: str) -> Step:
+    name = fields.get("name")
+    if not isinstance(name, str) or not name:
+        raise JbrlError(f"{where}: name = {name!r}: expected a text")
+    for field, value in fields.items():
+        if field == "name":
+            continue
+        if field not in FIELDS:
+            raise JbrlError(f"{where}: unknown field '{field}'{nearest(field, FIELDS)}")
+        kind = FIELDS[field]
+        names = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        if type(value) is not kind or (kind is list and not names):
+            raise JbrlError(
+                f"{where}: {field} = {value!r}: expected "
+                f"{'a list of names' if kind is list else kind.__name__}"
+            )
+    return Step(
+        name, {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "name"}
+    )
+
+
+def run_plan(
+    prepared: Prepared, steps: list[Step], settings: Search, progress: Progress | None = None
+) -> Iterator[tuple[str, Outcome]]:
+    """Run the searches of a plan, one after the other: name and outcome.
+
+    Raises:
+      JbrlError: see `search`; the step is named.
+    """
+    known: dict[str, tuple[str, ...]] = {}
+    for step in steps:
+        lists = {
+            field: _resolved(step.fields[field], known) for field in LISTS if field in step.fields
+        }
+        try:
+            found = search(
+                prepared,
+                dataclasses.replace(settings, **{**step.fields, **lists}),
+                progress=progress,
+            )
+        except JbrlError as error:
+            raise JbrlError(f"step '{step.name}': {error}") from None
+        known[step.name] = found.best.subset
+        yield step.name, found
+
+
+def _resolved(names: tuple[str, ...], known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for given in names for name in known.get(given, (given,))))
+
+
+MEASURES = (
+    *("loss", "mse", "cv_mse", "loo_mse", "r2", "cv_r2", "cv_mae", "relative_error"),
+    *("kendall", "spearman", "cv_kendall", "cv_spearman", "condition"),
+)
+
+
+def of_outcome(found: Outcome, choice: Choice | None = None) -> dict[str, Any]:
+    """Return the keys nested, best, next, margin, counts, quantiles, asked, dropped, warnings,
+    settings.
+
+    Args:
+      choice: nested validation, see `jbrl.stats.subset.robustness.over_algorithms`.
+    """
+    prepared = found.prepared
+    return {
+        "nested": None if choice is None else of_choice(choice),
+        "best": of_fit(found.best, prepared),
+        "next": [of_fit(fit, prepared) for fit in found.next],
+        "margin": number(found.margin),
+        "counts": found.counts,
+        "quantiles": found.quantiles,
+        "asked": [
+            {"subset": list(names), "place": count + 1} for names, count in found.better.items()
+        ],
+        "dropped": prepared.dropped,
+        "warnings": list(found.warnings),
+        "settings": of_settings(found.settings, prepared),
+    }
+
+
+def of_choice(choice: Choice) -> dict[str, Any]:
+    """Return errors on algorithms that had no part in choosing and fitting."""
+    return {
+        "r2": number(choice.honest_r2),
+        "mse": number(choice.honest_mse),
+        "n": choice.honest_n,
+        "parts": choice.repeats,
+    }
+
+
+def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
+    """Summarise a fitted subset; coefficients in the order of `subset`, `excluded` the algorithms
+    that lack a score in it.
+    """
+    kept = set(fit.rows.tolist())
+    return {
+        "subset": list(fit.subset),
+        "coefficients": fit.coefficients.tolist(),
+        "intercept": fit.intercept,
+        "n": fit.n,
+        **{name: number(getattr(fit, name)) for name in MEASURES},
+        "order_preserving": fit.order_preserving,
+        "excluded": [name for i, name in enumerate(prepared.algorithms) if i not in kept],
+    }
+
+
+def of_settings(settings: Search, prepared: Prepared) -> dict[str, Any]:
+    """Return all settings of the preparation and of the search; functions and tables by a word."""
+    preparation = {
+        f.name: getattr(prepared.preparation, f.name)
+        for f in dataclasses.fields(prepared.preparation)
+    }
+    found = {
+        **preparation,
+        **{
+            f.name: getattr(settings, f.name)
+            for f in dataclasses.fields(settings)
+            if f.name != "folds"
+        },
+    }
+    folds = settings.folds
+    found |= {
+        "folds": folds.k,
+        "seed": folds.seed,
+        "repeats": folds.repeats,
+        "grouped": folds.groups is not None,
+        "pooled": folds.pooled,
+    }
+    found |= {"algorithms": len(prepared.algorithms), "environments": len(prepared.environments)}
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if (
+        isinstance(value, dict)
+        or callable(value)
+        or (isinstance(value, tuple) and any(map(callable, value)))
+    ):
+        return "custom"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def number(value: float) -> float | None:
+    """Return `value` for JSON, which has neither NaN nor infinity."""
+    return value if math.isfinite(value) else None

@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.stats.subset.baselines import pooled_r2
-from jbrl.stats.subset.folds import Folds, shuffled
+from jbrl.stats.subset.fit import Folds, shuffled
 from jbrl.stats.subset.model import model_of, predict
 from jbrl.stats.subset.problem import Search
-from jbrl.stats.subset.robustness import bootstrap_weights, over_seeds
+from jbrl.stats.subset.robustness import bootstrap_weights, over_seeds, pooled_r2
 from jbrl.stats.subset.search import fit_of, search
 
 SCRIPT = Path(__file__).parents[3] / "experiments" / "atari5" / "reproduce.py"

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import gram, kernel
-from jbrl.stats.subset.fit import coefficients
-from jbrl.stats.subset.folds import Folds
+from jbrl.stats.subset.fit import Folds, coefficients
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.robustness import over_resamples

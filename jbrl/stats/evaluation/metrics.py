@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.bands import check_delta
-from jbrl.stats.percentiles import Samples, payoffs
+from jbrl.stats.evaluation.bands import check_delta
+from jbrl.stats.evaluation.samples import Samples, payoffs
 
 METRICS = ("mean", "median", "iqm", "optimality_gap")
 RESAMPLES = 2_000
@@ -129,7 +129,7 @@ def probability_of_improvement(
       Columns algorithm, other, value, lower, upper; one row for each ordered pair of
       different algorithms.
     """
-    from jbrl.stats.resampling import resampled_payoffs  # the only metric that needs JAX
+    from jbrl.stats.evaluation.bootstrap import resampled_payoffs  # the only metric that needs JAX
 
     check_delta(delta)
     value = _improvement(payoffs(samples)[None])[0]

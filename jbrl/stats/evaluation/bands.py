@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.percentiles import Samples, frequencies
+from jbrl.stats.evaluation.samples import Samples, frequencies
 
 Quantile = Literal["code", "paper"]
 

@@ -2,7 +2,8 @@
 environments, weights, all from one call.
 
 Source: Jordan, Chandak, Cohen, Zhang, Thomas (2020), Evaluating the Performance of Reinforcement
-Learning Algorithms, ICML.
+Learning Algorithms, ICML. The formulas of ranks reproduce the rank columns of their table 1 and
+appendix I.
 """
 
 import dataclasses
@@ -13,11 +14,16 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.bands import Quantile, check_delta, mean_table, payoff_bounds, payoff_t_intervals
-from jbrl.stats.game import Equilibrium, equilibrium
-from jbrl.stats.percentiles import Samples, payoffs
-from jbrl.stats.propagation import propagate
-from jbrl.stats.ranks import ranks
+from jbrl.stats.evaluation.bands import (
+    Quantile,
+    check_delta,
+    mean_table,
+    payoff_bounds,
+    payoff_t_intervals,
+)
+from jbrl.stats.evaluation.game import Equilibrium, equilibrium
+from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.samples import Samples, payoffs
 
 METHODS = ("pbp", "pbp-t", "bootstrap")
 AGGREGATE = ("method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst")
@@ -42,9 +48,9 @@ class Options:
 
     Attributes:
       delta: probability that any interval of a method misses, in (0, 0.5].
-      quantile: of PBP-t, "code" or "paper"; see `jbrl.stats.bands.payoff_t_intervals`.
-      published: keep the defects of the published program; see `jbrl.stats.propagation`.
-      resamples, seed, interval: of the bootstrap; see `jbrl.stats.bootstrap.bootstrap`.
+      quantile: of PBP-t, "code" or "paper"; see `jbrl.stats.evaluation.bands.payoff_t_intervals`.
+      published: keep the defects of the published program; see `jbrl.stats.evaluation.propagation`.
+      resamples, seed, interval: of the bootstrap; see `jbrl.stats.evaluation.bootstrap.bootstrap`.
     """
 
     delta: float = 0.05
@@ -140,7 +146,7 @@ def _ends(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return lower and upper ends of the aggregate scores by one method."""
     if method == "bootstrap":
-        from jbrl.stats.bootstrap import bootstrap  # the only method that needs JAX
+        from jbrl.stats.evaluation.bootstrap import bootstrap  # the only method that needs JAX
 
         found = bootstrap(
             samples,
@@ -205,3 +211,52 @@ def _weights(samples: Samples, point: Equilibrium) -> pd.DataFrame:
         "algorithm": np.tile(samples.algorithms, m),
     }
     return pd.DataFrame({**names, "weight": point.q.ravel()})
+
+
+ROUNDING = 1e-9  # of ends and scores, relative to the largest of them
+
+
+def ranks(
+    score: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rank, best and worst rank of each of n algorithms, [n] int64 each; 1 is best, ties
+    share the better rank.
+
+    The best rank counts the others whose interval lies above, the worst those whose interval does
+    not lie below. Two algorithms whose intervals are the same number tie: neither is above.
+    """
+    tiny = _tiny(score, lower, upper)
+    rank = 1 + (score[None, :] > score[:, None] + tiny).sum(axis=1)
+    above = lower[None, :] >= upper[:, None] - tiny  # k is certainly no worse than i
+    tied = above & above.T
+    best = 1 + (above & ~tied).sum(axis=1)
+    below = lower[:, None] > upper[None, :] + tiny
+    others_tied = tied.sum(axis=1) - np.diag(tied)
+    return rank, best, len(score) - below.sum(axis=1) - others_tied
+
+
+def significant(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Return pairs of algorithms whose intervals do not meet, [n, n] bool, symmetric."""
+    apart = lower[:, None] > upper[None, :] + _tiny(lower, upper)
+    return apart | apart.T
+
+
+def _tiny(*values: np.ndarray) -> float:
+    return ROUNDING * max((float(np.abs(v).max(initial=0.0)) for v in values), default=0.0)
+
+
+def decisive_ends(
+    score: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of intervals that establish the best-ranked significant differences, [n] bool
+    for lower and for upper ends.
+
+    Of the algorithms that are significantly worse than some other, the one with the highest score:
+    its upper end, and the lower ends of those it is worse than. Bold in the paper's table 1.
+    """
+    apart = lower[:, None] > upper[None, :] + _tiny(score, lower, upper)
+    worse = np.asarray(apart.any(axis=0))
+    if not worse.any():
+        return worse, worse
+    first = int(np.argmax(np.where(worse, score, -np.inf)))
+    return apart[:, first], np.arange(len(score)) == first

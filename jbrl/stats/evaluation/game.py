@@ -1,9 +1,23 @@
-r"""The moves of both players of the evaluation game, without a matrix of them.
+"""The evaluation game of algorithms, opponents and environments.
 
-A strategy has an interval of payoffs, of no width in a game whose payoffs are known. A move to a
-strategy whose whole interval is better has the rate 1, one to its equal the rate `TIE`, one to a
-worse strategy 0; moves between intervals that overlap are open, and a policy takes those that lead
-to where more is expected. So the sum over all moves from a strategy is one of
+Player p chooses an algorithm i to score well, player q an environment j and an opponent k to make
+it score badly; p receives the payoff z[i, j, k]. The long-run choices of both, when each moves now
+and then to anything better, weigh environments and opponents: easy environments and redundant
+algorithms decide nothing.
+
+**As a process in continuous time.** The paper's transition matrix C has the constant rate eta at
+each improving move and eta/50 at each move between equals, so C = 1 + eta·G with a generator G of
+rates 1 and 1/50, and the damped stationary distribution solves
+
+    d (κ - G) = κ/|S|,   κ = (1 - γ)/(γ·eta) = (n + B - 2)/(|S| - 1),   γ = (|S| - 1)/|S|,
+
+with B = n·m strategies of q and |S| = n·B joint strategies. Expected rewards w = κ (κ - G)⁻¹ R
+solve the transposed system, and their mean is the aggregate score.
+
+**Without a matrix.** A strategy has an interval of payoffs, of no width in a game whose payoffs are
+known. A move to a strategy whose whole interval is better has the rate 1, one to its equal the rate
+`TIE`, one to a worse strategy 0; moves between intervals that overlap are open, and a policy takes
+those that lead to where more is expected. So the sum over all moves from a strategy is one of
 
 * strategies with a lower end above its own upper end, a stretch of a sorted list;
 * strategies of higher expected reward, a stretch of another sorted list, less those of them that
@@ -16,21 +30,23 @@ matrix with two entries for each. For n algorithms and B strategies of the other
 with the generator costs O(n·B·log B) operations and as much memory, where the matrix has
 n·B·(n + B) entries.
 
-Source of the wavelet tree: Chazelle 1988, A functional approach to data structures and its use in
+Sources: Jordan et al. 2020, section 4.2 and appendices C and D; α-Rank: Omidshafiei et al. 2019;
+the wavelet tree: Chazelle 1988, A functional approach to data structures and its use in
 multidimensional searching, SIAM Journal on Computing 17(3).
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.bicgstab import Apply, bicgstab
-from jbrl.stats.sides import Quadrants, Side
+from jbrl.stats.evaluation.strategies import Quadrants, Side, sides_of
 
+ITERATIONS = 300  # of BiCGSTAB, at most; some 15 are usual
+Apply = Callable[[np.ndarray], np.ndarray]
 TIE = 1 / 50  # rate of a move between equals: one over the size of α-Rank's population
 RESTARTS = 8  # of the iterative solver
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a residual, relative to its terms
@@ -277,3 +293,84 @@ def _quadrant(side: Side, points: Quadrants, place: np.ndarray, factor: float) -
         ends += [stop[some] + shift, start[some] + shift]
         factors += [np.full(some.sum(), factor), np.full(some.sum(), -factor)]
     return [Lists(np.stack(members), *(np.concatenate(part) for part in (strategy, ends, factors)))]
+
+
+def bicgstab(
+    apply: Apply, scale: Apply, b: np.ndarray, x: np.ndarray, order: float, target: float
+) -> np.ndarray:
+    """Solve `apply`(x) = b by BiCGSTAB, preconditioned from the right, from x on; return the best
+    x.
+
+    Unlike SciPy's it measures the residual in the norm of any order, and sums products without
+    BLAS, whose threads wait for each other when problems are solved side by side.
+
+    Source: van der Vorst 1992, Bi-CGSTAB, SIAM Journal on Scientific and Statistical Computing 13.
+    """
+    r = b - apply(x)
+    shadow, p, v = r.copy(), np.zeros_like(b), np.zeros_like(b)
+    rho = alpha = omega = 1.0
+    best, least = x, float(np.linalg.norm(r, order))
+    for _ in range(ITERATIONS):
+        if not least > target:
+            break
+        before, rho = rho, _dot(shadow, r)
+        if rho == 0 or omega == 0:
+            break
+        p = r + (rho / before) * (alpha / omega) * (p - omega * v)
+        step = scale(p)
+        v = apply(step)
+        along = _dot(shadow, v)
+        if along == 0:
+            break
+        alpha = rho / along
+        half = r - alpha * v
+        other = scale(half)
+        t = apply(other)
+        square = _dot(t, t)
+        omega = _dot(t, half) / square if square else 0.0
+        x = x + alpha * step + omega * other
+        r = half - omega * t
+        size = float(np.linalg.norm(r, order))
+        if not np.isfinite(size):
+            break
+        if size < least:
+            best, least = x, size
+    return best
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    return float((a * b).sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class Equilibrium:
+    """The point estimate of the game."""
+
+    scores: np.ndarray  # [n] aggregate score of each algorithm
+    p: np.ndarray  # [n] how often player p chooses each algorithm
+    q: np.ndarray  # [m, n] how often player q chooses each environment and opponent
+    d: np.ndarray  # [n, n·m] stationary distribution over the joint strategies
+
+
+def moves(payoff: np.ndarray) -> Moves:
+    """Return rates of the game with payoffs [n, m, n] float64: 1 to what is better for the player
+    who moves, `TIE` to its equal.
+    """
+    n, m, _ = payoff.shape
+    nothing = np.zeros((n, m, n), bool)
+    return Moves.certain((n, n * m), sides_of(payoff, payoff, nothing))
+
+
+def equilibrium(payoff: np.ndarray) -> Equilibrium:
+    """Return the stationary distribution of the game and the aggregate scores, from payoffs [n, m,
+    n] float64.
+
+    Raises:
+      JbrlError: the linear system cannot be solved, which no input is known to cause.
+    """
+    n, m, _ = payoff.shape
+    game = moves(payoff)
+    d = game.solve_transposed(np.full(game.shape, game.damping / (n * n * m)))
+    d /= d.sum()  # one but for rounding
+    q = d.sum(axis=0)
+    return Equilibrium(payoff.reshape(n, -1) @ q, d.sum(axis=1), q.reshape(m, n), d)

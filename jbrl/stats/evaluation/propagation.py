@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.stats.effort import workers
-from jbrl.stats.moves import Moves
-from jbrl.stats.sides import Side, sides_of
+from jbrl.stats.evaluation.game import Moves
+from jbrl.stats.evaluation.samples import workers
+from jbrl.stats.evaluation.strategies import Side, sides_of
 
 ROUNDS = 60  # of policy iteration, which needs some 10
 CLOSER = 0.02  # what a round leaves of the residual: later policies need no more precision

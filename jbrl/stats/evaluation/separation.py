@@ -10,12 +10,12 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.stats.bands import half_widths, payoff_bounds
-from jbrl.stats.game import equilibrium
-from jbrl.stats.percentiles import Samples, payoffs
-from jbrl.stats.propagation import largest
-from jbrl.stats.ranks import significant
-from jbrl.stats.sides import sides_of
+from jbrl.stats.evaluation.bands import half_widths, payoff_bounds
+from jbrl.stats.evaluation.game import equilibrium
+from jbrl.stats.evaluation.propagation import largest
+from jbrl.stats.evaluation.ranking import significant
+from jbrl.stats.evaluation.samples import Samples, payoffs
+from jbrl.stats.evaluation.strategies import sides_of
 
 DOUBLINGS = 16  # up to 65,536 times as many scores
 RESAMPLES = 400
@@ -95,7 +95,7 @@ def separation(
     }
     first, apart = None, 0
     if small and n * (n * m) ** 2 <= LARGEST_RESAMPLED and samples.totals.min() > 1:
-        from jbrl.stats.resampling import resampled_scores
+        from jbrl.stats.evaluation.bootstrap import resampled_scores
 
         drawn = resampled_scores(samples, RESAMPLES, seed)
         first = float((drawn[:, best] >= drawn.max(axis=1) - 1e-9).mean())

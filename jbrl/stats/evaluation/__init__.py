@@ -1,0 +1,1 @@
+"""Evaluation of any score table: percentiles, the game, intervals, ranks, metrics."""
