@@ -30,13 +30,15 @@ sys.path.insert(0, str(ROOT))
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
-from jbrl.environments.bandit import Bandit  # noqa: E402
-from jbrl.environments.catch import Catch  # noqa: E402
+from jbrl.environments.bsuite_tasks import (  # noqa: E402
+    Bandit,
+    Catch,
+    DiscountingChain,
+    MemoryChain,
+    UmbrellaChain,
+)
 from jbrl.environments.deep_sea import DeepSea  # noqa: E402
-from jbrl.environments.discounting_chain import DiscountingChain  # noqa: E402
 from jbrl.environments.environment import Environment, as_arrays  # noqa: E402
-from jbrl.environments.memory_chain import MemoryChain  # noqa: E402
-from jbrl.environments.umbrella_chain import UmbrellaChain  # noqa: E402
 from jbrl.mdp.sampling import uniforms  # noqa: E402
 from jbrl.play.machine import machine, versions  # noqa: E402
 

@@ -26,8 +26,8 @@ from jax import lax
 
 from jbrl.agents.registry import AGENTS, as_arrays
 from jbrl.environments import environment as environments
-from jbrl.environments.gridworld import Gridworld
 from jbrl.environments.spec import MAX_COUNT, Episodes
+from jbrl.environments.walks import Gridworld
 from jbrl.play import batching
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean

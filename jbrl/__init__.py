@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.environments.spec import OneHot as OneHot
     from jbrl.environments.spec import Spec as Spec
     from jbrl.environments.spec import Steps as Steps
-    from jbrl.environments.tabular import Tabular as Tabular
+    from jbrl.environments.wrappers import Tabular as Tabular
     from jbrl.mdp import planning as planning
     from jbrl.mdp import sampling as sampling
     from jbrl.mdp.dirichlet import DirichletMDPs as DirichletMDPs

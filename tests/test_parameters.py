@@ -9,7 +9,7 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_parameters, parameter
-from jbrl.environments.gridworld import Gridworld
+from jbrl.environments.walks import Gridworld
 
 
 @dataclasses.dataclass(frozen=True)

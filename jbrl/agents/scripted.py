@@ -9,18 +9,24 @@ import jax.numpy as jnp
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.bandit import Bandit
-from jbrl.environments.bsuite_cartpole import GRAVITY, HALF_LENGTH, BsuiteCartPole
-from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
-from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar
-from jbrl.environments.catch import Catch
+from jbrl.environments.bsuite_cartpole import (
+    GRAVITY,
+    HALF_LENGTH,
+    BsuiteCartPole,
+    BsuiteCartPoleSwingup,
+)
+from jbrl.environments.bsuite_tasks import (
+    Bandit,
+    Catch,
+    DiscountingChain,
+    MemoryChain,
+    UmbrellaChain,
+)
 from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.discounting_chain import DiscountingChain
 from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
-from jbrl.environments.memory_chain import MemoryChain
+from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Box, OneHot
-from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import unwrapped
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.rollout.contract import Agent, Oracle, Requirements

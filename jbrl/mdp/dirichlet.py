@@ -7,6 +7,7 @@ are known. Castronovo et al. 2016, section 2.2 and S1 appendix.
 import jax
 import numpy as np
 
+from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
@@ -58,3 +59,95 @@ def draw_mdp(key: jax.Array, mdps: DirichletMDPs, *, unit: bool) -> MDP:
     else:
         rows = sampling.dirichlet(key, mdps.concentrations)
     return MDP(rows, mdps.rewards, mdps.initial_state)
+
+
+# Wide limits within which float32 arithmetic neither overflows nor loses a concentration
+# to underflow.
+SMALLEST, GREATEST = 1e-30, 1e30
+
+
+def check_mdps(
+    mdps: DirichletMDPs, where: str, concentrations: str = "concentrations"
+) -> DirichletMDPs:
+    """Return the same distribution in NumPy arrays of the right types, read only.
+
+    Args:
+      where: place to name in messages.
+      concentrations: name of the concentrations in that place.
+
+    Raises:
+      JbrlError: wrong shapes, a concentration that is negative, not finite or beyond 1e-30..1e30, a
+        row without a positive concentration, a reward that is not finite or beyond 1e30, an initial
+        state that does not exist.
+    """
+    weights = _numbers(mdps.concentrations, where, concentrations)
+    n_states = weights.shape[0]
+    if weights.shape[2] != n_states:
+        raise JbrlError(
+            f"{where}: {concentrations} has shape {weights.shape}: expected (S, A, S), one entry "
+            "for each next state"
+        )
+    rewards = _numbers(mdps.rewards, where, "rewards")
+    if rewards.shape != weights.shape:
+        raise JbrlError(
+            f"{where}: rewards has shape {rewards.shape}: expected {weights.shape}, that of "
+            f"{concentrations}"
+        )
+    used = _in_float32(weights)
+    # false where NaN
+    possible = (weights == 0) | ((used >= np.float32(SMALLEST)) & (used <= np.float32(GREATEST)))
+    _refuse(
+        ~possible,
+        weights,
+        f"{where}: {concentrations}",
+        f"expected 0 or a positive number ({SMALLEST:g} to {GREATEST:g})",
+    )
+    finite = np.abs(_in_float32(rewards)) <= np.float32(GREATEST)
+    _refuse(~finite, rewards, f"{where}: rewards", f"expected a finite number (up to {GREATEST:g})")
+    empty = np.argwhere((weights == 0).all(-1))
+    if len(empty):
+        x, u = empty[0]
+        raise JbrlError(
+            f"{where}: {concentrations}[{x}][{u}] is all zeros: expected at least one possible "
+            "next state"
+        )
+    first = _initial_state(mdps.initial_state, n_states, where)
+    checked = DirichletMDPs(np.array(weights, np.float32), np.array(rewards, np.float32), first)
+    for array in (checked.concentrations, checked.rewards, first):
+        array.setflags(write=False)
+    return checked
+
+
+def _numbers(values: object, where: str, field: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise JbrlError(f"{where}: {field} holds {array.dtype}: expected numbers")
+    if array.ndim != 3 or 0 in array.shape:
+        raise JbrlError(f"{where}: {field} has shape {array.shape}: expected (S, A, S)")
+    return array.astype(np.float64)
+
+
+def _in_float32(values: np.ndarray) -> np.ndarray:
+    """Return numbers as they are used.
+
+    The limits are rounded alike: that of 1e30 is the number of float32 next to it.
+    """
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
+def _refuse(wrong: np.ndarray, values: np.ndarray, where: str, accepted: str) -> None:
+    found = np.argwhere(wrong)
+    if len(found):
+        x, u, y = found[0]
+        raise JbrlError(f"{where}[{x}][{u}][{y}] = {values[x, u, y]:.9g}: {accepted}")
+
+
+def _initial_state(value: object, n_states: int, where: str) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" or array.shape != () or not -1 <= array < n_states:
+        raise JbrlError(
+            f"{where}: initial_state = {value}: expected a state from 0 to {n_states - 1}, or -1 "
+            "for one drawn uniformly"
+        )
+    return array.astype(np.int32)

@@ -13,10 +13,10 @@ from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Lifetime, Steps, check_count
 from jbrl.play.offline import Learned
+from jbrl.problems.jordan import check_learning
 from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
-from jbrl.problems.with_end import check_learning
 from jbrl.rollout.contract import Agent, OfflineSearch
 
 DEFAULT_LIFETIME = Steps(250)

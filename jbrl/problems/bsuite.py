@@ -11,18 +11,19 @@ from typing import Any
 from jbrl.base import bsuite_sweep
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
 from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.environments.bandit import Bandit
-from jbrl.environments.bsuite_cartpole import BsuiteCartPole
-from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
-from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar
-from jbrl.environments.catch import Catch
+from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
+from jbrl.environments.bsuite_tasks import (
+    Bandit,
+    Catch,
+    DiscountingChain,
+    MemoryChain,
+    UmbrellaChain,
+)
 from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.discounting_chain import DiscountingChain
 from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
-from jbrl.environments.memory_chain import MemoryChain
+from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Episodes, Lifetime
-from jbrl.environments.umbrella_chain import UmbrellaChain
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.problems import settings
 from jbrl.problems.bsuite_log import MOST_EPISODES, BsuiteLog

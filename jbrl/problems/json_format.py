@@ -23,8 +23,7 @@ import numpy as np
 
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_INTEGER
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.checks import check_mdps
+from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.problems.problem import DirichletProblem
 
 TEXTS = ("name", "short_name", "description", "cite")

@@ -9,7 +9,7 @@ import jax
 from jbrl.base.pytree import record, static
 from jbrl.environments.environment import Environment, drawn
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import DirichletMDPs, draw_mdp
 
 

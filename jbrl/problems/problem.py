@@ -19,10 +19,9 @@ import numpy as np
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import Environment, as_arrays, check_environment
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
-from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream
 from jbrl.problems import settings
-from jbrl.problems.checks import check_mdps
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.problems.recorder import EpisodeMean, Recorder
 

@@ -11,7 +11,7 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP

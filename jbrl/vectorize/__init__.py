@@ -16,26 +16,30 @@ Three layers:
 - `fold`, `pick`, `add_at`, `prevent_fusion`: for use inside such functions.
 """
 
-from jbrl.vectorize.conditions import (
+from jbrl.vectorize.lanes import (
+    add_at,
+    at,
+    compute_apart,
+    fold,
+    get_entry,
+    get_row,
+    get_rows,
+    like,
+    over_lanes,
+    pick,
+    prevent_fusion,
+    prevent_fusion_index,
+    set_at,
+    set_entry,
+    set_row,
+)
+from jbrl.vectorize.loops import (
     computed_if_any,
     computed_where,
     updated_where,
     when_any,
+    while_active,
 )
-from jbrl.vectorize.fusion import compute_apart, prevent_fusion, prevent_fusion_index
-from jbrl.vectorize.lanes import (
-    add_at,
-    at,
-    fold,
-    get_entry,
-    like,
-    over_lanes,
-    pick,
-    set_at,
-    set_entry,
-)
-from jbrl.vectorize.loops import while_active
-from jbrl.vectorize.rows import get_row, get_rows, set_row
 
 __all__ = [
     "add_at",

@@ -1,4 +1,4 @@
-"""Functions on arrays whose last axis runs over lanes, and what they are made of."""
+"""Functions on arrays whose last axis runs over lanes, and indexing that stays fast when mapped."""
 
 import functools
 import math
@@ -10,7 +10,103 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.vectorize.axes import all_true, merge, split, to_first, to_last
+from jbrl.vectorize.loops import all_true, merge, split, to_first, to_last
+
+
+def prevent_fusion(value: jax.Array) -> jax.Array:
+    """Return `value`, float, computed once and stored, instead of anew inside each operation that
+    uses it.
+
+    XLA fuses cheap operations into every consumer, which multiplies the work along a chain of
+    selections and sums, and drops `optimization_barrier` on CPUs before it does so. Divisions it
+    does not repeat: here one by a 1 that it cannot predict.
+    """
+    return value / jnp.where(value < jnp.inf, jnp.ones_like(value), jnp.full_like(value, 2))
+
+
+def prevent_fusion_index(i: jax.Array) -> jax.Array:
+    """Apply `prevent_fusion` to integers below 2^24."""
+    return prevent_fusion(i.astype(jnp.float32)).astype(i.dtype)
+
+
+def compute_apart(fn: Callable[..., Any], *operands: Any) -> Any:
+    """Return `fn(*operands)`, of which XLA neither moves nor simplifies anything together with what
+    is around it, such as the loop that it is in.
+
+    Sums are then taken in the order of `fn` alone. On CPUs XLA drops both barriers after that, and
+    may fuse what is left.
+    """
+    given = lax.optimization_barrier(jax.tree.map(jnp.asarray, operands))
+    return lax.optimization_barrier(fn(*given))
+
+
+def get_row(table: jax.Array, i: jax.Array) -> jax.Array:
+    """Return table[i]: a row of [R, C] as [C]; `i` must lie in range."""
+    return _get_rows(table, i[None])[0]
+
+
+def get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
+    """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
+    return _get_rows(table, rows)
+
+
+def set_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
+    """Return `table` [R, C] with row `i` replaced; `i` must lie in range."""
+    return _set_rows(table, i[None], row[None])
+
+
+@custom_vmap
+def _get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
+    """Return rows `rows` [K] of `table` [R, C]: [K, C]."""
+    return table.at[rows].get(mode="promise_in_bounds")
+
+
+@_get_rows.def_vmap
+def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple:
+    table_batched, rows_batched = batched
+    if not rows_batched:
+        rows = jnp.broadcast_to(rows, (size, *rows.shape))
+    count, columns = rows.shape[1], table.shape[-1]
+    if table_batched:
+        rows = rows + _offsets(size, table.shape[1])
+        table = table.reshape(-1, columns)
+    return _get_rows(table, rows.reshape(-1)).reshape(size, count, columns), True
+
+
+@custom_vmap
+def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
+    """Return `table` [R, C] with the distinct rows `rows` [K] replaced by `new` [K, C]; on flat
+    arrays, where scatters are cheapest.
+    """
+    columns = table.shape[1]
+    at = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
+    flat = (
+        table.reshape(-1)
+        .at[at.reshape(-1)]
+        .set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)
+    )
+    return flat.reshape(table.shape)
+
+
+@_set_rows.def_vmap
+def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array) -> tuple:
+    table, rows, new = (
+        v if b else jnp.broadcast_to(v, (size, *v.shape))
+        for v, b in zip((table, rows, new), batched, strict=True)
+    )
+    length, columns = table.shape[1:]
+    rows = (rows + _offsets(size, length)).reshape(-1)
+    return _set_rows(table.reshape(-1, columns), rows, new.reshape(-1, columns)).reshape(
+        table.shape
+    ), True
+
+
+def _offsets(size: int, length: int) -> jax.Array:
+    """Return the first row of each lane in a table of `size` lanes of `length` rows: [size, 1]
+    int32.
+    """
+    return (jnp.arange(size, dtype=jnp.int32) * length)[:, None]
+
 
 F = TypeVar("F", bound=Callable)
 

@@ -5,8 +5,8 @@ import pytest
 
 from jbrl.agents.scripted import LARGEST, Scripted
 from jbrl.base.errors import JbrlError
-from jbrl.environments.chain import Chain
 from jbrl.environments.images import ImageBandit
+from jbrl.environments.walks import Chain
 from jbrl.play.play import play
 
 # Problem, episodes, least mean return of every lifetime.

@@ -22,7 +22,7 @@ from jbrl.agents.registry import (
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.environments.spec import Steps
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.play.offline import SearchCheckpoint, Trials, learn

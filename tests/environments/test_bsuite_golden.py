@@ -10,17 +10,31 @@ import numpy as np
 import pytest
 
 from jbrl.base.bsuite_sweep import logged_episodes
-from jbrl.environments import umbrella_chain
-from jbrl.environments.bandit import Bandit, BanditState, arm_rewards
-from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleState, CartPole, move
-from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup, SwingupState
-from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar, BsuiteMountainCarState
-from jbrl.environments.catch import Catch, CatchState
-from jbrl.environments.discounting_chain import DiscountingChain, DiscountingChainState
+from jbrl.environments import bsuite_tasks as umbrella_chain
+from jbrl.environments.bsuite_cartpole import (
+    BsuiteCartPole,
+    BsuiteCartPoleState,
+    BsuiteCartPoleSwingup,
+    CartPole,
+    SwingupState,
+    move,
+)
+from jbrl.environments.bsuite_tasks import (
+    Bandit,
+    BanditState,
+    Catch,
+    CatchState,
+    DiscountingChain,
+    DiscountingChainState,
+    MemoryChain,
+    MemoryChainState,
+    UmbrellaChain,
+    UmbrellaChainState,
+    arm_rewards,
+)
 from jbrl.environments.environment import Step, as_arrays
 from jbrl.environments.images import ImageBandit, ImageBanditState
-from jbrl.environments.memory_chain import MemoryChain, MemoryChainState
-from jbrl.environments.umbrella_chain import UmbrellaChain, UmbrellaChainState
+from jbrl.environments.mountain_car import BsuiteMountainCar, BsuiteMountainCarState
 from jbrl.problems.bsuite_log import BsuiteLog
 
 DATA = Path(__file__).parent / "data" / "bsuite"

@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.environments.bandit import Bandit
-from jbrl.environments.bsuite_cartpole import BsuiteCartPole, last_step, move, start
-from jbrl.environments.bsuite_cartpole_swingup import BsuiteCartPoleSwingup
-from jbrl.environments.bsuite_mountain_car import BsuiteMountainCar
+from jbrl.environments.bsuite_cartpole import (
+    BsuiteCartPole,
+    BsuiteCartPoleSwingup,
+    last_step,
+    move,
+    start,
+)
+from jbrl.environments.bsuite_tasks import Bandit, DiscountingChain, MemoryChain, UmbrellaChain
 from jbrl.environments.deep_sea import DeepSea
-from jbrl.environments.discounting_chain import DiscountingChain
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.images import ImageBandit
-from jbrl.environments.memory_chain import MemoryChain
-from jbrl.environments.umbrella_chain import UmbrellaChain
+from jbrl.environments.mountain_car import BsuiteMountainCar
 
 
 def lived(environment, action, steps, seed=0):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from jbrl.environments.chain import Chain, ChainState
 from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.walks import Chain, ChainState
 from tests.environments.playing import (
     LANES,
     T,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jbrl.environments.environment import as_arrays, drawn
-from jbrl.environments.gridworld import Gridworld, GridworldState
+from jbrl.environments.walks import Gridworld, GridworldState
 from tests.environments.playing import (
     LANES,
     T,

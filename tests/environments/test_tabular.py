@@ -8,7 +8,7 @@ from scipy import stats
 
 from jbrl.environments.environment import check_environment
 from jbrl.environments.spec import Discrete, Steps
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.mdp import MDP
 from tests.environments.playing import LANES, lane, on_host, some_actions, together, uniforms
 

@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jbrl.environments.bandit import Bandit
-from jbrl.environments.catch import Catch
-from jbrl.environments.chain import Chain
+from jbrl.environments.bsuite_tasks import Bandit, Catch
 from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.walks import Chain
 from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
 from tests.environments.playing import lane, lifetimes, on_host, some_actions, together
 

@@ -12,7 +12,7 @@ import pytest
 
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
-from jbrl.environments.catch import Catch
+from jbrl.environments.bsuite_tasks import Catch
 from jbrl.environments.spec import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.play import compilation

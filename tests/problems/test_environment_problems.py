@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.chain import Chain
 from jbrl.environments.spec import Episodes, Steps
+from jbrl.environments.walks import Chain
 from jbrl.problems import settings
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior

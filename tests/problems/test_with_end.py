@@ -6,9 +6,9 @@ import pytest
 
 import jbrl
 from jbrl.base.errors import JbrlError
+from jbrl.problems.jordan import END, LifeAndEnd
 from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
-from jbrl.problems.with_end import END, LifeAndEnd
 from jbrl.study.file import load_study
 
 

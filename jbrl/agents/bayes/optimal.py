@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from jbrl.agents.registry import register_agent
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.mdp import expected_rewards

@@ -13,7 +13,7 @@ from jbrl.agents.bayes.optimal import Optimal
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
-from jbrl.environments.tabular import Tabular
+from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior

@@ -8,8 +8,8 @@ import pytest
 from jbrl.agents.linear.sarsa import Sarsa
 from jbrl.base.pytree import record
 from jbrl.environments import environment as environments
-from jbrl.environments.chain import Chain
 from jbrl.environments.spec import Discrete, Episodes, Spec
+from jbrl.environments.walks import Chain
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import NO_ACTION, DrawsParameters, Transition

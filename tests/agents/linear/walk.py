@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.environments import environment as environments
-from jbrl.environments.chain import Chain
 from jbrl.environments.spec import Discrete, Episodes, Spec
+from jbrl.environments.walks import Chain
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from tests.agents.linear.scripted import SpecPrior
