@@ -6,12 +6,16 @@ OUT ?= out/quick
 JOBS ?= 2
 BIN := $(VENV)/bin
 
+# without it the newest versions of all packages are installed
+CONSTRAINTS ?= --constraint constraints.txt
+PLAYING := tests/test_pins.py tests/test_vectorize.py $(addprefix tests/,mdp rollout agents play environments conformance)
+
 EXTRAS_core :=
 EXTRAS_test := [slurm,test]
 EXTRAS_dev := [dev]
 
 .DEFAULT_GOAL := help
-.PHONY: help study paper test test-slow test-all slurm lint docs bench bench-check clean
+.PHONY: help study paper test test-slow test-newest test-all slurm lint docs bench bench-check clean
 .NOTPARALLEL:
 
 help: ## say what can be made
@@ -31,8 +35,12 @@ paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaT
 test: $(VENV)/.has-test ## run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-test-slow: $(VENV)/.has-test ## run the tests that take longer, which `test` leaves out; PART=3/7: those of each seventh file, from the third on
-	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(PART:%=--part %)
+test-slow: $(VENV)/.has-test ## run the tests that take longer; CHANGED=COMMIT: of packages that differ from it, MINUTES=20: for so long
+	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(CHANGED:%=--changed-since %) $(MINUTES:%=--minutes %)
+
+test-newest: ## run the tests of what plays with the newest JAX there is for PYTHON, in an environment of their own
+	$(MAKE) --no-print-directory VENV=.venv-newest CONSTRAINTS= .venv-newest/.has-test
+	.venv-newest/bin/python -m pytest -n $(JOBS) --dist loadfile $(PLAYING)
 
 test-all: test test-slow ## run both
 
@@ -62,7 +70,7 @@ clean: ## remove what was built, except .venv and out
 # A stamp for each set of extras: nothing is installed twice until what is required changes. Modules
 # are compiled to bytecode when they are first imported: most never are.
 $(VENV)/.has-%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.$(EXTRAS_$*)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) --editable '.$(EXTRAS_$*)'
 	@touch $@
 
 $(BIN)/python:

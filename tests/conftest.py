@@ -4,11 +4,16 @@ Set before JAX starts, which happens at the first array. `JAX_PLATFORMS` is the 
 is an accelerator, tests run on it.
 """
 
+import datetime
 import gc
 import os
+import random
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 # Half the time of the tests is compilation. What jbrl compiles to play, search and train is
 # compiled quickly, with the bits that users get. What tests compile themselves, to call one
@@ -36,6 +41,9 @@ import jax
 import pytest
 
 from jbrl.play.compilation import forget_when_crowded
+
+TESTS = Path(__file__).parent
+STARTED = time.monotonic()
 
 # for programs that tests start, and so that jbrl asks for no other number
 os.environ["JAX_NUM_CPU_DEVICES"] = "2"
@@ -76,14 +84,19 @@ def _no_crowd() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--part", metavar="K/N", help="run the tests of each Nth file, from the Kth (from 1) on"
+        "--changed-since",
+        metavar="COMMIT",
+        help="run tests of packages that have changed since, and those of no package in particular",
+    )
+    parser.addoption(
+        "--minutes", type=float, help="skip tests after so long; the order of files is the day's"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark all cases but the first quick one as slow where a test asks for it, and leave out the
-    files of other parts.
+    """Mark all cases but the first quick one as slow where a test asks for it, and leave out files
+    of packages that have not changed.
     """
     seen: set[str] = set()
     for item in items:
@@ -92,8 +105,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if test in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(test)
-    if part := config.getoption("part"):
-        items[:] = _part(items, *map(int, part.split("/")))
+    if since := config.getoption("changed_since"):
+        concerned = _changed(items, since)
+        config.hook.pytest_deselected(items=[item for item in items if item not in concerned])
+        items[:] = concerned
+    if config.getoption("minutes"):
+        files = list(dict.fromkeys(item.path for item in items))
+        random.Random(datetime.date.today().toordinal()).shuffle(files)
+        items.sort(key=lambda item: files.index(item.path))
 
 
 def pytest_collection_finish() -> None:
@@ -101,15 +120,29 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-def _part(items: list[pytest.Item], k: int, n: int) -> list[pytest.Item]:
-    """Items of files `k`, `k + n`, … of all files with items, in the order of their names.
-
-    Files stay whole, since their tests share fixtures and compiled programs.
+def _changed(items: list[pytest.Item], since: str) -> list[pytest.Item]:
+    """Items of test files and of packages that differ from a commit: tests/mdp is of jbrl/mdp. All
+    other tests are of no package in particular: they run where any file of jbrl has changed.
     """
-    files = sorted({item.path for item in items})[k - 1 :: n]
-    return [item for item in items if item.path in files]
+    command = ["git", "diff", "--name-only", since, "--", "jbrl", "tests"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=TESTS.parent)
+    changed = {Path(name) for name in done.stdout.split()}
+    packages = {Path(*path.parts[1:-1]) for path in changed if path.parts[0] == "jbrl"}
+
+    def concerned(item: pytest.Item) -> bool:
+        file = item.path.relative_to(TESTS)
+        if "tests" / file in changed:
+            return True
+        if (TESTS.parent / "jbrl" / file.parent).is_dir() and len(file.parts) > 1:
+            return any(package.is_relative_to(file.parent) for package in packages)
+        return bool(packages)
+
+    return [item for item in items if concerned(item)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and jax.default_backend() == "cpu":
         pytest.skip("no accelerator")
+    minutes = item.config.getoption("minutes")
+    if minutes and time.monotonic() - STARTED > 60 * minutes:
+        pytest.skip("time is up")
