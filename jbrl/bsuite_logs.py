@@ -22,6 +22,7 @@ from jbrl.stats.bsuite.logs import (
     read_folder,
     write_folder,
 )
+from jbrl.stats.labels import agent_names
 
 MANIFEST = "study.json"
 PARQUET = (".parquet", ".pq")
@@ -68,7 +69,7 @@ def logs_of(results: Results) -> Logs:
     """
     runs: list[Run] = []
     numbers: dict[tuple[str, str], int] = {}
-    names = _agent_names(results)
+    names = agent_names((u["algorithm"], u["parameters"]) for u in results.manifest["units"])
     done = (results.units["status"] == "done").tolist()
     for unit in itertools.compress(results.manifest["units"], done):
         bsuite_id = id_of(unit["test"]) or id_of(unit["experiment"])
@@ -220,22 +221,6 @@ def _read_table(path: Path, name: str) -> Logs:
         return logs_of_table(table.assign(agent=table.get("agent", name)), name=str(path))
     except (TypeError, ValueError) as error:
         raise JbrlError(f"{path}: cannot be read as a table of logs: {error}") from None
-
-
-def _agent_names(results: Results) -> dict[tuple[str, str], str]:
-    """Return the names of agents, by algorithm and parameters, as in `Results.score_table`."""
-    from jbrl.report.text import parameters_text, varied
-
-    settings: dict[str, dict[str, None]] = {}
-    for unit in results.manifest["units"]:
-        settings.setdefault(unit["algorithm"], {})[unit["parameters"]] = None
-    found = {}
-    for algorithm, ways in settings.items():
-        shown = varied(ways)
-        for way in ways:
-            text = parameters_text(way, shown).replace(", ", "; ") if len(ways) > 1 else ""
-            found[algorithm, way] = f"{algorithm}({text})" if text else algorithm
-    return found
 
 
 def _lifetimes(

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.terms import rules_of
 from jbrl.results import Results
 from jbrl.stats import agreement as cells
 from jbrl.stats import deviations, published, reproduction, two_studies
 from jbrl.stats import winners as winners_lists
 from jbrl.stats.agreement import Comparison
 from jbrl.stats.brackets import digests_of_tests
+from jbrl.stats.labels import lifetimes_of
 from jbrl.stats.published import jordan2020
 from jbrl.stats.score_files import read_score_table
 from jbrl.stats.table import AGENT, RETURNS, check_columns
@@ -91,7 +91,7 @@ def read(source: str | Path) -> Side:
     results = Results(path)
     settings, decimals = results.manifest["study"], results.manifest.get("decimals")
     known = {name: settings[name] for name in published.PROTOCOL if name in settings}
-    lifetimes = {name: rules.lifetime for name, rules in rules_of(results.manifest).items()}
+    lifetimes = lifetimes_of(results.manifest)
     if any(lifetime != _steps(known.get("horizon")) for lifetime in lifetimes.values()):
         known.pop("horizon", None)
     elif not lifetimes and isinstance(known.get("horizon"), int):
@@ -146,14 +146,14 @@ def _without_end(problem: str) -> str:
 def _trials(results: Results) -> pd.DataFrame:
     """Return the scores of a study with the problems of its experiments as environments."""
     folder, returns = results.store.folder, results.returns
-    rules, problems = rules_of(results.manifest), environments(results)
+    lifetimes, problems = lifetimes_of(results.manifest), environments(results)
     tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))
     for name, problem in problems.items():
         further = 0 if tests[name] == problem else jordan2020.END
         wanted = f"{jordan2020.episodes(problem) + further:,} episodes"
-        if problem in jordan2020.PROBLEMS.values() and rules[name].lifetime != wanted:
+        if problem in jordan2020.PROBLEMS.values() and lifetimes[name] != wanted:
             raise JbrlError(
-                f"{folder}: a lifetime of experiment {name} is {rules[name].lifetime}, and "
+                f"{folder}: a lifetime of experiment {name} is {lifetimes[name]}, and "
                 f"{wanted} in the published comparison: scores of different ones cannot be compared"
             )
     settings = returns.groupby(["experiment", "algorithm"], sort=False)["parameters"].nunique()

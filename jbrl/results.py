@@ -13,6 +13,7 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.brackets import of_experiments, with_digests
+from jbrl.stats.labels import agent_names, oracles_of
 from jbrl.stats.table import AGENT, check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.outcomes import SPREADS, Outcomes
@@ -94,38 +95,23 @@ class Results:
     def score_table(self, *, oracles: bool = False, trials: bool = False) -> pd.DataFrame:
         """Return the scores as any score table: columns algorithm, environment, score.
 
-        An environment is an experiment. An algorithm with one setting of its parameters has its
-        name; several settings are several algorithms, whose names say in which parameters
-        they differ.
+        An environment is an experiment. Several settings of an algorithm are several algorithms,
+        whose names say in which parameters they differ.
 
         Args:
           oracles: keep algorithms that see the environment itself, the true MDP.
           trials: add the columns unit and seed, which distinguish trials.
         """
-        from jbrl.report.chapters import oracles_of
-        from jbrl.report.text import parameters_text, varied
-
         returns = self.returns
         if not oracles:
             returns = returns[~returns["algorithm"].isin(oracles_of(self.manifest))]
-        names = {}
-        for algorithm, rows in returns.groupby("algorithm", sort=False):
-            settings = rows["parameters"].unique()
-            shown = varied(settings)
-            for setting in settings:
-                # commas separate algorithms
-                text = (
-                    parameters_text(setting, shown).replace(", ", "; ") if len(settings) > 1 else ""
-                )
-                names[algorithm, setting] = f"{algorithm}({text})" if text else str(algorithm)
-        who = [names[key] for key in zip(returns["algorithm"], returns["parameters"], strict=True)]
-        columns = {
-            "algorithm": who,
-            "environment": returns["experiment"].to_numpy(),
-            "score": returns["score"].to_numpy(),
-        }
-        extra = {name: returns[name].to_numpy() for name in ("unit", "seed") if trials}
-        return pd.DataFrame(columns | extra)
+        agents = list(zip(returns["algorithm"], returns["parameters"], strict=True))
+        names = agent_names(agents)
+        table = returns.assign(
+            algorithm=[names[agent] for agent in agents], environment=returns["experiment"]
+        )
+        extra = ("unit", "seed") if trials else ()
+        return table[["algorithm", "environment", "score", *extra]].reset_index(drop=True)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -263,7 +249,6 @@ class Results:
         Raises:
           JbrlError: a score is not finite.
         """
-        from jbrl.report.chapters import oracles_of
         from jbrl.report.tables import sections
         from jbrl.report.terms import rules_of
 

@@ -103,7 +103,7 @@ def rank(
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
     """Return the agents of the experiments asked for, or of all."""
-    from jbrl.report.chapters import oracles_of
+    from jbrl.stats.labels import oracles_of
     from jbrl.stats.paired_bootstrap import pair
 
     returns, known = results.returns, list(results.units["experiment"].unique())
@@ -138,7 +138,7 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
 
 def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
     """Return parameters in words, and only those in which the agents of an algorithm differ."""
-    from jbrl.report.text import parameters_text, varied
+    from jbrl.stats.labels import parameters_text, varied
 
     shown = {
         name: varied(rows["parameters"]) or [] for name, rows in results.units.groupby("algorithm")

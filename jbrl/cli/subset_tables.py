@@ -87,9 +87,8 @@ def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
     """Return the score table of a study: the mean return of each agent except oracles in each
     experiment; and the means of Random and Optimal.
     """
-    from jbrl.report.chapters import oracles_of
-    from jbrl.report.text import parameters_text, varied
     from jbrl.results import Results
+    from jbrl.stats.labels import agent_names, oracles_of
 
     results = Results(folder)
     done = results.scores[results.scores["status"] == "done"]
@@ -100,14 +99,9 @@ def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
         .mean()
         .reset_index()
     )
-    shown = {
-        name: varied(rows["parameters"]) for name, rows in means.groupby("algorithm", sort=False)
-    }
-    settings = [
-        parameters_text(p, shown[a])
-        for a, p in zip(means["algorithm"], means["parameters"], strict=True)
-    ]
-    names = [f"{a} ({s})" if s else a for a, s in zip(means["algorithm"], settings, strict=True)]
+    agents = list(zip(means["algorithm"], means["parameters"], strict=True))
+    known = agent_names(agents)
+    names = [known[agent] for agent in agents]
     table = means.assign(environment=means["experiment"], score=means["mean"])
     oracle = means["algorithm"].isin(oracles_of(results.manifest))
     return table.assign(algorithm=names)[~oracle].reset_index(drop=True), means[

@@ -67,9 +67,9 @@ def scores(
     jbrl scores out/quick --format csv > scores.csv
     jbrl scores out/quick --parameter-columns --format csv > wide.csv
     """
-    from jbrl.report.chapters import oracles_of
     from jbrl.results import Results
     from jbrl.stats.brackets import of_experiments, with_digests, with_shares
+    from jbrl.stats.labels import oracles_of
 
     show_warnings()
     results = Results(folder)

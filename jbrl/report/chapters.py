@@ -64,12 +64,6 @@ def name_of(manifest: Mapping[str, Any]) -> str:
     return str((manifest.get("study") or {}).get("name", "study"))
 
 
-def oracles_of(manifest: Mapping[str, Any]) -> set[str]:
-    """Return algorithms that see the environment itself, the true MDP."""
-    units = manifest.get("units") or []
-    return {*(manifest.get("oracles") or ()), *(u["algorithm"] for u in units if u.get("oracle"))}
-
-
 def _incomplete(undone: int, units: int) -> Paragraph:
     words: Words = (
         Span(f"{undone} of {units} units", "strong"),

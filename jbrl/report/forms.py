@@ -8,12 +8,13 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.report import html, tables
-from jbrl.report.chapters import document, oracles_of
+from jbrl.report.chapters import document
 from jbrl.report.latex import write_latex
 from jbrl.report.markdown import write_markdown
 from jbrl.report.style import styles
 from jbrl.report.terms import rules_of
 from jbrl.stats.brackets import of_experiments
+from jbrl.stats.labels import oracles_of
 
 Form = Literal["html", "latex", "markdown"]
 _OTHERS = {"latex": write_latex, "markdown": write_markdown}

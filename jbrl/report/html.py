@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from jbrl.report import strategies as searches
 from jbrl.report import tables
-from jbrl.report.chapters import document, experiment, name_of, oracles_of
+from jbrl.report.chapters import document, experiment, name_of
 from jbrl.report.content import Block, Cell, Chapter, Document, Heading, Plot, Span, Words
 from jbrl.report.files import writing
 from jbrl.report.style import Style, styles
@@ -23,6 +23,7 @@ from jbrl.report.terms import rules_of
 from jbrl.report.text import listing, seconds_text
 from jbrl.report.workers import side_by_side
 from jbrl.stats.brackets import of_experiments
+from jbrl.stats.labels import oracles_of
 
 MANY = 300  # rows of scores from which on experiments are drawn side by side
 REMARK: Words = (

@@ -1,11 +1,14 @@
 """Numbers, times and names as people write them."""
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+from jbrl.stats.labels import parameters_text as parameters_text
+from jbrl.stats.labels import symbol as symbol
+from jbrl.stats.labels import varied as varied
 
 ABSENT = "–"
 _UNITS = (
@@ -17,19 +20,6 @@ _UNITS = (
     (3600.0, "h"),
     (86400.0, "d"),
 )
-_GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "epsilon": "ε",
-    "eta": "η",
-    "kappa": "κ",
-    "mu": "μ",
-    "rho": "ρ",
-}
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_GREEK |= {"lambda": "λ", "sigma": "σ", "tau": "τ"}
 
 
 def seconds_text(seconds: float) -> str:
@@ -68,62 +58,6 @@ def score_text(mean: float, ci95: float, decimals: int) -> str:
     return value if ci95 is None or not math.isfinite(ci95) else f"{value} ± {ci95:.{decimals}f}"
 
 
-def parameters_text(parameters: str, shown: Sequence[str] | None = None) -> str:
-    """Write JSON text of parameters as `ε = 0.1, K = 500`; text that is no JSON object stays as it
-    is.
-
-    Args:
-      shown: names to show; default: all but capacities that are left open.
-    """
-    try:
-        values = json.loads(parameters)
-    except ValueError:
-        return str(parameters)
-    if not isinstance(values, dict):
-        return str(parameters)
-    told = {
-        name: v
-        for name, v in values.items()
-        if (not _left_open(name, v) if shown is None else name in shown)
-    }
-    return ", ".join(
-        f"{symbol(name)} {'~' if isinstance(v, dict) else '='} {_value(v)}"
-        for name, v in told.items()
-    )
-
-
-def _left_open(name: str, value: object) -> bool:
-    """Return whether a parameter is a capacity that is left to the agent: it carries no information
-    about the agent.
-    """
-    return name.startswith("max_") and value == 0
-
-
-def varied(parameters: Iterable[str]) -> list[str] | None:
-    """Return names of the parameters in which several agents of an algorithm differ; None (show
-    all) when there is only one agent.
-    """
-    different = list(dict.fromkeys(parameters))
-    try:
-        tables = [json.loads(p) for p in different]
-    except ValueError:
-        return None
-    if len(tables) < 2 or not all(isinstance(t, dict) for t in tables):
-        return None
-    names = dict.fromkeys(name for table in tables for name in table)
-    return [name for name in names if len({json.dumps(table.get(name)) for table in tables}) > 1]
-
-
-def symbol(name: str) -> str:
-    """Return Greek letters where the name of a parameter is one: `epsilon` is `ε`, `epsilon0` and
-    `epsilon_0` are `ε₀`.
-    """
-    parts = re.fullmatch(r"([a-z]+)_?(\d*)", name)
-    if not parts or parts.group(1) not in _GREEK:
-        return name
-    return _GREEK[parts.group(1)] + parts.group(2).translate(_SUBSCRIPTS)
-
-
 def slug(name: str, taken: Iterable[str] = ()) -> str:
     """Write `name` in letters, digits and hyphens, different from all in `taken`: fit for an HTML
     id and a file name.
@@ -143,13 +77,3 @@ def listing(words: Sequence[str]) -> str:
 def count(n: int, noun: str) -> str:
     """Count in words: `1 agent`, `2,000 agents`."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):  # a distribution
-        return ", ".join(
-            f"{kind}({', '.join(map(_value, values))})" for kind, values in value.items()
-        )
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)

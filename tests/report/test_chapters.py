@@ -6,9 +6,10 @@ import re
 import pytest
 
 from jbrl.report import tables
-from jbrl.report.chapters import document, oracles_of
+from jbrl.report.chapters import document
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
 from jbrl.report.style import styles
+from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.chapters import oracles_of
 from jbrl.report.html import write_report
+from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 
 ONE = [("GC", "GC", "GC")]
