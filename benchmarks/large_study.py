@@ -19,9 +19,10 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from jbrl.base.schema import AGENT
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, canonical
-from jbrl.stats.table import AGENT, summarise
+from jbrl.stats.table import summarise
 from jbrl.study.storage import files
 
 EXPERIMENTS = [

@@ -219,6 +219,8 @@ def _read_table(path: Path, name: str) -> Logs:
         raise JbrlError(f"{path}: cannot be read as a table of logs: {reason}") from None
     try:
         return logs_of_table(table.assign(agent=table.get("agent", name)), name=str(path))
+    except JbrlError:
+        raise
     except (TypeError, ValueError) as error:
         raise JbrlError(f"{path}: cannot be read as a table of logs: {error}") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT, RETURNS
 from jbrl.results import Results
 from jbrl.stats import agreement as cells
 from jbrl.stats import deviations, published, reproduction, two_studies
@@ -19,7 +20,7 @@ from jbrl.stats.brackets import digests_of_tests
 from jbrl.stats.labels import lifetimes_of
 from jbrl.stats.published import jordan2020
 from jbrl.stats.score_files import read_score_table
-from jbrl.stats.table import AGENT, RETURNS, check_columns
+from jbrl.stats.table import check_columns
 from jbrl.study.storage.archive import UNIT
 
 PUBLISHED = "published"

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT
 from jbrl.stats.brackets import of_experiments, with_digests
 from jbrl.stats.labels import agent_names, oracles_of
-from jbrl.stats.table import AGENT, check_returns, factor95, summarise
+from jbrl.stats.table import check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.outcomes import SPREADS, Outcomes
 from jbrl.study.storage.store import Store

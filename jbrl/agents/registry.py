@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from jbrl.agents.complete import played_agent
 from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest
-from jbrl.base.purity import host_values, refusal
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
@@ -189,7 +189,7 @@ def check_host_values(agent: Agent, name: str, prior: Prior) -> None:
     base = played_agent(agent)
     if not is_outside(type(base)):
         return
-    frozen = host_values(lambda: _programs(base, prior))
+    frozen = find_host_values(lambda: _programs(base, prior))
     if frozen:
         raise JbrlError(f"{name}: {refusal(frozen)}")
 

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 
-class JbrlError(Exception):
+class JbrlError(ValueError):
     """Bad input. The message names the place, the field, the value and what would be accepted."""
 
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.plugins import explained, is_outside
-from jbrl.base.purity import host_values, refusal
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
 
@@ -218,7 +218,7 @@ def check_environment(environment: Environment, where: str) -> None:
     for name, value in counters.items():
         _check_scalar(value, jnp.float32, f"{where}: metrics returned {name}")
     if is_outside(type(environment)):
-        frozen = host_values(lambda: _programs(environment))
+        frozen = find_host_values(lambda: _programs(environment))
         if frozen:
             raise JbrlError(f"{where}: {refusal(frozen)}")
 

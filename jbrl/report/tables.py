@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT, RETURNS
 from jbrl.report.terms import MDPS, Rules, Terms
 from jbrl.report.text import (
     ABSENT,
@@ -24,7 +25,7 @@ from jbrl.report.text import (
 )
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.paired_test import best_and_tied, rank
-from jbrl.stats.table import AGENT, RETURNS, check_columns, check_returns, rows_of
+from jbrl.stats.table import check_columns, check_returns, rows_of
 from jbrl.stats.time_bounds import SPREADS, Contest, resolved
 
 SCORES = (

@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT
 from jbrl.stats import published
 from jbrl.stats.published import CELL
-from jbrl.stats.table import AGENT, Z95, check_columns, check_returns, factor95, summarise
+from jbrl.stats.table import Z95, check_columns, check_returns, factor95, summarise
 
 PAIR = ("experiment", "prior", "test")
 TIMES = ("offline_seconds", "online_seconds")
@@ -78,7 +79,7 @@ def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
     case, and `TIMES` where they are known.
 
     Args:
-      returns: score table; columns `jbrl.stats.table.AGENT` and `score`.
+      returns: score table; columns `jbrl.base.schema.AGENT` and `score`.
       units: a table with the columns `PAIR`, and with `AGENT` and `TIMES` where they are known.
 
     Raises:

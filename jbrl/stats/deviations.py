@@ -16,10 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from jbrl.base.schema import AGENT, MDP
 from jbrl.stats.agreement import BEST
 from jbrl.stats.paired_bootstrap import draw_counts, resampled_means
 from jbrl.stats.published import CELL
-from jbrl.stats.table import AGENT, MDP, Z95, factor95
+from jbrl.stats.table import Z95, factor95
 
 RESAMPLES = 2_000
 PUBLISHED_MDPS = 500  # of each published mean

@@ -34,7 +34,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri, stdtrit
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.table import FEW, MDP, RETURNS, check_returns
+from jbrl.base.schema import MDP, RETURNS
+from jbrl.stats.table import FEW, check_returns
 
 WHO = ("algorithm", "parameters")
 

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.table import AGENT, MDP, RETURNS, check_returns, factor95, samples, summarise
+from jbrl.base.schema import AGENT, MDP, RETURNS
+from jbrl.stats.table import check_returns, factor95, samples, summarise
 
 Correction = Literal["none", "holm"]
 

@@ -13,12 +13,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from jbrl.base.errors import JbrlError
-
-# columns that identify an agent; `parameters` is JSON text with sorted keys
-AGENT = ("experiment", "algorithm", "parameters")
-# columns that identify an MDP (one environment drawn): pairing goes by both
-MDP = ("seed", "unit")
-RETURNS = (*AGENT, *MDP, "score")
+from jbrl.base.schema import AGENT, MDP, RETURNS
 
 
 def check_columns(table: pd.DataFrame, columns: Iterable[str], name: str) -> None:

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.schema import AGENT, RETURNS
 from jbrl.stats.paired_test import Correction, Sided, paired_z, rejected
-from jbrl.stats.table import AGENT, RETURNS, check_columns, check_returns, samples
+from jbrl.stats.table import check_columns, check_returns, samples
 
 DIGITS = 2  # significant digits of a time that repeat from run to run
 # Seconds: the shortest wall time of a single call that says something about the program called.

@@ -14,9 +14,10 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT, MDP
 from jbrl.stats.agreement import PAIR
 from jbrl.stats.paired_test import paired_z, rejected
-from jbrl.stats.table import AGENT, MDP, factor95
+from jbrl.stats.table import factor95
 
 LEVEL = 0.95
 IDENTICAL, AGREES, DIFFERS, UNTESTED = "identical", "agrees", "differs", "no test"

@@ -8,8 +8,9 @@ among them. Times that are not distinguished are ties (`time_ties`).
 import numpy as np
 import pandas as pd
 
+from jbrl.base.schema import AGENT
 from jbrl.stats import published
-from jbrl.stats.table import AGENT, check_columns
+from jbrl.stats.table import check_columns
 from jbrl.stats.time_bounds import Contest, resolved, winners_by_bound
 
 SEARCH = "OPPS-DS"

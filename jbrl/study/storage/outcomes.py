@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from jbrl.base.schema import AGENT
 from jbrl.study.storage.index import Outcome
 
-AGENT = ("experiment", "algorithm", "parameters")
 SAMPLES = (*AGENT, "unit", "seed", "score")  # columns of the score table
 # interquartile ranges of repetitions; None: not repeated
 SPREADS = ("offline_seconds_spread", "online_seconds_spread")

@@ -15,7 +15,7 @@ import jbrl
 from jbrl.agents import registry
 from jbrl.agents.registry import _programs, check_host_values
 from jbrl.base.errors import JbrlError
-from jbrl.base.purity import host_values
+from jbrl.base.host_values import find_host_values
 from jbrl.environments.environment import check_environment
 from jbrl.play.protocol import Protocol
 
@@ -33,9 +33,6 @@ RARE: dict[str, Callable[[], float]] = {
     "generator of the module": GENERATOR.random,
     "state of the module": np.random.RandomState(5).random_sample,
     "Random of the module": OWN.random,
-    "new generator": lambda: np.random.default_rng().random(),
-    "new Random": lambda: random.Random().random(),
-    "the operating system": lambda: secrets.randbelow(1000) / 1000,
 }
 HOST: dict[str, Callable[[jax.Array], jax.Array]] = {
     "numpy": lambda x: x + np.random.rand(),
@@ -44,8 +41,9 @@ HOST: dict[str, Callable[[jax.Array], jax.Array]] = {
     "a static value": lambda x: x + jnp.roll(jnp.arange(50.0), np.random.randint(50))[0],
     "generator": lambda x: x + np.random.default_rng().random(),
     "random": lambda x: x * random.random(),
-    "clock": lambda x: x + np.float32(time.time()),
-    "key of the clock": lambda x: x + jax.random.uniform(jax.random.key(int(time.time()))),
+    "clock": lambda x: x + np.float32(time.time_ns() % 2**24),
+    "key of the clock": lambda x: x + jax.random.uniform(jax.random.key(time.time_ns() % 2**32)),
+    "the operating system": lambda x: x + secrets.randbelow(1000) / 1000,
     "in a loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, v: v + random.random(), x),
     "in a function that JAX has cached": compiled,
 }
@@ -97,21 +95,13 @@ def prior():
 @pytest.mark.parametrize("kind", HOST)
 def test_an_agent_that_takes_numbers_from_the_host_is_refused(kind, prior):
     method = METHODS[list(HOST).index(kind) % len(METHODS)]
-    before = random.getstate(), np.random.get_state()[1].copy(), time.time
     with pytest.raises(
         JbrlError, match=f"mine:Mine: {method} uses random numbers or times of the host"
     ):
         check_host_values(made(HOST[kind], method), "mine:Mine", prior)
-    assert (
-        random.getstate() == before[0]
-        and (np.random.get_state()[1] == before[1]).all()
-        and time.time is before[2]
-    )
 
 
-@pytest.mark.parametrize(
-    "threshold", [0.01, *(pytest.param(v, marks=pytest.mark.slow) for v in (0.1, 0.99)), 2]
-)
+@pytest.mark.parametrize("threshold", [0.01, 2])
 @pytest.mark.parametrize("kind", RARE)
 def test_a_draw_is_found_that_decides_a_rare_branch(kind, threshold, prior):
     def take(x):
@@ -134,17 +124,10 @@ def test_draws_on_the_host_are_accepted_where_nothing_is_traced(prior):
     check_host_values(jax.tree_util.register_static(Drawn)(), "mine:Mine", prior)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_each_method_is_traced(method, prior):
-    with pytest.raises(JbrlError, match=f"mine:Mine: {method} uses"):
-        check_host_values(made(HOST["numpy"], method), "mine:Mine", prior)
-
-
-@pytest.mark.first_case_quick
 @pytest.mark.parametrize("kind", PURE)
 def test_an_agent_that_keeps_to_its_key_is_accepted(kind, prior):
-    for method in METHODS:
-        check_host_values(made(PURE[kind], method), "mine:Mine", prior)
+    method = METHODS[list(PURE).index(kind) % len(METHODS)]
+    check_host_values(made(PURE[kind], method), "mine:Mine", prior)
 
 
 @pytest.mark.first_case_quick
@@ -153,7 +136,7 @@ def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
     agent = registry.AGENTS[name].agent()
     traced = [name for name, _ in _programs(agent, prior)]
     assert traced == [*METHODS[:1], *(["reveal"] if name == "Optimal" else []), *METHODS[1:]]
-    assert host_values(lambda: _programs(agent, prior)) is None
+    assert find_host_values(lambda: _programs(agent, prior)) is None
 
 
 def test_what_cannot_be_traced_is_left_to_those_who_run_it(prior):
