@@ -469,6 +469,3 @@ class _Work:
 
 def _slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in ".-" else "_" for c in name)
-
-
-GET, SET = "scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"

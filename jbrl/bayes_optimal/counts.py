@@ -1,8 +1,13 @@
-"""Counts of the uncertain rows of one state, sorted by totals.
+"""Counts of transitions that are reachable in a lifetime, sorted by totals.
 
 The *total* of a block says how often each successor has followed, whatever the action: [K] numbers.
 The ways to divide a total among the rows of the block are its *splits*. Splits that differ by
 exchangeable rows are one split: the rows of a group are put into a fixed order.
+
+A *cell* is a state and the total of each block. All ways to split its totals among actions are
+reachable as soon as one of them is, since each visit of a state is free to take any of its rows;
+so the (state, counts) of a cell are the entries of one dense array, with an axis for each block,
+and equal counts are merged without being compared.
 """
 
 import dataclasses

@@ -3,6 +3,10 @@
 The rows of the *hidden* state are learned from its outcomes. Between two visits the agent lives in
 a known MDP; so what it earns depends on the counts of the hidden state alone. After some outcomes
 the hidden rows are shown too.
+
+Let b be the hidden state, and w what its next visit is worth. W_y(w) is the greatest expected
+return from the state y on, rewards before the visit and then w, discounted. Each policy earns a
+rising affine function of w. W_y is the greatest of them: it rises and is convex.
 """
 
 import dataclasses
@@ -22,6 +26,9 @@ CORRECTIONS = 12  # of a bracket of a fixed point
 
 Rule = Callable[[np.ndarray], np.ndarray]
 Worth = dict[Total, np.ndarray]  # of the hidden state, by total: [n, M] float32
+GRID = 65  # values w at which W is computed
+PRECISION = 1e-6  # of W, as a part of the greatest difference of returns
+MOST_SWEEPS = 2000
 
 
 class Between:
@@ -221,8 +228,3 @@ def sums(n: int, parts: int) -> list[Total]:
     if parts == 1:
         return [(n,)]
     return [(first, *rest) for first in range(n + 1) for rest in sums(n - first, parts - 1)]
-
-
-GRID = 65  # values w at which W is computed
-PRECISION = 1e-6  # of W, as a part of the greatest difference of returns
-MOST_SWEEPS = 2000

@@ -1,4 +1,9 @@
-"""Upper bounds: look ahead D decisions, then be shown all rows but those of one state."""
+"""Upper bounds: look ahead D decisions, then be shown all rows but those of one state.
+
+For counts c wanted is E[W_x(w(c_b)) | c], where W and the worth w of the hidden state b are
+functions of the other states' rows. As in `samples`, it is an average over MDPs drawn from the
+prior, with the exact weights of the counts of all states but b.
+"""
 
 import dataclasses
 import math

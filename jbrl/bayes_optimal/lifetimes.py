@@ -20,6 +20,7 @@ from jbrl.mdp.dirichlet import DirichletMDPs
 LANES = 4096  # lifetimes of a compiled call; results do not depend on how many calls there are
 FIRST_SWEEPS = 200  # of value iteration before the first of the last decisions
 SWEEPS = 6  # of value iteration after each transition
+AT_ONCE = 1024  # lifetimes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -253,12 +254,14 @@ def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]
     return jax.jit(play)
 
 
-AT_ONCE = 1024  # lifetimes
-
-
 class Chance:
-    """Chance in lifetimes of `horizon` decisions; v is the optimal value of the mean MDP with the
-    decisions that are left.
+    """The part of a return that is chance: what transitions add to what was to be expected of them.
+
+    For any function v of the state, the reward and the discounted v of the next state, less their
+    mean given the history, have the mean 0 given the history, whatever the agent does. Their sum is
+    taken from a return: this leaves its mean as it is, and most of its variance out (a control
+    variate; the martingale of Henderson and Glynn 2002). Here v is the optimal value of the mean
+    MDP with the decisions that are left of `horizon`.
     """
 
     def __init__(self, mdps: DirichletMDPs, discount: float, horizon: int) -> None:

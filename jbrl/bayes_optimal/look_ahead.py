@@ -1,4 +1,9 @@
-"""Backward induction over (state, counts)."""
+"""The look-ahead: backward induction over (state, counts) for D decisions.
+
+With values at its end that are greater than the true ones it gives an upper bound: `LookAhead`
+takes what an agent earns that is then shown the MDP. Its greedy choices, with any values at the
+end, are a policy (`Table`), which is judged by what it earns.
+"""
 
 import dataclasses
 import math
@@ -17,6 +22,9 @@ PART = 2**16  # (state, counts) at a time: their arrays stay in a core's cache
 
 Values = dict[Cell, np.ndarray]  # by cell, float64 of its shape
 Slices = tuple[slice, slice, slice]
+PRECISION = 1e-2  # of values of mean MDPs, as a part of the greatest one
+MOST_SWEEPS = 1000
+PILOT = 8192  # MDPs that the control function is fitted to
 
 
 def solve(layers: Layers, decisions: int, leaves: Values, discount: float, threads: int) -> float:
@@ -139,10 +147,6 @@ class _Rows:
             yield q
 
 
-PRECISION = 1e-2  # of values of mean MDPs, as a part of the greatest one
-MOST_SWEEPS = 1000
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
     """The greedy choice in each (state, counts) of the first D decisions.
@@ -204,9 +208,6 @@ def _mean_value(layers: Layers, discount: float, left: int, cell: Cell) -> np.nd
             value += discount / (1 - discount) * (most + least) / 2
             break
     return value[cell.state]
-
-
-PILOT = 8192  # MDPs that the control function is fitted to
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

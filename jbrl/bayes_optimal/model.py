@@ -2,6 +2,10 @@
 
 A row (state, action) with a single possible successor is *certain*: there is nothing to learn of
 it. The other rows are *uncertain*, and the uncertain rows of one state form its *block*.
+
+Symmetries are found, not declared: a permutation s of the states is one when the rows of state x,
+with their successors permuted by s, are the rows of s(x) in some order, and s keeps the first
+state.
 """
 
 import dataclasses
@@ -12,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from jbrl.mdp.dirichlet import DirichletMDPs
+
+MOST_SYMMETRIES = 6  # that are used; any of them may be left out
+MOST_STEPS = 400  # of the search
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -173,10 +180,6 @@ def _block(x: int, actions: np.ndarray, concentrations: np.ndarray, rewards: np.
         gains,
         tuple(tuple(group) for group in groups.values()),
     )
-
-
-MOST_SYMMETRIES = 6  # that are used; any of them may be left out
-MOST_STEPS = 400  # of the search
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

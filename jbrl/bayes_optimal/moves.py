@@ -1,4 +1,11 @@
-"""Problems of moves that may fail: find those whose rows either stay or lead to one other state."""
+"""Upper bounds for problems of moves that may fail: failures are forgotten, the MDP is shown later.
+
+All rows of such a problem either stay or lead to one other state. An agent forgets how often its
+moves failed in a state when it leaves that state. Knowing of fewer failures never lowers the
+Bayes-optimal value of such a problem, and being shown the MDP does not either; docs/bounds.md
+proves both. The agent then remembers the successes on its way only, and there are so few ways that
+all of them are enumerated.
+"""
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +16,14 @@ from scipy.special import betaln
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.model import Block, Model
+
+MOST_NODES = 100_000
+MOST_BACKS = 1  # moves back before the MDP is revealed
+MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
+CHUNK = 1024  # MDPs, and nodes, at a time
+LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
+# Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
+OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +133,6 @@ def _distances(model: Model) -> np.ndarray:
     return distances
 
 
-MOST_NODES = 100_000
-
 Memory = tuple[tuple[int, int], ...]  # (row, successes) in rising order
 
 
@@ -210,15 +223,6 @@ class _Growth:
         )
 
 
-MOST_BACKS = 1  # moves back before the MDP is revealed
-MOST_FAILURES = 8  # of each move in a state that are counted; further ones are forgotten at once
-CHUNK = 1024  # MDPs, and nodes, at a time
-LEAST_MDPS, MOST_MDPS = 2**12, 2**16  # of a replication: fewer make the estimate greater
-
-# Seconds on one core: benchmarks/results/bounds-cpu2.jsonl.
-OF_NODE, OF_LEAF = 7e-5, 1.2e-8  # of a leaf for each MDP
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Forgetting:
     """The problem of the upper bound.
@@ -265,7 +269,7 @@ class Forgetting:
     def _leaves(self, mdps: samples.SampledMDPs, values: np.ndarray) -> np.ndarray:
         """Estimate E[V(y) | what is remembered] at all leaves, without bias: [L] float64.
 
-        By weights as in `leaves.py`: the likelihood of what is remembered over its probability.
+        By weights as in `samples`: the likelihood of what is remembered over its probability.
         """
         tree = self.tree
         logs = self.moves.log_probabilities(mdps.log_rows).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sizes of a look-ahead: what is accepted, how much memory and time it takes."""
+"""Sizes of a look-ahead and of samples: what is accepted, how much memory and time they take."""
 
 import dataclasses
 import math
@@ -28,6 +28,19 @@ WEIGHT = 4  # bytes, of a split in an MDP
 PRODUCTS = 20e9  # floating-point operations of the estimates of leaves, a second
 BACKED_UP = 10e6  # (state, counts) backed up in a second
 OVERHEAD = 4e-4  # seconds for each cell
+REPLICATIONS = 8
+LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
+BUDGET = 60.0  # seconds, where nothing else is said
+SHARE = 0.6  # of the budget for the upper end
+AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
+PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
+LARGEST_PLAYED = 10**8
+PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
+PLAYED_ROWS = 20  # with up to so many uncertain rows
+VALUE = 8  # bytes
+CELL = 1024  # bytes of the totals of a cell
+FEATURES = 3  # times that the features of the least squares are in memory at once
+LIFETIME = 40  # bytes of a transition in a lifetime that is played: its probability, its counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,17 +145,6 @@ class Plan:
     budget: float = math.inf  # seconds that all may take
     as_asked: bool = False  # `n_played` is not to be made smaller
     limited_by: str | None = None  # as `Limit.by`; None: the decisions are those that are asked for
-
-
-REPLICATIONS = 8
-LEAST_MDPS, USUAL_MDPS, MOST_MDPS = 2048, 4096, 2**15  # of a replication
-BUDGET = 60.0  # seconds, where nothing else is said
-SHARE = 0.6  # of the budget for the upper end
-AHEAD = 0.5  # of that, what a look-ahead without any other relaxation may take
-PLAYED, MOST_PLAYED = 5 * LANES, 200 * LANES
-LARGEST_PLAYED = 10**8
-PLAYED_RATE = 3000.0  # MDPs that an agent plays in a second on a core, 250 decisions each,
-PLAYED_ROWS = 20  # with up to so many uncertain rows
 
 
 def make_plan(
@@ -255,12 +257,6 @@ def _deepest(
         if decisions <= estimated or decisions == horizon:
             best = size
     return best, limit
-
-
-VALUE = 8  # bytes
-CELL = 1024  # bytes of the totals of a cell
-FEATURES = 3  # times that the features of the least squares are in memory at once
-LIFETIME = 40  # bytes of a transition in a lifetime that is played: its probability, its counts
 
 
 def bytes_of_samples(model: Model, n_mdps: int) -> int:

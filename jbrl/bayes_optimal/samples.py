@@ -1,4 +1,15 @@
-"""Sampled MDPs and the values that an agent earns in them once it is shown them."""
+"""Values at the end of the look-ahead: what an agent earns that is then shown the MDP.
+
+For a state x and counts c the value wanted is E[V(x) | c] = E[w(c) V(x)], with the expectation on
+the right over the *prior* and the exact weight w(c) = L(c) / P(c): the likelihood of one sequence
+with counts c, over its probability under the prior, which is known in closed form. The average of
+w(c) V(x) over MDPs drawn from the prior is therefore unbiased. (An average divided by the sum of
+the weights is not.)
+
+A control function takes out most of the variance: a polynomial of degree one or two in the
+transition probabilities. Rows are independent and Dirichlet, so its posterior mean is known, and
+only what it leaves over is averaged.
+"""
 
 import dataclasses
 import itertools
@@ -15,6 +26,9 @@ from jbrl.bayes_optimal.model import Block, Model, sweep
 
 MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
+MOST_SQUARED = 40  # variables of which products of two are used
+CHUNK = 1024  # MDPs at a time
+KEPT = 2**27  # bytes of products of weights that are kept for other cells
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,9 +102,6 @@ def values(
         if step in steps:
             kept[step] = value
     return kept
-
-
-MOST_SQUARED = 40  # variables of which products of two are used
 
 
 def free(block: Block) -> list[np.ndarray]:
@@ -243,10 +254,6 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
         curvatures[:, i, j] += found[:, 1 + n :] / 2
         curvatures[:, j, i] += found[:, 1 + n :] / 2
     return Control(layers, found[:, 0], found[:, 1 : 1 + n], curvatures)
-
-
-CHUNK = 1024  # MDPs at a time
-KEPT = 2**27  # bytes of products of weights that are kept for other cells
 
 
 def estimate(
