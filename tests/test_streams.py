@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.complete import build
-from jbrl.agents.linear.q_learning import QLearning
+from jbrl.agents.linear.tabular import QLearning
 from jbrl.environments.environment import as_arrays
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise

@@ -40,6 +40,19 @@ from jbrl.rollout.contract import (
 KINDS = ("uniform", "log_uniform", "choice")
 
 
+def uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
+    """Return the quantile `u` in [0, 1) of the uniform distribution on [low, high]: [] float32."""
+    return jnp.clip(low + u * (high - low), low, high)
+
+
+def log_uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
+    """Return the quantile `u` of the distribution whose logarithm is uniform on
+    [ln low, ln high]: [] float32.
+    """
+    lows, highs = jnp.log(low), jnp.log(high)
+    return jnp.clip(jnp.exp(lows + u * (highs - lows)), low, high)
+
+
 @record
 class Distribution:
     """Distribution of one parameter."""
@@ -58,10 +71,7 @@ class Distribution:
             return values[jnp.minimum((u * len(values)).astype(jnp.int32), len(values) - 1)]
         low, high = values.astype(jnp.float32)
         beyond = high + 1 if self.whole else high
-        if self.kind == "log_uniform":
-            value = jnp.exp(jnp.log(low) + u * (jnp.log(beyond) - jnp.log(low)))
-        else:
-            value = low + u * (beyond - low)
+        value = (log_uniform if self.kind == "log_uniform" else uniform)(u, low, beyond)
         value = jnp.clip(jnp.floor(value) if self.whole else value, low, high)
         return value.astype(values.dtype)
 

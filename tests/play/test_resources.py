@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.agents.linear.q_learning import QLearning
+from jbrl.agents.linear.tabular import QLearning
 from jbrl.agents.random import Random
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app

@@ -129,7 +129,7 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
     def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
         spec = knowledge.spec
         network = self._network(spec)
-        played = sequence.empty(spec.observation, self.sequence_length)
+        played = Sequence.empty(spec.observation, self.sequence_length)
         policy.check_size("ActorCritic", network, played)
         return ActorCriticState(policy.learner(network.init(key)), played, network)
 
@@ -145,7 +145,7 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
     def observe(
         self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
-        played = sequence.append(state.played, transition)
+        played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
         due = ended | (played.length == played.capacity)
         costs = Costs(
@@ -160,7 +160,7 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         learner = sequence.update_where(
             due, update, state.learner, jax.tree.map(jnp.asarray, context), self.sequence_length
         )
-        return ActorCriticState(learner, sequence.emptied(played, due), state.network)
+        return ActorCriticState(learner, played.emptied(due), state.network)
 
 
 def learn(

@@ -1,6 +1,5 @@
 """Proximal policy optimisation: several passes over a rollout, with steps of the policy clipped."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -12,37 +11,17 @@ from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of, weights
 from jbrl.agents.deep.networks import Linear
 from jbrl.agents.deep.policy import Learner, PolicyValue
 from jbrl.agents.deep.returns import generalised_advantages
-from jbrl.agents.deep.sequence import put_row
+from jbrl.agents.deep.sequence import TERMINATED, Rollout
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.spec import Observation, Spec
+from jbrl.environments.spec import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
 INITIAL_SCALE = 0.01  # of the weights that logits start with: the first policy is nearly uniform
-
-
-@record
-class Rollout:
-    """The last T transitions, of one episode or several; entries from `length` on are not set."""
-
-    observations: jax.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
-    next_observations: jax.Array  # as well
-    actions: jax.Array  # [T, 1] int32
-    rewards: jax.Array  # [T, 1] float32
-    ends: jax.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
-    length: jax.Array  # [] int32
-
-    @property
-    def capacity(self) -> int:
-        """T."""
-        return self.actions.shape[0]
-
-
-TERMINATED, TRUNCATED = 1, 2
 
 
 class Batch(NamedTuple):
@@ -142,7 +121,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
     def reset(self, key: jax.Array, knowledge: Prior) -> PPOState:
         spec = knowledge.spec
         network = self._network(spec)
-        rollout = empty(spec.observation, self.rollout_length)
+        rollout = Rollout.empty(spec.observation, self.rollout_length)
         policy.check_size("PPO", network, rollout)
         torso, heads = network.init(key)
         scales = jnp.full(network.n_actions + 1, INITIAL_SCALE).at[-1].set(1)
@@ -159,7 +138,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         return policy.DIVERGED
 
     def observe(self, key: jax.Array, state: PPOState, transition: Transition) -> PPOState:
-        rollout = append(state.rollout, transition)
+        rollout = state.rollout.append(transition)
         full = rollout.length == rollout.capacity
         network, parts = state.network, (self.epochs, self.minibatches)
 
@@ -180,30 +159,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         words = jax.random.key_data(key)
         context = jax.tree.map(jnp.asarray, (rollout, words, costs))
         learner = sequence.update_where(full, update, state.learner, context, rollout.capacity)
-        length = jnp.where(full, 0, rollout.length)
-        return PPOState(learner, dataclasses.replace(rollout, length=length), network)
-
-
-def empty(observation: Observation, capacity: int) -> Rollout:
-    """Return a rollout without transitions."""
-    one = sequence.empty(observation, capacity)
-    seen = one.observations[:-1]
-    return Rollout(seen, seen, one.actions, one.rewards, one.actions, one.length)
-
-
-def append(rollout: Rollout, transition: Transition) -> Rollout:
-    """Return the rollout with one more transition; it must not be full."""
-    at = rollout.length
-    end = jnp.where(transition.truncated, TRUNCATED, 0)
-    end = jnp.where(transition.terminated, TERMINATED, end)
-    return Rollout(
-        put_row(rollout.observations, at, transition.observation.reshape(-1)),
-        put_row(rollout.next_observations, at, transition.next_observation.reshape(-1)),
-        put_row(rollout.actions, at, transition.action[None]),
-        put_row(rollout.rewards, at, transition.reward[None]),
-        put_row(rollout.ends, at, end[None]),
-        at + 1,
-    )
+        return PPOState(learner, rollout.emptied(full), network)
 
 
 def learn(
@@ -243,8 +199,7 @@ def batch(network: PolicyValue, parameters: Any, rollout: Rollout, costs: Costs)
     played with.
     """
     inputs, following = (
-        v if jnp.issubdtype(v.dtype, jnp.floating) else v[:, 0]
-        for v in (rollout.observations, rollout.next_observations)
+        sequence.as_inputs(v) for v in (rollout.observations, rollout.next_observations)
     )
     ends, actions = rollout.ends[:, 0], rollout.actions[:, 0]
     logits, values = network.apply(parameters, inputs)

@@ -174,7 +174,7 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
     def reset(self, key: jax.Array, knowledge: Prior) -> RecurrentState:
         spec = knowledge.spec
         network = self._network(spec)
-        played = sequence.empty(spec.observation, self.sequence_length)
+        played = Sequence.empty(spec.observation, self.sequence_length)
         policy.check_size("RecurrentActorCritic", network, played)
         learner = policy.learner(network.init(key))
         none = network.memory.start()
@@ -194,7 +194,7 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
     def observe(
         self, key: jax.Array, state: RecurrentState, transition: Transition
     ) -> RecurrentState:
-        played = sequence.append(state.played, transition)
+        played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
         due = ended | (played.length == played.capacity)
         costs = Costs(
@@ -221,7 +221,7 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
             start = select(due, memory, state.start)
         elif self.unroll_from == "tf":
             start = select(ended, none, unrolled)
-        return RecurrentState(learner, sequence.emptied(played, due), memory, start, network)
+        return RecurrentState(learner, played.emptied(due), memory, start, network)
 
 
 def learn(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,43 +36,87 @@ class Sequence:
         """Number of transitions that fit, T."""
         return self.actions.shape[0]
 
+    @classmethod
+    def empty(cls, observation: Observation, capacity: int) -> "Sequence":
+        """Return a sequence without transitions."""
+        one = jnp.zeros((capacity, 1), jnp.int32)
+        return cls(_empty(observation, capacity + 1), one, jnp.zeros((capacity, 1)), jnp.int32(0))
+
+    def append(self, transition: Transition) -> "Sequence":
+        """Return the sequence with one more transition; it must not be full."""
+        at = self.length
+        observations = put_row(self.observations, at, transition.observation.reshape(-1))
+        return Sequence(
+            put_row(observations, at + 1, transition.next_observation.reshape(-1)),
+            put_row(self.actions, at, transition.action[None]),
+            put_row(self.rewards, at, transition.reward[None]),
+            at + 1,
+        )
+
+    def emptied(self, wanted: jax.Array) -> "Sequence":
+        """Return the sequence without its transitions where `wanted`, [] bool."""
+        return dataclasses.replace(self, length=jnp.where(wanted, 0, self.length))
+
     def inputs(self, size: int) -> jax.Array:
-        """Return the first size + 1 observations as inputs of a network: [size + 1, D], or
-        [size + 1] int32.
-        """
-        rows = self.observations[: size + 1]
-        return rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows[:, 0]
+        """Return the first size + 1 observations `as_inputs`."""
+        return as_inputs(self.observations[: size + 1])
 
 
-def empty(observation: Observation, capacity: int) -> Sequence:
-    """Return a sequence without transitions."""
-    size = 1
-    if isinstance(observation, Box):
-        for length in observation.shape:
-            size *= length
-    return Sequence(
-        jnp.zeros((capacity + 1, size), observation.dtype),
-        jnp.zeros((capacity, 1), jnp.int32),
-        jnp.zeros((capacity, 1), jnp.float32),
-        jnp.int32(0),
-    )
+TERMINATED, TRUNCATED = 1, 2
 
 
-def append(sequence: Sequence, transition: Transition) -> Sequence:
-    """Return the sequence with one more transition; it must not be full."""
-    at = sequence.length
-    observations = put_row(sequence.observations, at, transition.observation.reshape(-1))
-    return Sequence(
-        put_row(observations, at + 1, transition.next_observation.reshape(-1)),
-        put_row(sequence.actions, at, transition.action[None]),
-        put_row(sequence.rewards, at, transition.reward[None]),
-        at + 1,
-    )
+@record
+class Rollout:
+    """The last T transitions, of one episode or several; entries from `length` on are not set."""
+
+    observations: jax.Array  # [T, D] float32, or [T, 1] int32 where observations are indices
+    next_observations: jax.Array  # as well
+    actions: jax.Array  # [T, 1] int32
+    rewards: jax.Array  # [T, 1] float32
+    ends: jax.Array  # [T, 1] int32: 0: the episode goes on; `TERMINATED`; `TRUNCATED`
+    length: jax.Array  # [] int32
+
+    @property
+    def capacity(self) -> int:
+        """T."""
+        return self.actions.shape[0]
+
+    @classmethod
+    def empty(cls, observation: Observation, capacity: int) -> "Rollout":
+        """Return a rollout without transitions."""
+        seen, one = _empty(observation, capacity), jnp.zeros((capacity, 1), jnp.int32)
+        return cls(seen, seen, one, jnp.zeros((capacity, 1)), one, jnp.int32(0))
+
+    def append(self, transition: Transition) -> "Rollout":
+        """Return the rollout with one more transition; it must not be full."""
+        at = self.length
+        end = jnp.where(transition.truncated, TRUNCATED, 0)
+        end = jnp.where(transition.terminated, TERMINATED, end)
+        return Rollout(
+            put_row(self.observations, at, transition.observation.reshape(-1)),
+            put_row(self.next_observations, at, transition.next_observation.reshape(-1)),
+            put_row(self.actions, at, transition.action[None]),
+            put_row(self.rewards, at, transition.reward[None]),
+            put_row(self.ends, at, end[None]),
+            at + 1,
+        )
+
+    def emptied(self, wanted: jax.Array) -> "Rollout":
+        """Return the rollout without its transitions where `wanted`, [] bool."""
+        return dataclasses.replace(self, length=jnp.where(wanted, 0, self.length))
 
 
-def emptied(sequence: Sequence, wanted: jax.Array) -> Sequence:
-    """Return the sequence without its transitions where `wanted`, [] bool."""
-    return dataclasses.replace(sequence, length=jnp.where(wanted, 0, sequence.length))
+def _empty(observation: Observation, capacity: int) -> jax.Array:
+    """Return room for observations: [capacity, D], or [capacity, 1] for indices."""
+    size = math.prod(observation.shape) if isinstance(observation, Box) else 1
+    return jnp.zeros((capacity, size), observation.dtype)
+
+
+def as_inputs(rows: jax.Array) -> jax.Array:
+    """Return rows of observations as networks and features take them: [B, D] float32, or [B] int32
+    where observations are indices.
+    """
+    return rows if jnp.issubdtype(rows.dtype, jnp.floating) else rows[:, 0]
 
 
 @custom_vmap

@@ -10,10 +10,18 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.linear import parl2, softmax
-from jbrl.agents.linear.drawn import CompleteLinear, Drawing, Progress, decay, step_size
+from jbrl.agents.linear import softmax
+from jbrl.agents.linear.complete import (
+    PARL2_START,
+    CompleteLinear,
+    Drawing,
+    LinearFunction,
+    Progress,
+    fourier_alpha,
+    table_alpha,
+)
 from jbrl.agents.linear.features import Features
-from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.agents.linear.fourier import Orders
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -28,11 +36,8 @@ SHRINKING = 2.0**-80  # the squares of all numbers of float32 times this can be 
 class ActorCriticState:
     """A value function and a policy, and how they are being learned."""
 
-    value: jax.Array  # [1, F] float32, weights of the value function
-    value_trace: jax.Array  # [1, F] float32
-    policy: jax.Array  # [A, F] float32, weights of the preferences
-    trace: jax.Array  # [A, F] float32, of grad log pi
-    alpha_v: jax.Array  # [] float32, step size of the value function
+    critic: LinearFunction  # one row
+    actor: LinearFunction  # of the preferences, a row for each action; its trace: of grad log pi
     here: jax.Array  # the last observation, `encoded`; not that of a first step
     policy_now: softmax.Policy  # in the state of the last decision
     progress: Progress
@@ -43,9 +48,7 @@ class Critique:
     """Judgement of a transition by the value function, and the value function after it."""
 
     error: jax.Array  # [] float32
-    value: jax.Array  # [1, F] float32
-    trace: jax.Array  # [1, F] float32
-    alpha: jax.Array  # [] float32
+    critic: LinearFunction
     there: jax.Array  # the next observation, `encoded`
     learns: jax.Array  # [] bool, whether the agent still learns
 
@@ -60,25 +63,25 @@ class LinearActorCritic(CompleteLinear):
 
     adapts: ClassVar[bool] = False
 
+    def draw(self, drawing: Drawing) -> None:
+        """See `CompleteLinear`."""
+        if not self.adapts:
+            self.draw_alpha(drawing, "alpha_v", prefix="critic_")
+        n_actions = drawing.prior.spec.actions.n
+        self.draw_alpha(drawing, "alpha_p", parts=n_actions, prefix="actor_")
+
     def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
         """Draw the hyperparameters; all weights are 0."""
         n_actions = knowledge.spec.actions.n
-        drawing = self.drawing(key, knowledge)
-        self.draw_alphas(drawing, n_actions)
-        progress = drawing.progress()
-        critic, actor = (
+        progress = self.begin(key, knowledge)
+        value, policy = (
             jnp.zeros((rows, progress.features.capacity), jnp.float32) for rows in (1, n_actions)
         )
-        alpha = progress.drawn.get("alpha_v", jnp.float32(parl2.START))
+        alpha = progress.drawn.get("alpha_v", jnp.float32(PARL2_START))
+        critic = LinearFunction(value, value, alpha)
+        actor = LinearFunction(policy, policy, progress.drawn["alpha_p"])
         now = softmax.policy(jnp.zeros(n_actions, jnp.float32))
-        here = progress.features.blank
-        return ActorCriticState(critic, critic, actor, actor, alpha, here, now, progress)
-
-    def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:
-        """Draw the step sizes."""
-        if not self.adapts:
-            self.draw_alpha(drawing, "alpha_v", prefix="critic_")
-        self.draw_alpha(drawing, "alpha_p", parts=n_actions, prefix="actor_")
+        return ActorCriticState(critic, actor, progress.features.blank, now, progress)
 
     def act(
         self, key: jax.Array, state: ActorCriticState, observation: jax.Array
@@ -86,7 +89,7 @@ class LinearActorCritic(CompleteLinear):
         """Draw an action from the policy."""
         progress = state.progress
         here = progress.encoded(observation, state.here)
-        now = softmax.policy(progress.features.values(state.policy, here, progress.orders))
+        now = softmax.policy(progress.features.values(state.actor.weights, here, progress.orders))
         after = dataclasses.replace(state, here=here, policy_now=now)
         return softmax.draw(now, sampling.uniforms(key)[0]), after
 
@@ -94,55 +97,31 @@ class LinearActorCritic(CompleteLinear):
         self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the policy."""
-        progress = state.progress
-        found = self.criticised(state, transition)
-        gradient = softmax.gradient(state.policy_now, transition.action)
-        step = progress.drawn["alpha_p"] * found.error
-        keeps = found.learns & ~jnp.isnan(found.error)
-        policy, trace = progress.features.learned(
-            state.policy,
-            state.trace,
-            state.here,
-            progress.orders,
-            TraceStep(decay(progress), gradient, step, keeps),
-        )
-        values = (state.policy_now.probabilities,)
-        after = progress.after(transition, found.learns, found.error, *values)
-        return ActorCriticState(
-            found.value,
-            found.trace,
-            policy,
-            trace,
-            found.alpha,
-            found.there,
-            state.policy_now,
-            after,
-        )
+        progress, now = state.progress, state.policy_now
+        critique = self.criticised(state, transition)
+        error, learns = critique.error, critique.learns
+        gradient = softmax.gradient(now, transition.action)
+        actor = state.actor.learned(progress, state.here, gradient, error, learns)
+        after = progress.after(transition, learns, error, now.probabilities)
+        return ActorCriticState(critique.critic, actor, critique.there, now, after)
 
     def criticised(self, state: ActorCriticState, transition: Transition) -> Critique:
         """Return the error of a transition, and the value function that has learned from it."""
         progress = state.progress
         features, orders = progress.features, progress.orders
         here, there = state.here, features.encoded(transition.next_observation, orders)
-        before, after = features.products(state.value, (here, there), orders)
+        before, after = features.products(state.critic.weights, (here, there), orders)
         goes_on = jnp.where(transition.terminated, 0.0, progress.drawn["gamma"])
         future = jnp.where(transition.terminated, 0.0, goes_on * after[0])
         bonus = self.bonus(state, transition)
         error = vectorize.prevent_fusion(transition.reward + bonus + future - before[0])
         learns, one = self.learns(progress), jnp.ones(1, jnp.float32)
-        if self.adapts:
-            learner = parl2.Learner(state.value, state.value_trace, state.alpha_v)
-            step = parl2.Step(decay(progress), one, goes_on * one, error, learns)
-            learned = parl2.learned(features, learner, (here, there), orders, step)
-            return Critique(error, *learned, there, learns)
-        keeps = learns & ~jnp.isnan(error)
-        rule = TraceStep(decay(progress), one, state.alpha_v * error, keeps)
-        value, trace = features.learned(state.value, state.value_trace, here, orders, rule)
-        return Critique(error, value, trace, state.alpha_v, there, learns)
+        bound = (there, goes_on * one) if self.adapts else None
+        critic = state.critic.learned(progress, here, one, error, learns, bound)
+        return Critique(error, critic, there, learns)
 
     def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
         """Return what is added to the reward: [] float32."""
-        del state, transition
         return jnp.float32(0)
 
 
@@ -150,26 +129,14 @@ class LinearActorCritic(CompleteLinear):
 class PlainCritic(LinearActorCritic):
     """Base of those that draw all step sizes from ranges that do not depend on the features."""
 
-    critic_alpha_low: float = step_size(
-        1e-3, "least step size of the critic for tables, drawn log-uniformly"
-    )
-    critic_alpha_high: float = step_size(0.1, "greatest step size of the critic for tables")
-    critic_fourier_alpha_low: float = step_size(
-        1e-6, "least step size of the critic for Fourier bases"
-    )
-    critic_fourier_alpha_high: float = step_size(
-        1e-3, "greatest step size of the critic for Fourier bases"
-    )
-    actor_alpha_low: float = step_size(
-        1e-3, "least step size of the actor for tables, drawn log-uniformly"
-    )
-    actor_alpha_high: float = step_size(0.1, "greatest step size of the actor for tables")
-    actor_fourier_alpha_low: float = step_size(
-        1e-6, "least step size of the actor for Fourier bases"
-    )
-    actor_fourier_alpha_high: float = step_size(
-        1e-3, "greatest step size of the actor for Fourier bases"
-    )
+    critic_alpha_low: float = table_alpha("least", 1e-3, "critic")
+    critic_alpha_high: float = table_alpha("greatest", 0.1, "critic")
+    critic_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "critic")
+    critic_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "critic")
+    actor_alpha_low: float = table_alpha("least", 1e-3, "actor")
+    actor_alpha_high: float = table_alpha("greatest", 0.1, "actor")
+    actor_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "actor")
+    actor_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "actor")
 
 
 @record
@@ -180,16 +147,10 @@ class ScaledActor(LinearActorCritic):
 
     per_feature = True
 
-    actor_alpha_low: float = step_size(
-        1e-3, "least step size of the actor for tables, drawn log-uniformly"
-    )
-    actor_alpha_high: float = step_size(0.1, "greatest step size of the actor for tables")
-    actor_fourier_alpha_low: float = step_size(
-        1e-3, "least step size of the actor for Fourier bases, before the division"
-    )
-    actor_fourier_alpha_high: float = step_size(
-        1.0, "greatest step size of the actor for Fourier bases, before the division"
-    )
+    actor_alpha_low: float = table_alpha("least", 1e-3, "actor")
+    actor_alpha_high: float = table_alpha("greatest", 0.1, "actor")
+    actor_fourier_alpha_low: float = fourier_alpha("least", 1e-3, "actor", divided=True)
+    actor_fourier_alpha_high: float = fourier_alpha("greatest", 1.0, "actor", divided=True)
 
 
 @register_agent("AC", cite="jordan2020,sutton2018")
@@ -209,16 +170,10 @@ class LinearACScaled(ScaledActor):
     Jordan et al. 2020, table 4. A decision costs what it costs AC.
     """
 
-    critic_alpha_low: float = step_size(
-        1e-3, "least step size of the critic for tables, drawn log-uniformly"
-    )
-    critic_alpha_high: float = step_size(0.1, "greatest step size of the critic for tables")
-    critic_fourier_alpha_low: float = step_size(
-        1e-3, "least step size of the critic for Fourier bases, before the division"
-    )
-    critic_fourier_alpha_high: float = step_size(
-        1.0, "greatest step size of the critic for Fourier bases, before the division"
-    )
+    critic_alpha_low: float = table_alpha("least", 1e-3, "critic")
+    critic_alpha_high: float = table_alpha("greatest", 0.1, "critic")
+    critic_fourier_alpha_low: float = fourier_alpha("least", 1e-3, "critic", divided=True)
+    critic_fourier_alpha_high: float = fourier_alpha("greatest", 1.0, "critic", divided=True)
 
 
 @register_agent("AC-Parl2", cite="jordan2020,dabney2012")
@@ -245,7 +200,7 @@ class LinearACParl2(ScaledActor):
 
 @record
 class NaturalState(ActorCriticState):
-    """State of an actor-critic, and the weights of its advantages."""
+    """State of an actor-critic, and the weights of its advantages, whose trace is the actor's."""
 
     advantage: Any = None  # [A, F] float32
 
@@ -262,66 +217,42 @@ class NacTD(PlainCritic):
 
     version = 3  # advantages above 1.8e19 move the policy
 
-    advantage_alpha_low: float = step_size(
-        1e-3, "least step size of the advantages for tables, drawn log-uniformly"
-    )
-    advantage_alpha_high: float = step_size(0.1, "greatest step size of the advantages for tables")
-    advantage_fourier_alpha_low: float = step_size(
-        1e-6, "least step size of the advantages for Fourier bases"
-    )
-    advantage_fourier_alpha_high: float = step_size(
-        1e-3, "greatest step size of the advantages for Fourier bases"
-    )
+    advantage_alpha_low: float = table_alpha("least", 1e-3, "advantages")
+    advantage_alpha_high: float = table_alpha("greatest", 0.1, "advantages")
+    advantage_fourier_alpha_low: float = fourier_alpha("least", 1e-6, "advantages")
+    advantage_fourier_alpha_high: float = fourier_alpha("greatest", 1e-3, "advantages")
 
-    def draw_alphas(self, drawing: Drawing, n_actions: int) -> None:
-        """See `LinearActorCritic`."""
-        super().draw_alphas(drawing, n_actions)
+    def draw(self, drawing: Drawing) -> None:
+        """See `CompleteLinear`."""
+        super().draw(drawing)
         self.draw_alpha(drawing, "alpha_w", prefix="advantage_")
 
     def reset(self, key: jax.Array, knowledge: Prior) -> NaturalState:
         """Draw the hyperparameters; all weights are 0."""
         state = super().reset(key, knowledge)
-        return NaturalState(**vars(state), advantage=state.policy)
+        return NaturalState(**vars(state), advantage=state.actor.weights)
 
     def observe(
         self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         """Learn the value function, then the advantages, then move the policy."""
         assert isinstance(state, NaturalState)
-        progress = state.progress
-        features, orders = progress.features, progress.orders
-        here = state.here
-        found = self.criticised(state, transition)
-        gradient = softmax.gradient(state.policy_now, transition.action)
+        progress, now, here = state.progress, state.policy_now, state.here
+        features, orders, drawn = progress.features, progress.orders, progress.drawn
+        critique = self.criticised(state, transition)
+        learns = critique.learns
+        gradient = softmax.gradient(now, transition.action)
         advantages = features.values(state.advantage, here, orders)
         expected = (gradient * advantages).sum()
-        error = vectorize.prevent_fusion(found.error - expected)
-        keeps = found.learns & ~jnp.isnan(error)
-        step = progress.drawn["alpha_w"] * error
-        advantage, trace = features.learned(
-            state.advantage,
-            state.trace,
-            here,
-            orders,
-            TraceStep(decay(progress), gradient, step, keeps),
-        )
-        move, exists = unit_step(features, advantage, orders, progress.drawn["alpha_p"])
-        moves = found.learns & exists
-        policy = features.stepped(state.policy, advantage, orders, move, moves)
-        after = progress.after(
-            transition, found.learns, error, state.policy_now.probabilities, advantages
-        )
-        return NaturalState(
-            found.value,
-            found.trace,
-            policy,
-            trace,
-            found.alpha,
-            found.there,
-            state.policy_now,
-            after,
-            advantage,
-        )
+        error = vectorize.prevent_fusion(critique.error - expected)
+        learner = LinearFunction(state.advantage, state.actor.trace, drawn["alpha_w"])
+        learned = learner.learned(progress, here, gradient, error, learns)
+        move, exists = unit_step(features, learned.weights, orders, drawn["alpha_p"])
+        moves = learns & exists
+        policy = features.stepped(state.actor.weights, learned.weights, orders, move, moves)
+        after = progress.after(transition, learns, error, now.probabilities, advantages)
+        actor = dataclasses.replace(state.actor, weights=policy, trace=learned.trace)
+        return NaturalState(critique.critic, actor, critique.there, now, after, learned.weights)
 
 
 def unit_step(

@@ -9,20 +9,44 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from jbrl import vectorize
-from jbrl.agents.linear.chunks import in_chunks, looped
-from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.base.pytree import record
 
 CHUNK = 512  # features of one iteration of a pass, where they are many
 NEVER = 1 << 20  # an order that no lane has
 ROUNDING = 8  # the capacity of a small basis is a multiple of this: vector instructions
+
+
+class Chunk(NamedTuple):
+    """Chunk of the arrays of a pass, along their last axis."""
+
+    start: Any  # [] int32, its first feature; None where a pass is one chunk
+    carry: Any  # from one chunk to the next
+    written: Any
+    read: Any
+    orders: Any  # `Orders` of the lane
+    consts: Any
+
+
+Pass = Callable[[Chunk], tuple[Any, Any]]  # returns what is carried and what is written
+
+
+@record
+class Orders:
+    """Orders of the Fourier basis of a lane, 0 for a table, and whether its passes count."""
+
+    dependent: jax.Array  # [] int32, the highest frequency of terms of several inputs
+    independent: jax.Array  # [] int32, the highest frequency of terms of one input
+    playing: jax.Array  # [] bool; where False, passes in chunks leave the lane out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +98,10 @@ class Fourier:
         the basis: [F] float32, 0 where a lane does not use them.
         """
 
-        def write(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            del parts
-            return carry, self._features(start, *consts)
+        def write(now: Chunk) -> tuple[Any, Any]:
+            return (), self._features(now.start, now.consts, now.orders)
 
-        return self._pass(write, (), self.blank, (), (self._scaled(x.reshape(-1)), orders))[1]
+        return self._pass(write, (), self.blank, (), orders, self._scaled(x.reshape(-1)))[1]
 
     def values(self, weights: jax.Array, at: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`; `at` is [F]."""
@@ -89,26 +112,11 @@ class Fourier:
     ) -> tuple[jax.Array, ...]:
         """See `Table`."""
 
-        def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
-            del start, consts
-            weights, ats = parts[1]
-            return tuple(f + p for f, p in zip(found, _products(weights, ats), strict=True)), ()
+        def add(now: Chunk) -> tuple[Any, Any]:
+            return jax.tree.map(jnp.add, now.carry, _products(*now.read)), ()
 
         zeros = tuple(jnp.zeros(weights.shape[0], jnp.float32) for _ in ats)
-        return self._pass(add, zeros, (), (weights, ats), (orders,))[0]
-
-    def learned(
-        self,
-        weights: jax.Array,
-        trace: jax.Array,
-        at: jax.Array,
-        orders: Orders,
-        rule: TraceStep,
-    ) -> tuple[jax.Array, jax.Array]:
-        """See `Table`."""
-        # two passes, each over arrays of its own: XLA uses vector instructions for these only
-        trace = self.traced(trace, at, orders, rule.decay, rule.gradient)
-        return self.stepped(weights, trace, orders, rule.step, rule.learns), trace
+        return self._pass(add, zeros, (), (weights, ats), orders)[0]
 
     def traced(
         self,
@@ -120,12 +128,11 @@ class Fourier:
     ) -> jax.Array:
         """See `Table`."""
 
-        def decayed(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            del start
-            (trace, phi), (_, decay, gradient) = parts, consts
-            return carry, decay * trace + gradient[:, None] * phi[None]
+        def decayed(now: Chunk) -> tuple[Any, Any]:
+            decay, gradient = now.consts
+            return (), decay * now.written + gradient[:, None] * now.read[None]
 
-        return self._pass(decayed, (), trace, at, (orders, decay, gradient))[1]
+        return self._pass(decayed, (), trace, at, orders, (decay, gradient))[1]
 
     def stepped(
         self,
@@ -137,34 +144,31 @@ class Fourier:
     ) -> jax.Array:
         """See `Table`."""
 
-        def move(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            orders, step, learns = consts
-            active = self._active(start, orders)[None]
-            weights, direction = parts
-            return carry, jnp.where(active & learns, weights + step * direction, weights)
+        def move(now: Chunk) -> tuple[Any, Any]:
+            step, learns = now.consts
+            moves = self._active(now.start, now.orders)[None] & learns
+            return (), jnp.where(moves, now.written + step * now.read, now.written)
 
-        return self._pass(move, (), weights, direction, (orders, step, learns))[1]
+        return self._pass(move, (), weights, direction, orders, (step, learns))[1]
 
     def squares(self, weights: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`."""
 
-        def add(start: Any, total: Any, parts: Any, consts: Any) -> tuple:
-            del start, consts
-            squares = jnp.einsum("af,af->a", parts[1], parts[1], precision="highest")
-            return total + squares.sum(), ()
+        def add(now: Chunk) -> tuple[Any, Any]:
+            squares = jnp.einsum("af,af->a", now.read, now.read, precision="highest")
+            return now.carry + squares.sum(), ()
 
-        return self._pass(add, jnp.float32(0), (), weights, (orders,))[0]
+        return self._pass(add, jnp.float32(0), (), weights, orders)[0]
 
     def rows(self, weights: jax.Array, xs: jax.Array, orders: Orders) -> jax.Array:
         """See `Table`; `xs` is [B, d]."""
 
-        def add(start: Any, found: Any, parts: Any, consts: Any) -> tuple:
-            points, orders = consts
-            phi = self._stored_features(start, points, orders)
-            return found + jnp.dot(phi, parts[1].T, precision="highest"), ()
+        def add(now: Chunk) -> tuple[Any, Any]:
+            phi = self._stored_features(now.start, now.consts, now.orders)
+            return now.carry + jnp.dot(phi, now.read.T, precision="highest"), ()
 
         zeros = jnp.zeros((xs.shape[0], weights.shape[0]), jnp.float32)
-        return self._lone_pass(add, zeros, (), weights, (self._scaled(xs), orders))[0]
+        return self._pass(add, zeros, (), weights, orders, self._scaled(xs), mapped=False)[0]
 
     def ascended(
         self,
@@ -177,14 +181,14 @@ class Fourier:
     ) -> tuple[jax.Array, ...]:
         """See `Table`; `xs` is [B, d]."""
 
-        def ascend(start: Any, carry: Any, parts: Any, consts: Any) -> tuple:
-            points, orders, gradients, numbers = consts
-            phi = self._stored_features(start, points, orders)
+        def ascend(now: Chunk) -> tuple[Any, Any]:
+            points, gradients, numbers = now.consts
+            phi = self._stored_features(now.start, points, now.orders)
             gradient = jnp.dot(gradients.T, phi, precision="highest")
-            return carry, update(parts[0], gradient, *numbers)
+            return (), update(now.written, gradient, *numbers)
 
-        consts = (self._scaled(xs), orders, gradients, numbers)
-        return self._lone_pass(ascend, (), learner, (), consts)[1]
+        consts = (self._scaled(xs), gradients, numbers)
+        return self._pass(ascend, (), learner, (), orders, consts, mapped=False)[1]
 
     def _scaled(self, x: jax.Array) -> jax.Array:
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
@@ -221,18 +225,27 @@ class Fourier:
         # XLA uses no vector instructions where it fuses these slices into what follows
         return vectorize.prevent_fusion(vectors), *first
 
-    def _pass(self, fn: Callable, carry: Any, written: Any, read: Any, consts: Any) -> tuple:
-        if self.capacity == self.chunk:
-            return fn(None, carry, (written, read), consts)
-        orders = next(c for c in consts if isinstance(c, Orders))
-        return in_chunks(fn, self.chunk, self._chunks(orders), carry, written, read, consts)
+    def _pass(
+        self,
+        fn: Pass,
+        carry: Any,
+        written: Any,
+        read: Any,
+        orders: Orders,
+        consts: Any = (),
+        *,
+        mapped: bool = True,
+    ) -> tuple[Any, Any]:
+        """Pass over arrays at once, or in chunks where there are many features.
 
-    def _lone_pass(self, fn: Callable, carry: Any, written: Any, read: Any, consts: Any) -> tuple:
-        """As `_pass`, of one lane that is not mapped."""
+        Args:
+          mapped: False of one lane that `jax.vmap` does not map.
+        """
+        whole = Chunk(None, carry, written, read, orders, consts)
         if self.capacity == self.chunk:
-            return fn(None, carry, (written, read), consts)
-        orders = next(c for c in consts if isinstance(c, Orders))
-        return looped(fn, self.chunk, self._chunks(orders), (carry, written), read, consts)
+            return fn(whole)
+        over = in_chunks if mapped else _looped
+        return over(fn, self.chunk, self._chunks(orders), whole)
 
     def _chunks(self, orders: Orders) -> jax.Array:
         """Return the chunks that hold all features of a lane, none where it is over: [] int32."""
@@ -265,19 +278,60 @@ def _like(row: Any, ndim: int) -> Any:
     return row.reshape((1,) * (ndim - 1) + (-1,))
 
 
-def _products(weights: jax.Array, ats: tuple[jax.Array, ...]) -> list[jax.Array]:
+def _products(weights: jax.Array, ats: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     if weights.shape[0] == 1 and len(ats) > 1:
         # a product of two vectors would be summed without vector instructions
-        return [p[None] for p in _dot(jnp.stack(ats), weights[0])]
-    return [_dot(weights, phi) for phi in ats]
+        return tuple(p[None] for p in _dot(jnp.stack(ats), weights[0]))
+    return tuple(_dot(weights, phi) for phi in ats)
 
 
 def _dot(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return jnp.einsum("af,f->a", matrix, vector, precision="highest")
 
 
+def in_chunks(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> tuple[Any, Any]:
+    """Pass over the last axis of arrays in chunks of `width`.
+
+    Mapped, all lanes make as many iterations as the one with most `chunks`, [] int32: `fn` must
+    leave alone what lies beyond a lane's own.
+    """
+
+    @custom_vmap
+    def apply(chunks: jax.Array, whole: Chunk) -> Any:
+        return _looped(fn, width, chunks, whole)
+
+    @apply.def_vmap
+    def _(size: int, batched: list[Any], *given: Any) -> tuple[Any, Any]:
+        chunks, whole = jax.tree.map(
+            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
+        )
+        many = jax.vmap(fn, in_axes=(Chunk(None, 0, 0, 0, 0, 0),))
+        result = _looped(many, width, chunks.max(), whole)
+        return result, jax.tree.map(lambda _: True, result)
+
+    return apply(chunks, jax.tree.map(jnp.asarray, whole))
+
+
+def _looped(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> Any:
+    """As `in_chunks`, of one lane."""
+
+    def body(i: jax.Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        carry, written = state
+        start = i * width
+        parts = jax.tree.map(
+            lambda v: lax.dynamic_slice_in_dim(v, start, width, -1), (written, whole.read)
+        )
+        carry, new = fn(Chunk(start, carry, *parts, whole.orders, whole.consts))
+        put = functools.partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=-1)
+        return carry, jax.tree.map(put, written, new)
+
+    return lax.fori_loop(0, chunks, body, (whole.carry, whole.written))
+
+
 @functools.cache
-def _terms(inputs: int, dependent: int, independent: int) -> tuple[np.ndarray, np.ndarray]:
+def _terms(
+    inputs: int, dependent: int, independent: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the vectors c of a basis in its order: [F, d] and the greatest entry of each, [F]."""
     greatest = max(dependent, independent)
     alone = [
@@ -294,15 +348,14 @@ def _terms(inputs: int, dependent: int, independent: int) -> tuple[np.ndarray, n
 @functools.cache
 def _padded_terms(
     inputs: int, dependent: int, independent: int, capacity: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[npt.NDArray[Any], ...]:
     """Return the vectors [d, F], and the least dependent and independent order that each belongs
     to, [F] int32; none for those that fill up the capacity, and no independent one for mixed terms.
     """
     vectors, greatest = _terms(inputs, dependent, independent)
-    never = NEVER
     columns = np.zeros((inputs, capacity), np.float32)
     columns[:, : len(vectors)] = vectors.T
-    first = np.full(capacity, never, np.int32)
+    first = np.full(capacity, NEVER, np.int32)
     first[: len(vectors)] = greatest
-    alone = np.where(np.count_nonzero(columns, axis=0) == 1, first, never).astype(np.int32)
+    alone = np.where(np.count_nonzero(columns, axis=0) == 1, first, NEVER).astype(np.int32)
     return columns, first, alone

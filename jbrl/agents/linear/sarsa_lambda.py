@@ -9,9 +9,17 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.linear import action_values, parl2
-from jbrl.agents.linear.drawn import CompleteLinear, Progress, decay, step_size, uniform
-from jbrl.agents.linear.traces import TraceStep
+from jbrl.agents.complete import uniform
+from jbrl.agents.linear import tabular
+from jbrl.agents.linear.complete import (
+    PARL2_START,
+    CompleteLinear,
+    Drawing,
+    LinearFunction,
+    Progress,
+    fourier_alpha,
+    table_alpha,
+)
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -24,9 +32,7 @@ from jbrl.rollout.contract import Transition
 class ActionValueState:
     """Action values, and how they are being learned."""
 
-    weights: jax.Array  # [A, F] float32
-    trace: jax.Array  # [A, F] float32
-    alpha: jax.Array  # [] float32, step size
+    values: LinearFunction  # rows are actions
     here: jax.Array  # the last observation, `encoded`; not that of a first step
     next_action: jax.Array  # [] int32, chosen when the last transition was learned
     progress: Progress
@@ -51,33 +57,32 @@ class ActionValueLearner(CompleteLinear):
         0.1, "greatest probability of a random action; the paper's text has 1", low=0, high=1
     )
 
-    def reset(self, key: jax.Array, knowledge: Prior) -> ActionValueState:
-        """Draw the hyperparameters; all weights are 0."""
-        drawing = self.drawing(key, knowledge)
-        ends = self.epsilon_low, self.epsilon_high
-        drawing.keep("epsilon", uniform(drawing.number("epsilon"), *ends))
+    def draw(self, drawing: Drawing) -> None:
+        """See `CompleteLinear`."""
+        drawing.draw("epsilon", uniform, self.epsilon_low, self.epsilon_high)
         if not self.adapts:
             self.draw_alpha(drawing, "alpha")
-        progress = drawing.progress()
+
+    def reset(self, key: jax.Array, knowledge: Prior) -> ActionValueState:
+        """Draw the hyperparameters; all weights are 0."""
+        progress = self.begin(key, knowledge)
         zeros = jnp.zeros((knowledge.spec.actions.n, progress.features.capacity), jnp.float32)
-        alpha = progress.drawn.get("alpha", jnp.float32(parl2.START))
-        here = progress.features.blank
-        return ActionValueState(zeros, zeros, alpha, here, jnp.int32(0), progress)
+        alpha = progress.drawn.get("alpha", jnp.float32(PARL2_START))
+        values = LinearFunction(zeros, zeros, alpha)
+        return ActionValueState(values, progress.features.blank, jnp.int32(0), progress)
 
     def act(
         self, key: jax.Array, state: ActionValueState, observation: jax.Array
     ) -> tuple[jax.Array, ActionValueState]:
         """Return the action that was chosen with the last update, or one for a first step."""
-        progress = state.progress
+        progress, weights = state.progress, state.values.weights
         here = progress.encoded(observation, state.here)
 
         def values(operand: Any) -> jax.Array:
-            weights, here, orders = operand
-            return progress.features.values(weights, here, orders)
+            return progress.features.values(*operand)
 
-        operand = (state.weights, here, progress.orders)
-        zeros = jnp.zeros(state.weights.shape[0], jnp.float32)
-        first = progress.at_first(values, operand, zeros)
+        zeros = jnp.zeros(weights.shape[0], jnp.float32)
+        first = progress.at_first(values, (weights, here, progress.orders), zeros)
         chosen = self._choice(first, progress, key)
         action = jnp.where(progress.fresh, chosen, state.next_action)
         return action, dataclasses.replace(state, here=here)
@@ -89,7 +94,7 @@ class ActionValueLearner(CompleteLinear):
         progress = state.progress
         features, orders = progress.features, progress.orders
         here, there = state.here, features.encoded(transition.next_observation, orders)
-        values, following = features.products(state.weights, (here, there), orders)
+        values, following = features.products(state.values.weights, (here, there), orders)
         chosen = self._choice(following, progress, key)
         taken, then = (_one_hot(action, values) for action in (transition.action, chosen))
         future = following.max() if self.greedy_target else _entry(following, then)
@@ -98,31 +103,17 @@ class ActionValueLearner(CompleteLinear):
         target = jnp.where(transition.terminated, 0.0, goes_on * future)
         error = vectorize.prevent_fusion(transition.reward + target - _entry(values, taken))
         learns = self.learns(progress)
-        keeps = learns & ~jnp.isnan(error)
-        if self.adapts:
-            bounded = self._bounding(following, then)
-            weights, trace, alpha = parl2.learned(
-                features,
-                parl2.Learner(state.weights, state.trace, state.alpha),
-                (here, there),
-                orders,
-                parl2.Step(decay(progress), taken, goes_on * bounded, error, learns),
-            )
-        else:
-            alpha = state.alpha
-            rule = TraceStep(decay(progress), taken, alpha * error, keeps)
-            weights, trace = features.learned(state.weights, state.trace, here, orders, rule)
+        bound = (there, goes_on * self._bounding(following, then)) if self.adapts else None
+        learned = state.values.learned(progress, here, taken, error, learns, bound)
         after = progress.after(transition, learns, error, values)
-        return ActionValueState(weights, trace, alpha, there, chosen, after)
+        return ActionValueState(learned, there, chosen, after)
 
     def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
         """Return the row whose features bound the step size, one-hot [A]."""
-        del following
         return then
 
     def _choice(self, values: jax.Array, progress: Progress, key: jax.Array) -> jax.Array:
-        epsilon = progress.drawn["epsilon"]
-        return action_values.epsilon_greedy(values, epsilon, sampling.uniforms(key))
+        return tabular.epsilon_greedy(values, progress.drawn["epsilon"], sampling.uniforms(key))
 
 
 def _one_hot(action: jax.Array, values: jax.Array) -> jax.Array:
@@ -139,10 +130,10 @@ def _entry(values: jax.Array, one_hot: jax.Array) -> jax.Array:
 class PlainStep(ActionValueLearner):
     """Base of those that draw their step size."""
 
-    alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
-    alpha_high: float = step_size(0.1, "greatest step size for tables")
-    fourier_alpha_low: float = step_size(1e-6, "least step size for Fourier bases")
-    fourier_alpha_high: float = step_size(1e-3, "greatest step size for Fourier bases")
+    alpha_low: float = table_alpha("least", 1e-3)
+    alpha_high: float = table_alpha("greatest", 0.1)
+    fourier_alpha_low: float = fourier_alpha("least", 1e-6)
+    fourier_alpha_high: float = fourier_alpha("greatest", 1e-3)
 
 
 @record
@@ -153,14 +144,10 @@ class ScaledStep(ActionValueLearner):
 
     per_feature = True
 
-    alpha_low: float = step_size(1e-3, "least step size for tables, drawn log-uniformly")
-    alpha_high: float = step_size(0.1, "greatest step size for tables")
-    fourier_alpha_low: float = step_size(
-        1e-3, "least step size for Fourier bases, before the division"
-    )
-    fourier_alpha_high: float = step_size(
-        1.0, "greatest step size for Fourier bases, before the division"
-    )
+    alpha_low: float = table_alpha("least", 1e-3)
+    alpha_high: float = table_alpha("greatest", 0.1)
+    fourier_alpha_low: float = fourier_alpha("least", 1e-3, divided=True)
+    fourier_alpha_high: float = fourier_alpha("greatest", 1.0, divided=True)
 
 
 @register_agent("Sarsa-lambda", cite="jordan2020,rummery1994,konidaris2011")
@@ -229,6 +216,4 @@ class QParl2(ActionValueLearner):
     )
 
     def _bounding(self, following: jax.Array, then: jax.Array) -> jax.Array:
-        return jnp.where(
-            self.bound_by_greedy, _one_hot(action_values.greedy(following), following), then
-        )
+        return jnp.where(self.bound_by_greedy, _one_hot(tabular.greedy(following), following), then)

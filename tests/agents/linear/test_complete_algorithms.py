@@ -11,11 +11,11 @@ import pytest
 
 import jbrl
 from jbrl.agents import complete as distributions
-from jbrl.agents.linear import actor_critic, adam, fourier, linear_ppo, parl2, softmax
-from jbrl.agents.linear.drawn import integer, log_uniform, uniform
-from jbrl.agents.linear.fourier import Fourier
-from jbrl.agents.linear.table import Table
-from jbrl.agents.linear.traces import Orders
+from jbrl.agents.complete import log_uniform, uniform
+from jbrl.agents.linear import actor_critic, fourier, linear_ppo, softmax
+from jbrl.agents.linear.complete import PARL2_START, integer, parl2_bounded
+from jbrl.agents.linear.features import Table
+from jbrl.agents.linear.fourier import Fourier, Orders
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec
@@ -79,9 +79,9 @@ def test_action_values_are_those_of_the_twin(name, spec):
         twin = complete.ActionValueTwin(drawn, spec).play(lane, cls.greedy_target, cls.adapts)
         for t, (u, weights, trace, alpha) in enumerate(twin):
             assert actions[lane, t] == u
-            compare((states.weights[lane, t],), (weights,), drawn, 2e-4)
-            compare((states.trace[lane, t],), (trace,), drawn, 2e-4)
-            np.testing.assert_allclose(states.alpha[lane, t], alpha, rtol=1e-3)
+            compare((states.values.weights[lane, t],), (weights,), drawn, 2e-4)
+            compare((states.values.trace[lane, t],), (trace,), drawn, 2e-4)
+            np.testing.assert_allclose(states.values.alpha[lane, t], alpha, rtol=1e-3)
         assert states.progress.skipped[lane, -1] == states.progress.undefined[lane, -1] == 0
 
 
@@ -109,7 +109,7 @@ def test_actor_critics_are_those_of_the_twin(name, spec):
         twin = complete.ActorCriticTwin(drawn, spec).play(lane, cls.adapts, natural, surprise)
         for t, (u, value, policy, advantage) in enumerate(twin):
             assert actions[lane, t] == u
-            found = [states.value[lane, t], states.policy[lane, t]]
+            found = [states.critic.weights[lane, t], states.actor.weights[lane, t]]
             found += [states.advantage[lane, t]] if natural else []
             compare(found, [value, policy, advantage][: len(found)], drawn, 2e-4)
 
@@ -128,10 +128,10 @@ def test_in_chunks_they_are_those_of_the_twin_too(name, monkeypatch):
             weights = states.learner.weights
         elif name == "NAC-TD":
             of_policy = complete.ActorCriticTwin(drawn, BOX).play(lane, False, True, 0.0)
-            twin, weights = ((u, policy) for u, _, policy, _ in of_policy), states.policy
+            twin, weights = ((u, policy) for u, _, policy, _ in of_policy), states.actor.weights
         else:
             values = complete.ActionValueTwin(drawn, BOX).play(lane, False, cls.adapts)
-            twin, weights = ((u, w) for u, w, _, _ in values), states.weights
+            twin, weights = ((u, w) for u, w, _, _ in values), states.values.weights
         assert weights.shape[-1] == 128
         # beyond its lifetime a lane passes over no chunks, and decides anything
         decided = 1 + np.argmax(states.progress.episodes[lane] == complete.EPISODES)
@@ -171,8 +171,8 @@ def test_ppo_is_that_of_the_twin(spec, exact):
 def test_nothing_is_learned_after_the_episodes_that_are_asked_for(name):
     agent = AGENTS[name].agent(learning_episodes=10)
     _, states = complete.play(agent, TABLE)
-    of = {"Sarsa-lambda": "weights", "NAC-TD": "policy"}
-    weights = getattr(states, of[name]) if name in of else states.learner.weights
+    of = {"Sarsa-lambda": "values", "NAC-TD": "actor", "PPO-linear": "learner"}
+    weights = getattr(states, of[name]).weights
     for lane in range(LANES):
         last = np.searchsorted(states.progress.episodes[lane], 10)
         assert (weights[lane, last:] == weights[lane, last]).all()
@@ -224,9 +224,9 @@ def test_a_refusal_names_the_algorithm_once():
 
 def test_parl2_by_hand():
     """min(1, 1/2) = 1/2; never raised; a change that is not negative keeps it."""
-    alpha = jnp.float32(parl2.START)
+    alpha = jnp.float32(PARL2_START)
     for change, expected in [(0.5, 1), (-0.5, 1), (-2.0, 0.5), (-1.0, 0.5), (0.0, 0.5), (-4, 0.25)]:
-        alpha = parl2.bounded(alpha, jnp.float32(change))
+        alpha = parl2_bounded(alpha, jnp.float32(change))
         assert alpha == expected
 
 
@@ -236,17 +236,15 @@ def test_adam_by_hand():
     """
     arrays = tuple(jnp.zeros(1, jnp.float32) for _ in range(3))
     for step, gradient in ((1, 1.0), (2, 2.0)):
-        ascent = adam.ascent(jnp.float32(0.1), jnp.int32(step), jnp.bool_(True))
-        arrays = adam.ascended(arrays, jnp.full(1, gradient, jnp.float32), ascent)
+        rate = linear_ppo.adam_rate(jnp.float32(0.1), jnp.int32(step))
+        arrays = linear_ppo.adam_ascended(arrays, jnp.full(1, gradient, jnp.float32), rate, True)
         if step == 1:
             np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5), rtol=1e-4)
     np.testing.assert_allclose(arrays[1], 0.29, rtol=1e-5)
     np.testing.assert_allclose(arrays[2], 0.004999, rtol=1e-4)
     second = 0.1 * (1 - 0.999**2) ** 0.5 / 0.19 * 0.29 / (0.004999**0.5 + 1e-5)
     np.testing.assert_allclose(arrays[0], 0.1 / (1 + 1e-5 / 0.001**0.5) + second, rtol=1e-4)
-    kept = adam.ascended(
-        arrays, jnp.full(1, jnp.nan), adam.ascent(jnp.float32(0.1), jnp.int32(3), jnp.bool_(False))
-    )
+    kept = linear_ppo.adam_ascended(arrays, jnp.full(1, jnp.nan), rate, False)
     assert all((k == a).all() for k, a in zip(kept, arrays, strict=True))
 
 
@@ -278,8 +276,8 @@ def test_traces_by_hand():
         ends = jnp.bool_(terminated), jnp.bool_(truncated)
         seen = complete.Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
         state = observe(jax.random.key(2), state, seen)
-        np.testing.assert_allclose(state.weights[0, :2], weights, rtol=1e-6)
-        np.testing.assert_allclose(state.trace[0, :2], trace, rtol=1e-6)
+        np.testing.assert_allclose(state.values.weights[0, :2], weights, rtol=1e-6)
+        np.testing.assert_allclose(state.values.trace[0, :2], trace, rtol=1e-6)
     assert agent.metrics(state)["skipped_updates"] == 1
 
 

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jbrl.agents.linear import fourier as module
-from jbrl.agents.linear.features import features_of
-from jbrl.agents.linear.fourier import Fourier, cosine_of_pi
-from jbrl.agents.linear.table import Table
-from jbrl.agents.linear.traces import Orders, TraceStep
+from jbrl.agents.linear.features import Table, features_of
+from jbrl.agents.linear.fourier import Fourier, Orders, cosine_of_pi
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete
 
@@ -100,10 +98,10 @@ def lanes(count, basis):
 
 
 def one_step(basis, weights, trace, x, orders, decay, gradient, step):
-    rule = TraceStep(decay, gradient, step, jnp.bool_(True))
     here, there = (basis.encoded(point, orders) for point in x)
     values, following = basis.products(weights, (here, there), orders)
-    weights, trace = basis.learned(weights, trace, here, orders, rule)
+    trace = basis.traced(trace, here, orders, decay, gradient)
+    weights = basis.stepped(weights, trace, orders, step, jnp.bool_(True))
     later = basis.traced(trace, there, orders, decay, gradient)
     moved = basis.stepped(weights, later, orders, step, jnp.bool_(True))
     return values, following, weights, trace, later, moved, basis.squares(moved, orders)

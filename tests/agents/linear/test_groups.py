@@ -108,7 +108,7 @@ def test_weights_are_the_same_bits_in_any_group(expected):
             run = prepared()
 
             def between(flight, found=found):
-                weights = np.asarray(flight.lanes.agent.weights)
+                weights = np.asarray(flight.lanes.agent.values.weights)
                 for place, number in enumerate(flight.numbers):
                     if number >= 0:
                         found[number, int(flight.lanes.block[place])] = weights[place]
@@ -151,7 +151,7 @@ def test_a_step_is_one_pass_over_weights_and_one_over_the_trace(test, lanes):
         shapes = jax.eval_shape(begin, jnp.arange(lanes, dtype=jnp.int32))
         advance = jax.jit(jax.vmap(lambda lane: episodes.advance(rules, lane)), donate_argnums=0)
         text = advance.lower(shapes).compile().as_text()
-    size = math.prod(shapes.agent.weights.shape)
+    size = math.prod(shapes.agent.values.weights.shape)
     assert scripted.passes_in_loops(text, size) == 2
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.linear.q_learning import QLearning
+from jbrl.agents.linear.tabular import QLearning
 from jbrl.environments.spec import Discrete, Spec
 from jbrl.rollout.contract import Transition
 from tests.agents.linear import scripted, walk

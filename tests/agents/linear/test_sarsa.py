@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.linear.sarsa import Sarsa
+from jbrl.agents.linear.tabular import Sarsa
 from jbrl.base.pytree import record
 from jbrl.environments import environment as environments
 from jbrl.environments.spec import Discrete, Episodes, Spec

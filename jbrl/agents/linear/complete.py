@@ -1,10 +1,14 @@
-"""Hyperparameters that a complete algorithm draws for each lifetime, and what its agents share.
+"""Base of the complete algorithms with linear functions: hyperparameters drawn for each lifetime,
+its progress, and linear functions that learn along eligibility traces.
 
 A complete algorithm has no parameter that anybody has to choose: each hyperparameter is drawn anew
 for each lifetime, from a distribution that is part of the algorithm. Jordan et al. 2020, section 2
 and table 4. Here the ends of the distributions are the parameters of the agent, in pairs `_low` and
 `_high`; the same number twice fixes a hyperparameter. Those of the steps of a buffer and of a
 minibatch of PPO-linear are constants, which the sizes of its arrays follow from.
+
+`jbrl.agents.complete` draws parameters of any agent, as a study asks for it; the random numbers of
+the two differ, since stored results of both exist.
 """
 
 import dataclasses
@@ -15,11 +19,12 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from jbrl import vectorize
-from jbrl.agents.linear.features import Features, features_of
-from jbrl.agents.linear.table import Table
-from jbrl.agents.linear.traces import Orders
+from jbrl.agents.complete import log_uniform, uniform
+from jbrl.agents.linear.features import Features, Table, features_of
+from jbrl.agents.linear.fourier import Orders
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
@@ -54,25 +59,12 @@ PLACES = (
     "batch",
     "epochs",
 )
-
+PARL2_START = 1.0  # step size
 
 # Of a weight or trace in one pass (`benchmarks/jordan.py`); with Fourier terms each comes with its
 # share of a cosine, and a group of lanes does not fit into the cache.
 SECONDS_PER_ENTRY = 2e-10
 SECONDS_PER_TERM = 5e-10
-
-
-def uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
-    """Return the quantile `u` in [0, 1) of the uniform distribution on [low, high]: [] float32."""
-    return jnp.clip(low + u * (high - low), low, high)
-
-
-def log_uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
-    """Return the quantile `u` of the distribution whose logarithm is uniform on
-    [ln low, ln high]: [] float32.
-    """
-    lows, highs = jnp.log(low), jnp.log(high)
-    return jnp.clip(jnp.exp(lows + u * (highs - lows)), low, high)
 
 
 def integer(u: jax.Array, low: Any, high: Any) -> jax.Array:
@@ -82,16 +74,32 @@ def integer(u: jax.Array, low: Any, high: Any) -> jax.Array:
     return jnp.clip(drawn, low, high)
 
 
-def step_size(default: float, description: str) -> Any:
-    """Return the field of one end of a range of step sizes."""
+def positive(default: float, description: str) -> Any:
+    """Declare one end of a range of numbers above 0."""
     return parameter(default, description, low=0, high=1e9, open_low=True)
+
+
+def table_alpha(end: str, default: float, of: str = "") -> Any:
+    """Declare one end, "least" or "greatest", of the step sizes for tables.
+
+    Args:
+      of: what learns with them, where an algorithm has several; for the text.
+    """
+    drawn = ", drawn log-uniformly" if end == "least" else ""
+    return positive(default, f"{end} step size{of and f' of the {of}'} for tables{drawn}")
+
+
+def fourier_alpha(end: str, default: float, of: str = "", *, divided: bool = False) -> Any:
+    """Declare one end of the step sizes for Fourier bases; `divided`: by the number of weights."""
+    note = ", before the division" if divided else ""
+    return positive(default, f"{end} step size{of and f' of the {of}'} for Fourier bases{note}")
 
 
 @record
 class Progress:
     """Record of a lifetime so far, and its hyperparameters."""
 
-    drawn: dict  # name: [] float32
+    drawn: dict[str, jax.Array]  # [] float32 each
     episodes: jax.Array  # [] int32, that have ended
     fresh: jax.Array  # [] bool, no step of the episode has been learned yet
     skipped: jax.Array  # [] int32, updates skipped, the error being NaN
@@ -110,6 +118,11 @@ class Progress:
         )
         return Orders(dependent, independent, playing)
 
+    @property
+    def decay(self) -> jax.Array:
+        """Decay of traces, gamma lambda; 0 at the first step of an episode: [] float32."""
+        return jnp.where(self.fresh, 0.0, self.drawn["gamma"] * self.drawn["lambda"])
+
     def encoded(self, observation: jax.Array, here: jax.Array) -> jax.Array:
         """Return an observation as passes over weights take it: `here`, which is that of the last
         transition, and computed at the first step of an episode only.
@@ -126,9 +139,10 @@ class Progress:
         Lookups in a table are cheapest for all lanes at once, features for those that need them.
         """
         if isinstance(self.features, Table):
-            found = vectorize.computed_if_any(self.fresh, fn, operand)
-            return jnp.where(self.fresh, found, otherwise)
-        return vectorize.computed_where(self.fresh, fn, operand, otherwise)
+            first = vectorize.computed_if_any(self.fresh, fn, operand)
+            return jnp.where(self.fresh, first, otherwise)
+        computed: jax.Array = vectorize.computed_where(self.fresh, fn, operand, otherwise)
+        return computed
 
     def after(
         self, transition: Transition, learns: jax.Array, error: jax.Array, *values: jax.Array
@@ -152,32 +166,76 @@ class Progress:
         )
 
 
-class Drawing:
-    """Uniform numbers of a lifetime, one for each hyperparameter, and the values drawn by them.
+@record
+class LinearFunction:
+    """A linear function of features that learns along an eligibility trace."""
 
-    Args:
-      key: of the lifetime.
+    weights: jax.Array  # [A, F] float32
+    trace: jax.Array  # [A, F] float32
+    alpha: jax.Array  # [] float32, step size
+
+    def learned(
+        self,
+        progress: Progress,
+        at: jax.Array,
+        gradient: jax.Array,
+        error: jax.Array,
+        learns: jax.Array,
+        following: tuple[jax.Array, jax.Array] | None = None,
+    ) -> "LinearFunction":
+        """Return the function after e <- decay e + gradient phi, then w <- w + alpha error e.
+
+        The weights stay as they are where `learns`, [] bool, is False or the error is NaN; the
+        trace moves.
+
+        Args:
+          at: the observation, `encoded`.
+          gradient: [A] float32, of each row, times the features `at`.
+          following: the next observation, `encoded`, and gamma times the gradient there, [A], 0 at
+            the end of an episode: the step size is then that of Parl2, the greatest with which an
+            update does not overshoot. It is never raised, and not reset between episodes. Dabney
+            and Barto 2012, alpha-bound, in the form of the program of Jordan et al. 2020.
+        """
+        features, orders, alpha = progress.features, progress.orders, self.alpha
+        trace = features.traced(self.trace, at, orders, progress.decay, gradient)
+        step = alpha * error
+        if following is not None:
+            there, next_gradient = following
+            before, after = features.products(trace, (at, there), orders)
+            gained = jnp.where(next_gradient > 0, next_gradient * after, 0.0)
+            lost = jnp.where(gradient != 0, gradient * before, 0.0)
+            alpha = jnp.where(learns, parl2_bounded(alpha, gained.sum() - lost.sum()), alpha)
+            step = vectorize.prevent_fusion(alpha * error)
+        keeps = learns & ~jnp.isnan(error)
+        weights = features.stepped(self.weights, trace, orders, step, keeps)
+        return LinearFunction(weights, trace, alpha)
+
+
+def parl2_bounded(alpha: jax.Array, change: jax.Array) -> jax.Array:
+    """Return the step size of Parl2 after a transition: min(alpha, -1 / change) where `change`, the
+    product of the trace with gamma phi' - phi, is negative.
     """
+    return jnp.where(change < 0, jnp.minimum(alpha, -1 / change), alpha)
 
-    def __init__(self, key: jax.Array, features: Features, lifetime: Lifetime) -> None:
+
+class Drawing:
+    """Uniform numbers of a lifetime, one for each hyperparameter, and the values drawn by them."""
+
+    def __init__(self, key: jax.Array, features: Features, prior: Prior) -> None:
         self._uniforms = jax.random.uniform(key, (len(PLACES),))
-        self.features, self.lifetime = features, lifetime
+        self.features, self.prior = features, prior
         self.drawn: dict[str, jax.Array] = {}
 
-    def number(self, name: str) -> jax.Array:
-        """Return the uniform number of a hyperparameter: [] float32 in [0, 1)."""
-        return self._uniforms[PLACES.index(name)]
-
-    def keep(self, name: str, value: jax.Array) -> None:
-        """Keep the value of a hyperparameter, as float32."""
+    def draw(self, name: str, quantile: Callable[..., jax.Array], low: Any, high: Any) -> jax.Array:
+        """Draw and keep a hyperparameter, [] float32: the quantile of its uniform number."""
+        value = quantile(self._uniforms[PLACES.index(name)], low, high)
         self.drawn[name] = jnp.asarray(value, jnp.float32)
+        return value
 
     def progress(self) -> Progress:
         """Return the progress of a lifetime that begins with what has been drawn so far."""
-        zero = jnp.int32(0)
-        return Progress(
-            dict(self.drawn), zero, jnp.bool_(True), zero, zero, self.features, self.lifetime
-        )
+        zero, yes = jnp.int32(0), jnp.bool_(True)
+        return Progress(dict(self.drawn), zero, yes, zero, zero, self.features, self.prior.lifetime)
 
 
 @record
@@ -222,14 +280,15 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            if field.name.endswith("_low"):
-                self._check_pair(field.name, field.name.removesuffix("_low") + "_high")
-
-    def _check_pair(self, lower: str, upper: str) -> None:
-        low, high = getattr(self, lower), getattr(self, upper)
-        # leaves are arrays, or anything else, where JAX rebuilds the record
-        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            raise JbrlError(f"{lower} = {low}, {upper} = {high}: expected the lower one first")
+            if not field.name.endswith("_low"):
+                continue
+            upper = field.name.removesuffix("low") + "high"
+            low, high = getattr(self, field.name), getattr(self, upper)
+            # leaves are arrays, or anything else, where JAX rebuilds the record
+            if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+                raise JbrlError(
+                    f"{field.name} = {low}, {upper} = {high}: expected the lower one first"
+                )
 
     def cost(self, prior: Any) -> Cost:
         """Count the passes over the weights and traces of the middle of the sizes that are drawn;
@@ -239,16 +298,24 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         features = self.features(prior)
-        state = jax.eval_shape(lambda: self.reset(jax.random.key(0), prior))
-        arrays = jax.tree.leaves(state)
+        arrays = jax.tree.leaves(jax.eval_shape(lambda: self.reset(jax.random.key(0), prior)))
         numbers = sum(v.size for v in arrays if v.ndim == 2)
-        share = _mean_size(features, self) / features.capacity
+        used = numbers * self._mean_size(features) / features.capacity
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
-        seconds = self.beside + self.passes * numbers * share * each
+        seconds = self.beside + self.passes * used * each
         lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
         return Cost(
             steps=seconds / SECONDS_PER_STEP, lane_bytes=lane_bytes, compiling=self.compiling
         )
+
+    def _mean_size(self, features: Features) -> float:
+        """Return the mean number of features that lanes draw."""
+        if isinstance(features, Table):
+            return features.n
+        dependent = range(int(self.dependent_low), self.dependent_high + 1)
+        independent = range(int(self.independent_low), self.independent_high + 1)
+        pairs = itertools.product(dependent, independent)
+        return float(np.mean([features.size(*pair) for pair in pairs]))
 
     def features(self, prior: Prior) -> Features:
         """Return the features, for the greatest orders.
@@ -256,28 +323,30 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         Raises:
           JbrlError: observations without finite ends, or orders that give too many features.
         """
-        orders = self.dependent_high, self.independent_high
-        return features_of(prior.spec.observation, *orders)
+        return features_of(prior.spec.observation, self.dependent_high, self.independent_high)
 
-    def drawing(self, key: jax.Array, prior: Prior) -> Drawing:
-        """Return the drawing of a lifetime, with the hyperparameters that all algorithms have.
+    def begin(self, key: jax.Array, prior: Prior) -> Progress:
+        """Return the progress of a lifetime that begins, all hyperparameters drawn.
 
         Raises:
           JbrlError: observations without finite ends, or orders that give too many features.
         """
         features = self.features(prior)
-        drawing = Drawing(key, features, prior.lifetime)
-        gap = log_uniform(drawing.number("gamma"), self.gamma_gap_low, self.gamma_gap_high)
-        drawing.keep("gamma", 1 - gap)
-        ends = self.lambda_low, self.lambda_high
-        drawing.keep("lambda", uniform(drawing.number("lambda"), *ends))
+        drawing = Drawing(key, features, prior)
+        gap = drawing.draw("gamma", log_uniform, self.gamma_gap_low, self.gamma_gap_high)
+        drawing.drawn["gamma"] = 1 - gap
+        drawing.draw("lambda", uniform, self.lambda_low, self.lambda_high)
         if not isinstance(features, Table):
-            for order in ("dependent", "independent"):
-                ends = getattr(self, f"{order}_low"), getattr(self, f"{order}_high")
-                drawing.keep(order, integer(drawing.number(order), *ends))
+            drawing.draw("dependent", integer, self.dependent_low, self.dependent_high)
+            drawing.draw("independent", integer, self.independent_low, self.independent_high)
         sizes = features.sizes(drawing.progress().orders)
-        drawing.keep("features", sizes.astype(jnp.float32))
-        return drawing
+        drawing.drawn["features"] = sizes.astype(jnp.float32)
+        self.draw(drawing)
+        return drawing.progress()
+
+    def draw(self, drawing: Drawing) -> None:
+        """Draw the hyperparameters that not all algorithms have."""
+        raise NotImplementedError(f"{type(self).__name__} has no method draw")
 
     def draw_alpha(self, drawing: Drawing, name: str, *, parts: int = 1, prefix: str = "") -> None:
         """Draw the step size `name`, by the range for tables or that for Fourier bases.
@@ -288,14 +357,11 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
           prefix: of the parameters that hold the range.
         """
         table = isinstance(drawing.features, Table)
-        ends = [
-            getattr(self, f"{prefix}{'' if table else 'fourier_'}alpha_{end}")
-            for end in ("low", "high")
-        ]
-        value = log_uniform(drawing.number(name), *ends)
+        field = f"{prefix}alpha" if table else f"{prefix}fourier_alpha"
+        low, high = (getattr(self, f"{field}_{end}") for end in ("low", "high"))
+        value = drawing.draw(name, log_uniform, low, high)
         if self.per_feature and not table:
-            value = value / (drawing.drawn["features"] * jnp.float32(parts))
-        drawing.keep(name, value)
+            drawing.drawn[name] = value / (drawing.drawn["features"] * jnp.float32(parts))
 
     def learns(self, progress: Progress) -> jax.Array:
         """Return whether the agent learns from the next transition: [] bool.
@@ -306,7 +372,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         limit = jnp.where(self.learning_episodes > 0, self.learning_episodes, last)
         return progress.episodes < jnp.minimum(limit, last)
 
-    def sizes(self, state: Any) -> np.ndarray:
+    def sizes(self, state: Any) -> npt.NDArray[np.int64]:
         """See `Sized`: the number of features."""
         return np.asarray(state.progress.drawn["features"], np.int64)
 
@@ -315,30 +381,10 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         which a value was NaN.
         """
         progress = state.progress
-        found = {f"drawn_{name}": value for name, value in progress.drawn.items()}
-        return found | {
-            "skipped_updates": progress.skipped,
-            "undefined_steps": progress.undefined,
-        }
+        counts = {"skipped_updates": progress.skipped, "undefined_steps": progress.undefined}
+        return {f"drawn_{name}": value for name, value in progress.drawn.items()} | counts
 
 
 def _episodes(lifetime: Lifetime) -> jax.Array:
     """Return the number of episodes of a lifetime, [] int32."""
     return jnp.int32(lifetime.episodes if isinstance(lifetime, Episodes) else 2**31 - 1)
-
-
-def _mean_size(features: Features, agent: CompleteLinear) -> float:
-    """Return the mean number of features that lanes draw."""
-    if isinstance(features, Table):
-        return features.n
-    orders = [
-        range(int(getattr(agent, f"{name}_low")), getattr(agent, f"{name}_high") + 1)
-        for name in ("dependent", "independent")
-    ]
-    return float(np.mean([features.size(*pair) for pair in itertools.product(*orders)]))
-
-
-def decay(progress: Progress) -> jax.Array:
-    """Return gamma lambda, and 0 at the first step of an episode: [] float32."""
-    drawn = progress.drawn
-    return jnp.where(progress.fresh, 0.0, drawn["gamma"] * drawn["lambda"])
