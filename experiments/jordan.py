@@ -141,7 +141,7 @@ def rough() -> pd.DataFrame:
         study["study"]["n_environments"] = trials
         with tempfile.TemporaryDirectory() as folder:
             chosen = plan(study, folder)
-            found = chosen.estimate
+            found = chosen.expected_seconds
             units = chosen.study.units
             seconds.append({(u.experiment, u.algorithm): found[u.id] / 1000 for u in units})
     table = pd.DataFrame(

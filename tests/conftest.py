@@ -71,7 +71,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jbrl.study.cost.calibration.cache_folder", lambda: folder)
+        patch.setattr("jbrl.study.calibration.cache_folder", lambda: folder)
         yield
 
 

@@ -20,7 +20,7 @@ from jbrl.play.play import play
 from jbrl.play.protocol import Played, Protocol
 from jbrl.play.unit import canonical
 from jbrl.rollout.contract import Agent, OfflineSearch, Oracle
-from jbrl.study.cost.estimates import decision_seconds, search_seconds
+from jbrl.study.cost import decision_seconds, search_seconds
 
 TRIAL = 2 * LANES  # MDPs in which candidates are compared
 AT_ONCE = 2**16  # lifetimes whose transitions are kept at once

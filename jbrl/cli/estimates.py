@@ -9,8 +9,7 @@ from rich.console import Console
 from jbrl.cli.text import complain, count, duration
 from jbrl.play.machine import memory_bytes
 from jbrl.report.text import ABSENT
-from jbrl.study.cost.report import cost_report
-from jbrl.study.cost.yardstick import present_busy_text
+from jbrl.study.cost import cost_report, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.storage.store import Store
 
@@ -43,7 +42,7 @@ def foretell(planned: RunPlan, *, units: bool) -> None:
     """Describe a run before it starts: the units if wanted, the time of each algorithm, and on the
     last line the total and its source.
     """
-    outlooks, seconds = planned.outlooks, planned.estimate
+    estimates, seconds = planned.estimates, planned.expected_seconds
     if units:
         for unit in planned.units:
             typer.echo(
@@ -53,7 +52,7 @@ def foretell(planned: RunPlan, *, units: bool) -> None:
         typer.echo()
     rows = [["algorithm", "units", "time", "memory"]]
     for name in dict.fromkeys(unit.algorithm for unit in planned.units):
-        left = [outlooks[unit.id] for unit in planned.todo if unit.algorithm == name]
+        left = [estimates[unit.id] for unit in planned.todo if unit.algorithm == name]
         largest = max((found.bytes for found in left), default=0.0)
         rows.append(
             [
@@ -63,8 +62,8 @@ def foretell(planned: RunPlan, *, units: bool) -> None:
                 size_text(largest),
             ]
         )
-    most = max((found.bytes for found in outlooks.values()), default=0.0)
-    rows.append(["all", str(len(outlooks)), duration(sum(seconds.values())), size_text(most)])
+    most = max((found.bytes for found in estimates.values()), default=0.0)
+    rows.append(["all", str(len(estimates)), duration(sum(seconds.values())), size_text(most)])
     _print(rows)
     typer.echo(_memory_text(planned, most))
     done = len(planned.units) - len(planned.todo)
@@ -87,11 +86,11 @@ def _memory_text(planned: RunPlan, most: float) -> str:
 
 def _source(planned: RunPlan) -> str:
     """Describe the source of the times."""
-    outlooks = planned.outlooks.values()
-    measured = sum(found.measured for found in outlooks)
-    if not outlooks:
+    estimates = planned.estimates.values()
+    measured = sum(found.measured for found in estimates)
+    if not estimates:
         return ""
-    if measured == len(outlooks):
+    if measured == len(estimates):
         return ", by short runs on this machine"
     part = f", {measured} of them by short runs on this machine, the others" if measured else ","
     return f"{part} by a rough rule: --calibrate measures"

@@ -16,8 +16,7 @@ from jbrl.cli.text import count, duration
 from jbrl.play.machine import peak_resident_bytes
 from jbrl.play.unit import Unit
 from jbrl.report.text import seconds_text
-from jbrl.study.cost.remaining import TimeLeft
-from jbrl.study.cost.yardstick import present_busy_text
+from jbrl.study.cost import TimeLeft, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
 
@@ -80,7 +79,7 @@ class Display(Progress):
             refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
         self._silence = Silence(self._still)
-        self._expected = {id: outlook.cost for id, outlook in plan.outlooks.items()}
+        self._expected = {id: estimate.cost for id, estimate in plan.estimates.items()}
         self._ran = self._failed = 0
 
     def __enter__(self) -> "Display":

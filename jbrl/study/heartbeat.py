@@ -21,9 +21,9 @@ import numpy as np
 
 from jbrl.play.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.play.unit import Unit
-from jbrl.study.cost.report import save_estimates, saved_estimates
 from jbrl.study.progress import Progress
 from jbrl.study.storage.files import pack_json, read_json, write_whole
+from jbrl.study.storage.store import save_estimates, saved_estimates
 
 SECONDS = 5.0  # between two heartbeats
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ from jbrl.play.compilation import compiling
 from jbrl.play.resources import Resources
 from jbrl.play.unit import Unit, select
 from jbrl.rollout.contract import notice
-from jbrl.study.cost import yardstick
-from jbrl.study.cost.calibration import Calibration, Outlook
-from jbrl.study.cost.report import UnitCost, actual
+from jbrl.study.calibration import Calibration, Estimate, speed_of
+from jbrl.study.cost import actual
 from jbrl.study.execute import is_done, run_units
 from jbrl.study.file import Study, load_study
 from jbrl.study.heartbeat import Heartbeat
 from jbrl.study.progress import Progress
-from jbrl.study.storage.store import Result, Store
+from jbrl.study.storage.store import Store
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,20 @@ class RunPlan:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Short runs on this machine, which measure how long units take; and its speed, where
-        something is left to run.
+        """What is known about the cost of units on this machine: its speed, where something is left
+        to run, short runs, and the results that are kept here.
         """
-        speed = yardstick.measured(*(self.devices or jax.devices())[:1]) if self.todo else None
+        speed = speed_of((self.devices or jax.devices())[0]) if self.todo else None
+        searches = set[str | None]()
         with self._compiling:
-            return Calibration(self.devices, recall=self.recall, speed=speed)
+            calibration = Calibration(self.devices, recall=self.recall, speed=speed)
+            for unit in self.study.units:
+                result = self.store.result(unit.id)
+                if result and result.status == "done":
+                    fresh = unit.knowledge_id not in searches
+                    calibration.add_result(unit, actual(result.header, searched=fresh))
+                    searches.add(unit.knowledge_id)
+        return calibration
 
     def execute(self, progress: Progress | None = None, resources: Resources | None = None) -> int:
         """Run the remaining units; return the number that failed.
@@ -60,7 +67,7 @@ class RunPlan:
         self.store.open(self.study.facts(), self.study.units)
         with (
             self._compiling,
-            Heartbeat(self.store.folder, self.estimate, progress or Progress()) as observer,
+            Heartbeat(self.store.folder, self.expected_seconds, progress or Progress()) as observer,
         ):
             return run_units(self.units, self.todo, self.store, observer, resources)
 
@@ -70,20 +77,15 @@ class RunPlan:
         return compiling(self.study.settings.compile)
 
     @cached_property
-    def estimate(self) -> dict[str, float]:
+    def expected_seconds(self) -> dict[str, float]:
         """About how many seconds each unit of `todo` will take, by its id."""
-        return {id: outlook.cost.seconds for id, outlook in self.outlooks.items()}
+        return {id: estimate.cost.seconds for id, estimate in self.estimates.items()}
 
     @cached_property
-    def outlooks(self) -> dict[str, Outlook]:
-        """Expected cost of each unit of `todo`, by its id.
-
-        By a rough rule, corrected by what short runs on this machine have measured (`calibration`),
-        and by what units of the same algorithm have taken, if this directory holds any: the one
-        with the same parameters in the same experiment, or else all in the same experiment, or
-        else all.
-        """
-        return self._outlooks(self.todo)
+    def estimates(self) -> dict[str, Estimate]:
+        """Expected cost of each unit of `todo`, by its id (`Calibration`)."""
+        with self._compiling:
+            return self.calibration.estimates(self.todo)
 
     @cached_property
     def notices(self) -> list[str]:
@@ -99,57 +101,21 @@ class RunPlan:
             for name, texts in found.items()
         ]
 
-    def calibrate(self, tell: Callable[[str, int, int], None]) -> list[str]:
+    def calibrate(self, show: Callable[[str, int, int], None]) -> list[str]:
         """Make short runs that measure how long units of `todo` take, unless they have been made
         before.
 
         Args:
-          tell: called with what is run, how many short runs are done, and how many there are.
+          show: called with what is run, how many short runs are done, and how many there are.
 
         Returns: what could not be measured, and why, one line each.
         """
-        for name in ("estimate", "outlooks", "_earlier"):  # as they were without
+        for name in ("expected_seconds", "estimates"):  # as they were without
             self.__dict__.pop(name, None)
         with self._compiling:
             return self.calibration.measure(
-                self.todo, lambda probe, done, total: tell(probe.unit.label, done, total)
+                self.todo, lambda run, done, total: show(run.unit.label, done, total)
             )
-
-    def _outlooks(self, units: Sequence[Unit]) -> dict[str, Outlook]:
-        with self._compiling:
-            expected = self.calibration.outlooks(units)
-        return {unit.id: self._corrected(unit, expected[unit.id]) for unit in units}
-
-    def _corrected(self, unit: Unit, outlook: Outlook) -> Outlook:
-        earlier = self._earlier.get((unit.algorithm, unit.experiment)) or self._earlier.get(
-            (unit.algorithm, None), []
-        )
-        like = [row for row in earlier if row[0].agent == unit.agent] or earlier
-        cost = outlook.cost
-        for part in ("searching", "deciding", "waiting"):
-            expected, taken = (sum(getattr(row[column], part) for row in like) for column in (1, 2))
-            if expected > 0 and taken > 0:
-                cost = replace(cost, **{part: getattr(cost, part) * taken / expected})
-        return replace(outlook, cost=cost)
-
-    @cached_property
-    def _earlier(self) -> dict[tuple[str, str | None], list[tuple[Unit, UnitCost, UnitCost]]]:
-        """Units of the study that are done, what was expected of each and what it has cost, by
-        algorithm and experiment; None: any.
-        """
-        results = {unit.id: result for unit in self.study.units if (result := self._result(unit))}
-        done = [unit for unit in self.study.units if unit.id in results]
-        expected, searches, found = self.calibration.outlooks(done), set(), defaultdict(list)
-        for unit in done:
-            was = actual(results[unit.id].header, searched=unit.knowledge_id not in searches)
-            searches.add(unit.knowledge_id)
-            for experiment in (unit.experiment, None):
-                found[unit.algorithm, experiment].append((unit, expected[unit.id].cost, was))
-        return found
-
-    def _result(self, unit: Unit) -> Result | None:
-        found = self.store.result(unit.id)
-        return found if found and found.status == "done" else None
 
 
 def plan(

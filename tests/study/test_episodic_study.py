@@ -242,4 +242,4 @@ def test_estimates_and_calibration_know_episodes(tmp_path: Path) -> None:
     from jbrl.study.plan import plan
 
     planned = plan(tables(), tmp_path)
-    assert all(0 < seconds < 60 for seconds in planned.estimate.values())
+    assert all(0 < seconds < 60 for seconds in planned.expected_seconds.values())

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.base.errors import JbrlError
-from jbrl.study.cost.report import save_estimates
 from jbrl.study.file import Study
 from jbrl.study.heartbeat import task_id
 from jbrl.study.plan import RunPlan
 from jbrl.study.slurm import jobs
 from jbrl.study.slurm.packing import ClusterTask, Packing, Piece, pack
-from jbrl.study.storage.store import Store
+from jbrl.study.storage.store import Store, save_estimates
 
 PARALLELISM = 40  # tasks at once
 WARNING_SECONDS = 120  # before the time limit, at most, a task is signalled to end
@@ -102,7 +101,7 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
     active = [task for task in tasks if task.task in states and states[task.task].active]
     queued = {id for task in active for id in task.units}
     pieces = [
-        Piece(unit.id, plan.estimate[unit.id], unit.knowledge_id)
+        Piece(unit.id, plan.expected_seconds[unit.id], unit.knowledge_id)
         for unit in plan.todo
         if unit.id not in queued
     ]
@@ -150,7 +149,7 @@ def submit(
     if not prepared.packing.tasks:
         return prepared
     plan.store.open(plan.study.facts(), plan.study.units)
-    save_estimates(plan.store.folder, plan.estimate)
+    save_estimates(plan.store.folder, plan.expected_seconds)
     facts = (
         plan.study.facts(),
         plan.study.place,

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.play.machine import SILENT_SECONDS, process_exists
-from jbrl.study.cost.report import saved_estimates
 from jbrl.study.slurm import jobs
 from jbrl.study.storage.files import read_json
-from jbrl.study.storage.store import Store
+from jbrl.study.storage.store import Store, saved_estimates
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ one study are merged by copying `units/*` and `knowledge/*`.
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,24 @@ from jbrl.study.storage.outcomes import Outcomes
 TRAJECTORY = ("states", "actions", "rewards")
 METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the score
 FLIGHT = "flight_"  # prefix of the arrays of lifetimes that are not over
+# beside the results: how long each unit was expected to take, by the process that planned it
+ESTIMATES_FILE = "expected.json"
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
+
+
+def save_estimates(folder: Path, seconds: Mapping[str, float]) -> None:
+    """Write the expected durations of units, by id, beside those that others have written.
+
+    No result depends on it.
+    """
+    with contextlib.suppress(OSError):
+        content = {"seconds": {**saved_estimates(folder), **seconds}}
+        files.write_whole(folder / ESTIMATES_FILE, files.pack_json(content))
+
+
+def saved_estimates(folder: Path) -> dict[str, float]:
+    """Return seconds that units were expected to take, by id, as far as they were written."""
+    return dict((files.read_json(folder / ESTIMATES_FILE) or {"seconds": {}})["seconds"])
 
 
 class ResultWarning(JbrlWarning):

@@ -17,12 +17,12 @@ import jbrl
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
-from jbrl.study.cost import report as cost_report
 from jbrl.study.heartbeat import Heartbeat
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.slurm import jobs, status
 from jbrl.study.slurm.status import Observer, Status
+from jbrl.study.storage import store as store_module
 from jbrl.study.storage.files import StoreError, pack_json, write_whole
 
 HERE = socket.gethostname()
@@ -48,7 +48,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three of six units are done; nothing is at work."""
     folder = tmp_path_factory.mktemp("half")
     jbrl.run(TABLES, folder, only="Random|alpha=0.1.* seed 0")
-    cost_report.save_estimates(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
+    store_module.save_estimates(folder, {unit.id: 60.0 for unit in plan(TABLES, folder).todo})
     return folder
 
 
@@ -281,11 +281,11 @@ def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
 ) -> None:
     monkeypatch.setattr("jbrl.study.heartbeat.SECONDS", 0.02)
     with Heartbeat(folder, {"mine": 3.0}, Progress()):
-        (folder / cost_report.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
+        (folder / store_module.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
         end = time.monotonic() + 20
-        while "mine" not in cost_report.saved_estimates(folder) and time.monotonic() < end:
+        while "mine" not in store_module.saved_estimates(folder) and time.monotonic() < end:
             time.sleep(0.02)
-        assert cost_report.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
+        assert store_module.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
 
 
 def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
@@ -318,8 +318,8 @@ def test_no_study(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_nothing_can_be_noted(folder: Path) -> None:
     (folder / "running").rmdir()
     (folder / "running").write_text("not a directory")
-    (folder / cost_report.ESTIMATES_FILE).unlink()
-    (folder / cost_report.ESTIMATES_FILE).mkdir()
+    (folder / store_module.ESTIMATES_FILE).unlink()
+    (folder / store_module.ESTIMATES_FILE).mkdir()
     assert set(jbrl.run(TABLES, folder).scores["status"]) == {"done"}
 
 

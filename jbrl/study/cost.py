@@ -1,0 +1,294 @@
+"""Cost of units of work: what one is expected to take, what it has taken, and the time left of a
+run.
+
+The rough rule is proportional to the cost that an agent declares. Its constants hold for one core
+of one machine; by how much it is off is measured (`study.calibration`).
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from jbrl.environments.spec import Box
+from jbrl.play import compilation
+from jbrl.play.batching import lanes_per_device
+from jbrl.play.lifetimes import group_width
+from jbrl.play.protocol import Protocol
+from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
+from jbrl.problems.problem import DirichletProblem
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, cost
+from jbrl.study.storage.store import Store, saved_estimates
+
+SECONDS_PER_DECISION = 5e-8
+SECONDS_PER_ENTRY = 3e-10  # of the transition tensor, for one decision
+SECONDS_PER_TRIED_DECISION = 1.7e-7  # of a strategy that a search tries
+SECONDS_PER_TRIED_ENTRY = 5e-10
+FIRST_PULLS = 400  # trajectories that take as long as getting a search going
+SECONDS_TO_COMPILE = 4.0  # the programs of a plain learner in finite MDPs
+SECONDS_TO_COMPILE_BLOCKS = 2.3  # the same in blocks of steps
+COMPILING_QUICKLY = 0.6  # times as long
+COMPILING_A_SEARCH = 3.0  # times as long, for programs that try strategies or train
+SECONDS_PER_UNIT = 0.1  # files, tables, drawing MDPs
+SLOWER_ALONE = 8.0  # a decision for one MDP alone, beside its share in one for many
+
+# Of all that is expected, so much counts as having taken what was expected, so that the first
+# units, which are small, do not decide alone.
+PRIOR_SHARE = 0.01
+LOAD_SECONDS = 60.0  # that the load average covers
+
+COLUMNS = ("algorithm", "units", "done", "estimated_seconds", "actual_seconds", "left_seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitCost:
+    """Wall seconds of the parts of a unit."""
+
+    compiling: float = 0.0
+    searching: float = 0.0  # all that happens offline
+    deciding: float = 0.0
+    waiting: float = 0.0  # for decisions one at a time, where latency is measured
+    other: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.compiling + self.searching + self.deciding + self.waiting + self.other
+
+
+# ---- the rough rule ----
+
+
+def decision_seconds(agent: Agent, protocol: Protocol) -> float:
+    """Estimate the seconds of one decision in one lifetime, on one device."""
+    steps = cost(agent, protocol.agent_prior()).steps
+    return SECONDS_PER_DECISION + entries(protocol) * SECONDS_PER_ENTRY + steps * SECONDS_PER_STEP
+
+
+def entries(protocol: Protocol) -> int:
+    """Return numbers that an environment is made of, or that a table of its action values has."""
+    test = protocol.test
+    if isinstance(test, DirichletProblem):
+        return int(test.mdps.concentrations.size)
+    observation = test.spec.observation
+    return test.spec.actions.n * (
+        math.prod(observation.shape) if isinstance(observation, Box) else observation.n
+    )
+
+
+def search_seconds(agent: Agent, protocol: Protocol) -> float:
+    """Estimate the seconds of a search on the prior, on any number of devices; 0 for agents that do
+    not search.
+    """
+    if not isinstance(agent, OfflineSearch):
+        return 0.0
+    stated = agent.search_seconds(protocol.agent_prior())
+    if stated is not None:
+        return stated
+    each = SECONDS_PER_TRIED_DECISION + entries(protocol) * SECONDS_PER_TRIED_ENTRY
+    return (agent.budget + FIRST_PULLS) * protocol.horizon * each
+
+
+def lane_decisions(unit: Unit, devices: Sequence[jax.Device]) -> float:
+    """Return the decisions that one device takes, lanes that do not count included: a call always
+    plays all its lanes.
+    """
+    protocol = unit.protocol
+    if protocol.in_blocks:
+        each = -(-protocol.n_environments // len(devices))
+        if devices[0].platform == "cpu" and not protocol.together:
+            lane_bytes = cost(unit.agent, protocol.agent_prior()).lane_bytes
+            width = group_width(unit.agent, lane_bytes or 16 * entries(protocol))
+            each = -(-each // width) * width
+        return each * protocol.expected_steps
+    lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
+    size = unit.chunk or protocol.n_environments
+    whole, rest = divmod(protocol.n_environments, size)
+    calls = sum(-(-n // (lanes * len(devices))) * times for n, times in ((size, whole), (rest, 1)))
+    return calls * lanes * protocol.horizon
+
+
+def fewest_lanes(agent: Agent, protocol: Protocol) -> int:
+    """Return lifetimes that cost each as much as all lanes of a device do, so that a few give the
+    time of many.
+    """
+    return cost(agent, protocol.agent_prior()).fewest_lanes or agent.lanes
+
+
+def lone_seconds(unit: Unit, decision: float) -> float:
+    """Estimate the seconds of the decisions that latency is measured by; `decision` is the time of
+    one among others, on one device.
+    """
+    alone = fewest_lanes(unit.agent, unit.protocol) == 1
+    return unit.latency * _lone_decisions(unit) * decision * (1.0 if alone else SLOWER_ALONE)
+
+
+def _lone_decisions(unit: Unit) -> int:
+    protocol = unit.protocol
+    return LATENCY_TRAJECTORIES * (LATENCY_STEPS if protocol.in_blocks else protocol.horizon)
+
+
+def memory_bytes(
+    agent: Agent, protocol: Protocol, lanes: int, devices: Sequence[jax.Device]
+) -> int:
+    """Estimate the bytes that a call takes on each device.
+
+    Environments, a belief and a plan or a table; 16 bytes for each decision; the states of one
+    group of lanes, where agents state their size.
+    """
+    decisions = LATENCY_STEPS if protocol.in_blocks else protocol.horizon
+    stated = cost(agent, protocol.agent_prior())
+    on_cpu = devices[0].platform == "cpu"
+    group = group_width(agent, stated.lane_bytes) if protocol.in_blocks and on_cpu else lanes
+    return (
+        lanes * (16 * entries(protocol) + 16 * decisions)
+        + stated.memory_bytes
+        + min(group, lanes) * stated.lane_bytes
+    )
+
+
+def compile_seconds(agent: Agent, protocol: Protocol) -> float:
+    """Estimate the seconds that it takes to compile the programs of a unit."""
+    plain = SECONDS_TO_COMPILE_BLOCKS if protocol.in_blocks else SECONDS_TO_COMPILE
+    searching = COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
+    quickly = COMPILING_QUICKLY if compilation.options_name("cpu") == "quick" else 1.0
+    return plain * searching * quickly * cost(agent, protocol.agent_prior()).compiling
+
+
+def program(unit: Unit) -> tuple[Any, ...]:
+    """Return a key of the programs that a unit is compiled to, except those that only one unit of
+    an experiment needs.
+    """
+    protocol = unit.protocol
+    leaves, structure = jax.tree.flatten(
+        (unit.agent, protocol.test_prior(), protocol.test.recorder)
+    )
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    return unit.algorithm, structure, shapes, protocol.lifetime, unit.record
+
+
+# ---- what it has taken ----
+
+
+def actual(header: Mapping[str, Any], *, searched: bool) -> UnitCost:
+    """Return the cost of a finished unit, by the header of its result.
+
+    Args:
+      searched: whether its search counts; one search serves all units with the same knowledge.
+    """
+    horizon = header["configuration"].get("horizon", 0)
+    decisions = header.get("decisions") or header["n"] * horizon
+    return UnitCost(
+        compiling=header.get("compile_seconds") or 0.0,
+        searching=header["offline_seconds"] if searched else 0.0,
+        deciding=header["online_seconds"] * decisions,
+        waiting=(header.get("latency_seconds") or 0.0)
+        * LATENCY_TRAJECTORIES
+        * (horizon or LATENCY_STEPS),
+    )
+
+
+def cost_report(store: Store, ids: Collection[str] | None = None) -> pd.DataFrame:
+    """Return one row per algorithm, in the order of the study: columns `COLUMNS`.
+
+    Wall seconds: `estimated_seconds` those that the units that are `done` were expected to take
+    when they were begun (NaN if it was not recorded), `actual_seconds` their compilation, search
+    and decisions, `left_seconds` the estimate for those that are not done.
+
+    Args:
+      ids: of the units that count; None: all of them.
+
+    Raises:
+      StoreError: no results of a study here.
+    """
+    estimates, searched, rows = saved_estimates(store.folder), set[str | None](), []
+    units = [unit for unit in store.manifest()["units"] if ids is None or unit["id"] in ids]
+    results = store.results([unit["id"] for unit in units])
+    for unit in units:
+        expected = estimates.get(unit["id"], math.nan)
+        result = results.get(unit["id"])
+        if result is None or result.status != "done":
+            rows.append((unit["algorithm"], 1, 0, 0.0, 0.0, expected))
+            continue
+        fresh = unit["knowledge"] is None or unit["knowledge"] not in searched
+        searched.add(unit["knowledge"])
+        taken = actual(result.header, searched=fresh).seconds
+        rows.append((unit["algorithm"], 1, 1, expected, taken, 0.0))
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.groupby("algorithm", sort=False).sum(min_count=1).reset_index()
+
+
+# ---- the time left ----
+
+
+class TimeLeft:
+    """Estimate of the time left of a run.
+
+    What is left takes as much longer or shorter than expected as what is done, compilation and all
+    else apart: they err for different reasons.
+
+    Args:
+      expected: cost of each unit to run, by its id.
+      clock: returns seconds.
+    """
+
+    def __init__(
+        self, expected: Mapping[str, UnitCost], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._left, self._clock = dict(expected), clock
+        self._began = self._last = clock()
+        self._whole, self._done = _parts(expected.values()), np.zeros(2)
+        self._compiling = 0.0
+
+    def skipped(self, ids: Iterable[str]) -> None:
+        """Leave out units that other processes have run."""
+        for id in ids:
+            self._left.pop(id, None)
+
+    def finished(self, id: str, compiling: float) -> None:
+        """Note that a unit is done, or has failed, and the seconds that were spent compiling."""
+        if id in self._left:
+            self._done = self._done + _parts([self._left.pop(id)])
+        self._compiling += compiling
+        self._last = self._clock()
+
+    def seconds(self) -> float:
+        """Return the wall seconds left."""
+        elapsed = max(0.0, self._last - self._began)
+        compiling = min(self._compiling, elapsed)
+        prior = PRIOR_SHARE * self._whole
+        taken, expected = np.array([compiling, elapsed - compiling]) + prior, self._done + prior
+        times = np.divide(taken, expected, out=np.ones(2), where=expected > 0)
+        left = float(_parts(self._left.values()) @ times)
+        return max(0.0, left - max(0.0, self._clock() - self._last))
+
+
+def _parts(costs: Iterable[UnitCost]) -> np.ndarray:
+    """Return the seconds of compilation, and all others: [2] float64."""
+    return np.array([(c.compiling, c.seconds - c.compiling) for c in costs]).reshape(-1, 2).sum(0)
+
+
+def busy_text(load: float, cores: int, own: float = 0.0) -> str:
+    """Return what to say after a time if other programs keep the machine busy, with more threads
+    than there are cores; otherwise "".
+
+    Args:
+      load: threads of all programs that run or wait, the mean of the last minute.
+      cores: of the machine.
+      own: seconds of processor time that this process has taken, in the last minute or before.
+    """
+    others = load - min(own / LOAD_SECONDS, cores)
+    busy = f" while this machine is busy, load {others:.0f} on {cores} cores"
+    return busy if others > cores else ""
+
+
+def present_busy_text() -> str:
+    """Return `busy_text` of this machine; "" where the system does not say."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    return busy_text(os.getloadavg()[0], os.cpu_count() or 1, time.process_time())

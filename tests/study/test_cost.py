@@ -1,0 +1,322 @@
+"""Costs by the rough rule, what units have cost, and the time left of a run."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import jbrl
+from jbrl.agents.registry import AGENTS
+from jbrl.play.unit import Unit
+from jbrl.problems.prior import EnvironmentPrior
+from jbrl.rollout.contract import SECONDS_PER_STEP
+from jbrl.study import cost
+from jbrl.study.calibration import Calibration
+from jbrl.study.cost import TimeLeft, UnitCost, busy_text
+from jbrl.study.file import load_study
+from jbrl.study.plan import plan
+from jbrl.study.storage.store import Store, saved_estimates
+
+cpu_only = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="an accelerator plays as many MDPs at once as are wanted"
+)
+
+
+def tables(*agents: dict[str, Any], **study: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "tiny", "n_environments": 500, "horizon": 250, **study},
+        "experiments": [{"name": name, "problem": name} for name in ("GC", "GDL")],
+        "agents": list(agents),
+    }
+
+
+def units(*agents: dict[str, Any], **study: Any) -> list[Unit]:
+    return load_study(tables(*agents, **study)).units
+
+
+def in_episodes(name: str, *problems: str) -> list[Unit]:
+    study = tables({"algorithm": name}, n_environments=100)
+    del study["study"]["horizon"]
+    study["experiments"] = [{"name": name, "test": name} for name in problems]
+    return load_study(study).units
+
+
+def costs(study: list[Unit], folder: Path) -> list[UnitCost]:
+    return [found.cost for found in Calibration(folder=folder).estimates(study).values()]
+
+
+def takes_mdps(name: str) -> bool:
+    return AGENTS[name].agent.requires.prior is not EnvironmentPrior
+
+
+# ---- the rough rule ----
+
+
+# Scripted has a policy for bsuite's problems only.
+@pytest.mark.parametrize("name", sorted(set(AGENTS) - {"Scripted"}))
+def test_every_agent_has_a_finite_cost_by_the_rough_rule(name: str, tmp_path: Path) -> None:
+    study = (
+        units({"algorithm": name})
+        if takes_mdps(name)
+        else in_episodes(name, "Chain-10s", "MountainCar")
+    )
+    for estimate in Calibration(folder=tmp_path).estimates(study).values():
+        assert 0 < estimate.cost.deciding < estimate.cost.seconds < math.inf
+        assert 0 < estimate.bytes < math.inf and not estimate.measured
+    for unit in study:
+        assert 1 <= cost.fewest_lanes(unit.agent, unit.protocol) <= unit.agent.lanes
+
+
+@cpu_only
+def test_a_call_plays_all_its_lanes() -> None:
+    def lanes(algorithm: str, **study: Any) -> float:
+        unit = units({"algorithm": algorithm}, **study)[0]
+        return cost.lane_decisions(unit, jax.devices()) / 250
+
+    assert jax.device_count() == 2
+    counts = [lanes("Random", n_environments=n) for n in (1, 500, 512, 513, 1025)]
+    assert counts == [256, 256, 256, 512, 768]
+    assert [lanes("BAMCP", n_environments=n) for n in (1, 16, 17, 500)] == [8, 8, 16, 256]
+    assert lanes("Random", n_environments=500, chunk=100) == 5 * 256
+    assert lanes("Random", n_environments=510, chunk=100) == 6 * 256
+    group = in_episodes("Random", "Chain-10s")[0]
+    assert group.agent.lanes == 256
+    assert cost.lane_decisions(group, jax.devices()) == 256 * group.protocol.expected_steps
+
+
+@pytest.mark.slow
+@cpu_only
+def test_states_of_a_group_of_lanes_are_part_of_the_memory(tmp_path: Path) -> None:
+    """Pinball has four inputs: 31^4 = 923,521 features by orders of 30, five actions and a value,
+    three arrays each, 16 lanes.
+    """
+    study = {
+        "study": {"name": "large", "n_environments": 100},
+        "experiments": [{"name": "Pinball-empty", "problem": "Pinball-empty"}],
+        "agents": [
+            {"algorithm": "PPO-linear"},
+            {"algorithm": "PPO-linear", "dependent_high": 30, "independent_high": 30},
+        ],
+    }
+    small, large = Calibration(folder=tmp_path).estimates(load_study(study).units).values()
+    each = len(jax.devices()) * 16 * 6 * 3 * 4
+    assert each * 923_521 < large.bytes < 1.05 * each * 923_521
+    assert each * 10_000 < small.bytes < 1.5 * each * 10_000
+
+
+def test_a_search_takes_as_long_as_what_it_simulates(tmp_path: Path) -> None:
+    study = units(
+        {"algorithm": "BAMCP", "simulations": [10, 10_000]},
+        {"algorithm": "BFS3", "trajectories": 1, "samples": 3, "depth": [10, 20]},
+        {"algorithm": "OPPS-DS", "budget": [100, 1000]},
+    )
+    found = costs(study, tmp_path)
+    decisions = cost.lane_decisions(study[0], jax.devices())
+    steps = 9990 * 15 * SECONDS_PER_STEP * decisions
+    assert found[1].deciding - found[0].deciding == pytest.approx(steps)
+    assert found[3].deciding > 1.9 * found[2].deciding
+    assert found[5].searching == pytest.approx(found[4].searching * 1400 / 500)
+
+
+def test_programs_and_searches_are_counted_once(tmp_path: Path) -> None:
+    data = tables({"algorithm": "BEB", "beta": [1.0, 2.0]}, {"algorithm": "OPPS-DS", "space": "F2"})
+    data["experiments"] = [
+        {"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))
+    ]
+    found = costs(load_study(data).units, tmp_path)
+    assert [c.compiling > 0 for c in found] == [True, False, True, False, False, False]
+    assert [c.searching > 0 for c in found] == [False, False, True, False, False, False]
+    environments = in_episodes("Random", "Chain-10s", "Chain-10d", "Gridworld-5s", "MountainCar")
+    assert [c.compiling > 0 for c in costs(environments, tmp_path)] == [True, False, True, True]
+
+
+def test_programs_that_search_or_train_take_longer_to_compile() -> None:
+    plain, searching = units({"algorithm": "BEB"}, {"algorithm": "OPPS-DS"})[:2]
+    in_blocks, deep = (in_episodes(name, "MountainCar")[0] for name in ("Random", "DQN"))
+    for cheap, costly in ((plain, searching), (in_blocks, deep)):
+        one, more = (cost.compile_seconds(u.agent, u.protocol) for u in (cheap, costly))
+        assert more >= 2 * one > 0
+
+
+def test_latency_is_part_of_it(tmp_path: Path) -> None:
+    found = (
+        costs(units({"algorithm": "Random"}, latency=latency), tmp_path)[0]
+        for latency in (True, False)
+    )
+    with_, without = found
+    assert with_.waiting > 0 == without.waiting
+    assert with_.compiling == 2 * without.compiling
+
+
+# ---- beside what it took ----
+
+
+@pytest.mark.slow
+def test_estimates_are_kept_beside_what_it_took_and_corrected_by_it(tmp_path: Path) -> None:
+    data = tables(
+        {"algorithm": "Random"},
+        {"algorithm": "Q-learning", "alpha": [0.0, 0.5]},
+        n_environments=5,
+        horizon=4,
+    )
+    jbrl.run(data, tmp_path, only=r"GC/(Random|Q-learning.*alpha=0\.0)")
+    first, store = saved_estimates(tmp_path), Store(tmp_path)
+    assert len(first) == 2 and all(0 < seconds < 100 for seconds in first.values())
+    table = cost.cost_report(store).set_index("algorithm")
+    assert list(table.units) == [2, 4] and list(table.done) == [1, 1]
+    assert (table[["estimated_seconds", "actual_seconds"]] > 0).all(axis=None)
+
+    planned = plan(data, tmp_path)
+    done = planned.study.units[1]
+    result = store.result(done.id)
+    assert done.algorithm == "Q-learning" and result is not None
+    taken = result.header["online_seconds"] * 5 * 4
+    like = [unit for unit in planned.todo if unit.algorithm == "Q-learning"]
+    for unit in like:  # the rule lets Q-learning cost the same in all units of an experiment
+        deciding = planned.estimates[unit.id].cost.deciding
+        assert deciding == pytest.approx(taken) if unit.experiment == "GC" else deciding > 0
+
+    planned.execute()
+    assert len(saved_estimates(tmp_path)) == 6
+    assert first.items() <= saved_estimates(tmp_path).items()
+    assert cost.cost_report(store, set(first)).done.sum() == 2
+    after = cost.cost_report(store)
+    assert (after.left_seconds == 0).all() and list(after.done) == [2, 4]
+    assert after.estimated_seconds.sum() == pytest.approx(sum(saved_estimates(tmp_path).values()))
+
+
+@pytest.mark.slow
+def test_a_search_that_serves_two_experiments_is_counted_once(tmp_path: Path) -> None:
+    data = tables(
+        {"algorithm": "OPPS-DS", "space": "F1", "budget": 20}, n_environments=2, horizon=4
+    )
+    data["experiments"] = [
+        {"name": name, "prior": "UGC", "test": test} for name, test in (("a", "GC"), ("b", "UGC"))
+    ]
+    jbrl.run(data, tmp_path)
+    headers = [Store(tmp_path).result(unit.id).header for unit in load_study(data).units]
+    assert headers[0]["learned"] == headers[1]["learned"]
+    parts = [cost.actual(header, searched=n == 0) for n, header in enumerate(headers)]
+    assert parts[0].searching > 0 == parts[1].searching
+    assert cost.cost_report(Store(tmp_path)).actual_seconds[0] == pytest.approx(
+        sum(part.seconds for part in parts)
+    )
+
+
+# ---- the time left ----
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def play(self, left: TimeLeft, id: str, compiling: float, other: float) -> None:
+        self.now += compiling + other
+        left.finished(id, compiling)
+
+
+def equal_units(n: int) -> dict[str, UnitCost]:
+    return {str(k): UnitCost(compiling=4.0, deciding=1.0) for k in range(n)}
+
+
+def test_before_anything_is_done_it_is_what_was_expected() -> None:
+    clock = Clock()
+    left = TimeLeft(equal_units(10), clock)
+    assert left.seconds() == pytest.approx(50.0)
+    clock.now += 3.0
+    assert left.seconds() == pytest.approx(47.0)
+    clock.now += 1000.0
+    assert left.seconds() == 0.0
+
+
+def test_compiling_and_playing_are_corrected_apart() -> None:
+    """Compiling takes five times as long as expected, all else as long: units that are left and
+    need not be compiled take no longer.
+    """
+    clock = Clock()
+    left = TimeLeft(equal_units(10) | {"last": UnitCost(deciding=60.0)}, clock)
+    for k in range(10):
+        clock.play(left, str(k), 20.0, 1.0)
+    assert left.seconds() == pytest.approx(60.0, rel=0.01)
+
+
+@pytest.mark.parametrize("times", [0.2, 1.0, 5.6])
+def test_it_is_right_within_30_percent_after_a_fifth_of_the_work(times: float) -> None:
+    """A machine that became busy, or idle, after the estimate was made."""
+    clock = Clock()
+    left = TimeLeft(equal_units(60), clock)
+    for k in range(59):
+        clock.play(left, str(k), 4 * times, times)
+        if k >= 12:
+            assert left.seconds() == pytest.approx(5 * times * (59 - k), rel=0.3)
+
+
+def test_one_small_unit_does_not_decide_alone() -> None:
+    clock = Clock()
+    left = TimeLeft({"first": UnitCost(other=0.1)} | equal_units(20), clock)
+    clock.play(left, "first", 0.0, 1.0)
+    assert left.seconds() < 2 * 100.0  # ten times as long as expected
+
+
+def test_units_of_other_processes_are_left_out() -> None:
+    clock = Clock()
+    left = TimeLeft(equal_units(4), clock)
+    left.skipped(["0", "1"])
+    assert left.seconds() == pytest.approx(10.0)
+    for id in ("2", "3"):
+        clock.play(left, id, 4.0, 1.0)
+    assert left.seconds() == 0.0
+
+
+def test_a_clock_that_is_set_back_changes_little() -> None:
+    clock = Clock()
+    left = TimeLeft(equal_units(3), clock)
+    clock.now -= 1000.0
+    assert left.seconds() == pytest.approx(15.0)
+    left.finished("0", 4.0)
+    assert 0 <= left.seconds() <= 10.0
+
+
+BUSY = " while this machine is busy, load {} on 2 cores"
+
+
+@pytest.mark.parametrize(
+    ("load", "own", "text"),
+    [
+        (10.0, 0.0, BUSY.format(10)),
+        (2.0, 0.0, ""),
+        (10.4, 24.0, BUSY.format(10)),
+        (2.4, 30.0, ""),  # half a core of it is this process
+        (5.0, 9999.0, BUSY.format(3)),  # which has no more than all
+    ],
+)
+def test_a_busy_machine_is_named(load: float, own: float, text: str) -> None:
+    assert busy_text(load, 2, own) == text
+
+
+# Units of quick.toml, run cold on two cores that other programs used too (load 12 to 15): seconds
+# that compiling and all else were expected to take, that compiling took, and since the unit before.
+RECORDED: list[list[float]] = json.loads(
+    (Path(__file__).parent / "recorded_run.json").read_text(encoding="ascii")
+)
+
+
+@pytest.mark.parametrize("said", [1.0, 0.25], ids=["as said", "said before others came"])
+def test_a_recorded_run_is_estimated_within_a_factor_of_two_throughout(said: float) -> None:
+    """By the pace of all parts together it was six times too short after half of the units."""
+    expected = {
+        str(k): UnitCost(compiling=said * compiling, deciding=said * other)
+        for k, (compiling, other, _, _) in enumerate(RECORDED)
+    }
+    clock, whole = Clock(), sum(row[3] for row in RECORDED)
+    left, ends = TimeLeft(expected, clock), clock.now + whole
+    worst = 1.0
+    for k, (_, _, compiled, taken) in enumerate(RECORDED[:-10]):
+        clock.play(left, str(k), compiled, taken - compiled)
+        worst = max(worst, (ends - clock.now) / left.seconds(), left.seconds() / (ends - clock.now))
+    assert 900 < whole < 1000 and worst < 2.0
