@@ -71,17 +71,17 @@ class Pieces:
         if self._folder is None:
             return _timed(make)
         path = self._folder / f"{name}-{self._digest}.json"
-        found = files.read_json(path)
-        if found is None:
-            found = _timed(make)
-            files.write_whole(path, files.pack_json(found))
-        return found
+        piece = files.read_json(path)
+        if piece is None:
+            piece = _timed(make)
+            files.write_whole(path, files.pack_json(piece))
+        return piece
 
 
 def _timed(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     started = time.process_time()
-    found = make()
-    return {**found, "seconds": time.process_time() - started}
+    piece = make()
+    return {**piece, "seconds": time.process_time() - started}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,12 +171,12 @@ def bound(
       JbrlError: a problem without such a distribution, or with one that is too large; a number out
         of range; decisions that do not fit into the horizon, the memory or the budget.
     """
-    found = problem if isinstance(problem, Problem) else find_problem(problem)
-    work = _Work(_checked(found), discount, horizon, seed)
+    chosen = problem if isinstance(problem, Problem) else find_problem(problem)
+    work = _Work(_checked(chosen), discount, horizon, seed)
     allowed = find_agents(agents, work.protocol)
     plan = make_plan(
         work.layers,
-        found.short_name,
+        chosen.short_name,
         work.horizon,
         decisions,
         budget,
@@ -301,20 +301,20 @@ class _Work:
         step = "upper end, replications"
         tell(step, 0, plan.replications)
         way, choosing = self._way(ahead, plan, pieces)
-        found = []
+        replications = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
-            found.append(way.piece(pieces, number, seed))
+            replications.append(way.piece(pieces, number, seed))
             tell(step, number + 1, plan.replications)
-        samples = np.array([piece["value"] for piece in found])
+        samples = np.array([piece["value"] for piece in replications])
         end = End(
             float(samples.mean() + margin(samples, ONE_SIDED)),
             ONE_SIDED,
             float(samples.mean()),
             standard_error(samples),
             {**way.facts, "replications": plan.replications, "n_mdps": way.n_mdps},
-            choosing + sum(piece["seconds"] for piece in found),
+            choosing + sum(piece["seconds"] for piece in replications),
         )
-        shown_value = float(np.mean([piece["clairvoyant"] for piece in found]))
+        shown_value = float(np.mean([piece["clairvoyant"] for piece in replications]))
         return self._repeating(pieces, end), shown_value
 
     def _repeating(self, pieces: Pieces, end: End) -> End:
@@ -403,15 +403,15 @@ class _Work:
         layers = Layers(self.model, merge_states=False)  # a table names states as they are
         training = int(self.seeds("training", 1)[0].generate_state(1)[0])
         share = None if plan.playing is None else plan.playing / max(1, len(agents))
-        found = candidates(self.protocol, layers, self.cores, agents, training)
-        for one in found:
+        policies = candidates(self.protocol, layers, self.cores, agents, training)
+        for one in policies:
             seconds = one.seconds(LEAST_PLAYED)
             if share is not None and one.each and seconds > share:
                 raise JbrlError(
                     f"agent = {one.name!r}: {LEAST_PLAYED} lifetimes take about {seconds:.3g} "
                     f"seconds: expected budget = {seconds / share * plan.budget:.3g} or more"
                 )
-        return [(one, one.fitting(TRIAL, share)) for one in found]
+        return [(one, one.fitting(TRIAL, share)) for one in policies]
 
     def _lower(
         self,
@@ -456,11 +456,11 @@ class _Work:
         seed: np.random.SeedSequence,
     ) -> dict[str, Any]:
         def make() -> dict[str, float]:
-            found = candidate.play(n_mdps, seed)
+            returns = candidate.play(n_mdps, seed)
             return {
-                "mean": float(found.mean()),
-                "standard_error": standard_error(found),
-                "margin": margin(found, ONE_SIDED),
+                "mean": float(returns.mean()),
+                "standard_error": standard_error(returns),
+                "margin": margin(returns, ONE_SIDED),
             }
 
         name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))

@@ -91,17 +91,17 @@ class BlockCounts:
         """Return where the splits of a total go with one more transition of `row` to successor
         number `k`: positions among the splits of the new total, [n] int64.
         """
-        found = self._after.get((total, row, k))
-        if found is None:
+        places = self._after.get((total, row, k))
+        if places is None:
             counts = self.splits(total).counts.copy()
             counts[:, row, k] += 1
             target = self.splits(self.add(total, k))
             counts, codes = self._ordered(counts)
-            found = np.searchsorted(target.codes, codes)
-            if not np.array_equal(target.counts[found], counts):
+            places = np.searchsorted(target.codes, codes)
+            if not np.array_equal(target.counts[places], counts):
                 raise AssertionError("two splits of counts have the same code")
-            self._after[total, row, k] = found
-        return found
+            self._after[total, row, k] = places
+        return places
 
     def _divide(self, total: Total) -> np.ndarray:
         """Return all divisions of a total among rows, [n, A, K] int16, exchangeable ones apart."""
@@ -165,11 +165,11 @@ def _compositions(amount: int, parts: int) -> np.ndarray:
         return np.zeros((int(amount == 0), 0), np.int16)
     if parts == 1:
         return np.array([[amount]], np.int16)
-    found = []
+    parts_of = []
     for first in range(amount + 1):
         rest = _compositions(amount - first, parts - 1)
-        found.append(np.hstack([np.full((len(rest), 1), first, np.int16), rest]))
-    return np.concatenate(found)
+        parts_of.append(np.hstack([np.full((len(rest), 1), first, np.int16), rest]))
+    return np.concatenate(parts_of)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -216,25 +216,25 @@ class Layers:
 
     def successors(self, cell: Cell) -> list[Cell]:
         """Return the cells that one decision may lead to."""
-        found = [Cell(row.successor, cell.totals) for row in self.model.certain[cell.state]]
+        cells = [Cell(row.successor, cell.totals) for row in self.model.certain[cell.state]]
         number = int(self.model.block_of[cell.state])
         if number >= 0:
             count = len(self.blocks[number].block.successors)
-            found += [self.successor(cell, k) for k in range(count)]
-        return found
+            cells += [self.successor(cell, k) for k in range(count)]
+        return cells
 
     def layer(self, decisions: int) -> list[Cell]:
         """Return the cells after that many decisions."""
         while len(self._layers) <= decisions:
-            found = [new for cell in self._layers[-1] for new in self.successors(cell)]
-            self._layers.append(self._merged(found))
+            reached = [new for cell in self._layers[-1] for new in self.successors(cell)]
+            self._layers.append(self._merged(reached))
         return self._layers[decisions]
 
     def values(self, kept: Mapping[Cell, np.ndarray], cell: Cell) -> np.ndarray:
         """Return the array of a cell, from those of the cells that are kept."""
-        found = kept.get(cell)
-        if found is not None:
-            return found
+        array = kept.get(cell)
+        if array is not None:
+            return array
         number, to = self._kept(cell)
         return self._seen_from(kept[to], number, cell)
 
@@ -302,10 +302,10 @@ class Layers:
 
 
 def _moved(total: Total, successors: tuple[int, ...]) -> Total:
-    found = [0] * len(total)
+    moved = [0] * len(total)
     for amount, k in zip(total, successors, strict=True):
-        found[k] = amount
-    return tuple(found)
+        moved[k] = amount
+    return tuple(moved)
 
 
 def _image(symmetry: Symmetry, cell: Cell) -> Cell:

@@ -50,10 +50,10 @@ class Between:
         self.least = least[self.state].astype(np.float32)  # [M]: that b can be worth
         self.most = most[self.state].astype(np.float32)  # [M]
         exits = np.linspace(self.least, self.most, GRID, axis=-1, dtype=np.float64)  # [M, G]
-        found = self._returns(model.least_reward + model.reward_range, lambda _: exits)
+        returns = self._returns(model.least_reward + model.reward_range, lambda _: exits)
         flat = (model.n_states, -1)
-        self._level = found.reshape(flat).astype(np.float32)
-        self._rise = np.diff(found, axis=2, append=found[:, :, -1:]).reshape(flat)
+        self._level = returns.reshape(flat).astype(np.float32)
+        self._rise = np.diff(returns, axis=2, append=returns[:, :, -1:]).reshape(flat)
         self._rise = self._rise.astype(np.float32)
         self._scale = ((GRID - 1) / np.maximum(self.most - self.least, 1e-6)).astype(np.float32)
         self._first = np.arange(len(self.least), dtype=np.int32) * GRID
@@ -67,10 +67,10 @@ class Between:
         below = place.astype(np.int32)
         place -= below
         below += self._first
-        found = self._rise[y].take(below)
-        found *= place
-        found += self._level[y].take(below)
-        return found
+        values = self._rise[y].take(below)
+        values *= place
+        values += self._level[y].take(below)
+        return values
 
     def _outcome(self, choose: Callable[..., np.ndarray]) -> Rule:
         """Return the value of the hidden state if its outcomes are the best or the worst ones."""
@@ -123,7 +123,7 @@ class Hidden:
         """
         between = Between(self.model, rows, self.discount, self.number)
         after = self._shown(between, seed)
-        found = dict(after)
+        worths = dict(after)
         for n in reversed(range(self.trials)):
             reached = {
                 (total, k): np.float32(self.discount) * between.at(int(y), worth)
@@ -135,8 +135,8 @@ class Hidden:
             after = dict(
                 zip(totals, pool.map(partial(self._back_up, reached), totals), strict=True)
             )
-            found.update(after)
-        return between, found
+            worths.update(after)
+        return between, worths
 
     def _back_up(self, reached: dict[tuple[Total, int], np.ndarray], total: Total) -> np.ndarray:
         """Return the worth of a total's counts from the values that one more outcome leads to."""
@@ -168,15 +168,15 @@ class Hidden:
         sequence = qmc.Sobol(int(free.sum()), scramble=True, rng=np.random.default_rng(seed))
         uniforms = np.split(sequence.random(DRAWS), np.cumsum(free)[:-1], axis=1)
         distinct = [np.unique(counts[:, a], axis=0, return_inverse=True) for a in range(len(free))]
-        found = np.zeros((len(counts), len(between.least)), np.float32)
+        means = np.zeros((len(counts), len(between.least)), np.float32)
         for draw in range(DRAWS):
-            best = np.full_like(found, -np.inf)
+            best = np.full_like(means, -np.inf)
             for a, (rows, places) in enumerate(distinct):
                 worth = self._for_ever(between, a, rows, uniforms[a][draw])
                 np.maximum(best, worth[places.reshape(-1)], out=best)
-            found += best / DRAWS
+            means += best / DRAWS
         ends = np.cumsum([len(self.counts.splits(total)) for total in totals])
-        return dict(zip(totals, np.split(found, ends[:-1]), strict=True))
+        return dict(zip(totals, np.split(means, ends[:-1]), strict=True))
 
     def _for_ever(
         self, between: Between, a: int, counts: np.ndarray, uniforms: np.ndarray
@@ -196,10 +196,10 @@ class Hidden:
         theta = (self.discount * theta).astype(np.float32)
 
         def step(w: np.ndarray) -> np.ndarray:
-            found = np.repeat(gain, w.shape[1], 1)
+            values = np.repeat(gain, w.shape[1], 1)
             for i, k in enumerate(some):
-                found += theta[:, i : i + 1] * between.at(int(block.successors[k]), w)
-            return found
+                values += theta[:, i : i + 1] * between.at(int(block.successors[k]), w)
+            return values
 
         shape = (len(counts), len(between.least))
         low, high = np.broadcast_to(between.least, shape), np.broadcast_to(between.most, shape)

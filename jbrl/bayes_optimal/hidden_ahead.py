@@ -64,10 +64,10 @@ class HiddenAhead:
         """
         if limit is None:
             return USUAL_MDPS
-        found = MOST_MDPS
-        while found >= LEAST_MDPS and self.seconds(found) > limit:
-            found //= 2
-        return found if found >= LEAST_MDPS else 0
+        number = MOST_MDPS
+        while number >= LEAST_MDPS and self.seconds(number) > limit:
+            number //= 2
+        return number if number >= LEAST_MDPS else 0
 
     def replication(
         self, control: Control, n_mdps: int, seed: np.random.SeedSequence
@@ -92,10 +92,10 @@ class HiddenAhead:
             for first, own in zip(firsts, shown.spawn(len(firsts)), strict=True):
                 some = [rows[..., first : first + CHUNK] for rows in mdps.log_rows]
                 leaves.add(some, 1 / n_mdps, own, pool)
-        found = {cell: value + self._for_ever() for cell, value in leaves.found.items()}
+        at_leaves = {cell: value + self._for_ever() for cell, value in leaves.estimates.items()}
         if many:
-            found |= estimate(layers, many, mdps, values, control, ahead.threads)
-        return ahead.solve(found), shown_value
+            at_leaves |= estimate(layers, many, mdps, values, control, ahead.threads)
+        return ahead.solve(at_leaves), shown_value
 
     def _for_ever(self) -> float:
         """Return what to add to a value for ever, so that it is not below that of the decisions
@@ -118,10 +118,10 @@ def hide(ahead: LookAhead, seed: np.random.SeedSequence) -> HiddenAhead | None:
     """Return the bound with the hidden state that makes it lowest without looking ahead, on a
     sample; None where the problem is too large, or no state can be hidden.
     """
-    found = candidates(ahead)
-    if not found:
+    bounds = candidates(ahead)
+    if not bounds:
         return None
-    return found[int(np.argmin([one.root(CHOOSING, seed) for one in found]))]
+    return bounds[int(np.argmin([one.root(CHOOSING, seed) for one in bounds]))]
 
 
 def candidates(ahead: LookAhead) -> list[HiddenAhead]:
@@ -131,15 +131,15 @@ def candidates(ahead: LookAhead) -> list[HiddenAhead]:
     layers, model = ahead.layers, ahead.layers.model
     if _transitions(model) > MOST_TRANSITIONS:
         return []
-    found = []
+    bounds = []
     for number, block in enumerate(model.blocks):
         moved = any(one.states[block.state] != block.state for one in layers.symmetries)
         trials = _trials(layers, number, ahead.horizon)
         if trials and not moved and not model.certain[block.state]:
             counts = layers.blocks[number]
             hidden = Hidden(model, counts, ahead.discount, number, trials)
-            found.append(HiddenAhead(ahead, hidden))
-    return found
+            bounds.append(HiddenAhead(ahead, hidden))
+    return bounds
 
 
 def _transitions(model: Model) -> int:
@@ -171,7 +171,7 @@ class HiddenLeaves:
 
     def __init__(self, layers: Layers, cells: list[Cell], control: Control, hidden: Hidden) -> None:
         self.layers, self.control, self.hidden = layers, control, hidden
-        self.found = {cell: control.mean(cell) for cell in cells}
+        self.estimates = {cell: control.mean(cell) for cell in cells}
         cut, axis, end = cut_blocks(layers, cells), hidden.number, len(layers.blocks)
         first, last = slice(0, cut), slice(cut, end)
         self._hidden_first = axis < cut
@@ -225,7 +225,7 @@ class HiddenLeaves:
         for cell in cells:
             other = weights.product(self._without.start, cell.totals[self._without])
             a, b = (product, other) if self._hidden_first else (other, product)
-            self.found[cell] += (a @ b.T).reshape(self.found[cell].shape)
+            self.estimates[cell] += (a @ b.T).reshape(self.estimates[cell].shape)
 
 
 class _Rest:
@@ -248,10 +248,10 @@ class _Rest:
             self._of_state[x] = self._parts(x)
         base, slope = self._of_state[x]
         own, means = self._control.own(self._axis, total)
-        found = base + own[x][:, None].astype(np.float32)
+        mean = base + own[x][:, None].astype(np.float32)
         if slope is not None:
-            found += means.astype(np.float32) @ slope
-        return found
+            mean += means.astype(np.float32) @ slope
+        return mean
 
     def _parts(self, x: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return what concerns the other blocks alone, [M], and what multiplies the variables of

@@ -80,11 +80,11 @@ class Lifetimes:
 
         Returns: discounted returns, [N] float64; the first ones are the same for any N.
         """
-        found = []
+        returns = []
         for number in range(math.ceil(n_mdps / LANES)):
             own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
-            found.append(self._play(bonus, np.random.default_rng(own)))
-        return np.concatenate(found)[:n_mdps]
+            returns.append(self._play(bonus, np.random.default_rng(own)))
+        return np.concatenate(returns)[:n_mdps]
 
     def _play(self, bonus: float, generator: np.random.Generator) -> np.ndarray:
         keys = jax.random.split(jax.random.key(int(generator.integers(2**32))), LANES)
@@ -290,13 +290,13 @@ class Chance:
     def _of(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         lanes = np.arange(len(states))
         counts = np.zeros((len(states), *self._prior.shape))
-        found, factor = np.zeros(len(states)), 1.0
+        chance, factor = np.zeros(len(states)), 1.0
         for t, after in enumerate(self._after):
             x, u, y = states[:, t], actions[:, t], states[:, t + 1]
             row = self._prior[x, u] + counts[lanes, x, u]
             worth = self._rewards[x, u] + self._discount * after
             expected = (row * worth).sum(1) / row.sum(1)
-            found += factor * (worth[lanes, y] - expected)
+            chance += factor * (worth[lanes, y] - expected)
             counts[lanes, x, u, y] += 1
             factor *= self._discount
-        return found
+        return chance

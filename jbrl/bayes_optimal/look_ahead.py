@@ -38,9 +38,9 @@ def solve(layers: Layers, decisions: int, leaves: Values, discount: float, threa
     with ThreadPoolExecutor(threads) as pool:
         for t in reversed(range(decisions)):
             cells = layers.layer(t)
-            found = list(pool.map(partial(back_up, layers, after, discount), cells))
+            values = list(pool.map(partial(back_up, layers, after, discount), cells))
             after.clear()
-            after = dict(zip(cells, found, strict=True))
+            after = dict(zip(cells, values, strict=True))
     return float(np.mean([layers.values(after, cell).item() for cell in layers.first]))
 
 
@@ -171,14 +171,14 @@ def make_table(
     threads: int,
 ) -> Table:
     """Return the greedy choices in a look-ahead of D decisions with these values after them."""
-    after, found = leaves, []
+    after, choices = leaves, []
     with ThreadPoolExecutor(threads) as pool:
         for t in reversed(range(decisions)):
             cells = layers.layer(t)
             results = list(pool.map(partial(back_up_and_choose, layers, after, discount), cells))
-            found.append({cell: choice for cell, (_, choice) in zip(cells, results, strict=True)})
+            choices.append({cell: choice for cell, (_, choice) in zip(cells, results, strict=True)})
             after = {cell: value for cell, (value, _) in zip(cells, results, strict=True)}
-    return Table(layers, tuple(reversed(found)))
+    return Table(layers, tuple(reversed(choices)))
 
 
 def mean_values(
@@ -186,8 +186,8 @@ def mean_values(
 ) -> dict[Cell, np.ndarray]:
     """Return the optimal values of the posterior-mean MDPs, of the shape of each cell."""
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(partial(_mean_value, layers, discount, left), cells)
-        return dict(zip(cells, found, strict=True))
+        values = pool.map(partial(_mean_value, layers, discount, left), cells)
+        return dict(zip(cells, values, strict=True))
 
 
 def _mean_value(layers: Layers, discount: float, left: int, cell: Cell) -> np.ndarray:

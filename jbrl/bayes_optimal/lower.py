@@ -98,7 +98,7 @@ def candidates(
         table = _table(layers, decisions, discount, horizon, threads)
         return Lifetimes(table, discount, horizon)
 
-    found = []
+    policies = []
     for bonus in sorted({round(share * layers.model.reward_range, 6) for share in BONUSES}):
 
         def lookahead(n: int, seed: np.random.SeedSequence, bonus: float = bonus) -> np.ndarray:
@@ -108,15 +108,15 @@ def candidates(
             f"look-ahead of {decisions} decisions, then the posterior mean with bonus "
             f"{bonus:g} / (1 + n)"
         )
-        found.append(Candidate(name, lookahead))
+        policies.append(Candidate(name, lookahead))
     chance = Chance(layers.model.mdps, discount, horizon).of
     for name, agent in agents.items():
         plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
         player, digest = _player(agent, plays, training, chance), _digest(agent, name)
         search = search_seconds(agent, protocol) / threads
         each = decision_seconds(agent, protocol) * horizon / threads
-        found.append(Candidate(name, player, digest, search, each))
-    return found
+        policies.append(Candidate(name, player, digest, search, each))
+    return policies
 
 
 def _digest(agent: Agent, name: str) -> str:
@@ -148,14 +148,14 @@ def _player(
     def player(n: int, seed: np.random.SeedSequence) -> np.ndarray:
         seeds = map(int, seed.generate_state(math.ceil(n / AT_ONCE)))
         sizes = [min(AT_ONCE, n - first) for first in range(0, n, AT_ONCE)]
-        found = []
+        returns = []
         for size, own in zip(sizes, seeds, strict=True):
             played = plays(policy(), n_environments=size, seed=own, record=True)
             if played.failure:
                 raise JbrlError(played.failure)
             assert played.trajectories is not None
-            found.append(np.asarray(played.returns) - chance(played.trajectories))
-        return np.concatenate(found)
+            returns.append(np.asarray(played.returns) - chance(played.trajectories))
+        return np.concatenate(returns)
 
     return player
 

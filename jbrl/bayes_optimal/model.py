@@ -194,13 +194,13 @@ class Symmetry:
 
 def symmetries(model: Model) -> tuple[Symmetry, ...]:
     """Find symmetries of a model, the identity left out."""
-    found = []
+    kept = []
     for states in _permutations(model):
         if states != tuple(range(model.n_states)):
-            found.append(_symmetry(model, states))
-        if len(found) == MOST_SYMMETRIES:
+            kept.append(_symmetry(model, states))
+        if len(kept) == MOST_SYMMETRIES:
             break
-    return tuple(found)
+    return tuple(kept)
 
 
 def _permutations(model: Model) -> Iterator[tuple[int, ...]]:
@@ -230,18 +230,18 @@ Row = tuple[tuple[int, float, float], ...]  # successor, concentration, reward
 
 def _rows(model: Model, x: int) -> list[Row]:
     """Return the rows of a state, sorted; the concentration of certain rows does not matter."""
-    found: list[Row] = [((row.successor, 1.0, row.reward),) for row in model.certain[x]]
+    rows: list[Row] = [((row.successor, 1.0, row.reward),) for row in model.certain[x]]
     number = int(model.block_of[x])
     if number >= 0:
         block = model.blocks[number]
         for weights, gains in zip(block.concentrations, block.rewards, strict=True):
-            found.append(
+            rows.append(
                 tuple(
                     (int(block.successors[k]), float(weights[k]), float(gains[k]))
                     for k in np.flatnonzero(weights)
                 )
             )
-    return sorted(found)
+    return sorted(rows)
 
 
 def _image(rows: list[Row], states: tuple[int, ...]) -> list[Row]:
@@ -290,7 +290,7 @@ def _symmetry(model: Model, states: tuple[int, ...]) -> Symmetry:
 def _match(block: Block, target: Block, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return which row of the target each row of a block becomes."""
     left = list(range(len(target.actions)))
-    found = []
+    matches = []
     for weights, gains in zip(block.concentrations, block.rewards, strict=True):
         moved = np.empty((2, len(order)))
         moved[:, list(order)] = weights, gains
@@ -301,5 +301,5 @@ def _match(block: Block, target: Block, order: tuple[int, ...]) -> tuple[int, ..
             and np.array_equal(target.rewards[row], moved[1])
         )
         left.remove(match)
-        found.append(match)
-    return tuple(found)
+        matches.append(match)
+    return tuple(matches)

@@ -84,7 +84,7 @@ def find_moves(model: Model) -> Moves | None:
     if not all(_is_moves(block) for block in model.blocks):
         return None
     distances = _distances(model)
-    found: list[tuple[Move, ...]] = [()] * model.n_states
+    of_state: list[tuple[Move, ...]] = [()] * model.n_states
     row = 0
     for block in model.blocks:
         moves = []
@@ -96,8 +96,8 @@ def find_moves(model: Model) -> Moves | None:
                 Move(row, y, float(rewards[move]), weights[move], weights[stay], bool(forward))
             )
             row += 1
-        found[block.state] = tuple(moves)
-    return Moves(model, tuple(found))
+        of_state[block.state] = tuple(moves)
+    return Moves(model, tuple(of_state))
 
 
 def _is_moves(block: Block) -> bool:
@@ -188,7 +188,7 @@ class _Growth:
         """Return the child after the success of a move."""
         counts = dict(memory)
         counts[move.row] = counts.get(move.row, 0) + 1
-        found: Memory = tuple(sorted(counts.items()))
+        remembered: Memory = tuple(sorted(counts.items()))
         if move.reward > 0:
             revealed, left = left != self._backs, self._rewarded
         elif move.forward:
@@ -196,9 +196,9 @@ class _Growth:
         else:
             revealed, left = left <= 0, left - 1
         if revealed:
-            leaf = (move.successor, found)
+            leaf = (move.successor, remembered)
             return -1 - self._leaves.setdefault(leaf, len(self._leaves))
-        return self._nodes.setdefault((move.successor, left, found), len(self._nodes))
+        return self._nodes.setdefault((move.successor, left, remembered), len(self._nodes))
 
     def tree(self) -> Tree:
         """Return the tree that is complete."""
@@ -247,10 +247,10 @@ class Forgetting:
 
     def n_mdps(self, limit: float | None) -> int:
         """Return the number of MDPs with which a replication takes at most `limit` seconds."""
-        found = LEAST_MDPS if limit is not None else MOST_MDPS
-        while limit is not None and found < MOST_MDPS and self.seconds(2 * found) <= limit:
-            found *= 2
-        return found
+        number = LEAST_MDPS if limit is not None else MOST_MDPS
+        while limit is not None and number < MOST_MDPS and self.seconds(2 * number) <= limit:
+            number *= 2
+        return number
 
     def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
         """Return one estimate of the upper bound and one of the clairvoyant value.
@@ -276,21 +276,21 @@ class Forgetting:
         share = (values / mdps.n_mdps).astype(np.float32)
         normal = self._log_probability(tree.successes).astype(np.float32)
         parts = [np.flatnonzero(tree.leaf_states == y) for y in range(len(values))]
-        found = np.zeros(len(tree.leaf_states))
+        estimates = np.zeros(len(tree.leaf_states))
 
         def add(part: np.ndarray) -> None:
             counts, rest = tree.successes[part].astype(np.float32), normal[part][:, None]
             y = tree.leaf_states[part[0]]
             for first in range(0, mdps.n_mdps, CHUNK):
                 some = slice(first, first + CHUNK)
-                found[part] += np.exp(counts @ logs[:, some] - rest) @ share[y, some]
+                estimates[part] += np.exp(counts @ logs[:, some] - rest) @ share[y, some]
 
         pieces = [
             part[first : first + CHUNK] for part in parts for first in range(0, len(part), CHUNK)
         ]
         with ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(add, pieces))
-        return found
+        return estimates
 
     def _log_probability(self, successes: np.ndarray) -> np.ndarray:
         """Return the logarithms of the probabilities of sequences of successes, [L]."""
@@ -374,15 +374,15 @@ def _levels(k: int, f: int) -> list[tuple[np.ndarray, np.ndarray, list[np.ndarra
     """
     all_failed = np.indices((f,) * k).reshape(k, -1)
     total = all_failed.sum(0)
-    found = []
+    levels = []
     for level in range(k * (f - 1), -1, -1):
         here = np.flatnonzero(total == level)
         failed = all_failed[:, here]
         after = [
             here + np.where(failed[number] < f - 1, f ** (k - 1 - number), 0) for number in range(k)
         ]
-        found.append((here, failed, after))
-    return found
+        levels.append((here, failed, after))
+    return levels
 
 
 def forgetting(
@@ -397,7 +397,7 @@ def forgetting(
     for backs in range(MOST_BACKS, -1, -1):
         tree = grow(moves, backs)
         if tree is not None:
-            found = Forgetting(moves, discount, horizon, tree, backs, threads)
-            if limit is None or found.seconds(LEAST_MDPS) <= limit:
-                return found
+            relaxation = Forgetting(moves, discount, horizon, tree, backs, threads)
+            if limit is None or relaxation.seconds(LEAST_MDPS) <= limit:
+                return relaxation
     return None

@@ -122,25 +122,25 @@ class _After:
 
     def _spread(self, counted: list[Counted], n_states: int) -> np.ndarray:
         """Return a limit of the mean gain by repeated outcomes of n states that share them."""
-        a, found = self._problem.total, np.zeros_like(self._base)
+        a, gain = self._problem.total, np.zeros_like(self._base)
         for count, worth in counted:
             each = count / n_states
-            found += np.minimum(each / (a + 1), each / (a + each)) * np.maximum(worth, 0)
-        return found
+            gain += np.minimum(each / (a + 1), each / (a + each)) * np.maximum(worth, 0)
+        return gain
 
     def _best(self, counted: list[Counted]) -> np.ndarray:
         """Return the greatest gain by repeated outcomes if one row has any number of each of them:
         all or none, since the gain is monotone in each number.
         """
-        found = np.zeros_like(self._base)
+        best = np.zeros_like(self._base)
         for some in itertools.product((0, 1), repeat=len(counted)):
-            total, gain = np.full_like(found, self._problem.total), np.zeros_like(found)
+            total, gain = np.full_like(best, self._problem.total), np.zeros_like(best)
             for chosen, (count, worth) in zip(some, counted, strict=True):
                 if chosen:
                     total += count
                     gain += count * worth
-            np.maximum(found, gain / total, out=found)
-        return found
+            np.maximum(best, gain / total, out=best)
+        return best
 
 
 def _more(array: np.ndarray, axis: int) -> np.ndarray:

@@ -55,7 +55,7 @@ def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> Sampl
     """
     generator = np.random.default_rng(seed)
     uniforms = qmc.Sobol(max(model.n_free, 1), scramble=True, rng=generator).random(n_mdps)
-    column, found = 0, []
+    column, blocks = 0, []
     for block in model.blocks:
         log_rows = np.full((*block.concentrations.shape, n_mdps), SMALLEST_LOG)
         for row, weights in enumerate(block.concentrations):
@@ -63,22 +63,22 @@ def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> Sampl
             n = len(support) - 1
             log_rows[row, support] = log_row(weights[support], uniforms[:, column : column + n].T)
             column += n
-        found.append(log_rows)
-    return SampledMDPs(tuple(found))
+        blocks.append(log_rows)
+    return SampledMDPs(tuple(blocks))
 
 
 def log_row(weights: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
     """Return the logarithms of Dirichlet draws, [K, M], of uniform numbers [K - 1, M]."""
     left = np.zeros(uniforms.shape[1])
-    found = []
+    logs = []
     for k in range(len(weights) - 1):
         rest = weights[k + 1 :].sum()
         inside = np.clip(uniforms[k], 1e-15, 1 - 1e-15)
         share = betaincinv(weights[k], rest, inside)
         other = betaincinv(rest, weights[k], 1 - inside)
-        found.append(np.maximum(left + _log(share), SMALLEST_LOG))
+        logs.append(np.maximum(left + _log(share), SMALLEST_LOG))
         left = np.maximum(left + _log(other), SMALLEST_LOG)
-    return np.stack([*found, left])
+    return np.stack([*logs, left])
 
 
 def _log(values: np.ndarray) -> np.ndarray:
@@ -116,12 +116,12 @@ def variables(model: Model, mdps: SampledMDPs) -> np.ndarray:
 
 def variables_of(model: Model, rows: tuple[np.ndarray, ...], n_mdps: int) -> np.ndarray:
     """Return the free transition probabilities of rows, by block [A, K, M]: [V, M] float64."""
-    found = [
+    parts = [
         probabilities[row, some]
         for block, probabilities in zip(model.blocks, rows, strict=True)
         for row, some in enumerate(free(block))
     ]
-    return np.concatenate(found) if found else np.zeros((0, n_mdps))
+    return np.concatenate(parts) if parts else np.zeros((0, n_mdps))
 
 
 def first_moments(splits: Splits) -> np.ndarray:
@@ -135,7 +135,7 @@ def second_moments(splits: Splits) -> np.ndarray:
     [n, V_b, V_b] float64.
     """
     means = first_moments(splits)
-    found = means[:, :, None] * means[:, None, :]
+    moments = means[:, :, None] * means[:, None, :]
     after = splits.block.concentrations + splits.counts
     column = 0
     for row, some in enumerate(free(splits.block)):
@@ -144,11 +144,11 @@ def second_moments(splits: Splits) -> np.ndarray:
         total = after[:, row].sum(-1)[:, None, None]
         # E[p_i p_j] = (T m_i m_j + [i = j] m_i) / (T + 1)
         diagonal = own[:, :, None] * np.eye(len(some))
-        found[:, inside, inside] = (total * own[:, :, None] * own[:, None, :] + diagonal) / (
+        moments[:, inside, inside] = (total * own[:, :, None] * own[:, None, :] + diagonal) / (
             total + 1
         )
         column += len(some)
-    return found
+    return moments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,11 +165,11 @@ class Control:
 
     def of_mdps(self, p: np.ndarray) -> np.ndarray:
         """Return its values: [S, M] from [V, M]."""
-        found = self.constant[:, None] + self.slopes @ p
+        values = self.constant[:, None] + self.slopes @ p
         for x, curvature in enumerate(() if self.curvatures is None else self.curvatures):
             if curvature.any():
-                found[x] += (p * (curvature @ p)).sum(0)
-        return found
+                values[x] += (p * (curvature @ p)).sum(0)
+        return values
 
     def mean(self, cell: Cell) -> np.ndarray:
         """Return its posterior mean in the state of a cell, of the shape of the cell."""
@@ -178,14 +178,14 @@ class Control:
         cut = int(np.argmin(sizes))
         left, left_p = self._joint(cell, 0, cut)
         right, right_p = self._joint(cell, cut, len(shape))
-        found = np.zeros((len(left), len(right)))
+        means = np.zeros((len(left), len(right)))
         if self.curvatures is not None:
             n_left = left_p.shape[1]
             between = self.curvatures[cell.state][:n_left, n_left:]
-            found = 2 * (left_p @ between) @ right_p.T
-        found += (self.constant[cell.state] + left)[:, None]
-        found += right
-        return found.reshape(shape)
+            means = 2 * (left_p @ between) @ right_p.T
+        means += (self.constant[cell.state] + left)[:, None]
+        means += right
+        return means.reshape(shape)
 
     def _joint(self, cell: Cell, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what concerns blocks from number `first` up to `end`: the posterior mean of that
@@ -247,13 +247,13 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
     squared = n_features(n) > 1 + n
     i, j = np.triu_indices(n) if squared else (np.zeros(0, int), np.zeros(0, int))
     features = np.concatenate([np.ones((1, p.shape[1])), p, p[i] * p[j]])
-    found = np.linalg.lstsq(features.T, values.T, rcond=1e-8)[0].T
+    coefficients = np.linalg.lstsq(features.T, values.T, rcond=1e-8)[0].T
     curvatures = None
     if squared:
         curvatures = np.zeros((len(values), n, n))
-        curvatures[:, i, j] += found[:, 1 + n :] / 2
-        curvatures[:, j, i] += found[:, 1 + n :] / 2
-    return Control(layers, found[:, 0], found[:, 1 : 1 + n], curvatures)
+        curvatures[:, i, j] += coefficients[:, 1 + n :] / 2
+        curvatures[:, j, i] += coefficients[:, 1 + n :] / 2
+    return Control(layers, coefficients[:, 0], coefficients[:, 1 : 1 + n], curvatures)
 
 
 def estimate(
@@ -275,7 +275,7 @@ def estimate(
     Returns: an array of the shape of each cell, float64.
     """
     cut = cut_blocks(layers, cells)
-    found = {cell: control.mean(cell) for cell in cells}
+    estimates = {cell: control.mean(cell) for cell in cells}
     rest = values - control.of_mdps(variables(layers.model, mdps))
     groups: dict[tuple[int, tuple[Total, ...]], list[Cell]] = {}
     for cell in cells:
@@ -285,12 +285,12 @@ def estimate(
             part = slice(first, first + CHUNK)
             share = (rest[:, part] / mdps.n_mdps).astype(np.float32)
             weights = Weights(layers, [log_rows[..., part] for log_rows in mdps.log_rows])
-            list(pool.map(partial(_add, found, weights, share, cut), groups.values()))
-    return found
+            list(pool.map(partial(_add, estimates, weights, share, cut), groups.values()))
+    return estimates
 
 
 def _add(
-    found: dict[Cell, np.ndarray],
+    estimates: dict[Cell, np.ndarray],
     weights: "Weights",
     share: np.ndarray,
     cut: int,
@@ -302,7 +302,7 @@ def _add(
     left = weights.product(0, group[0].totals[:cut]) * share[group[0].state]
     for cell in group:
         right = weights.product(cut, cell.totals[cut:])
-        found[cell] += (left @ right.T).reshape(found[cell].shape)
+        estimates[cell] += (left @ right.T).reshape(estimates[cell].shape)
 
 
 def cut_blocks(layers: Layers, cells: list[Cell]) -> int:
@@ -340,13 +340,13 @@ class Weights:
         being the product of the numbers of splits.
         """
         key = (first, totals)
-        found = self._products.get(key)
-        if found is None:
-            found = np.ones((1, self._width), np.float32)
+        weights = self._products.get(key)
+        if weights is None:
+            weights = np.ones((1, self._width), np.float32)
             for number, total in enumerate(totals, first):
                 if any(total):
-                    found = (found[:, None] * self.of(number, total)).reshape(-1, self._width)
-            if self._left >= found.nbytes:
-                self._left -= found.nbytes
-                self._products[key] = found
-        return found
+                    weights = (weights[:, None] * self.of(number, total)).reshape(-1, self._width)
+            if self._left >= weights.nbytes:
+                self._left -= weights.nbytes
+                self._products[key] = weights
+        return weights

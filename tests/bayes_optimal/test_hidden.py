@@ -118,7 +118,7 @@ def test_leaves_against_the_posterior() -> None:
             mdps = samples.draw(model, 512, own)
             leaves = HiddenLeaves(layers, cells, control, hidden)
             leaves.add(list(mdps.log_rows), 1 / 512, shown, pool)
-            found.append(leaves.found)
+            found.append(leaves.estimates)
         generator = np.random.default_rng(5)
         for cell in cells[:5]:
             splits = [
