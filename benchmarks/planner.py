@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks import kept
 from benchmarks.twins.planner import policy_iteration
 from jbrl import play, vectorize
-from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.mdp import belief as beliefs
 from jbrl.mdp import incremental, planning
 from jbrl.problems.lookup import problem

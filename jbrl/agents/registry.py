@@ -229,8 +229,9 @@ def _programs(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:
         jax.make_jaxpr(lambda a, k, s, t: a.observe(k, s, t))(player, key, state, transition),
     )
     if isinstance(player, Stepwise):
-        yield "note", jax.make_jaxpr(lambda a, s, t: a.note(s, t))(player, state, transition)
-        for method in ("think", "ready"):
+        program = jax.make_jaxpr(lambda a, s, t: a.add_transition(s, t))(player, state, transition)
+        yield "add_transition", program
+        for method in ("improve", "converged"):
             yield (
                 method,
                 jax.make_jaxpr(lambda a, s, method=method: getattr(a, method)(s))(player, state),

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.base.pytree import record
@@ -64,3 +65,26 @@ def learn(belief: Belief, x: jax.Array, u: jax.Array, y: jax.Array) -> Belief:
     """
     noted = add_transition(belief, x, u, y)
     return dataclasses.replace(noted, plan=incremental.converge(noted.plan))
+
+
+def add_count(counts: jax.Array, row: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Count one transition to `y`.
+
+    Args:
+      counts: [R, S] float32, one row for each pair of state and action.
+      row: [] int32, number of the pair.
+      y: [] int32.
+
+    Returns: the new row, [S], and the table with it, [R, S].
+    """
+    seen = vectorize.get_row(counts, row) + (
+        jnp.arange(counts.shape[1], dtype=jnp.int32) == y
+    ).astype(counts.dtype)
+    return seen, vectorize.set_row(counts, row, seen)
+
+
+def count_transition(counts: jax.Array, x: jax.Array, u: jax.Array, y: jax.Array) -> jax.Array:
+    """Return `counts` [S, A, S] float32 with one transition more."""
+    n_states, n_actions, _ = counts.shape
+    _, table = add_count(counts.reshape(-1, n_states), x * n_actions + u, y)
+    return table.reshape(counts.shape)

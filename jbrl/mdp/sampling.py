@@ -100,6 +100,11 @@ def inverse_cdf(cdf: jax.Array, uniform: jax.Array) -> jax.Array:
     return (cdf <= uniform).sum(-1, dtype=jnp.int32)
 
 
+def categorical(probabilities: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Return an index drawn with `probabilities` [A], by one `uniform` in [0, 1): [] int32."""
+    return inverse_cdf(cumulative(probabilities), uniform)
+
+
 def choose_maximiser(
     values: jax.Array, uniform: jax.Array, tolerance: float | jax.Array = 0.0
 ) -> jax.Array:
@@ -110,6 +115,18 @@ def choose_maximiser(
     rank = jnp.cumsum(best.astype(jnp.int32), axis=-1)
     wanted = (uniform * rank[..., -1].astype(jnp.float32)).astype(jnp.int32)
     return (rank <= wanted).sum(-1, dtype=jnp.int32)
+
+
+def explore(
+    greedy: jax.Array, n_actions: int, epsilon: float | jax.Array, uniforms: jax.Array
+) -> jax.Array:
+    """Return any of `n_actions` actions with probability `epsilon`, else `greedy`: [] int32.
+
+    Args:
+      uniforms: [2] float32 in [0, 1): the first decides whether to explore, the second is for the
+        action.
+    """
+    return jnp.where(uniforms[0] < epsilon, (uniforms[1] * n_actions).astype(jnp.int32), greedy)
 
 
 def open_uniforms(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

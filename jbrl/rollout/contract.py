@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from typing_extensions import TypeVar
 
+from jbrl import vectorize
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, OneHot
@@ -113,28 +114,43 @@ class Oracle:
         raise NotImplementedError(f"{type(self).__name__} has no method reveal")
 
 
-class Stepwise:
-    """Mixin of agents whose `observe` is a number of equal steps that differs from lane to lane.
+class Stepwise(Agent[Knowledge, State]):
+    """Base of agents that learn from a transition in a number of equal steps, which differs from
+    lane to lane.
 
-    In place of `observe`, the driver for T steps calls `note`, then `think` until `ready`, each
-    lane at its own pace; the outcome is the same. The state must keep lanes independent and be
-    handled by `vectorize.over_lanes` functions.
+    In place of `observe`, the driver for T steps calls `add_transition`, then `improve` until
+    `converged`, each lane at its own pace; the outcome is the same. The state must keep lanes
+    independent and be handled by `vectorize.over_lanes` functions.
     """
 
-    def note(self, state: Any, transition: Transition) -> Any:
+    def observe(self, key: jax.Array, state: State, transition: Transition) -> State:
+        begun = self.add_transition(state, transition)
+        return vectorize.while_active(
+            _unconverged, _improve, begun, self, keep="nothing", lanes_last=True
+        )
+
+    def add_transition(self, state: State, transition: Transition) -> State:
         """Take in one transition.
 
-        Must return a state that is not `ready` unchanged, as must `act`.
+        Must return a state that is not `converged` unchanged, as must `act`.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method note")
+        raise NotImplementedError(f"{type(self).__name__} has no method add_transition")
 
-    def think(self, state: Any) -> Any:
-        """Take one step of learning. Must return a state that is `ready` unchanged."""
-        raise NotImplementedError(f"{type(self).__name__} has no method think")
+    def improve(self, state: State) -> State:
+        """Take one step of learning. Must return a state that has `converged` unchanged."""
+        raise NotImplementedError(f"{type(self).__name__} has no method improve")
 
-    def ready(self, state: Any) -> jax.Array:
+    def converged(self, state: State) -> jax.Array:
         """Return whether the next decision may be taken, [] bool."""
-        raise NotImplementedError(f"{type(self).__name__} has no method ready")
+        raise NotImplementedError(f"{type(self).__name__} has no method converged")
+
+
+def _unconverged(state: Any, agent: Stepwise) -> jax.Array:
+    return ~agent.converged(state)
+
+
+def _improve(state: Any, agent: Stepwise) -> Any:
+    return agent.improve(state)
 
 
 class Sized:

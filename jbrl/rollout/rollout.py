@@ -187,13 +187,13 @@ def _play_stepwise(
 
     def advance(now: _PacedRollout, consts: tuple) -> _PacedRollout:
         agent, cdf, gains, words, noise = consts
-        live = agent.ready(now.state) & (now.t < horizon)
+        live = agent.converged(now.state) & (now.t < horizon)
         t = jnp.minimum(now.t, horizon - 1)
         action, state, allowed = act(
             agent, wrap(vectorize.get_entry(words, t)), now.state, now.x, n_actions
         )
         y, reward = mdps.step(cdf, gains, now.x, action, vectorize.get_entry(noise, t))
-        state = agent.think(agent.note(state, _transition(now.x, action, reward, y)))
+        state = agent.improve(agent.add_transition(state, _transition(now.x, action, reward, y)))
         slot = jnp.where(live, t, horizon)
         return _PacedRollout(
             state,

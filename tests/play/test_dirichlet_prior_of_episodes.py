@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jbrl
-from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.agents.registry import as_arrays
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.protocol import Protocol

@@ -294,14 +294,14 @@ def test_options_that_the_compiler_does_not_have_are_left_out():
 
 def test_play_refuses_parameters_out_of_range():
     with pytest.raises(JbrlError, match="epsilon"):
-        from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+        from jbrl.agents.bayes.mean_model import EpsilonGreedy
 
         play(EpsilonGreedy(epsilon=2.0), prior="GC", n_environments=2, horizon=2)
 
 
 @pytest.mark.slow
 def test_one_program_serves_a_whole_grid(monkeypatch):
-    from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+    from jbrl.agents.bayes.mean_model import EpsilonGreedy
 
     monkeypatch.setattr(compilation, "KEPT", {})  # another test may have compiled them
     for epsilon in (0.0, 0.25, 1.0):

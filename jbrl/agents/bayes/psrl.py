@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.bayes.counts import counted
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
+from jbrl.mdp.belief import count_transition
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
@@ -68,7 +68,10 @@ class PSRL(HasCost, Agent[DirichletPrior, PSRLState]):
         return state.policy[observation], dataclasses.replace(state, left=left)
 
     def observe(self, key: jax.Array, state: PSRLState, transition: Transition) -> PSRLState:
-        return dataclasses.replace(state, counts=counted(state.counts, transition))
+        counts = count_transition(
+            state.counts, transition.observation, transition.action, transition.next_observation
+        )
+        return dataclasses.replace(state, counts=counts)
 
 
 def _sample(operand: tuple[jax.Array, PSRLState]) -> tuple[jax.Array, PSRLState]:

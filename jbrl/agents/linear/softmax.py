@@ -28,7 +28,7 @@ def policy(preferences: jax.Array) -> Policy:
 
 def draw(now: Policy, uniform: jax.Array) -> jax.Array:
     """Return an action by a number in [0, 1): [] int32; the first one where a preference is NaN."""
-    return sampling.inverse_cdf(sampling.cumulative(now.probabilities), uniform)
+    return sampling.categorical(now.probabilities, uniform)
 
 
 def log_probability(now: Policy, action: jax.Array) -> jax.Array:

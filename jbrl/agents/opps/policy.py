@@ -18,7 +18,6 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.bayes.stepwise import StepwiseLearner
 from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, programs
 from jbrl.agents.opps.formulas import VARIABLES, Expression
 from jbrl.base.pytree import record
@@ -26,7 +25,7 @@ from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Transition
+from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Stepwise, Transition
 
 Plans = tuple[Plan, ...]
 
@@ -52,7 +51,7 @@ def plans(prior: DirichletPrior) -> Plans:
     return tuple(jax.tree.map(operator.itemgetter(i), solved) for i in range(len(VARIABLES)))
 
 
-class SlotPolicy(StepwiseLearner[Plans, Plans]):
+class SlotPolicy(Stepwise[Plans, Plans]):
     """Policy that ranks the actions by the Q-functions in its slots.
 
     Attributes:
@@ -86,28 +85,25 @@ class SlotPolicy(StepwiseLearner[Plans, Plans]):
         """
         raise NotImplementedError
 
-    def note(self, state: Plans, transition: Transition) -> Plans:
-        ready = self.ready(state)
-        return tuple(_note(plan, ready, transition) for plan in state)
+    def add_transition(self, state: Plans, transition: Transition) -> Plans:
+        converged = self.converged(state)
+        return tuple(_add_transition(plan, converged, transition) for plan in state)
 
-    def think(self, state: Plans) -> Plans:
+    def improve(self, state: Plans) -> Plans:
         return tuple(incremental.improve(plan) for plan in state)
 
-    def ready(self, state: Plans) -> jax.Array:
-        ready = incremental.converged(state[0])
-        for plan in state[1:]:
-            ready &= incremental.converged(plan)
-        return ready
+    def converged(self, state: Plans) -> jax.Array:
+        return functools.reduce(operator.and_, map(incremental.converged, state))
 
 
-def _note(plan: Plan, ready: jax.Array, transition: Transition) -> Plan:
-    """Apply `incremental.add_transition`, without effect unless all plans are `ready`: one that is
-    may have to wait for the others.
+def _add_transition(plan: Plan, converged: jax.Array, transition: Transition) -> Plan:
+    """Apply `incremental.add_transition`, without effect unless all plans have `converged`: one
+    that has may have to wait for the others.
     """
     x, action, y = transition.observation, transition.action, transition.next_observation
-    held = dataclasses.replace(plan, rounds=jnp.where(ready, plan.rounds, 0))
+    held = dataclasses.replace(plan, rounds=jnp.where(converged, plan.rounds, 0))
     noted = incremental.add_transition(held, x, action, y, transition.reward)
-    return dataclasses.replace(noted, rounds=jnp.where(ready, noted.rounds, plan.rounds))
+    return dataclasses.replace(noted, rounds=jnp.where(converged, noted.rounds, plan.rounds))
 
 
 def _action_values(plan: Plan, x: jax.Array) -> jax.Array:

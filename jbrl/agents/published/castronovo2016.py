@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.bayes.beb import BEB
-from jbrl.agents.bayes.counts import counted
-from jbrl.agents.bayes.planner import Planner
+from jbrl.agents.bayes.mean_model import BEB, Planner
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import (
     SampledSet,
@@ -23,7 +21,7 @@ from jbrl.agents.search.sampled_set import (
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling
-from jbrl.mdp.belief import Belief
+from jbrl.mdp.belief import Belief, count_transition
 from jbrl.mdp.dirichlet import mean_transitions
 from jbrl.mdp.mdp import expected_rewards
 from jbrl.problems.prior import DirichletPrior
@@ -76,8 +74,8 @@ class TruncatedBEB(Planner):
     def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
         return self._truncated().train(key, prior)
 
-    def note(self, state: Belief, transition: Transition) -> Belief:
-        return self._truncated().note(state, transition)
+    def add_transition(self, state: Belief, transition: Transition) -> Belief:
+        return self._truncated().add_transition(state, transition)
 
     def act(
         self, key: jax.Array, state: Belief, observation: jax.Array
@@ -199,16 +197,15 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     def act(
         self, key: jax.Array, state: CoarseState, observation: jax.Array
     ) -> tuple[jax.Array, CoarseState]:
-        coin, uniform = sampling.uniforms(key)
-        anything = (uniform * state.q.shape[1]).astype(jnp.int32)
-        return jnp.where(
-            coin < self.epsilon,
-            anything,
-            sampling.choose_maximiser(vectorize.get_row(state.q, observation), uniform),
-        ), state
+        uniforms, values = sampling.uniforms(key), vectorize.get_row(state.q, observation)
+        greedy = sampling.choose_maximiser(values, uniforms[1])
+        return sampling.explore(greedy, values.shape[0], self.epsilon, uniforms), state
 
     def observe(self, key: jax.Array, state: CoarseState, transition: Transition) -> CoarseState:
-        return _solved(counted(state.counts, transition), state.rewards, state.discount)
+        counts = count_transition(
+            state.counts, transition.observation, transition.action, transition.next_observation
+        )
+        return _solved(counts, state.rewards, state.discount)
 
 
 def _solved(counts: jax.Array, rewards: jax.Array, discount: jax.Array) -> CoarseState:

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.capacity import raise_capacity, round_up
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search import hashing, rollout_policy, tree, uct, urn
@@ -13,6 +12,7 @@ from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
+from jbrl.mdp.belief import add_count
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 

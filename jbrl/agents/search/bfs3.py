@@ -5,7 +5,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.bayes.counts import counted
 from jbrl.agents.capacity import raise_capacity, round_up
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search import forward_search
@@ -13,6 +12,7 @@ from jbrl.agents.search.forward_tree import SAMPLES_BITS, TIE_TOLERANCE, Capacit
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
+from jbrl.mdp.belief import count_transition
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
@@ -141,7 +141,10 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
         return sampling.choose_maximiser(q, sampling.words_to_uniforms(words[0]), tie), state
 
     def observe(self, key: jax.Array, state: BFS3State, transition: Transition) -> BFS3State:
-        return dataclasses.replace(state, counts=counted(state.counts, transition))
+        counts = count_transition(
+            state.counts, transition.observation, transition.action, transition.next_observation
+        )
+        return dataclasses.replace(state, counts=counts)
 
     def _values(self, words: jax.Array, state: BFS3State, x: jax.Array) -> jax.Array:
         """Return Q(x, u) of each action: [A]."""

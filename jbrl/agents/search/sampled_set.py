@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.bayes.counts import add_count
 from jbrl.agents.search import hashing, merged
 from jbrl.agents.search.merged_rows import MergedTask
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
+from jbrl.mdp.belief import add_count
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition

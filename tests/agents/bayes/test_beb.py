@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import planner
-from jbrl.agents.bayes.beb import BEB
+from jbrl.agents.bayes.mean_model import BEB
 from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem

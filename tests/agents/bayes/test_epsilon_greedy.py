@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.planner import EpsilonGreedy as Twin
-from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
+from jbrl.agents.bayes.mean_model import EpsilonGreedy
 from jbrl.agents.registry import as_arrays
 from jbrl.base.pytree import record
 from jbrl.mdp.belief import Belief

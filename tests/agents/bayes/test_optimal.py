@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from jbrl import play
-from jbrl.agents.bayes.optimal import Optimal
+from jbrl.agents.bayes.mean_model import Optimal
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS

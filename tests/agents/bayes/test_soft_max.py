@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from jbrl import play
-from jbrl.agents.bayes.epsilon_greedy import EpsilonGreedy
-from jbrl.agents.bayes.soft_max import SoftMax, boltzmann
+from jbrl.agents.bayes.mean_model import EpsilonGreedy, SoftMax, boltzmann
 from jbrl.mdp import incremental
 from jbrl.problems.lookup import problem
 from tests.reference.trajectories import decisions, disagreements

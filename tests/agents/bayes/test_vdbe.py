@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import agents as twins
-from jbrl.agents.bayes.vdbe import VDBE
+from jbrl.agents.bayes.mean_model import VDBE
 from jbrl.agents.registry import as_arrays
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
