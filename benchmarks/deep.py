@@ -41,7 +41,7 @@ from jax import lax
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
 from jbrl.agents.deep.q_network import QNetwork
-from jbrl.agents.registry import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS
 from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments
 from jbrl.environments.spec import MAX_COUNT, Episodes
@@ -52,7 +52,7 @@ from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Agent
+from jbrl.rollout.contract import Agent, as_arrays
 
 PUBLISHED = Path(__file__).parents[1] / "experiments" / "published" / "bsuite"
 KEPT = ("agents", "recurrent", "exploration")  # files with runs of the deep agents

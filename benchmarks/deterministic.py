@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.registry import as_arrays
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution
+from jbrl.rollout.contract import as_arrays
 
 LANES, DEPTH, S, A = 64, 15, 9, 2
 SIMULATIONS = (32, 128, 512, 2048)

@@ -32,12 +32,13 @@ from jax import lax
 
 from benchmarks import kept
 from jbrl.agents.linear.fourier import cosine_of_pi
-from jbrl.agents.registry import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import MAX_COUNT, Box, Episodes
 from jbrl.play import batching
 from jbrl.play.lifetimes import GROUP_BYTES, NARROWEST
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
+from jbrl.rollout.contract import as_arrays
 
 AGENT_NAMES = (
     "Sarsa-lambda",

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.registry import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS
 from jbrl.environments import environment as environments
 from jbrl.environments.spec import MAX_COUNT, Episodes
 from jbrl.environments.walks import Gridworld
@@ -32,6 +32,7 @@ from jbrl.play import batching
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
+from jbrl.rollout.contract import as_arrays
 
 AGENT_NAMES = ("Random", "Q-learning", "Sarsa")
 SIZES = (5, 10, 50)  # of the gridworld: 25, 100 and 2500 states, 4 actions

@@ -1,9 +1,8 @@
-"""A hundred values of epsilon on every MDP in one compiled call, on any device.
+"""A hundred values of epsilon, every seed and every MDP in one compiled call, on any device.
 
 python experiments/sweep.py [MDPs] [figure.png]
 """
 
-import dataclasses
 import sys
 import time
 
@@ -13,53 +12,37 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import jbrl
+from jbrl.agents import EpsilonGreedy
 
-HORIZON, DISCOUNT = 250, 0.95
 n_environments = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 picture = sys.argv[2] if len(sys.argv) > 2 else "sweep.png"
-prior = jbrl.DirichletPrior(jbrl.problem("GC").mdps, jnp.float32(DISCOUNT), HORIZON)
-e_greedy = jbrl.AGENTS["e-Greedy"].agent()
+gc, seeds = jbrl.problem("GC"), (0, 1)
 
 
-def discounted_return(epsilon: jax.Array, index: jax.Array) -> jax.Array:
-    """Play one lifetime in MDP number `index`; [] float32."""
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(0), index), 4)
-    environment = prior.sample(keys[0])
-    agent = dataclasses.replace(e_greedy, epsilon=epsilon)
-    first, observation = environment.reset(keys[1])
-    memory = agent.reset(keys[2], agent.train(keys[2], prior))
-
-    def step(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
-        state, observation, memory = carry
-        to_act, to_move, to_learn = jax.random.split(key, 3)
-        action, memory = agent.act(to_act, memory, observation)
-        state, moved = environment.step(to_move, state, action)
-        ends = moved.terminated, moved.truncated
-        seen = jbrl.Transition(observation, action, moved.reward, moved.observation, *ends)
-        return (state, moved.observation, agent.observe(to_learn, memory, seen)), moved.reward
-
-    begin = (first, observation, memory)
-    _, rewards = jax.lax.scan(step, begin, jax.random.split(keys[3], HORIZON))
-    return (rewards * jnp.float32(DISCOUNT) ** jnp.arange(HORIZON, dtype=jnp.float32)).sum()
+def lifetime(epsilon: jax.Array, key: jax.Array, index: jax.Array) -> jbrl.Simulated:
+    return jbrl.simulate(EpsilonGreedy(epsilon=epsilon), gc, key, index)
 
 
-over_mdps = jax.vmap(discounted_return, in_axes=(None, 0))
-grid = jax.jit(jax.vmap(over_mdps, in_axes=(0, None)))
+over_mdps = jax.vmap(lifetime, in_axes=(None, None, 0))
+over_seeds = jax.vmap(over_mdps, in_axes=(None, 0, None))
+grid = jax.jit(jax.vmap(over_seeds, in_axes=(0, None, None)))
+keys = jnp.stack([gc.key(seed) for seed in seeds])
 epsilons, numbers = jnp.linspace(0, 1, 100), jnp.arange(n_environments)
-program = grid.lower(epsilons, numbers).compile()
+program = grid.lower(epsilons, keys, numbers).compile()
 started = time.perf_counter()
-scores = np.asarray(program(epsilons, numbers), np.float64)  # [100, N]
+lifetimes = jax.block_until_ready(program(epsilons, keys, numbers))
 seconds = time.perf_counter() - started
+scores = lifetimes.scores(gc).reshape(len(epsilons), -1)  # those of jbrl.play, to the last bit
 print(
     f"{scores.size} trajectories in {seconds:.2f} s on {jax.devices()[0].device_kind}, "
-    f"{seconds / scores.size / HORIZON * 1e6:.2f} µs a decision"
+    f"{seconds / scores.size / 250 * 1e6:.2f} µs a decision"
 )
 
-mean, half = scores.mean(1), 1.96 * scores.std(1, ddof=1) / np.sqrt(n_environments)
+mean, half = scores.mean(1), 1.96 * scores.std(1, ddof=1) / np.sqrt(scores.shape[1])
 figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
 axes.plot(epsilons, mean)
 axes.fill_between(epsilons, mean - half, mean + half, alpha=0.3, label="95 % interval")
 axes.set(xlabel="epsilon", ylabel="mean discounted return")
-axes.set_title(f"e-Greedy on GC, {n_environments} MDPs")
+axes.set_title(f"e-Greedy on GC, {n_environments} MDPs, seeds {', '.join(map(str, seeds))}")
 axes.legend()
 figure.savefig(picture, dpi=100)

@@ -4,6 +4,8 @@
 
     # One agent in one experiment.
     played = jbrl.play(agent, prior="UGC", test="GC", n_environments=100, seed=0)
+    # The same lifetimes as a pure function, for jit and vmap.
+    jbrl.simulate(agent, jbrl.problem("GC"), key, index)
     # A whole study; the same call again resumes it.
     results = jbrl.run("experiments/quick.toml", out="out/quick")
     results.scores, results.returns  # tables
@@ -20,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the public names, written once: editors read this block, and so does `_HOME`
+    from jbrl import agents as agents
     from jbrl import vectorize as vectorize
     from jbrl.agents.registry import AGENTS as AGENTS
     from jbrl.agents.registry import register_agent as register_agent
@@ -72,6 +75,8 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.rollout.contract import Requirements as Requirements
     from jbrl.rollout.contract import Stepwise as Stepwise
     from jbrl.rollout.contract import Transition as Transition
+    from jbrl.rollout.simulate import Simulated as Simulated
+    from jbrl.rollout.simulate import simulate as simulate
     from jbrl.stats.paired_test import paired_z as paired_z
     from jbrl.stats.table import summarise as summarise
 

@@ -26,7 +26,7 @@ from jbrl.agents.opps.streams import Streams
 from jbrl.agents.opps.ucb import UCBV
 from jbrl.bayes_optimal.lifetimes import LANES, Chance
 from jbrl.mdp.mdp import decisions_until
-from jbrl.rollout.rollout import discounted
+from jbrl.rollout.steps import discounted
 from jbrl.study.file import load_study
 from tests.bayes_optimal.exact import PRIORS, problem
 from tests.bayes_optimal.test_lifetimes import lifetimes

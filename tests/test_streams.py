@@ -16,7 +16,7 @@ from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import EnvironmentProblem
 from jbrl.problems.recorder import EpisodeMean
-from jbrl.rollout import episodes, rollout
+from jbrl.rollout import episodes, steps
 from tests import streams
 from tests.rollout.test_episodes import Counter
 from tests.streams import Die
@@ -74,8 +74,8 @@ def test_keys_of_lifetimes_of_decisions() -> None:
         @jax.jit
         @jax.vmap
         def play(index: Any) -> Any:
-            inputs = rollout.draw_inputs(mdp, KEY, index, 5)
-            return rollout.simulate(agent, prior, inputs, keep=False)[0].rewards
+            inputs = steps.draw_inputs(mdp, KEY, index, 5)
+            return steps.play_steps(agent, prior, inputs, keep=False)[0].rewards
 
         play(NUMBERS)
     assert not keys.shared

@@ -57,7 +57,7 @@ def log_uniform(u: jax.Array, low: Any, high: Any) -> jax.Array:
 class Distribution:
     """Distribution of one parameter."""
 
-    values: tuple  # both ends, or all values
+    values: tuple[Any, ...]  # both ends, or all values
     kind: str = static("uniform")
     whole: bool = static(False)  # the parameter is an integer
     # of the parameter among those of its agent: each has its own random number
@@ -81,7 +81,7 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
     """An agent with distributions in place of some of its parameters."""
 
     base: Agent  # with capacity for the largest values
-    distributions: dict  # name of a parameter: its `Distribution`
+    distributions: dict[str, Any]  # name of a parameter: its `Distribution`
 
     @property
     def requires(self) -> Requirements:  # type: ignore[override]

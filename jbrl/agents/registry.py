@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,15 @@ from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest
 from jbrl.base.pytree import record
-from jbrl.environments.spec import Box, Discrete, OneHot, Spec
-from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
-from jbrl.rollout.contract import Agent, Compiled, OfflineSearch, Oracle, Stepwise, Transition
+from jbrl.problems.prior import Prior
+from jbrl.rollout.contract import (
+    Agent,
+    OfflineSearch,
+    Oracle,
+    Stepwise,
+    Transition,
+    as_arrays,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +41,15 @@ class AgentEntry:
 
 AGENTS: dict[str, AgentEntry] = {}
 
+AgentClass = TypeVar("AgentClass", bound=type[Agent])
+
 
 @dataclass_transform(frozen_default=True)
-def register_agent(name: str, *, cite: str = "") -> Callable[[type], type]:
+def register_agent(name: str, *, cite: str = "") -> Callable[[AgentClass], AgentClass]:
     """Make the class a record and list it under `name` (class decorator)."""
 
-    def register(cls: type) -> type:
-        made: type = record(cls)
+    def register(cls: AgentClass) -> AgentClass:
+        made: Any = record(cls)
         if name in AGENTS:
             raise ValueError(f"two agents are called {name}")
         AGENTS[name] = AgentEntry(name, made, cite)
@@ -54,60 +62,6 @@ def check_agent(agent: Agent) -> None:
     """Raise `JbrlError` unless every parameter of `agent` has a value that it accepts."""
     values = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
     check_parameters(type(agent), values, type(agent).__name__)
-
-
-def as_arrays(agent: Agent) -> Agent:
-    """Return the agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so
-    that all values share one compiled program.
-    """
-    kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
-    player = agent.player() if isinstance(agent, Compiled) else agent
-    return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)
-
-
-def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:
-    """Refuse an agent that cannot use what a problem offers. On the host.
-
-    Args:
-      name: the agent's, for the message.
-      problem: name of the problem that the prior comes from, for the message.
-
-    Raises:
-      JbrlError: says what the agent needs and what the problem offers.
-    """
-    needs, spec = agent.requires, prior.spec
-    if not isinstance(prior, needs.prior):
-        raise JbrlError(
-            f"{name} needs {_PRIORS[needs.prior]}: '{problem}' offers {_offered(prior)}"
-        )
-    if not isinstance(spec.observation, needs.observations):
-        kinds = " or ".join(_OBSERVATIONS[kind] for kind in needs.observations)
-        raise JbrlError(f"{name} needs {kinds}: '{problem}' offers {_observed(spec)}")
-
-
-_PRIORS = {
-    Prior: "a prior",
-    DirichletPrior: "a Dirichlet prior over finite MDPs",
-    EnvironmentPrior: "an environment with episodes",
-}
-_OBSERVATIONS = {
-    Discrete: "discrete states",
-    OneHot: "one-hot observations",
-    Box: "arrays of numbers as observations",
-}
-
-
-def _offered(prior: Prior) -> str:
-    kind = (
-        "a Dirichlet prior over finite MDPs"
-        if isinstance(prior, DirichletPrior)
-        else "an environment without such a prior"
-    )
-    return f"{kind} ({prior.spec})"
-
-
-def _observed(spec: Spec) -> str:
-    return f"{_OBSERVATIONS[type(spec.observation)]} ({spec.observation})"
 
 
 class FoundAgent(NamedTuple):
@@ -199,10 +153,9 @@ def _programs(agent: Agent, prior: Prior) -> Iterator[tuple[str, Any]]:
     player: Any = as_arrays(agent)
     key = jax.eval_shape(lambda: jax.random.key(0))
     spec = prior.spec
-    seen = jax.ShapeDtypeStruct(spec.observation.shape, spec.observation.dtype)
-    number, truth, reward = (
-        jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.int32, jnp.bool_, jnp.float32)
-    )
+    shape: Any = jax.ShapeDtypeStruct
+    seen = shape(spec.observation.shape, spec.observation.dtype)
+    number, truth, reward = (shape((), dtype) for dtype in (jnp.int32, jnp.bool_, jnp.float32))
     transition = Transition(seen, number, reward, seen, truth, truth)
     knowledge: Any = prior
     if not isinstance(player, OfflineSearch):

@@ -9,11 +9,12 @@ so that the last observation of an episode is not lost.
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import TypeVar
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.host_values import find_host_values, refusal
@@ -21,7 +22,7 @@ from jbrl.base.plugins import explained, is_outside
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
 
-State = TypeVar("State")
+State = TypeVar("State", default=Any)
 
 
 @record

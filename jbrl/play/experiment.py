@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.complete import may_diverge
-from jbrl.agents.registry import as_arrays, shown_name
+from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
@@ -27,9 +27,9 @@ from jbrl.play.resources import Resources
 from jbrl.play.timing import Duration, device_name, timed, timed_repeatedly
 from jbrl.play.unit import LATENCY_TRAJECTORIES
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Agent, OfflineSearch
+from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
-from jbrl.rollout.rollout import RolloutInputs, Trajectory, begin, discounted, draw_inputs, simulate
+from jbrl.rollout.steps import RolloutInputs, Trajectory, begin, discounted, draw_inputs, play_steps
 
 
 class Checked(NamedTuple):
@@ -322,9 +322,9 @@ def _drawn(
 
 def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:
     agent, knowledge = shared
-    return simulate(agent, knowledge, lane, keep=False)
+    return play_steps(agent, knowledge, lane, keep=False)
 
 
 def _play_recorded(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:
     agent, knowledge = shared
-    return simulate(agent, knowledge, lane, keep=True)
+    return play_steps(agent, knowledge, lane, keep=True)

@@ -18,7 +18,7 @@ from jbrl.play.timing import since
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import Agent, Findings, OfflineSearch
 from jbrl.rollout.faults import ILLEGAL_ACTION
-from jbrl.rollout.rollout import discounted, draw_inputs, simulate
+from jbrl.rollout.steps import discounted, draw_inputs, play_steps
 
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
 # for few
@@ -308,7 +308,7 @@ def _tried(shared: tuple, lane: tuple, *, unit: bool) -> tuple[jax.Array, jax.Ar
     agent, arm, number = lane
     own = jax.random.fold_in(key, arm)
     drawn = draw_mdp(stream(own, number, "mdp"), prior.mdps, unit=unit)
-    trajectory, fault = simulate(
+    trajectory, fault = play_steps(
         agent, knowledge, draw_inputs(drawn, own, number, prior.horizon), keep=False
     )
     return trajectory.rewards, fault != ILLEGAL_ACTION

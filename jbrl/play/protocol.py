@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from jbrl.agents.complete import parameters_of
-from jbrl.agents.registry import check_requirements
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Lifetime, Steps, check_count
@@ -17,7 +16,7 @@ from jbrl.problems.jordan import check_learning
 from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
-from jbrl.rollout.contract import Agent, OfflineSearch
+from jbrl.rollout.contract import Agent, OfflineSearch, check_requirements
 
 DEFAULT_LIFETIME = Steps(250)
 

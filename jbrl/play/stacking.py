@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.registry import as_arrays, shown_name
+from jbrl.agents.registry import shown_name
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play import batching, compilation, together
 from jbrl.play.experiment import Run
@@ -25,7 +25,7 @@ from jbrl.play.protocol import Chunk
 from jbrl.play.resources import Resources
 from jbrl.play.timing import Duration, device_name, known, timed
 from jbrl.play.unit import Unit
-from jbrl.rollout.contract import OfflineSearch
+from jbrl.rollout.contract import OfflineSearch, as_arrays
 
 # (number of a unit, its next MDPs or why it has failed)
 Results = list[tuple[int, Chunk | BaseException]]

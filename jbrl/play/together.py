@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
@@ -26,7 +25,7 @@ from jbrl.play.flight import OF_LIFETIMES, Flight
 from jbrl.play.lifetimes import MAX_LANES, LifetimeRun, advance_group
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Agent
+from jbrl.rollout.contract import Agent, as_arrays
 from jbrl.rollout.episodes import Lane, Rules
 
 WIDTH = 16  # lanes of a group on CPUs, at most

@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from typing_extensions import TypeVar
 
 from jbrl import vectorize
+from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
-from jbrl.environments.spec import Box, Discrete, OneHot
-from jbrl.problems.prior import DirichletPrior, Prior
+from jbrl.environments.spec import Box, Discrete, OneHot, Spec
+from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 
 NO_ACTION = -1
 
@@ -394,3 +396,57 @@ class OfflineSearch:
         the returns, `discarded`, `chosen`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method arms")
+
+
+def as_arrays(agent: Agent) -> Agent:
+    """Return the agent that plays for `agent`, its parameters as float32, int32 or bool arrays, so
+    that all values share one compiled program.
+    """
+    kinds = {float: jnp.float32, int: jnp.int32, bool: jnp.bool_}
+    player = agent.player() if isinstance(agent, Compiled) else agent
+    return jax.tree.map(lambda v: jnp.asarray(v, kinds[type(v)]) if type(v) in kinds else v, player)
+
+
+def check_requirements(agent: Agent, name: str, prior: Prior, problem: str) -> None:
+    """Refuse an agent that cannot use what a problem offers. On the host.
+
+    Args:
+      name: the agent's, for the message.
+      problem: name of the problem that the prior comes from, for the message.
+
+    Raises:
+      JbrlError: says what the agent needs and what the problem offers.
+    """
+    needs, spec = agent.requires, prior.spec
+    if not isinstance(prior, needs.prior):
+        raise JbrlError(
+            f"{name} needs {_PRIORS[needs.prior]}: '{problem}' offers {_offered(prior)}"
+        )
+    if not isinstance(spec.observation, needs.observations):
+        kinds = " or ".join(_OBSERVATIONS[kind] for kind in needs.observations)
+        raise JbrlError(f"{name} needs {kinds}: '{problem}' offers {_observed(spec)}")
+
+
+_PRIORS = {
+    Prior: "a prior",
+    DirichletPrior: "a Dirichlet prior over finite MDPs",
+    EnvironmentPrior: "an environment with episodes",
+}
+_OBSERVATIONS = {
+    Discrete: "discrete states",
+    OneHot: "one-hot observations",
+    Box: "arrays of numbers as observations",
+}
+
+
+def _offered(prior: Prior) -> str:
+    kind = (
+        "a Dirichlet prior over finite MDPs"
+        if isinstance(prior, DirichletPrior)
+        else "an environment without such a prior"
+    )
+    return f"{kind} ({prior.spec})"
+
+
+def _observed(spec: Spec) -> str:
+    return f"{_OBSERVATIONS[type(spec.observation)]} ({spec.observation})"

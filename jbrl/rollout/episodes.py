@@ -26,9 +26,12 @@ from jbrl.rollout.faults import (
     ILLEGAL_ACTION,
     NO_END,
     TWO_ENDS,
+    act,
+    check_state,
     nan_fault,
+    observe_key,
+    reset_key,
 )
-from jbrl.rollout.rollout import act, check_state, observe_key, reset_key
 
 BLOCK = 128  # steps of a block; results depend on it, since each block has its own keys
 _FIRST_RESET = 2**32 - 1  # number of a block that does not occur: its key starts the first episode

@@ -1,4 +1,6 @@
-"""Faults of a lifetime: codes that compiled code returns, and their messages."""
+"""One decision, checked: legal actions, states that keep their shape, the keys of the methods, and
+the faults of a lifetime as codes that compiled code returns.
+"""
 
 from typing import Any
 
@@ -6,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.base.errors import JbrlError
 
 ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
 NAN = 6  # in the first floating leaf of the states; NAN + i: in leaf number i
@@ -60,3 +63,74 @@ def _floating_leaves(tree: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """Return paths and floating leaves of a pytree. Random keys are no floating leaves."""
     leaves = jax.tree.leaves_with_path(tree)
     return [(path, leaf) for path, leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def reset_key(own: jax.Array) -> jax.Array:
+    """Return the key of `reset`, from the agent's own key.
+
+    Costs nothing where it is not used: the compiler drops it.
+    """
+    return jax.random.fold_in(own, 2**32 - 1)
+
+
+def observe_key(act_key: jax.Array) -> jax.Array:
+    """Return the key of `observe`, from that of the decision before.
+
+    Costs nothing where it is not used: the compiler drops it.
+    """
+    return jax.random.fold_in(act_key, 1)
+
+
+def act(
+    agent: Any, key: jax.Array, state: Any, observation: jax.Array, n_actions: int
+) -> tuple[jax.Array, Any, jax.Array]:
+    """Return a legal action, the state after deciding, and whether the action chosen was legal.
+
+    Raises:
+      JbrlError: `act` returned something else than one action, while it is traced.
+    """
+    chosen, state = agent.act(key, state, observation)
+    if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
+        raise JbrlError(
+            f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a "
+            "scalar int32"
+        )
+    action = jnp.clip(chosen, 0, n_actions - 1)
+    return action, state, action == chosen
+
+
+def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:
+    """Refuse a state that changes its shapes or dtypes in a step, while the step is traced.
+
+    Args:
+      before: the state before the step.
+      decided: what `act` made of it.
+      learned: what `observe` made of that.
+
+    Raises:
+      JbrlError: a leaf has another shape or dtype; the message names the method and the leaf.
+    """
+    method, after = ("observe", learned) if _change(before, decided) is None else ("act", decided)
+    if _change(before, learned) is not None:
+        raise JbrlError(
+            f"{type(agent).__name__}.{method} returned {_change(before, after)}: expected a state "
+            "that keeps its fields, shapes and dtypes"
+        )
+
+
+def _change(before: Any, after: Any) -> str | None:
+    """Return the first difference of two states in words; None if JAX takes the one for the
+    other.
+    """
+    structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
+    if structures[0] != structures[1]:
+        return "a state with other fields than before"
+    for (path, old), new in zip(
+        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
+    ):
+        one, other = jax.typeof(old), jax.typeof(new)
+        # a Python number has no dtype of its own yet
+        if one.shape != other.shape or (one.dtype != other.dtype and not one.weak_type):
+            field = jax.tree_util.keystr(path)
+            return f"{other}{f' in {field}' if field else ''} as its state, where {one} was before"
+    return None

@@ -13,7 +13,7 @@ from scipy import stats
 
 import jbrl
 from jbrl.agents.complete import Complete, Distribution, build, is_oracle
-from jbrl.agents.registry import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -22,7 +22,7 @@ from jbrl.mdp.sampling import stream
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.rollout.contract import Agent, DrawsParameters
+from jbrl.rollout.contract import Agent, DrawsParameters, as_arrays
 from jbrl.study.file import Study
 from tests.reference.trajectories import KEY, prior_of
 

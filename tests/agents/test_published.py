@@ -18,10 +18,10 @@ from jbrl.agents.published.castronovo2016 import (
     TruncatedBEB,
     UnnormalisedSoftMax,
 )
-from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import as_arrays
 from tests.reference.trajectories import KEY, decisions, disagreements, prior_of, transition
 
 LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie

@@ -6,12 +6,12 @@ import numpy as np
 
 from benchmarks.twins import agents as twins
 from jbrl.agents.random import Random
-from jbrl.agents.registry import check_requirements
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import EnvironmentPrior
+from jbrl.rollout.contract import check_requirements
 from tests.reference.trajectories import KEY, decisions, disagreements
 
 

@@ -14,11 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.registry import (
-    AGENTS,
-    as_arrays,
-    check_requirements,
-)
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.environments.spec import Steps
@@ -29,7 +25,7 @@ from jbrl.play.offline import SearchCheckpoint, Trials, learn
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.problems.problem import distribution
-from jbrl.rollout import faults, rollout
+from jbrl.rollout import faults, steps
 from jbrl.rollout.contract import (
     BAYESIAN,
     Cost,
@@ -38,9 +34,12 @@ from jbrl.rollout.contract import (
     Oracle,
     Stepwise,
     Transition,
+    as_arrays,
+    check_requirements,
     cost,
 )
-from jbrl.rollout.rollout import draw_inputs, observe_key, reset_key, simulate
+from jbrl.rollout.faults import observe_key, reset_key
+from jbrl.rollout.steps import draw_inputs, play_steps
 
 N, T = 256, 100
 KEY = jax.random.key(0)
@@ -173,9 +172,9 @@ def play_one(agent, prior, mdp, index, noise, decided_by="agent"):
     """
     TRACES.append(type(agent))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout, "stream", swapped(noise, decided_by))
+        patch.setattr(steps, "stream", swapped(noise, decided_by))
         inputs = draw_inputs(mdp, KEY, index, prior.horizon)
-    trajectory, fault = simulate(agent, agent.train(KEY, prior), inputs, keep=True)
+    trajectory, fault = play_steps(agent, agent.train(KEY, prior), inputs, keep=True)
     return trajectory.states, trajectory.actions, trajectory.rewards, fault
 
 

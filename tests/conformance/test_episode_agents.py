@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.registry import AGENTS, check_requirements
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Transition
+from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Transition, check_requirements
 from tests.conformance.test_agents import decided_otherwise, make, quick_first, swapped
 
 N, T = 48, 2 * episodes.BLOCK

@@ -6,11 +6,11 @@ import pytest
 
 import jbrl
 from jbrl.agents.bayes.mean_model import EpsilonGreedy
-from jbrl.agents.registry import as_arrays
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
+from jbrl.rollout.contract import as_arrays
 
 PRIOR, TEST = "ShortestPath(n_states=5)", "Chain(n_states=5)"
 BEST = -3.0  # four steps, of which the last costs nothing

@@ -24,7 +24,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent, Stepwise
-from jbrl.rollout.rollout import discounted
+from jbrl.rollout.steps import discounted
 
 
 def protocol(**changes) -> Protocol:
@@ -336,17 +336,17 @@ class Spoils(Agent[None, Numbers]):
 class SpoilsAtItsOwnPace(Spoils, Stepwise):
     """The same, for the other loop."""
 
-    def note(self, state, transition):
+    def add_transition(self, state, transition):
         return jax.tree.map(
             lambda new, old: jnp.where(state.ready, new, old),
             self.observe(None, state, transition),
             state,
         )
 
-    def think(self, state):
+    def improve(self, state):
         return state
 
-    def ready(self, state):
+    def converged(self, state):
         return state.ready
 
 

@@ -7,13 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.twins.agents import DISCOUNT
-from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Transition
-from jbrl.rollout.rollout import draw_inputs, simulate
+from jbrl.rollout.contract import Transition, as_arrays
+from jbrl.rollout.steps import draw_inputs, play_steps
 
 KEY = jax.random.key(0)  # where the key does not matter
 
@@ -34,9 +33,9 @@ def play_all(agent, prior, drawn, key, index, *, unit=True):
 
     def lane(number):
         mdp = draw_mdp(stream(key, number, "mdp"), drawn.mdps, unit=unit)
-        return simulate(agent, knowledge, draw_inputs(mdp, key, number, prior.horizon), keep=True)[
-            0
-        ]
+        return play_steps(
+            agent, knowledge, draw_inputs(mdp, key, number, prior.horizon), keep=True
+        )[0]
 
     return jax.vmap(lane)(index)
 

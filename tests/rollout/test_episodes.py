@@ -17,7 +17,7 @@ from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import Agent, Transition
-from jbrl.rollout.rollout import observe_key, reset_key
+from jbrl.rollout.faults import observe_key, reset_key
 
 
 @record

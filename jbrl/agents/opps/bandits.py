@@ -93,7 +93,7 @@ def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> BanditProgres
     return BanditProgress(bandit.start(n_arms, seed), no_streams(n_arms))
 
 
-def arrays(progress: BanditProgress) -> dict[str, np.ndarray]:
+def arrays(progress: BanditProgress[Any]) -> dict[str, np.ndarray]:
     """Return all of a search as named arrays, numbers with no axis."""
     return {
         name: np.asarray(value)

@@ -14,6 +14,7 @@ were it unrolled, XLA would fuse them and compute each one again in all those af
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import chex
 import jax
@@ -164,7 +165,9 @@ def evaluate(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Arra
 
 
 @evaluate.def_vmap
-def _evaluate_lanes(size: int, batched: tuple, program: FormulaProgram, q: jax.Array) -> tuple:
+def _evaluate_lanes(
+    size: int, batched: tuple[Any, ...], program: FormulaProgram, q: jax.Array
+) -> tuple[Any, ...]:
     mapped, q_mapped = batched
     words = jnp.moveaxis(program.words, 0, -1) if mapped.words else program.words[..., None]
     lanes = jnp.moveaxis(q, 0, -1) if q_mapped else jnp.broadcast_to(q[..., None], (*q.shape, size))
@@ -177,7 +180,7 @@ def _run(program: FormulaProgram, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     same trailing axes (of length 1: shared).
     """
 
-    def execute(k: jax.Array, carry: tuple) -> tuple:
+    def execute(k: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         results, defined = carry
         word = lax.dynamic_index_in_dim(program.words, k, 0, keepdims=True)
         operands = (q[0], q[1], q[2], *results)

@@ -176,17 +176,17 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
             "chosen": np.arange(len(space)) == bandit.recommend(state),
         }
 
-    def _bandit(self, prior: DirichletPrior | None) -> Bandit:
+    def _bandit(self, prior: DirichletPrior | None) -> Bandit[Any]:
         """Return the bandit; without a prior, one that can only recommend."""
         scale = 0.0 if prior is None else _range(prior)
-        kinds: dict[str, Bandit] = {
+        kinds: dict[str, Bandit[Any]] = {
             "UCB1": UCB1(self.c or math.sqrt(2) * scale),
             "UCB-V": UCBV(scale),
             "halving": SequentialHalving(),
         }
         return kinds[self.bandit]
 
-    def _findings(self, progress: bandits.BanditProgress) -> Findings:
+    def _findings(self, progress: bandits.BanditProgress[Any]) -> Findings:
         return Findings(
             progress.state.pulls, progress.streams.simulated, self.budget, bandits.arrays(progress)
         )

@@ -248,11 +248,11 @@ def _loop(
         table = table.at[row].set(jnp.where(alive, start, none))
     number = jnp.arange(table.shape[1], dtype=jnp.int64)
 
-    def going_on(carry: tuple) -> jax.Array:
+    def going_on(carry: tuple[Any, ...]) -> jax.Array:
         _, _, _, t, n_alive, found, stalled = carry
         return (t < budget) & (n_alive > 0) & ~stalled & ((wanted == 0) | (found < wanted))
 
-    def pull(carry: tuple) -> tuple:
+    def pull(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         table, arm, column, t, n_alive, found, _ = carry
         # The last arm's column is written before anything is read: were it written after, XLA would
         # copy the table for each pull.
@@ -275,7 +275,7 @@ def _loop(
         return table, arm, column, t + succeeded, n_alive - lost, found + supposed, ~made
 
     first = jnp.zeros_like(pulls)
-    start = (
+    start: Any = (
         table,
         first,
         _read(table, first),

@@ -86,7 +86,7 @@ def _mapped(capacity: Capacity, run: Callable[[Decision, Capacity, int], jax.Arr
         )
 
     @search.def_vmap
-    def _(size: int, batched: list, decisions: Decision) -> tuple:
+    def _(size: int, batched: list[Any], decisions: Decision) -> tuple[Any, ...]:
         each = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), decisions, batched[0]
         )

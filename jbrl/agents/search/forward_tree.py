@@ -19,7 +19,7 @@ trajectory, depth, draw): no generator has a state.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -185,7 +185,7 @@ def _walk_down(
             capacity.samples,
         )
 
-    def step(d: jax.Array, carry: tuple) -> tuple:
+    def step(d: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         x, slot, counts, draws, path, children = carry
         here = mix(seed + spread(d))
         row = take(counts, of_tree(entries(x, n_actions * n_states))).reshape(
@@ -320,7 +320,7 @@ def _back_up(path: _Path, max_depth: jax.Array, limits: Limits) -> tuple[_Path, 
     bounds, and U - L of its nodes, [D, B].
     """
 
-    def step(i: jax.Array, carry: tuple) -> tuple:
+    def step(i: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         path, gaps, raised, lowered = carry
         d = max_depth - 1 - i
         node = jax.tree.map(lambda v: read(v, d), path)

@@ -44,6 +44,6 @@ def bits(words: jax.Array) -> jax.Array:
     return (mix(words) >> 8).astype(jnp.int32)
 
 
-def spread(number: jax.Array) -> jax.Array:
+def spread(number: int | jax.Array) -> jax.Array:
     """Return numbers 0, 1, 2, … far apart modulo 2^32: uint32."""
     return jnp.asarray(number).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)

@@ -15,6 +15,8 @@ by policy iteration, exactly. All random numbers are functions of the stream of 
 order of the draws.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -133,11 +135,11 @@ def _solve(task: MergedTask, memory: Memory) -> tuple[MergedSolution, Memory]:
     return MergedSolution(q, policy.level, policy.tolerance), memory
 
 
-def _improvable(policy: MergedPolicy, _: tuple) -> jax.Array:
+def _improvable(policy: MergedPolicy, _: tuple[Any, ...]) -> jax.Array:
     return policy.changed & (policy.improvements < MAX_IMPROVEMENTS)
 
 
-def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
+def _improve(policy: MergedPolicy, consts: tuple[Any, ...]) -> MergedPolicy:
     """Follow the best rows, wherever they are better than those followed so far, and evaluate."""
     task, memory = consts
     bars = jnp.where(policy.improvements == 0, -jnp.inf, policy.values + policy.tolerance)
@@ -154,11 +156,11 @@ def _improve(policy: MergedPolicy, consts: tuple) -> MergedPolicy:
     return MergedPolicy(swept.rows, values, level, tolerance, swept.q, swept.changed, done)
 
 
-def _sweeping(now: Sweep, _: tuple) -> jax.Array:
+def _sweeping(now: Sweep, _: tuple[Any, ...]) -> jax.Array:
     return now.place.left > 0
 
 
-def _sweep(now: Sweep, consts: tuple) -> Sweep:
+def _sweep(now: Sweep, consts: tuple[Any, ...]) -> Sweep:
     """Return the value of one row."""
     task, memory, values, left_out, bars = consts
     place, size, live = now.place, task.n_states, now.place.left > 0
@@ -209,7 +211,7 @@ def _evaluate(
     return values, level, jnp.float32(TIE_TOLERANCE) * (sizes + left_out)
 
 
-def _to_do(carry: tuple, end: jax.Array) -> jax.Array:
+def _to_do(carry: tuple[Any, ...], end: jax.Array) -> jax.Array:
     return carry[0] < end
 
 
@@ -221,10 +223,10 @@ def _destination(rows: jax.Array, task: MergedTask, steps: jax.Array) -> jax.Arr
     if task.start is None:
         return jnp.int32(0)
 
-    def going(carry: tuple, consts: tuple) -> jax.Array:
+    def going(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
         return carry[0] < consts[1]
 
-    def follow(carry: tuple, consts: tuple) -> tuple:
+    def follow(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
         k, x = carry
         row = read_row(consts[0], x * (n_states + 1), n_states)
         return k + 1, jnp.argmax(row).astype(jnp.int32)
@@ -238,10 +240,10 @@ def _greatest_reached(transitions: jax.Array, sizes: jax.Array, steps: jax.Array
     itself included.
     """
 
-    def going(carry: tuple, consts: tuple) -> jax.Array:
+    def going(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
         return carry[0] < consts[1]
 
-    def spread(carry: tuple, consts: tuple) -> tuple:
+    def spread(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
         k, found = carry
         next_ = jnp.where(consts[0] > SHARE, found[None, :], 0.0).max(1)
         return k + 1, jnp.maximum(found, next_)
@@ -250,7 +252,7 @@ def _greatest_reached(transitions: jax.Array, sizes: jax.Array, steps: jax.Array
     return while_active(going, spread, begin, (transitions, steps), keep="numbers")[1]
 
 
-def _eliminate(carry: tuple, _: jax.Array) -> tuple:
+def _eliminate(carry: tuple[Any, ...], _: jax.Array) -> tuple[Any, ...]:
     """Make unknown number k disappear from all equations but its own."""
     k, system = carry
     pivot = lax.dynamic_index_in_dim(system, k, 0)

@@ -6,6 +6,8 @@ concentrations at first, then the logarithms of gamma variates of these shapes, 
 All random numbers are functions of the stream of the task and of the order of the draws.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -109,7 +111,7 @@ def next_row(place: Place, task: MergedTask) -> Place:
     )
 
 
-def _rows_left(carry: tuple, _: MergedTask) -> jax.Array:
+def _rows_left(carry: tuple[Any, ...], _: MergedTask) -> jax.Array:
     return carry[0].left > 0
 
 
@@ -123,13 +125,13 @@ def _here(place: Place, task: MergedTask) -> jax.Array:
     )
 
 
-def _copy(carry: tuple, task: MergedTask) -> tuple:
+def _copy(carry: tuple[Any, ...], task: MergedTask) -> tuple[Any, ...]:
     place, rows = carry
     concentrations = read_row(task.counts, place.pair * task.n_states, task.n_states)
     return next_row(place, task), write_row(rows, _here(place, task), concentrations)
 
 
-def _normalise(carry: tuple, task: MergedTask) -> tuple:
+def _normalise(carry: tuple[Any, ...], task: MergedTask) -> tuple[Any, ...]:
     place, rows = carry
     here = _here(place, task)
     logs = read_row(rows, here, task.n_states)
@@ -137,11 +139,11 @@ def _normalise(carry: tuple, task: MergedTask) -> tuple:
     return next_row(place, task), write_row(rows, here, weights / weights.sum())
 
 
-def _variates_left(now: Block, consts: tuple) -> jax.Array:
+def _variates_left(now: Block, consts: tuple[Any, ...]) -> jax.Array:
     return now.start < consts[1]
 
 
-def _propose(now: Block, consts: tuple) -> Block:
+def _propose(now: Block, consts: tuple[Any, ...]) -> Block:
     """Run one round.
 
     Shape 1: an exponential variate. Other shapes: Marsaglia and Tsang 2000. Shape 0:
@@ -177,10 +179,10 @@ def _boost(shape: jax.Array, stream: jax.Array, round: jax.Array) -> jax.Array:
     Ibid., section 6.
     """
 
-    def wanted(carry: tuple, _: tuple) -> jax.Array:
+    def wanted(carry: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
         return carry[0]
 
-    def compute(_: tuple, consts: tuple) -> tuple:
+    def compute(_: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
         shape, stream, round = consts
         return jnp.bool_(False), jnp.where(
             (shape > 0) & (shape < 1), jnp.log(_open_uniforms(stream, round, 2)) / shape, 0.0

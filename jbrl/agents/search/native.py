@@ -18,12 +18,12 @@ depend on it, only speed.
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-F = TypeVar("F", bound=Callable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def native(fn: F) -> F:
@@ -38,6 +38,7 @@ def native(fn: F) -> F:
     @jax.jit
     @functools.wraps(fn)
     def call(*args):  # type: ignore[no-untyped-def]
-        return set_xla_metadata(marked(*args), xla_cpu_small_call="true", inlineable="false")
+        marks = {"xla_cpu_small_call": "true", "inlineable": "false"}
+        return set_xla_metadata(marked(*args), **marks)  # type: ignore[no-untyped-call]
 
     return call  # type: ignore[return-value]

@@ -148,7 +148,7 @@ def variances(counts: jax.Array) -> jax.Array:
     return counts * (total - counts) / (total**2 * (total + 1))
 
 
-def samples_of(counts: jax.Array, epsilon: jax.Array) -> jax.Array:
+def samples_of(counts: jax.Array, epsilon: float | jax.Array) -> jax.Array:
     """Return how many rows SBOSS draws for each pair, max_y ceil(v(y) / epsilon): [...] float32
     from counts [..., S].
 
@@ -158,7 +158,9 @@ def samples_of(counts: jax.Array, epsilon: jax.Array) -> jax.Array:
     return jnp.ceil(variances(counts).max(-1) / epsilon * jnp.float32(1 - TIE_TOLERANCE))
 
 
-def has_moved(before: jax.Array, now: jax.Array, delta: jax.Array) -> tuple[jax.Array, jax.Array]:
+def has_moved(
+    before: jax.Array, now: jax.Array, delta: float | jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return whether a row has moved by more than `delta` standard deviations of the belief before,
     summed over its probabilities: [] bool from counts [S].
 

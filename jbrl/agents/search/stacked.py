@@ -27,7 +27,7 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return run(tasks)
 
     @run_all.def_vmap
-    def _(size: int, batched: list, tasks: Any) -> tuple:
+    def _(size: int, batched: list[Any], tasks: Any) -> tuple[Any, ...]:
         mapped = batched[0]
         inner = max(
             int(v.shape[1 if b else 0])
@@ -68,7 +68,7 @@ def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
             tasks,
         )
 
-    def step(i: jax.Array, carry: tuple) -> tuple:
+    def step(i: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         memory, found = carry
         result, memory = work(nth(i), memory)
         return memory, jax.tree.map(
@@ -91,7 +91,7 @@ def in_groups(tasks: Any, work: Work, blank: Callable[[Any], Any], max_group: in
     count = _count(tasks)
     own = [v for v in leaves if v.shape[0] == count]
 
-    def one(own: list) -> Any:
+    def one(own: list[Any]) -> Any:
         mine = iter(own)
         task = jax.tree.unflatten(
             structure, [next(mine) if v.shape[0] == count else v[0] for v in leaves]

@@ -11,6 +11,7 @@ at zero.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +98,7 @@ def greatest(values: jax.Array, word: jax.Array) -> jax.Array:
     """
     indices = jnp.arange(values.shape[0], dtype=jnp.int32)
 
-    def better(one: tuple, other: tuple) -> tuple:
+    def better(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
         wins = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] >= other[1]))
         return tuple(jnp.where(wins, a, b) for a, b in zip(one, other, strict=True))
 
@@ -147,10 +148,10 @@ def transplant(
     tree, width, links = plant(tree), 2 * tree.n_actions, tree.n_actions * tree.n_states
     nowhere = jnp.int32(tree.children.shape[0] - 1)
 
-    def more(carry: tuple, consts: tuple) -> jax.Array:
+    def more(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
         return carry[0] < consts[2]
 
-    def move(carry: tuple, consts: tuple) -> tuple:
+    def move(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
         """Move one node. Nodes keep their order, so parents come before children and a node's new
         number is at most the old one.
         """

@@ -8,6 +8,7 @@ tree part; from its second visit on, the next states it leads to become nodes. A
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -180,10 +181,10 @@ def _search(task: SearchTask, memory: Memory) -> tuple[Root, Memory]:
     urns = dataclasses.replace(memory.urns, counts=jnp.zeros_like(memory.urns.counts))
     memory = dataclasses.replace(memory, tree=begun, urns=urns)
 
-    def more(carry: tuple, task: SearchTask) -> jax.Array:
+    def more(carry: tuple[Any, ...], task: SearchTask) -> jax.Array:
         return carry[0] < task.simulations
 
-    def simulate(carry: tuple, task: SearchTask) -> tuple:
+    def simulate(carry: tuple[Any, ...], task: SearchTask) -> tuple[Any, ...]:
         k, memory = carry
         live = more(carry, task)
         return k + live.astype(jnp.int32), _simulate(k, memory, task, live)
@@ -239,11 +240,11 @@ def _random(task: SearchTask, last: Draw, d: jax.Array, which: int) -> jax.Array
     return hashing.word(task.stream, counter)
 
 
-def _inside(walk: Walk, _: tuple) -> jax.Array:
+def _inside(walk: Walk, _: tuple[Any, ...]) -> jax.Array:
     return walk.inside
 
 
-def _descend(walk: Walk, consts: tuple) -> Walk:
+def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     """Take one step in the tree."""
     task, grown, logs = consts
     live, d = walk.inside, walk.d
@@ -307,11 +308,11 @@ def _roll(out: Rollout, task: SearchTask) -> Rollout:
     )
 
 
-def _not_at_root(back: tuple, _: tuple) -> jax.Array:
+def _not_at_root(back: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
     return back[0] >= 0
 
 
-def _back_up(back: tuple, consts: tuple) -> tuple:
+def _back_up(back: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Count the return in the mean of one edge passed."""
     d, value, statistics = back
     edges, rewards, task = consts

@@ -10,11 +10,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.registry import (
-    AGENTS,
-    as_arrays,
-    check_agent,
-)
+from jbrl.agents.registry import AGENTS, check_agent
 from jbrl.agents.search import uct
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.base.errors import JbrlError
@@ -22,7 +18,8 @@ from jbrl.base.parameters import check_parameters
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.problems.problem import distribution
-from jbrl.rollout.rollout import discounted
+from jbrl.rollout.contract import as_arrays
+from jbrl.rollout.steps import discounted
 from tests.reference.trajectories import KEY, play_all, transition
 
 ACT = jax.jit(lambda agent, key, state, x: agent.act(key, state, x))

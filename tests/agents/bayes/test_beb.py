@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.twins import planner
 from jbrl.agents.bayes.mean_model import BEB
-from jbrl.agents.registry import as_arrays
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import as_arrays
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.forward_search import Search
-from jbrl.agents.registry import as_arrays, check_agent
+from jbrl.agents.registry import check_agent
 from jbrl.agents.search import forward_search
 from jbrl.agents.search.bfs3 import BFS3
 from jbrl.agents.search.forward_search import Decision
@@ -16,6 +16,7 @@ from jbrl.agents.search.forward_tree import Capacity, Forest, Limits, grow
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import as_arrays
 from tests.reference.trajectories import KEY, transition
 
 CAPACITY = Capacity(8, 4, 8)

@@ -9,11 +9,10 @@ import pytest
 
 from benchmarks.twins.planner import EpsilonGreedy as Twin
 from jbrl.agents.bayes.mean_model import EpsilonGreedy
-from jbrl.agents.registry import as_arrays
 from jbrl.base.pytree import record
 from jbrl.mdp.belief import Belief
 from jbrl.problems.lookup import problem
-from jbrl.rollout.contract import Agent, Stepwise
+from jbrl.rollout.contract import Agent, Stepwise, as_arrays
 from tests.reference.trajectories import decisions, disagreements, play_all, prior_of
 
 KEY = jax.random.key(1)

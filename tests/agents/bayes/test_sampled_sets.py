@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.twins import merged as reference
 from jbrl.agents.published.castronovo2016 import FrozenSBOSS
-from jbrl.agents.registry import as_arrays, check_agent
+from jbrl.agents.registry import check_agent
 from jbrl.agents.search.boss import BOSS
 from jbrl.agents.search.sampled_set import has_moved, samples_of, variances
 from jbrl.agents.search.sboss import SBOSS
@@ -19,6 +19,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.play import compilation
 from jbrl.problems.lookup import problem
+from jbrl.rollout.contract import as_arrays
 from tests.reference.trajectories import KEY, decisions, play_all, prior_of, transition
 
 OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))

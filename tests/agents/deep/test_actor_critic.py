@@ -10,8 +10,7 @@ import pytest
 from jbrl.agents.deep import actor_critic, policy, sequence
 from jbrl.agents.deep.actor_critic import ActorCritic, Costs
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
-from jbrl.agents.registry import as_arrays
-from jbrl.rollout.contract import NO_ACTION
+from jbrl.rollout.contract import NO_ACTION, as_arrays
 from jbrl.rollout.faults import nan_fault
 from tests.agents.deep import scripted
 from tests.agents.deep.reference import assert_close

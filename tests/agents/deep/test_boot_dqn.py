@@ -12,13 +12,12 @@ import pytest
 from jbrl.agents.deep import boot_dqn, replay
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
-from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
-from jbrl.rollout.contract import Transition
+from jbrl.rollout.contract import Transition, as_arrays
 from tests.agents.deep import dqn_twin
 from tests.agents.deep.test_dqn import (
     ORIGINAL,

@@ -14,7 +14,6 @@ from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN, epsilon_greedy
 from jbrl.agents.deep.q_network import QNetwork
 from jbrl.agents.deep.replay import Batch
-from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec, Steps
 from jbrl.play.play import make_run
@@ -23,7 +22,7 @@ from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import NO_ACTION, Transition
+from jbrl.rollout.contract import NO_ACTION, Transition, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION
 from tests.agents.deep import dqn_twin
 

@@ -10,9 +10,9 @@ import pytest
 from jbrl.agents.deep import policy, ppo
 from jbrl.agents.deep.policy import PolicyValue
 from jbrl.agents.deep.ppo import PPO, TERMINATED, TRUNCATED, Costs, Rollout
-from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Spec
+from jbrl.rollout.contract import as_arrays
 from tests.agents.deep import reference, scripted
 from tests.agents.deep.reference import STEP, assert_close
 

@@ -16,13 +16,12 @@ import pytest
 from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
 from jbrl.agents.prior_trained.rl2 import RL2
-from jbrl.agents.registry import as_arrays
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Findings, Transition
+from jbrl.rollout.contract import Findings, Transition, as_arrays
 
 T, DISCOUNT = 12, 0.95
 KEY = jax.random.key(3)

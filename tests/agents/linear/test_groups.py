@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.linear import fourier
-from jbrl.agents.registry import AGENTS, as_arrays
+from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play import lifetimes
 from jbrl.play.lifetimes import LifetimeRun
@@ -20,6 +20,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.problems.lookup import problem
 from jbrl.rollout import episodes
+from jbrl.rollout.contract import as_arrays
 from tests.agents.linear import scripted
 
 N = 40

@@ -9,7 +9,6 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp import mdp as mdps
@@ -17,7 +16,14 @@ from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
 from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Stepwise, Transition, watched
-from jbrl.rollout.faults import ILLEGAL_ACTION, nan_fault
+from jbrl.rollout.faults import (
+    ILLEGAL_ACTION,
+    act,
+    check_state,
+    nan_fault,
+    observe_key,
+    reset_key,
+)
 
 
 @record
@@ -71,7 +77,7 @@ def discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     return returns
 
 
-def simulate(
+def play_steps(
     agent: Agent[Any, Any], knowledge: Any, inputs: RolloutInputs, *, keep: bool
 ) -> tuple[Trajectory, jax.Array]:
     """Play one trajectory.
@@ -104,22 +110,6 @@ def begin(
     return agent, agent.reset(reset_key(inputs.own), knowledge)
 
 
-def reset_key(own: jax.Array) -> jax.Array:
-    """Return the key of `reset`, from the agent's own key.
-
-    Costs nothing where it is not used: the compiler drops it.
-    """
-    return jax.random.fold_in(own, 2**32 - 1)
-
-
-def observe_key(act_key: jax.Array) -> jax.Array:
-    """Return the key of `observe`, from that of the decision before.
-
-    Costs nothing where it is not used: the compiler drops it.
-    """
-    return jax.random.fold_in(act_key, 1)
-
-
 def _transition(x: jax.Array, action: jax.Array, reward: jax.Array, y: jax.Array) -> Transition:
     """Return a transition of an MDP that never ends."""
     return Transition(x, action, reward, y, jnp.bool_(False), jnp.bool_(False))
@@ -133,7 +123,7 @@ def _play(
     Returns: the trajectory, whether every action was legal, and the state of the agent at the end.
     """
 
-    def decide(carry: tuple, drawn: tuple) -> tuple[tuple, tuple]:
+    def decide(carry: tuple[Any, ...], drawn: tuple[Any, ...]) -> tuple[Any, Any]:
         state, x, legal = carry
         key, uniform = drawn
         action, decided, allowed = act(agent, key, state, x, inputs.mdp.n_actions)
@@ -185,7 +175,7 @@ def _play_stepwise(
     )
     wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(inputs.keys))
 
-    def advance(now: _PacedRollout, consts: tuple) -> _PacedRollout:
+    def advance(now: _PacedRollout, consts: tuple[Any, ...]) -> _PacedRollout:
         agent, cdf, gains, words, noise = consts
         live = agent.converged(now.state) & (now.t < horizon)
         t = jnp.minimum(now.t, horizon - 1)
@@ -201,8 +191,8 @@ def _play_stepwise(
             now.t + live.astype(jnp.int32),
             now.legal & (allowed | ~live),
             vectorize.set_entry(now.rewards, slot, reward),
-            vectorize.set_entry(now.states, slot, now.x) if keep else None,
-            vectorize.set_entry(now.actions, slot, action) if keep else None,
+            None if now.states is None else vectorize.set_entry(now.states, slot, now.x),
+            None if now.actions is None else vectorize.set_entry(now.actions, slot, action),
         )
 
     end = vectorize.while_active(
@@ -212,58 +202,3 @@ def _play_stepwise(
         return Trajectory(end.rewards[:horizon]), end.legal, end.state
     states = vectorize.set_entry(end.states, jnp.int32(horizon), end.x)
     return Trajectory(end.rewards[:horizon], states, end.actions[:horizon]), end.legal, end.state
-
-
-def act(
-    agent: Any, key: jax.Array, state: Any, observation: jax.Array, n_actions: int
-) -> tuple[jax.Array, Any, jax.Array]:
-    """Return a legal action, the state after deciding, and whether the action chosen was legal.
-
-    Raises:
-      JbrlError: `act` returned something else than one action, while it is traced.
-    """
-    chosen, state = agent.act(key, state, observation)
-    if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
-        raise JbrlError(
-            f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a "
-            "scalar int32"
-        )
-    action = jnp.clip(chosen, 0, n_actions - 1)
-    return action, state, action == chosen
-
-
-def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:
-    """Refuse a state that changes its shapes or dtypes in a step, while the step is traced.
-
-    Args:
-      before: the state before the step.
-      decided: what `act` made of it.
-      learned: what `observe` made of that.
-
-    Raises:
-      JbrlError: a leaf has another shape or dtype; the message names the method and the leaf.
-    """
-    method, after = ("observe", learned) if _change(before, decided) is None else ("act", decided)
-    if _change(before, learned) is not None:
-        raise JbrlError(
-            f"{type(agent).__name__}.{method} returned {_change(before, after)}: expected a state "
-            "that keeps its fields, shapes and dtypes"
-        )
-
-
-def _change(before: Any, after: Any) -> str | None:
-    """Return the first difference of two states in words; None if JAX takes the one for the
-    other.
-    """
-    structures: list[Any] = [jax.tree.structure(state) for state in (before, after)]
-    if structures[0] != structures[1]:
-        return "a state with other fields than before"
-    for (path, old), new in zip(
-        jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True
-    ):
-        one, other = jax.typeof(old), jax.typeof(new)
-        # a Python number has no dtype of its own yet
-        if one.shape != other.shape or (one.dtype != other.dtype and not one.weak_type):
-            field = jax.tree_util.keystr(path)
-            return f"{other}{f' in {field}' if field else ''} as its state, where {one} was before"
-    return None

@@ -12,7 +12,7 @@ from jbrl.mdp.dirichlet import draw_mdp
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
 from jbrl.problems.problem import DirichletProblem, distribution
-from jbrl.rollout import rollout
+from jbrl.rollout import steps
 
 S, A = 5, 2
 
@@ -47,7 +47,7 @@ def test_first_states_of_what_is_played(initial_state: int) -> None:
 def test_first_states_go_up_to_the_last() -> None:
     """For the least and the greatest uniform number that there are."""
     uniforms = jnp.array([0.0, 0.2, 0.9, 1 - 2**-24])
-    found = jax.vmap(rollout.mdps.start, in_axes=(None, None, 0))(jnp.int32(-1), S, uniforms)
+    found = jax.vmap(steps.mdps.start, in_axes=(None, None, 0))(jnp.int32(-1), S, uniforms)
     np.testing.assert_array_equal(found, [0, 1, 4, 4])
 
 
@@ -59,14 +59,14 @@ def test_what_moves_the_environment_does_not_hang_on_the_keys_of_the_agent(
     """
     key, mdps = jax.random.key(1), jax.tree.map(jnp.asarray, anywhere().mdps)
     mdp = draw_mdp(key, mdps, unit=True)
-    plain = rollout.draw_inputs(mdp, key, jnp.int32(7), 20)
-    stream = rollout.stream
+    plain = steps.draw_inputs(mdp, key, jnp.int32(7), 20)
+    stream = steps.stream
     monkeypatch.setattr(
-        rollout,
+        steps,
         "stream",
         lambda key, i, name: stream(key, i if name == "environment" else i + 1, name),
     )
-    other = rollout.draw_inputs(mdp, key, jnp.int32(7), 20)
+    other = steps.draw_inputs(mdp, key, jnp.int32(7), 20)
     assert int(plain.first) == int(other.first)
     np.testing.assert_array_equal(plain.noise, other.noise)
     assert (jax.random.key_data(plain.keys) != jax.random.key_data(other.keys)).all()

@@ -1,0 +1,125 @@
+"""The lane kernel: one lifetime of one agent in one environment, as a pure function.
+
+    gc, key = jbrl.problem("GC"), jbrl.problem("GC").key(seed)
+    lifetimes = jax.vmap(lambda i: jbrl.simulate(agent, gc, key, i))(jnp.arange(500))
+    lifetimes.scores(gc)  # [500] float64, those of jbrl.play(agent, test="GC", seed=seed)
+
+Under `jax.jit` and `jax.vmap` it maps over parameters of agents, seeds, numbers of environments,
+and settings of environments, on any device.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax import lax
+
+from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record
+from jbrl.environments.environment import Environment
+from jbrl.environments.spec import Lifetime, Steps
+from jbrl.environments.wrappers import Tabular
+from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
+from jbrl.mdp.sampling import stream
+from jbrl.problems.prior import EnvironmentPrior, Prior
+from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
+from jbrl.problems.recorder import EpisodeMean
+from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays, check_requirements
+from jbrl.rollout.episodes import Rules, play_lifetime
+from jbrl.rollout.steps import Trajectory, discounted, draw_inputs, play_steps
+
+
+@record
+class Simulated:
+    """A lifetime that has been played; mapped, several with leading axes."""
+
+    steps: jax.Array  # [] int32, decisions
+    episodes: jax.Array  # [] int32, episodes that have ended
+    fault: jax.Array  # [] int32, why it does not count, a code of `rollout.faults`; 0: it does
+    trajectory: Trajectory | None  # of T decisions in a finite MDP
+    recorder: Any  # of other lifetimes, the state of the recorder
+
+    def scores(
+        self, problem: Problem | None = None, discount: float = 0.95
+    ) -> npt.NDArray[np.float64]:
+        """Return the score of each lifetime, NaN where one has failed. On the host.
+
+        Discounted returns of T decisions in finite MDPs, else what the recorder of `problem`, by
+        default the mean return per episode, makes of a lifetime.
+        """
+        shape = self.steps.shape
+        if self.trajectory is not None:
+            rewards = np.asarray(self.trajectory.rewards)
+            values = discounted(rewards.reshape(-1, rewards.shape[-1]), discount)
+        else:
+            recorder = (problem and problem.recorder) or EpisodeMean()
+            states = jax.tree.map(
+                lambda v: np.asarray(v).reshape(-1, *v.shape[len(shape) :]), self.recorder
+            )
+            values = recorder.scores(states)
+        return np.where(np.asarray(self.fault) == 0, values.reshape(shape), np.nan)
+
+
+def simulate(
+    agent: Agent,
+    environment: Problem | Environment,
+    key: jax.Array,
+    index: jax.Array | int = 0,
+    *,
+    prior: Prior | Problem | None = None,
+    lifetime: Lifetime | None = None,
+    discount: float = 0.95,
+    record: bool = False,
+) -> Simulated:
+    """Play lifetime number `index` of the seed behind `key`.
+
+    A pure function that JAX can trace and map. The draws are those of `jbrl.play`: on CPUs so are
+    all decisions of agents on finite MDPs, to the last bit; of agents with networks if as many
+    lanes are mapped at once as `jbrl.play` plays in a group, else up to float32 rounding.
+
+    Args:
+      environment: a problem, whose environment number `index` is played, or an environment.
+      key: of the seed, as `problem.key(seed)` returns it.
+      index: [] int32.
+      prior: what the agent is told; default: the problem itself, or the environment.
+      lifetime: default: that of the problem or of the environment.
+      discount: of the agent's prior, in finite MDPs.
+      record: keep states and actions of T decisions in a finite MDP as well as rewards.
+
+    Raises:
+      JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a
+        lifetime that the problem does not know.
+    """
+    name = type(agent).__name__
+    if isinstance(agent, OfflineSearch):
+        raise JbrlError(
+            f"{name} learns on the host before it plays: expected another agent, for example the "
+            "strategy that it finds, `jbrl.play(…).learned.strategy`"
+        )
+    lifetime = lifetime or environment.lifetime
+    if isinstance(environment, Problem):
+        test, where = environment.prior(lifetime, discount), environment.short_name
+    else:
+        test, where = EnvironmentPrior(environment, jnp.float32(1), lifetime), "environment"
+    told = prior.prior(lifetime, discount) if isinstance(prior, Problem) else prior or test
+    check_requirements(agent, name, told, where)
+    index = jnp.asarray(index, jnp.int32)
+    # data, not constants that the compiler would compute with in another way
+    data: Any = lax.optimization_barrier((as_arrays(agent), told, test))  # type: ignore[no-untyped-call]
+    agent, told, test = data
+    knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), told)
+    if isinstance(environment, DirichletProblem | Tabular) and isinstance(lifetime, Steps):
+        if isinstance(environment, DirichletProblem):
+            unit = has_unit_concentrations(environment.mdps)
+            mdp = draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit)
+        else:
+            mdp = test.environment.mdp
+        inputs = draw_inputs(mdp, key, index, lifetime.steps)
+        trajectory, fault = play_steps(agent, knowledge, inputs, keep=record)
+        return Simulated(jnp.int32(lifetime.steps), jnp.int32(0), fault, trajectory, None)
+    recorder = environment.recorder if isinstance(environment, EnvironmentProblem) else None
+    rules = Rules(agent, test.environment, recorder or EpisodeMean(), key, lifetime)
+    lane = play_lifetime(rules, knowledge, index)
+    return Simulated(lane.steps, lane.episodes, lane.fault, None, lane.recorder)
