@@ -39,7 +39,6 @@ from experiments import jordan_kept  # noqa: E402
 from experiments.jordan_kept import CELL  # noqa: E402
 from jbrl.base.errors import JbrlError  # noqa: E402
 from jbrl.play.machine import available_cores  # noqa: E402
-from jbrl.stats import reproduction  # noqa: E402
 from jbrl.stats.published import jordan2020  # noqa: E402
 from jbrl.study.plan import plan  # noqa: E402
 
@@ -148,7 +147,7 @@ def rough() -> pd.DataFrame:
         [(*key, after - seconds[0][key]) for key, after in seconds[1].items()],
         columns=["environment", "algorithm", "seconds"],
     )
-    scores = reproduction.known(
+    scores = jordan2020.known(
         pd.read_parquet(ROOT / "experiments" / "evaluation" / "resimulated.parquet")
     )
     width = scores.groupby(["environment", "algorithm"])["score"].std().reset_index(name="width")

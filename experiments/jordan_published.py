@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import jbrl  # noqa: E402
-from experiments import jordan_kept  # noqa: E402
+from experiments import jordan_kept, jordan_ranking  # noqa: E402
 from jbrl.report import evaluation_figures as figures  # noqa: E402
 from jbrl.report.figures import Drawing  # noqa: E402
 from jbrl.report.sensitivity_page import sensitivity as sensitivity_figure  # noqa: E402
 from jbrl.report.style import styles  # noqa: E402
 from jbrl.report.svg import alone  # noqa: E402
-from jbrl.stats import reproduction, sensitivity  # noqa: E402
+from jbrl.stats import sensitivity  # noqa: E402
 from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
 from jbrl.stats.evaluation.samples import samples_of  # noqa: E402
 from jbrl.stats.published import jordan2020  # noqa: E402
@@ -44,7 +44,7 @@ HALF_WIDTH = 1.96  # of a 95% interval, in standard errors
 
 def comparison(found: pd.DataFrame) -> pd.DataFrame:
     """Return the cells beside the published ones."""
-    return reproduction.compare_cells(reproduction.known(found))
+    return jordan2020.compare_cells(jordan2020.known(found))
 
 
 def means_table(cells: pd.DataFrame) -> list[str]:
@@ -59,7 +59,7 @@ def z_table(cells: pd.DataFrame) -> list[str]:
 
 def _z(row: tuple) -> str:
     text = f"{row.z:+.1f}".replace("-", "−")
-    return f"**{text}**" if row.verdict == reproduction.DIFFERS else text
+    return f"**{text}**" if row.verdict == jordan2020.DIFFERS else text
 
 
 def _grid(
@@ -92,7 +92,7 @@ def _number(value: float) -> str:
 
 def beyond_table(cells: pd.DataFrame) -> list[str]:
     """Return the lines of a table of the cells that differ."""
-    far = cells[cells["verdict"] == reproduction.DIFFERS]
+    far = cells[cells["verdict"] == jordan2020.DIFFERS]
     lines = [
         "| environment | algorithm | trials | mean | published | z |",
         "|---|---|---:|---:|---:|---:|",
@@ -121,7 +121,7 @@ def counts_of_shared(found: pd.DataFrame) -> int:
 
 def evaluated(found: pd.DataFrame) -> Evaluation:
     """Return the evaluation of all environments that all algorithms have played."""
-    samples = reproduction.shared_samples(reproduction.known(found))
+    samples = jordan_ranking.shared_samples(jordan2020.known(found))
     assert samples is not None
     return evaluate(samples, METHODS, BOOTSTRAP)
 
@@ -130,7 +130,7 @@ def aggregate_table(found: Evaluation) -> list[str]:
     """Return the lines of a table: scores, each with rank and interval by three methods, beside the
     released scores.
     """
-    table = reproduction.compare_aggregate(found)
+    table = jordan_ranking.compare_aggregate(found)
     by = {method: rows.set_index("algorithm") for method, rows in table.groupby("method")}
     lines = [
         "| algorithm | score | rank | PBP | PBP-t | bootstrap | published | its PBP-t |",
@@ -160,7 +160,7 @@ def moves_table(found: pd.DataFrame) -> list[str]:
     """Return the lines of a table: the order of the algorithms with trials and environments left
     out.
     """
-    table = reproduction.moves(reproduction.known(found), ("pbp",))
+    table = jordan_ranking.moves(jordan2020.known(found), ("pbp",))
     lines = ["| | first | second | third | last |", "|---|---|---|---|---|"]
     table = table[table["change"] != "delta"]  # which moves intervals only
     for (change, value), rows in table.groupby(["change", "value"], sort=False):
@@ -288,7 +288,7 @@ def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[st
     for name in QUANTILES:
         rows = found[found["environment"] == name]
         if rows["algorithm"].nunique() > 1:
-            samples = samples_of(reproduction.known(rows))
+            samples = samples_of(jordan2020.known(rows))
             yield f"quantiles-{name}", figures.quantiles(samples, 0, BOOTSTRAP.delta, looks)
     for environment, algorithm in SENSITIVE:
         trials = found[(found["environment"] == environment) & (found["algorithm"] == algorithm)]

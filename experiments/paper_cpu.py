@@ -13,6 +13,7 @@ import argparse
 import io
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,17 +23,22 @@ import matplotlib as mpl
 import pandas as pd
 from PIL import Image
 
-import jbrl
-from jbrl.comparison import read
-from jbrl.report import bounds, comparison_figures, figures
-from jbrl.report.comparison_page import PUBLISHED
-from jbrl.report.style import LOOK, styles
-from jbrl.report.tables import Section, sections
-from jbrl.report.text import parameters_text, score_text, seconds_text, varied
-from jbrl.stats import brackets, published
-from jbrl.stats.agreement import DEFECT, MISPRINT, OTHER, SAME, Comparison
-
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import jbrl  # noqa: E402
+from experiments import castronovo2016 as whole  # noqa: E402
+from jbrl.comparison import read  # noqa: E402
+from jbrl.report import bounds, comparison_figures, figures  # noqa: E402
+from jbrl.report.comparison_page import PUBLISHED  # noqa: E402
+from jbrl.report.style import LOOK, styles  # noqa: E402
+from jbrl.report.tables import Section, sections  # noqa: E402
+from jbrl.report.text import parameters_text, score_text, seconds_text, varied  # noqa: E402
+from jbrl.stats import brackets  # noqa: E402
+from jbrl.stats.published import castronovo2016 as published  # noqa: E402
+from jbrl.stats.published.castronovo2016 import DEFECT, MISPRINT, OTHER, SAME  # noqa: E402
+from jbrl.stats.two_studies import Comparison  # noqa: E402
+
 KEPT = ROOT / "experiments" / "published" / "paper-cpu"
 OTHERS = ROOT / "experiments" / "published" / "paper-cells"  # of experiments/paper-cells.toml
 PAGE = ROOT / "docs" / "published-comparison.md"
@@ -128,14 +134,16 @@ def filled(page: str, contents: Mapping[str, str]) -> str:
 
 def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     """Return the tables of the page, by name."""
-    scores = read(KEPT).played
+    side = read(KEPT)
+    scores = side.played
+    told = [found.note, *whole.facts(found, side)]
     return {
-        "outcome": outcome(found),
-        "deviations": items(found.note.splitlines()[2:]),
+        "outcome": outcome(told[:2]),
+        "deviations": items(told[2:]),
         "others": others(found, jbrl.compare(OTHERS)),
         "cells": cells(found),
         "why": why(found.table),
-        "winners": winners(found),
+        "winners": winners(whole.in_words(whole.winners(scores, side.returns))),
         "best": best(results),
         "soft-max": ranks(scores, "Soft-max"),
         "sboss": ranks(scores, "SBOSS"),
@@ -146,11 +154,11 @@ def blocks(results: jbrl.Results, found: Comparison) -> dict[str, str]:
     }
 
 
-def outcome(found: Comparison) -> str:
+def outcome(lines: Sequence[str]) -> str:
     """State how many cells agree in which way, and the distance of the study as a whole from the
     published one.
     """
-    return f"**{' '.join(f'{line}.' for line in found.note.splitlines()[:2])}**\n"
+    return f"**{' '.join(f'{line}.' for line in lines)}**\n"
 
 
 def items(lines: Sequence[str]) -> str:
@@ -181,7 +189,8 @@ def others(found: Comparison, more: Comparison) -> str:
         for cell in shown.to_dict("records")
     ]
     header = ["pair", "algorithm", "paper", "500 MDPs", "apart", "other MDPs", "score", "apart"]
-    return f"{table(header, rows, numbers=range(2, 8))}\n{items(more.note.splitlines())}"
+    told = items([more.note, *whole.facts(more, read(OTHERS))])
+    return f"{table(header, rows, numbers=range(2, 8))}\n{told}"
 
 
 def apart_text(apart: float) -> str:
@@ -293,10 +302,10 @@ def why(found: pd.DataFrame) -> str:
     return table(["pair", "algorithm", "verdict", "what is known", "page"], linked)
 
 
-def winners(found: Comparison) -> str:
+def winners(found: pd.DataFrame) -> str:
     """Return lists of winners from left to right, ours below the paper's."""
     rows = []
-    for (case, experiment), lists in found.winners.groupby(["case", "experiment"], sort=False):
+    for (case, experiment), lists in found.groupby(["case", "experiment"], sort=False):
         rows += [
             [f"{experiment}, {case}" if not i else "", r["source"], r["winners"]]
             for i, r in enumerate(lists.to_dict("records"))

@@ -16,7 +16,7 @@ import pandas as pd
 
 from jbrl.agents.registry import AGENTS
 from jbrl.play.play import play
-from jbrl.stats import published as numbers
+from jbrl.stats.published import castronovo2016 as numbers
 
 SEARCHES = ("BAMCP", "BFS3")
 # Where the published program computes something else than the algorithm that it names, what it

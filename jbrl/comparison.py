@@ -1,7 +1,7 @@
 """Comparison of the results of a study with the published ones, or with those of another study."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,17 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT, RETURNS
 from jbrl.results import Results
-from jbrl.stats import agreement as cells
-from jbrl.stats import deviations, published, reproduction, two_studies
-from jbrl.stats import winners as winners_lists
-from jbrl.stats.agreement import Comparison
+from jbrl.stats import two_studies
 from jbrl.stats.brackets import digests_of_tests
 from jbrl.stats.labels import lifetimes_of
-from jbrl.stats.published import jordan2020
+from jbrl.stats.published import castronovo2016, jordan2020
 from jbrl.stats.score_files import read_score_table
 from jbrl.stats.table import check_columns
+from jbrl.stats.two_studies import PAIR, Comparison
 from jbrl.study.storage.archive import UNIT
 
 PUBLISHED = "published"
-JORDAN2020 = "jordan2020"
 WITH_END = "with_end("  # of a problem whose lifetimes have further episodes that do not count
-# numbers that agents with linear functions count in a lifetime
 _DIGITS = 8  # of a digest in a message
 _SHOWN = 5  # agents that only one study has, named in a message
 
@@ -56,27 +52,31 @@ class Side:
 
     @cached_property
     def played(self) -> pd.DataFrame:
-        """`jbrl.stats.agreement.played`."""
+        """`two_studies.played`."""
         try:
-            return cells.played(self.returns, self.units)
+            return two_studies.played(self.returns, self.units)
         except JbrlError as error:
             raise JbrlError(f"{self.name}: {error}") from None
 
 
 def compare(source: str | Path, to: str | Path = PUBLISHED) -> Comparison:
-    """Compare `source` with the published results (Castronovo et al. 2016) or with another study.
+    """Compare `source` with published results or with another study.
 
     Args:
       source: results of a study, an archive of them, or a CSV or Parquet file of returns, columns
-        `jbrl.stats.table.RETURNS` with prior and test.
-      to: "published", or another source.
+        `jbrl.base.schema.RETURNS` with prior and test; beside "jordan2020" any score table.
+      to: "published" (Castronovo et al. 2016), "jordan2020" (Jordan et al. 2020), or another
+        source.
 
     Raises:
       JbrlError: there is nothing to read, or the two have nothing in common or were played for
         another time or under another discount.
     """
-    ours = read(source)
-    return _with_published(ours) if str(to) == PUBLISHED else _with_study(ours, read(to))
+    known: dict[str, Callable[[str | Path], Comparison]] = {
+        PUBLISHED: with_castronovo2016,
+        "jordan2020": with_jordan2020,
+    }
+    return known[str(to)](source) if str(to) in known else _with_study(read(source), read(to))
 
 
 def read(source: str | Path) -> Side:
@@ -88,10 +88,10 @@ def read(source: str | Path) -> Side:
     path = Path(source)
     if path.is_file():
         returns = _read_file(path)
-        return Side(str(path), returns, returns[list(cells.PAIR)].drop_duplicates(), {})
+        return Side(str(path), returns, returns[list(PAIR)].drop_duplicates(), {})
     results = Results(path)
     settings, decimals = results.manifest["study"], results.manifest.get("decimals")
-    known = {name: settings[name] for name in published.PROTOCOL if name in settings}
+    known = {name: settings[name] for name in castronovo2016.PROTOCOL if name in settings}
     lifetimes = lifetimes_of(results.manifest)
     if any(lifetime != _steps(known.get("horizon")) for lifetime in lifetimes.values()):
         known.pop("horizon", None)
@@ -107,6 +107,21 @@ def read(source: str | Path) -> Side:
     )
 
 
+def with_jordan2020(source: str | Path) -> Comparison:
+    """Compare scores of the algorithms and environments of Jordan et al. 2020 with the published
+    means.
+
+    Args:
+      source: results of a study, an archive of them, or a score table with the columns algorithm,
+        environment, score.
+
+    Raises:
+      JbrlError: see `jordan2020_scores`.
+    """
+    cells = jordan2020.compare_cells(jordan2020_scores(source))
+    return Comparison(str(source), "Jordan et al. 2020", cells, jordan2020.in_words(cells))
+
+
 def jordan2020_scores(source: str | Path) -> pd.DataFrame:
     """Return the scores of the algorithms and environments of Jordan et al. 2020, under jbrl's
     names.
@@ -116,7 +131,7 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
         environment, score.
 
     Returns:
-      Columns algorithm, environment, score, one row per trial; and `reproduction.UNDEFINED` where
+      Columns algorithm, environment, score, one row per trial; and `jordan2020.UNDEFINED` where
       the results have counts of NaN, as a directory of them does.
 
     Raises:
@@ -126,7 +141,7 @@ def jordan2020_scores(source: str | Path) -> pd.DataFrame:
     path = Path(source)
     table = read_score_table(path) if path.is_file() else _trials(Results(path))
     try:
-        return reproduction.known(table)
+        return jordan2020.known(table)
     except JbrlError as error:
         raise JbrlError(f"{path}: {error}") from None
 
@@ -184,7 +199,7 @@ def _undefined(results: Results) -> dict[str, np.ndarray]:
         counted = results.undefined(unit["id"]) if mine.any() else None
         if counted is not None:
             found[mine] = counted[returns.loc[mine, "unit"]]
-    return {} if np.isnan(found).all() else {reproduction.UNDEFINED: found}
+    return {} if np.isnan(found).all() else {jordan2020.UNDEFINED: found}
 
 
 def _steps(horizon: object) -> str:
@@ -206,47 +221,35 @@ def _read_file(path: Path) -> pd.DataFrame:
         found = kinds[path.suffix]()
     except (OSError, ValueError) as error:
         raise JbrlError(f"{path}: cannot be read: {error}") from None
-    check_columns(found, dict.fromkeys((*RETURNS, *cells.PAIR)), str(path))
+    check_columns(found, dict.fromkeys((*RETURNS, *PAIR)), str(path))
     return found
 
 
-def _with_published(ours: Side) -> Comparison:
-    them = "the published comparison"
-    cells.check_protocol(ours.protocol, published.PROTOCOL, ours.name, them)
-    printed = ours.units.loc[ours.units["test"].isin(published.cells()["experiment"]), "experiment"]
-    _check_lifetimes(ours, dict.fromkeys(printed, _steps(published.PROTOCOL["horizon"])), them)
+def with_castronovo2016(source: str | Path) -> Comparison:
+    """Compare results with the 48 published cells of Castronovo et al. 2016.
+
+    Raises:
+      JbrlError: see `compare`.
+    """
+    ours, them = read(source), "the published comparison"
+    two_studies.check_protocol(ours.protocol, castronovo2016.PROTOCOL, ours.name, them)
+    known = castronovo2016.cells()["experiment"]
+    printed = ours.units.loc[ours.units["test"].isin(known), "experiment"]
+    lifetime = _steps(castronovo2016.PROTOCOL["horizon"])
+    _check_lifetimes(ours, dict.fromkeys(printed, lifetime), them)
     try:
-        candidates = cells.with_published(ours.played)
+        candidates = castronovo2016.with_published(ours.played)
     except JbrlError as error:
         raise JbrlError(f"{ours.name}: {error}") from None
-    table = cells.verdicts(candidates)
-    winners = None
-    if set(cells.TIMES) <= set(ours.played.columns):
-        winners = winners_lists.in_words(winners_lists.with_published(ours.played, ours.returns))
-    notes = [_published_note(table), *_deviation_notes(table, candidates, ours)]
-    note, digests = "\n".join(notes), digests_of_tests(ours.units)
+    table = castronovo2016.verdicts(candidates)
     return Comparison(
-        ours.name, "Castronovo et al. 2016", table, note, candidates, winners, digests
+        ours.name,
+        "Castronovo et al. 2016",
+        table,
+        castronovo2016.in_words(table),
+        candidates,
+        digests_of_tests(ours.units),
     )
-
-
-def _deviation_notes(table: pd.DataFrame, candidates: pd.DataFrame, ours: Side) -> Iterator[str]:
-    """Describe the distance of the study from the published one as a whole; nothing where MDPs are
-    not known by number.
-    """
-    if not set(RETURNS) <= set(ours.returns.columns):
-        return
-    found = deviations.deviations(table, ours.returns)
-    if not found.cells:
-        return
-    yield found.text
-    best = deviations.advantages(candidates, ours.played, ours.returns)
-    if len(best):
-        shift = f"{deviations.explained(table, best):+.2f}".replace("-", "−")
-        yield (
-            "the published settings are the best of several: that alone shifts the mean by "
-            f"{shift} (estimated in {len(best)} cells from the settings played here)"
-        )
 
 
 def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
@@ -262,23 +265,8 @@ def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
             )
 
 
-def _published_note(table: pd.DataFrame) -> str:
-    """Count the cells that agree, by the way in which they do, and those that do not."""
-    count = cells.counts(table)
-    ways = {
-        cells.VERDICTS[cells.DEFECT]: "as the published program computes them",
-        cells.VERDICTS[cells.MISPRINT]: "with a misprint corrected",
-        cells.VERDICTS[cells.OTHER]: "with a smaller budget than printed",
-        cells.DIFFERS: "in no way",
-        cells.ABSENT: "are not played",
-    }
-    others = "".join(f", {count[name]} {text}" for name, text in ways.items() if count[name])
-    described = count[cells.VERDICTS[cells.SAME]]
-    return f"{described} of {count['cells']} published cells agree as described{others}"
-
-
 def _with_study(ours: Side, theirs: Side) -> Comparison:
-    cells.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
+    two_studies.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
     _check_lifetimes(ours, theirs.lifetimes, theirs.name)
     rounding = ours.rounding + theirs.rounding
     problems = two_studies.same_problems(ours.digests("test"), theirs.digests("test"))

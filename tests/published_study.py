@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from jbrl.stats import published
+from jbrl.stats.published import castronovo2016
 
 NAMES = {("accurate", e): e for e in ("GC", "GDL", "Grid")} | {
     ("inaccurate", e): f"{e}-inaccurate" for e in ("GC", "GDL", "Grid")
@@ -42,11 +42,11 @@ def rows(case, experiment, algorithm, parameters, scores, seed=0):
 
 
 def study(shift=0.0):
-    """(returns, units): all 48 cells played by the agents that `published.cells` names, each
+    """(returns, units): all 48 cells played by the agents that `castronovo2016.cells` names, each
     `shift` half-widths off.
     """
     parts, units = [], []
-    for number, cell in enumerate(published.cells().to_dict("records")):
+    for number, cell in enumerate(castronovo2016.cells().to_dict("records")):
         scores = sample(cell["mean"] + shift * cell["ci95"], cell["ci95"], seed=number)
         parts.append(
             rows(

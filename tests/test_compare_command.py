@@ -84,10 +84,6 @@ def test_cells_are_printed_and_counted(folder: Path) -> None:
         "46 of 48 published cells agree as described, 1 as the published program computes them, "
         "1 in no way\n" in result.stderr
     )
-    assert (
-        "  paper:        (Random), (SBOSS), (BEB, e-Greedy), (BEB, BFS3, e-Greedy)" in result.stderr
-    )
-    assert result.stderr.count("as described:") == 6
 
 
 def test_csv_and_json_have_all_columns(folder: Path) -> None:
@@ -104,7 +100,7 @@ def test_csv_and_json_have_all_columns(folder: Path) -> None:
 
 def test_from_python(folder: Path) -> None:
     found = jbrl.compare(folder)
-    assert len(found.table) == 48 and found.winners is not None
+    assert len(found.table) == 48
     assert (found.table["verdict"] == "differs").sum() == 1
 
 
@@ -131,13 +127,12 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     assert len(text) < 400_000
 
 
-def test_a_file_of_returns_has_cells_but_no_winners(csv_file: Path) -> None:
+def test_a_file_of_returns_has_cells(csv_file: Path) -> None:
     result = call("compare", csv_file, "--html")
     assert (
         "1 of 48 published cells agree as described, 1 in no way, 46 are not played"
         in result.stderr
     )
-    assert "from left to right" not in result.stderr and "as described:" not in result.stderr
     assert (csv_file.parent / "report" / "compare.html").is_file()
 
 

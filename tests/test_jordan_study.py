@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import jbrl
-from experiments import jordan_kept
+from experiments import jordan_kept, jordan_ranking
 from jbrl.base.errors import JbrlError
 from jbrl.results import Results
+from jbrl.stats.evaluation.ranking import Options, evaluate
 from jbrl.stats.published import jordan2020
 from jbrl.study.file import load_study
 
@@ -170,3 +171,64 @@ def test_results_without_a_trial_of_the_comparison_are_refused(tmp_path):
     jbrl.run(study, tmp_path / "results", progress=False)
     with pytest.raises(JbrlError, match="no score of one of the algorithms"):
         jordan_kept.keep([tmp_path / "results"], tmp_path / "kept")
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Three algorithms on four environments, one of which only two of them have played."""
+    rng = np.random.default_rng(5)
+    names = ("Sarsa-lambda", "Sarsa-lambda-s", "PPO-linear")
+    places = ("Chain-10d", "MountainCar", "Acrobot")
+    cells = {
+        (a, e): rng.normal(i + j, 1, 60) for i, a in enumerate(names) for j, e in enumerate(places)
+    }
+    cells |= {(a, "CartPole"): rng.normal(size=60) for a in names[:2]}
+    parts = [
+        pd.DataFrame({"algorithm": a, "environment": e, "score": values})
+        for (a, e), values in cells.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_aggregate_is_of_environments_that_all_have_played(several):
+    samples = jordan_ranking.shared_samples(several)
+    assert samples.environments == ("Chain-10d", "MountainCar", "Acrobot")
+    same = samples.same.sum(axis=(0, 2))
+    assert list(same) == [5, 3, 3]  # the scaled algorithm is the plain one on the chain
+    found = evaluate(samples, ("pbp", "pbp-t"), Options())
+    table = jordan_ranking.compare_aggregate(found)
+    assert list(table.columns) == list(jordan_ranking.AGGREGATE)
+    row = table[(table["method"] == "pbp-t") & (table["algorithm"] == "PPO-linear")].iloc[0]
+    assert row["published"] == pytest.approx(0.0508, abs=5e-5)
+    assert row["published_rank"] == 11
+    assert "aggregate of 3 algorithms on 3 environments" in next(jordan_ranking.facts(samples))
+
+
+def test_moves_repeat_the_evaluation_with_one_thing_changed(several):
+    found = jordan_ranking.moves(several, ("pbp-t",))
+    assert list(found.columns) == list(jordan_ranking.MOVES)
+    samples = jordan_ranking.shared_samples(several)
+    plain = evaluate(samples, ("pbp-t",)).aggregate.set_index("algorithm")
+    by = found.set_index(["change", "value", "algorithm"])
+    for name in samples.algorithms:
+        for key in (("delta", 0.05, name), ("trials", 60, name)):
+            assert by.loc[key, "lower"] == plain.loc[name, "lower"]
+        assert by.loc[("delta", 0.01, name), "score"] == plain.loc[name, "score"]
+        wide, narrow = (by.loc[("delta", d, name), ["lower", "upper"]] for d in (0.01, 0.5))
+        assert wide["lower"] <= narrow["lower"]
+        assert narrow["upper"] <= wide["upper"]
+    # 1 % of 60 trials is one, which has no interval
+    assert list(found.loc[found["change"] == "trials", "value"].unique()) == [2, 6, 18, 60]
+    rest = several[several["environment"] != "Acrobot"]
+    without = evaluate(jordan_ranking.shared_samples(rest), ("pbp-t",)).aggregate
+    assert (
+        by.loc[("without", "Acrobot", "PPO-linear"), "score"]
+        == (without.set_index("algorithm").loc["PPO-linear", "score"])
+    )
+    assert set(found.loc[found["change"] == "without", "value"]) == set(samples.environments)
+
+
+def test_no_ranking_without_an_environment_of_two_algorithms():
+    table = pd.DataFrame({"algorithm": ["AC"], "environment": ["Acrobot"], "score": [1.0]})
+    with pytest.raises(JbrlError, match="no environment that two algorithms"):
+        jordan_ranking.moves(table)

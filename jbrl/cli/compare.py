@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jbrl.base.errors import JbrlError
-from jbrl.cli.jordan import Table, compare_with_jordan2020
 from jbrl.cli.tables import Folder, Format, print_table
 from jbrl.cli.text import show_warnings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.stats.agreement import Comparison
+    from jbrl.stats.two_studies import Comparison
 
 SHORT = {  # columns of the tables on a terminal
     "published": (
@@ -56,13 +54,6 @@ def compare(
             metavar="published|jordan2020|DIR2", help="A published comparison, or another study."
         ),
     ] = "published",
-    table: Annotated[
-        Table | None,
-        typer.Option(help="To jordan2020: which table to print (default: cells and aggregate)."),
-    ] = None,
-    resamples: Annotated[
-        int, typer.Option(help="To jordan2020: resamples of the bootstrap; 0: without it.", min=0)
-    ] = 10_000,
     format: Annotated[
         Format, typer.Option(help="Output format; CSV and JSON have all columns.")
     ] = Format.table,
@@ -81,17 +72,13 @@ def compare(
 ) -> None:
     """Compare scores with the published ones, or with those of another study.
 
-    Against the published ones (Castronovo et al. 2016, Figs 9 and 13, and the
-    winners from left to right in Figs 8 and 12): a cell is an algorithm in an
-    experiment, played with the printed parameters as it is described, and as the
-    published program computes it. Two means agree when they differ by no more than
-    both half-widths together; how many are within 1.96 combined standard errors, and
-    how many would be by chance, is printed too.
+    Against the published ones (Castronovo et al. 2016, Figs 9 and 13): a cell is an
+    algorithm in an experiment, played with the printed parameters as it is
+    described, and as the published program computes it. Two means agree when they
+    differ by no more than both half-widths together.
 
     Against jordan2020 (Jordan et al. 2020): the means of 11 algorithms on 15
-    environments with z-scores, and the aggregate scores; --table moves has the
-    ranking with other deltas, fewer trials, and without each environment. DIR may
-    be a score table.
+    environments with z-scores. DIR may be a score table.
 
     Against another study: agents with the same parameters in the same experiment, by a paired test
     where the MDPs or environments are the same (by the digest of their distribution, its seed and
@@ -105,20 +92,13 @@ def compare(
     jbrl compare returns.parquet
     jbrl compare out/jordan --to jordan2020
     """
-    from jbrl.comparison import JORDAN2020
     from jbrl.comparison import compare as lay_beside
     from jbrl.report.comparison_page import write_page
 
     show_warnings()
-    if to == JORDAN2020:
-        compare_with_jordan2020(source, table, format, resamples, out, html=html)
-        return
-    if table is not None:
-        raise JbrlError(f"--table {table.value}: expected --to jordan2020 beside it")
     found = lay_beside(source, to)
     print_table(_short(found) if format in (Format.table, Format.md) else found.table, format)
-    for text in (found.note, *_winners(found)):
-        typer.echo(text, err=True)
+    typer.echo(found.note, err=True)
     if html or out:
         typer.echo(
             write_page(found, out or (source if source.is_dir() else source.parent) / "report"),
@@ -156,6 +136,8 @@ def _short(found: "Comparison") -> "pd.DataFrame":
     from jbrl.report.text import decimals_for, parameters_text, score_text
 
     table = found.table
+    if "z" in table:  # beside the means of Jordan et al. 2020
+        return table.round(3)
     if found.candidates is not None:
         columns = {"ours": ("mean", "ci95"), "published": ("published", "published_ci95")}
         texts = {
@@ -174,20 +156,3 @@ def _short(found: "Comparison") -> "pd.DataFrame":
     return table.assign(ours=ours, theirs=theirs, parameters=settings).round(
         {"difference": 4, "interval": 4}
     )[list(SHORT["study"])]
-
-
-def _winners(found: "Comparison") -> list[str]:
-    """Return the winners from left to right, as lines of text."""
-    if found.winners is None:
-        return []
-    lines = [
-        "",
-        "who wins as the bound on online time is loosened, offline time less than OPPS-DS needs:",
-    ]
-    for (case, experiment), lists in found.winners.groupby(["case", "experiment"], sort=False):
-        lines.append(f"{experiment}, {case} prior")
-        lines += [
-            f"  {source + ':':13} {winners}"
-            for source, winners in zip(lists["source"], lists["winners"], strict=True)
-        ]
-    return lines

@@ -10,8 +10,15 @@ from matplotlib.lines import Line2D
 from jbrl.report.figures import Drawing
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import parameters_text, score_text
-from jbrl.stats.agreement import BEST, DEFECT, MISPRINT, OTHER, SAME
-from jbrl.stats.published import CELL, cells
+from jbrl.stats.published.castronovo2016 import (
+    BEST,
+    CELL,
+    DEFECT,
+    MISPRINT,
+    OTHER,
+    SAME,
+    cells,
+)
 
 PANEL = (3.0, 3.1)  # inches, without the names on the left
 NAMES = 1.0  # inches, of the names
@@ -37,7 +44,7 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
     """Draw the cells of one case.
 
     Args:
-      candidates: what `jbrl.stats.agreement.with_published` returns.
+      candidates: what `castronovo2016.with_published` returns.
       case: "accurate" or "inaccurate".
     """
     printed = cells()

@@ -14,18 +14,19 @@ from jbrl.report.html import template
 from jbrl.report.svg import inline
 from jbrl.report.text import ABSENT, decimals_for, parameters_text, score_text, slug
 from jbrl.stats import brackets, two_studies
-from jbrl.stats.agreement import ABSENT as NOT_PLAYED
-from jbrl.stats.agreement import (
+from jbrl.stats.published.castronovo2016 import ABSENT as NOT_PLAYED
+from jbrl.stats.published.castronovo2016 import (
     BEST,
+    CELL,
     DEFECT,
     DIFFERS,
     MISPRINT,
     OTHER,
     SAME,
     VERDICTS,
-    Comparison,
+    cells,
 )
-from jbrl.stats.published import CELL, cells
+from jbrl.stats.two_studies import Comparison
 
 CHIPS = {  # how a verdict looks
     VERDICTS[SAME]: "best",
@@ -43,16 +44,21 @@ DIGITS = 2  # as the paper prints its scores
 
 def write_page(found: Comparison, out: Path) -> Path:
     """Write `compare.html` and the table as `compare.csv` to the folder `out`, made if it is not
-    there; return the path of the page.
+    there; return the path of the page, or of the table where it says all (Jordan et al. 2020).
 
     Raises:
       JbrlError: it cannot be written.
     """
-    page = published_page(found) if found.candidates is not None else studies_page(found)
+    page = ""
+    if found.candidates is not None:
+        page = published_page(found)
+    elif "other_mean" in found.table:
+        page = studies_page(found)
     with writing(out, "the page", "choose another --out") as folder:
         found.table.to_csv(folder / "compare.csv", index=False, lineterminator="\n")
-        (folder / "compare.html").write_text(page, encoding="utf-8")
-    return out / "compare.html"
+        if page:
+            (folder / "compare.html").write_text(page, encoding="utf-8")
+    return out / ("compare.html" if page else "compare.csv")
 
 
 def published_page(found: Comparison) -> str:
@@ -65,7 +71,6 @@ def published_page(found: Comparison) -> str:
         ours=found.ours,
         notes=found.note.splitlines(),
         published=sections,
-        winners=_winners(found),
         agents=[],
         chips=CHIPS,
         absent=ABSENT,
@@ -80,7 +85,6 @@ def studies_page(found: Comparison) -> str:
         ours=found.ours,
         notes=found.note.splitlines(),
         published=[],
-        winners=[],
         agents=[_agent(row) for row in found.table.to_dict("records")],
         chips=CHIPS,
         absent=ABSENT,
@@ -158,17 +162,6 @@ def _way(way: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 def _agent_text(row: dict[str, Any]) -> str:
     setting = parameters_text(row["parameters"])
     return f"{row['agent']} ({setting})" if setting else str(row["agent"])
-
-
-def _winners(found: Comparison) -> list[dict[str, Any]]:
-    """Return lists of winners, one entry per experiment."""
-    if found.winners is None:
-        return []
-    groups = found.winners.groupby(["case", "experiment"], sort=False)
-    return [
-        {"name": f"{name}, {case} prior", "lists": rows.to_dict("records")}
-        for (case, name), rows in groups
-    ]
 
 
 def _agent(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ same distribution with the same seed and number. A distribution is identified by
 files keep their names.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,14 +16,81 @@ from scipy.special import stdtr, stdtrit
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT, MDP
-from jbrl.stats.agreement import PAIR
 from jbrl.stats.paired_test import paired_z, rejected
-from jbrl.stats.table import factor95
+from jbrl.stats.table import check_columns, check_returns, factor95, summarise
 
+PAIR = ("experiment", "prior", "test")
+TIMES = ("offline_seconds", "online_seconds")
 LEVEL = 0.95
 IDENTICAL, AGREES, DIFFERS, UNTESTED = "identical", "agrees", "differs", "no test"
 SAME, OTHER, UNKNOWN = "same", "differs", ""  # of a problem in two studies; unknown without digests
 Test = Literal["paired", "Welch", ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A study beside the published numbers, or beside another study."""
+
+    ours: str  # where they come from
+    theirs: str
+    # one row per cell, with its verdict: of `castronovo2016.verdicts`, or of `beside`
+    table: pd.DataFrame
+    note: str  # the outcome in words, a line for each part
+    candidates: pd.DataFrame | None = None  # of `castronovo2016.with_published`; else None
+    # of the test distributions of the study, by name, where they are known
+    digests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per agent, all seeds taken together: `AGENT`, n, mean, std, ci95, prior, test,
+    case, and `TIMES` where they are known.
+
+    Args:
+      returns: score table; columns `jbrl.base.schema.AGENT` and `score`.
+      units: a table with the columns `PAIR`, and with `AGENT` and `TIMES` where they are known.
+
+    Raises:
+      JbrlError: a column is missing or there is no row.
+    """
+    returns = check_returns(returns, (*AGENT, "score"))
+    if returns.empty:
+        raise JbrlError("no returns: not one unit of this study is done")
+    check_columns(units, PAIR, "units")
+    found = summarise(returns).merge(
+        units[list(PAIR)].drop_duplicates("experiment"), on="experiment", how="left"
+    )
+    found = found.assign(
+        case=[case(prior, test) for prior, test in zip(found["prior"], found["test"], strict=True)]
+    )
+    if not {*AGENT, *TIMES} <= set(units.columns):
+        return found
+    return found.merge(
+        units.groupby(list(AGENT))[list(TIMES)].mean().reset_index(), on=list(AGENT), how="left"
+    )
+
+
+def check_protocol(ours: Mapping[str, Any], theirs: Mapping[str, Any], us: str, them: str) -> None:
+    """Refuse to compare returns that are not the same quantity. What is not known is not checked.
+
+    Raises:
+      JbrlError: another horizon or discount.
+    """
+    for field in ("horizon", "discount"):
+        if field in ours and field in theirs and ours[field] != theirs[field]:
+            raise JbrlError(
+                f"{field} is {ours[field]!r} in {us} and {theirs[field]!r} in {them}: returns "
+                "under different ones cannot be compared; run the study with --set "
+                f"study.{field}={theirs[field]}"
+            )
+
+
+def case(prior: str, test: str) -> str:
+    """Return "accurate" (the prior is the test distribution), "inaccurate" (it is the uniform one),
+    or "" for neither.
+    """
+    if prior == test:
+        return "accurate"
+    return "inaccurate" if prior in (f"U{test}", f"uniform({test})") else ""
 
 
 def beside(
@@ -38,7 +106,7 @@ def beside(
     same name.
 
     Args:
-      ours, theirs: what `jbrl.stats.agreement.played` returns.
+      ours, theirs: what `played` returns.
       our_returns, their_returns: the score tables.
       rounding: by how much two returns may differ, having been rounded, that were the same.
       problems: by experiment, what `same_problems` says of its test distribution; MDPs of those

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from experiments import jordan_kept, jordan_published
-from jbrl.stats import reproduction
 from jbrl.stats.published import jordan2020
 
 ROOT = Path(__file__).parents[2]
@@ -79,8 +78,8 @@ def test_the_smaller_study_takes_what_the_page_says():
 
 
 def test_cells_beyond_are_those_that_the_page_explains(trials):
-    cells = reproduction.compare_cells(reproduction.known(trials))
-    far = cells[cells["verdict"] == reproduction.DIFFERS]
+    cells = jordan2020.compare_cells(jordan2020.known(trials))
+    far = cells[cells["verdict"] == jordan2020.DIFFERS]
     page = (ROOT / "docs" / "jordan.md").read_text(encoding="utf-8")
     number = {0: "No", 1: "One", 2: "Two", 3: "Three"}[len(far)]
     assert f"{number} cells are beyond 3.5" in page

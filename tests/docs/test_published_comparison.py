@@ -172,10 +172,12 @@ def test_the_study_of_other_mdps_is_the_one_that_is_kept(script):
     assert len(kept.returns) == sum(unit.protocol.n_environments for unit in study.units)
 
 
-def test_three_lists_of_winners_end_as_the_papers(found):
+def test_three_lists_of_winners_end_as_the_papers(script):
+    side = read(KEPT)
+    winners = script.whole.in_words(script.whole.winners(side.played, side.returns))
     ends = {
         (case, e, source): text.split("), (")[-1].strip("()")
-        for case, e, source, text in found.winners.itertuples(index=False)
+        for case, e, source, text in winners.itertuples(index=False)
     }
     pairs = {key[:2] for key in ends}
     same = {pair for pair in pairs if ends[*pair, "as published"] == ends[*pair, "paper"]}

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats import agreement
-from jbrl.stats.two_studies import beside, only_in_one, same_problems
+from jbrl.stats.two_studies import beside, only_in_one, played, same_problems
 from tests.published_study import rows
 
 RNG = np.random.default_rng(0)
@@ -18,7 +17,11 @@ A, B = RNG.normal(10, 2, 60), RNG.normal(11, 3, 60)
 
 def table(first, second, **options):
     return beside(
-        agreement.played(first, first), first, agreement.played(second, second), second, **options
+        played(first, first),
+        first,
+        played(second, second),
+        second,
+        **options,
     )
 
 
@@ -67,7 +70,7 @@ def test_agents_are_matched_by_experiment_algorithm_and_parameters():
     first = pd.concat([agent(A), agent(A, "BEB", beta=1.0), agent(A, "BEB", beta=2.0)])
     second = pd.concat([agent(A, "BEB", beta=2.0), agent(A, "BEB", beta=4.0)])
     assert list(table(first, second)["parameters"]) == ['{"beta": 2.0}']
-    ours, theirs = only_in_one(agreement.played(first, first), agreement.played(second, second))
+    ours, theirs = only_in_one(played(first, first), played(second, second))
     assert list(ours["algorithm"]) == ["BEB", "Random"] or list(ours["algorithm"]) == [
         "Random",
         "BEB",
@@ -125,7 +128,7 @@ def test_what_cannot_be_compared_is_refused():
 def test_mdps_of_another_problem_of_that_name_are_not_paired():
     """Identical scores and numbers, but the distributions differ, or are not known to."""
     first = agent(A)
-    given = (agreement.played(first, first), first) * 2
+    given = (played(first, first), first) * 2
     for digests, expected in (
         (({"GC": "a"}, {"GC": "a"}), ("same", "paired", "identical")),
         (({"GC": "a"}, {"GC": "b"}), ("differs", "Welch", "agrees")),

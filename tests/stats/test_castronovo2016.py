@@ -1,19 +1,40 @@
-"""Verdicts on cells: analytic cases, and studies whose means are known."""
+"""Published numbers of Castronovo et al. 2016 as they are packaged, and verdicts on cells: analytic
+cases, and studies whose means are known.
+"""
 
 import json
+from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
-from jbrl.stats import agreement, published
+from jbrl.problems.problem import PROBLEMS
+from jbrl.stats import two_studies
+from jbrl.stats.published import castronovo2016
+from jbrl.stats.published.castronovo2016 import (
+    CELL,
+    DEFECT,
+    EXPLANATION,
+    MISPRINT,
+    PROTOCOL,
+    verdicts,
+    with_published,
+)
 from tests.published_study import rows, sample, study
+
+ROOT = Path(__file__).parents[2]
+ALGORITHMS = ["Random", "e-Greedy", "Soft-max", "OPPS-DS", "BAMCP", "BFS3", "SBOSS", "BEB"]
+# The bold cells of Figs 9 and 13.
+BEST = ["OPPS-DS", "BAMCP", "OPPS-DS", "OPPS-DS", "OPPS-DS", "OPPS-DS"]
 
 
 def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
     """The row of one cell."""
-    table = agreement.verdicts(agreement.with_published(agreement.played(returns, returns)))
+    table = castronovo2016.verdicts(with_published(two_studies.played(returns, returns)))
     mine = table[
         (table["case"] == case)
         & (table["experiment"] == experiment)
@@ -26,15 +47,15 @@ def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
 @pytest.fixture(scope="module")
 def everything():
     returns, units = study()
-    return agreement.played(returns, units)
+    return two_studies.played(returns, units)
 
 
 def test_the_published_means_agree_with_themselves(everything):
-    table = agreement.verdicts(agreement.with_published(everything))
+    table = verdicts(with_published(everything))
     assert list(table["verdict"]) == ["agrees"] * 48
     np.testing.assert_allclose(table["difference"], 0, atol=1e-12)
     np.testing.assert_allclose(table["combined"], 2 * table["published_ci95"], atol=1e-9)
-    assert agreement.counts(table) == {
+    assert castronovo2016.counts(table) == {
         "agrees": 48,
         "known defect": 0,
         "misprint": 0,
@@ -56,8 +77,8 @@ def slow(*values):
 def test_means_agree_up_to_the_sum_of_both_half_widths(shift, agree):
     """Both half-widths are equal. Soft-max on Grid is 0 ± 0 whatever the shift."""
     returns, units = study(shift)
-    table = agreement.verdicts(agreement.with_published(agreement.played(returns, units)))
-    assert agreement.counts(table)["agrees"] == agree
+    table = castronovo2016.verdicts(with_published(two_studies.played(returns, units)))
+    assert castronovo2016.counts(table)["agrees"] == agree
     told = table[table["published_ci95"] > 0]
     np.testing.assert_allclose(told["apart"], shift * 1.96 / np.sqrt(2), rtol=1e-9)
 
@@ -216,8 +237,8 @@ def test_candidates_stand_in_order_with_the_best_setting_last():
         rows("accurate", "GC", "Soft-max", {"tau": 0.05}, sample(42.0, 1.8)),
     ]
     returns = pd.concat(parts)
-    found = agreement.with_published(agreement.played(returns, returns))
-    assert tuple(found.columns) == agreement.CANDIDATES
+    found = with_published(two_studies.played(returns, returns))
+    assert tuple(found.columns) == castronovo2016.CANDIDATES
     assert list(found["way"]) == ["same parameters", "defect", "our best"]
     assert list(found["agrees"]) == [False, True, False]
     assert found["mean"].iloc[-1] == pytest.approx(42.0)
@@ -227,15 +248,15 @@ def test_nothing_to_compare_is_refused():
     with pytest.raises(
         JbrlError, match=r"none of the published cells has been played.*found Random in GC"
     ):
-        agreement.with_published(
-            agreement.played(
+        with_published(
+            two_studies.played(
                 one := rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid"), one
             )
         )
     with pytest.raises(JbrlError, match="not one unit of this study is done"):
-        agreement.played(one.iloc[:0], one)
+        two_studies.played(one.iloc[:0], one)
     with pytest.raises(JbrlError, match="no column prior"):
-        agreement.played(one, one.drop(columns="prior"))
+        two_studies.played(one, one.drop(columns="prior"))
 
 
 @pytest.mark.parametrize("field", ["horizon", "discount"])
@@ -243,9 +264,9 @@ def test_another_protocol_is_refused(field):
     with pytest.raises(
         JbrlError, match=rf"{field} is 0\.9 in here and .* in there: .*--set study\.{field}="
     ):
-        agreement.check_protocol({field: 0.9}, published.PROTOCOL, "here", "there")
-    agreement.check_protocol({}, published.PROTOCOL, "here", "there")
-    agreement.check_protocol(dict(published.PROTOCOL), published.PROTOCOL, "here", "there")
+        two_studies.check_protocol({field: 0.9}, PROTOCOL, "here", "there")
+    two_studies.check_protocol({}, PROTOCOL, "here", "there")
+    two_studies.check_protocol(dict(PROTOCOL), PROTOCOL, "here", "there")
 
 
 def test_a_pair_may_be_played_in_several_experiments_and_the_most_mdps_decide():
@@ -262,3 +283,74 @@ def test_a_pair_may_be_played_in_several_experiments_and_the_most_mdps_decide():
     assert random["mean"] == pytest.approx(31.2)
     other = verdict(returns, algorithm="e-Greedy")
     assert (other["played_in"], other["n"], other["verdict"]) == ("GC-60", 60, "agrees")
+
+
+def test_there_are_eight_algorithms_in_each_of_six_experiments():
+    cells = castronovo2016.cells()
+    groups = cells.groupby(["case", "experiment"], sort=False)
+    assert [list(rows["algorithm"]) for _, rows in groups] == [ALGORITHMS] * 6
+    assert list(groups.groups) == [
+        (case, e) for case in ("accurate", "inaccurate") for e in ("GC", "GDL", "Grid")
+    ]
+    assert [rows.loc[rows["mean"].idxmax(), "algorithm"] for _, rows in groups] == BEST
+    assert set(cells["experiment"]) <= set(PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "printed", "expected"),
+    [
+        ("Random", "", {}),
+        ("e-Greedy", "epsilon=0.1", {"epsilon": 0.1}),
+        ("BAMCP", "K=2500;depth=15", {"simulations": 2500, "depth": 15}),
+        ("BFS3", "K=500;C=15;depth=50", {"trajectories": 500, "samples": 15, "depth": 50}),
+        ("SBOSS", "epsilon=1e-06;delta=0.0001", {"epsilon": 1e-6, "delta": 1e-4}),
+        ("OPPS-DS", "max(Q0(x,u),|Q2(x,u)|)", {"formula": "max(Q0,|Q2|)"}),
+    ],
+)
+def test_parameters_have_the_names_of_our_agents(algorithm, printed, expected):
+    found = castronovo2016.parameters(algorithm, printed)
+    assert found == expected
+    assert [type(v) for v in found.values()] == [type(v) for v in expected.values()]
+
+
+def test_every_cell_can_be_played_and_has_at_most_one_note_of_a_kind():
+    for cell in castronovo2016.cells().to_dict("records"):
+        AGENTS[cell["agent"]].agent(**json.loads(cell["parameters"]))
+        kinds = [note["kind"] for note in castronovo2016.notes_on(cell)]
+        assert len(kinds) == len(set(kinds)), cell
+
+
+def test_notes_are_about_cells_and_agents_and_pages_that_there_are():
+    cells = castronovo2016.cells()
+    for note in castronovo2016.notes().to_dict("records"):
+        mine = cells
+        for column in CELL:
+            mine = mine[mine[column] == note[column]] if note[column] else mine
+        assert len(mine), note
+        assert note["kind"] in (DEFECT, MISPRINT, EXPLANATION)
+        assert note["explanation"]
+        assert (ROOT / note["reference"].split("#")[0]).is_file(), note["reference"]
+        if note["kind"] != EXPLANATION:
+            AGENTS[note["played"]].agent(**json.loads(note["parameters"] or "{}"))
+
+
+def test_notes_on_a_cell_are_those_of_its_algorithm_and_experiment():
+    cell = {"case": "accurate", "experiment": "GC", "algorithm": "OPPS-DS"}
+    (note,) = castronovo2016.notes_on(cell)
+    assert note["kind"] == MISPRINT
+    note["kind"] = "changed"
+    assert castronovo2016.notes_on(cell)[0]["kind"] == MISPRINT
+    assert castronovo2016.notes_on({**cell, "experiment": "GDL"}) == []
+    assert [n["played"] for n in castronovo2016.notes_on({**cell, "algorithm": "BEB"})] == [
+        "BEB-published"
+    ]
+
+
+def test_tables_are_copies_and_their_sources_are_told():
+    for table in (castronovo2016.cells, castronovo2016.notes, castronovo2016.program):
+        changed = table()
+        changed["case"] = "neither"
+        assert not (table()["case"] == "neither").any()
+    folder = resources.files("jbrl.stats.published")
+    told = folder.joinpath("README.md").read_text(encoding="utf-8")
+    assert all(f"`{file.name}`" in told for file in folder.iterdir() if file.name.endswith(".csv"))

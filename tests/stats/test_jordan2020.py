@@ -1,6 +1,4 @@
-"""The comparison with Jordan et al. 2020: the published tables, z-scores by hand, and how the
-ranking moves.
-"""
+"""The comparison with Jordan et al. 2020: the published tables and z-scores by hand."""
 
 import numpy as np
 import pandas as pd
@@ -10,8 +8,6 @@ from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes
 from jbrl.problems.lookup import problem
-from jbrl.stats import reproduction
-from jbrl.stats.evaluation.ranking import Options, evaluate
 from jbrl.stats.published import jordan2020
 
 
@@ -21,7 +17,7 @@ def scores(cells):
         pd.DataFrame({"algorithm": a, "environment": e, "score": np.asarray(values, float)})
         for (a, e), values in cells.items()
     ]
-    return reproduction.known(pd.concat(parts, ignore_index=True))
+    return jordan2020.known(pd.concat(parts, ignore_index=True))
 
 
 def test_published_names_are_those_of_the_registers():
@@ -51,7 +47,7 @@ def test_z_allows_for_rounding():
     have an error of 2 √(1/4 + 1/10,000) = 1.0002; 2.95 of the difference are beyond rounding.
     """
     deviations = np.array([-1, -1, 1, 1]) * np.sqrt(3)
-    cells = reproduction.compare_cells(
+    cells = jordan2020.compare_cells(
         scores(
             {
                 ("AC", "Chain-10d"): -35.2 + deviations,
@@ -84,86 +80,29 @@ def test_z_of_the_same_distribution_is_standard_normal():
         (row.algorithm, row.environment): rng.normal(centre[i], spread[i], 100)
         for i, row in enumerate(published.itertuples())
     }
-    found = reproduction.compare_cells(scores(cells))
+    found = jordan2020.compare_cells(scores(cells))
     assert 0.75 < np.sqrt((found["z"] ** 2).mean()) < 1.25
-    words = reproduction.in_words(found, None).splitlines()
+    words = jordan2020.in_words(found).splitlines()
     assert words[0].startswith(f"{(found['verdict'] == 'agrees').sum()} of 165 cells within 3.5")
-    assert words[-1] == "no aggregate: no environment that two algorithms or more have played"
-
-
-@pytest.fixture(scope="module")
-def several():
-    """Three algorithms on four environments, one of which only two of them have played."""
-    rng = np.random.default_rng(5)
-    names = ("Sarsa-lambda", "Sarsa-lambda-s", "PPO-linear")
-    places = ("Chain-10d", "MountainCar", "Acrobot")
-    cells = {
-        (a, e): rng.normal(i + j, 1, 60) for i, a in enumerate(names) for j, e in enumerate(places)
-    }
-    cells["AC", "Chain-10d"] = rng.normal(size=60)
-    cells = {key: values for key, values in cells.items() if key[0] != "AC"}
-    cells |= {(a, "CartPole"): rng.normal(size=60) for a in names[:2]}
-    return scores(cells)
-
-
-def test_aggregate_is_of_environments_that_all_have_played(several):
-    samples = reproduction.shared_samples(several)
-    assert samples.environments == ("Chain-10d", "MountainCar", "Acrobot")
-    same = samples.same.sum(axis=(0, 2))
-    assert list(same) == [5, 3, 3]  # the scaled algorithm is the plain one on the chain
-    found = evaluate(samples, ("pbp", "pbp-t"), Options())
-    table = reproduction.compare_aggregate(found)
-    assert list(table.columns) == list(reproduction.AGGREGATE)
-    row = table[(table["method"] == "pbp-t") & (table["algorithm"] == "PPO-linear")].iloc[0]
-    assert row["published"] == pytest.approx(0.0508, abs=5e-5)
-    assert row["published_rank"] == 11
-    words = reproduction.in_words(reproduction.compare_cells(several), samples)
-    assert "aggregate of 3 algorithms on 3 environments" in words
-
-
-def test_moves_repeat_the_evaluation_with_one_thing_changed(several):
-    found = reproduction.moves(several, ("pbp-t",))
-    assert list(found.columns) == list(reproduction.MOVES)
-    samples = reproduction.shared_samples(several)
-    plain = evaluate(samples, ("pbp-t",)).aggregate.set_index("algorithm")
-    by = found.set_index(["change", "value", "algorithm"])
-    for name in samples.algorithms:
-        for key in (("delta", 0.05, name), ("trials", 60, name)):
-            assert by.loc[key, "lower"] == plain.loc[name, "lower"]
-        assert by.loc[("delta", 0.01, name), "score"] == plain.loc[name, "score"]
-        wide, narrow = (by.loc[("delta", d, name), ["lower", "upper"]] for d in (0.01, 0.5))
-        assert wide["lower"] <= narrow["lower"]
-        assert narrow["upper"] <= wide["upper"]
-    # 1 % of 60 trials is one, which has no interval
-    assert list(found.loc[found["change"] == "trials", "value"].unique()) == [2, 6, 18, 60]
-    rest = several[several["environment"] != "Acrobot"]
-    without = evaluate(reproduction.shared_samples(rest), ("pbp-t",)).aggregate
-    assert (
-        by.loc[("without", "Acrobot", "PPO-linear"), "score"]
-        == (without.set_index("algorithm").loc["PPO-linear", "score"])
-    )
-    assert set(found.loc[found["change"] == "without", "value"]) == set(samples.environments)
 
 
 def test_what_does_not_belong_to_the_comparison_is_left_out_and_nothing_is_refused():
     table = pd.DataFrame(
         {"algorithm": ["AC", "Random"], "environment": ["Acrobot", "Acrobot"], "score": [1.0, 2.0]}
     )
-    assert list(reproduction.known(table)["algorithm"]) == ["AC"]
+    assert list(jordan2020.known(table)["algorithm"]) == ["AC"]
     with pytest.raises(JbrlError, match="no score of one of the algorithms Sarsa-lambda, "):
-        reproduction.known(table[1:])
-    with pytest.raises(JbrlError, match="no environment that two algorithms"):
-        reproduction.moves(reproduction.known(table))
+        jordan2020.known(table[1:])
 
 
 def test_cells_with_nan_are_named_only_where_there_are_some():
     table = scores({("AC", "Chain-10d"): [1, 2, 3], ("ppo", "mountaincar"): [1, 2]})
-    assert "NaN" not in reproduction.in_words(reproduction.compare_cells(table), None)
+    assert "NaN" not in jordan2020.in_words(jordan2020.compare_cells(table))
     for values, expected in [([0, 0, 0, 0, 0], 0), ([1, 0, 1, 0, 0], 2)]:
-        cells = reproduction.compare_cells(table.assign(undefined=np.array(values, float)))
+        cells = jordan2020.compare_cells(table.assign(undefined=np.array(values, float)))
         assert cells["undefined"].sum() == expected
-        words = reproduction.in_words(cells, None)
+        words = jordan2020.in_words(cells)
         assert ("2 of 5 trials with NaN" in words) == (expected == 2)
     assert "AC on Chain-10d 2 of 3" in words and "MountainCar" not in words
-    unknown = reproduction.compare_cells(table.assign(undefined=[0, 0, 1, np.nan, np.nan]))
+    unknown = jordan2020.compare_cells(table.assign(undefined=[0, 0, 1, np.nan, np.nan]))
     assert unknown.set_index(["algorithm", "environment"])["undefined"].isna().sum() == 1
