@@ -12,7 +12,7 @@ from jbrl.agents.complete import played_agent
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
-from jbrl.base.plugins import find_class, is_outside, source_digest
+from jbrl.base.plugins import find_class, is_outside, source_digest, summary
 from jbrl.base.pytree import record
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import (
@@ -36,7 +36,7 @@ class AgentEntry:
     @property
     def summary(self) -> str:
         """First line of the agent's docstring."""
-        return " ".join((self.agent.__doc__ or "").strip().split("\n\n")[0].split())
+        return summary(self.agent)
 
 
 AGENTS: dict[str, AgentEntry] = {}

@@ -64,6 +64,11 @@ def find_class(name: str, folder: Path, contract: type, kind: str) -> tuple[Any,
     return found, source_digest(found, module_name)
 
 
+def summary(thing: Any) -> str:
+    """Return the first paragraph of the docstring of a class or a function, on one line."""
+    return " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
+
+
 def is_outside(cls: type) -> bool:
     """Return whether a class comes from outside jbrl."""
     return cls.__module__.partition(".")[0] != __name__.partition(".")[0]

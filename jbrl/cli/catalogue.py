@@ -170,7 +170,8 @@ def _problems() -> list[Table | str]:
 
 def _suite(name: str) -> Table:
     """Return all problems of a suite."""
-    from jbrl.problems.problem import PROBLEMS, SUITES
+    from jbrl.problems.lookup import SUITES
+    from jbrl.problems.problem import PROBLEMS
 
     assert PROBLEMS  # the register is there once problems are imported
     if name not in SUITES:
@@ -186,7 +187,7 @@ def _suite(name: str) -> Table:
 
 def _suites() -> list[Table | str]:
     """Return the names of each suite that a study accepts."""
-    from jbrl.problems.problem import SUITES
+    from jbrl.problems.lookup import SUITES
 
     lines: list[Table | str] = []
     for suite in SUITES.values():

@@ -1,7 +1,6 @@
 """Acrobot: two links that hang down, and a motor at the joint between them to swing them up."""
 
-import dataclasses
-from typing import ClassVar
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +10,8 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Environment,
-    Perturbed,
-    Step,
-    perturbed_fields,
-    register_environment,
-)
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 SUBSTEPS, H = 10, 0.02  # Runge-Kutta steps of an action, and their length in seconds
@@ -78,7 +71,7 @@ class Acrobot(Environment[AcrobotState], Perturbed):
     says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(500)
+    lifetime = Episodes(500)
 
     mass_1: float = parameter(1.0, "middle of the range of the first mass", low=1e-2, high=100)
     length_1: float = parameter(1.0, "middle of the range of the first length", low=1e-2, high=100)
@@ -110,9 +103,9 @@ class Acrobot(Environment[AcrobotState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 8
 
-    def perturb(self, key: jax.Array) -> "Acrobot":
+    def perturb(self, key: jax.Array) -> Self:
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
-        return dataclasses.replace(self, **perturbed_fields(self, SPREADS, offsets))
+        return self.moved(SPREADS, offsets)
 
     def reset(self, key: jax.Array) -> tuple[AcrobotState, jax.Array]:
         zero = jnp.float32(0)
@@ -141,7 +134,7 @@ class Acrobot(Environment[AcrobotState], Perturbed):
         )
         ended = self._is_up(after) | (after.steps >= self.max_steps)
         reward = jnp.where(ended, jnp.float32(0), jnp.float32(-0.1))
-        return after, Step(_observation(after), reward, ended, jnp.bool_(False))
+        return after, Step(_observation(after), reward, ended)
 
     def _is_up(self, state: AcrobotState) -> jax.Array:
         """Return whether the end of the second link is higher than the first is long, [] bool."""

@@ -1,6 +1,6 @@
 """Cart-pole of bsuite: keep a pole upright, or swing it up and keep it there."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step, register_environment
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 MASS_CART, MASS_POLE, HALF_LENGTH = 1.0, 0.1, 0.5
@@ -108,7 +108,7 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(1000)
+    lifetime = Episodes(1000)
 
     height_threshold: float = parameter(0.8, "cos θ that counts as upright", low=-1, high=1)
     x_threshold: float = parameter(
@@ -145,7 +145,7 @@ class BsuiteCartPole(Environment[BsuiteCartPoleState]):
         reward = good.astype(jnp.float32)
         ended = ~good | (physics.steps >= self.last)
         after = BsuiteCartPoleState(physics, state.earned + reward)
-        return after, Step(self._observation(physics, cos), reward, ended, jnp.bool_(False))
+        return after, Step(self._observation(physics, cos), reward, ended)
 
     def metrics(self, state: BsuiteCartPoleState) -> dict[str, jax.Array]:
         return {"raw_return": state.earned}
@@ -180,7 +180,7 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(1000)
+    lifetime = Episodes(1000)
 
     height_threshold: float = parameter(0.5, "cos θ that counts as upright", low=-1, high=1)
     theta_dot_threshold: float = parameter(1.0, "|θ'| that counts as slow", low=0, high=100)
@@ -224,7 +224,7 @@ class BsuiteCartPoleSwingup(Environment[SwingupState]):
         after = SwingupState(
             physics, state.upright + upright.astype(jnp.int32), state.moves + moved
         )
-        return after, Step(self._observation(physics, cos), reward, ended, jnp.bool_(False))
+        return after, Step(self._observation(physics, cos), reward, ended)
 
     def metrics(self, state: SwingupState) -> dict[str, jax.Array]:
         upright = state.upright.astype(jnp.float32)

@@ -1,6 +1,6 @@
 """Small environments of the Behaviour Suite: bandit, catch, and chains of memory and credit."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step, register_environment
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 
@@ -35,7 +35,7 @@ class Bandit(Environment[BanditState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
+    lifetime = Episodes(10_000)
 
     n_arms: int = parameter(11, "number of arms", low=2, high=1000, static=True)
     mapping_seed: int = parameter(0, "seed of the order of the rewards", low=0, high=2**31 - 1)
@@ -63,7 +63,7 @@ class Bandit(Environment[BanditState]):
         del key, state
         reward = jnp.asarray(self.arms).at[action].get(mode="promise_in_bounds")
         after = BanditState(1 - reward)
-        return after, Step(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True), jnp.bool_(False))
+        return after, Step(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True))
 
     def metrics(self, state: BanditState) -> dict[str, jax.Array]:
         return {"total_regret": state.regret}
@@ -102,7 +102,7 @@ class Catch(Environment[CatchState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
+    lifetime = Episodes(10_000)
 
     rows: int = parameter(10, "rows of the board", low=2, high=1000, static=True)
     columns: int = parameter(5, "columns of the board", low=1, high=1000, static=True)
@@ -128,7 +128,7 @@ class Catch(Environment[CatchState]):
         ended = after.ball_y == self.rows - 1
         outcome = jnp.where(after.ball_x == paddle_x, jnp.float32(1), jnp.float32(-1))
         reward = jnp.where(ended, outcome, jnp.float32(0))
-        return after, Step(self._board(after), reward, ended, jnp.bool_(False))
+        return after, Step(self._board(after), reward, ended)
 
     def metrics(self, state: CatchState) -> dict[str, jax.Array]:
         missed = (state.ball_y == self.rows - 1) & (state.ball_x != state.paddle_x)
@@ -170,7 +170,7 @@ class DiscountingChain(Environment[DiscountingChainState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(1000)
+    lifetime = Episodes(1000)
 
     mapping_seed: int = parameter(0, "number of the best chain, modulo 5", low=0, high=2**31 - 1)
 
@@ -201,7 +201,7 @@ class DiscountingChain(Environment[DiscountingChainState]):
         )
         reward = jnp.where(after.steps == delay, pays, jnp.float32(0))
         ended = after.steps == LENGTH
-        return after, Step(_observation(after), reward, ended, jnp.bool_(False))
+        return after, Step(_observation(after), reward, ended)
 
 
 def _observation(state: DiscountingChainState) -> jax.Array:
@@ -244,7 +244,7 @@ class MemoryChain(Environment[MemoryChainState]):
     the paper.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
+    lifetime = Episodes(10_000)
 
     memory_length: int = parameter(1, "L, steps from the bits to the query", low=1, high=100_000)
     num_bits: int = parameter(1, "bits to remember", low=1, high=1000, static=True)
@@ -283,7 +283,7 @@ class MemoryChain(Environment[MemoryChainState]):
         outcome = jnp.where(right, jnp.float32(1), jnp.float32(-1))
         reward = jnp.where(ended, outcome, jnp.float32(0))
         after = MemoryChainState(state.words, state.query, state.steps + 1, right)
-        return after, Step(self._observation(state), reward, ended, jnp.bool_(False))
+        return after, Step(self._observation(state), reward, ended)
 
     def metrics(self, state: MemoryChainState) -> dict[str, jax.Array]:
         wrong = (state.steps > self.memory_length) & ~state.right
@@ -325,7 +325,7 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
+    lifetime = Episodes(10_000)
 
     chain_length: int = parameter(20, "L, steps of an episode", low=1, high=100_000)
     n_distractor: int = parameter(20, "distracting bits", low=0, high=1000, static=True)
@@ -353,7 +353,7 @@ class UmbrellaChain(Environment[UmbrellaChainState]):
         ended = after.steps == self.chain_length
         good = jnp.where(ended, have == state.need, bits[0] == 1)
         reward = jnp.where(good, jnp.float32(1), jnp.float32(-1))
-        return after, Step(self._observation(after, bits[2:]), reward, ended, jnp.bool_(False))
+        return after, Step(self._observation(after, bits[2:]), reward, ended)
 
     def metrics(self, state: UmbrellaChainState) -> dict[str, jax.Array]:
         wrong = (state.steps == self.chain_length) & (state.have != state.need)

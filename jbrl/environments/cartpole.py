@@ -1,7 +1,6 @@
 """Cart-pole of Jordan et al. 2020: keep a pole upright on a cart of unknown masses."""
 
-import dataclasses
-from typing import ClassVar
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +9,8 @@ import numpy as np
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
-from jbrl.environments.environment import (
-    Environment,
-    Perturbed,
-    Step,
-    perturbed_fields,
-    register_environment,
-)
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 
 PUSH, TAU = 10.0, 0.02  # N, s
 CART_FRICTION, POLE_FRICTION = 5e-4, 2e-6
@@ -68,7 +61,7 @@ class CartPole(Environment[CartPoleState], Perturbed):
     says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(100)
+    lifetime = Episodes(100)
 
     pole_mass: float = parameter(
         0.1375, "middle of the range of the pole's mass, kg", low=1e-3, high=1e3
@@ -97,9 +90,9 @@ class CartPole(Environment[CartPoleState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps) / 4
 
-    def perturb(self, key: jax.Array) -> "CartPole":
+    def perturb(self, key: jax.Array) -> Self:
         offsets = jax.random.uniform(key, (len(SPREADS),), minval=-1.0, maxval=1.0)
-        return dataclasses.replace(self, **perturbed_fields(self, SPREADS, offsets))
+        return self.moved(SPREADS, offsets)
 
     def reset(self, key: jax.Array) -> tuple[CartPoleState, jax.Array]:
         del key
@@ -125,7 +118,7 @@ class CartPole(Environment[CartPoleState], Perturbed):
             | (jnp.abs(after.x) >= TRACK)
             | (after.steps >= self.max_steps)
         )
-        return after, Step(_observation(after), jnp.float32(1), ended, jnp.bool_(False))
+        return after, Step(_observation(after), jnp.float32(1), ended)
 
     def _accelerations(
         self, state: CartPoleState, action: jax.Array

@@ -1,6 +1,6 @@
 """Deep sea: one sequence of N actions out of 2^N is rewarded, and each step towards it costs."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step, register_environment
-from jbrl.environments.spec import Discrete, Episodes, Lifetime, LowerTriangle, OneHot, Spec
+from jbrl.environments.spec import Discrete, Episodes, LowerTriangle, OneHot, Spec
 from jbrl.mdp import sampling
 
 COST = 0.01  # of N moves to the right
@@ -52,7 +52,7 @@ class DeepSea(Environment[DeepSeaState]):
     it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
+    lifetime = Episodes(10_000)
 
     size: int = parameter(10, "N, rows and columns", low=2, high=1000, static=True)
     stochastic: bool = parameter(
@@ -107,9 +107,7 @@ class DeepSea(Environment[DeepSeaState]):
         row = row + 1
         ended = row >= N
         observation = jnp.where(ended, -1, row * N + column)
-        return DeepSeaState(row, column, bad, state.found | found), Step(
-            observation, reward, ended, jnp.bool_(False)
-        )
+        return DeepSeaState(row, column, bad, state.found | found), Step(observation, reward, ended)
 
     def metrics(self, state: DeepSeaState) -> dict[str, jax.Array]:
         return {

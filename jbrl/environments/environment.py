@@ -7,20 +7,17 @@ so that the last observation of an episode is not lost.
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, dataclass_transform
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Generic, Self, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from typing_extensions import TypeVar
 
-from jbrl.base.errors import JbrlError
-from jbrl.base.host_values import find_host_values, refusal
-from jbrl.base.plugins import explained, is_outside
+from jbrl.base.plugins import summary
 from jbrl.base.pytree import record
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
+from jbrl.environments.spec import Episodes, Lifetime, Spec
 
 State = TypeVar("State", default=Any)
 
@@ -33,7 +30,8 @@ class Step:
     observation: jax.Array
     reward: jax.Array  # [] float32
     terminated: jax.Array  # [] bool, the episode has ended: nothing can be earned afterwards
-    truncated: jax.Array  # [] bool, the episode was cut off: never together with `terminated`
+    # [] bool, the episode was cut off: never together with `terminated`
+    truncated: jax.Array = np.False_  # type: ignore[assignment]
 
 
 class Environment(Generic[State]):
@@ -97,25 +95,25 @@ class Environment(Generic[State]):
 class Perturbed:
     """Mixin of environments whose physics differ from one lifetime to the next."""
 
-    def perturb(self, key: jax.Array) -> Any:
+    def perturb(self, key: jax.Array) -> Self:
         """Draw the environment of one lifetime: the same class and shapes, other values."""
         raise NotImplementedError(f"{type(self).__name__} has no method perturb")
 
+    def moved(self, widths: Mapping[str, float], offsets: Iterable[jax.Array]) -> Self:
+        """Return the environment with the fields that `widths` names moved within their ranges.
 
-def perturbed_fields(
-    environment: Any, widths: Mapping[str, float], offsets: Iterable[jax.Array]
-) -> dict[str, jax.Array]:
-    """Return the fields of an environment that `widths` names, moved within their ranges.
+        A field `spread` is a factor of all widths.
 
-    Args:
-      environment: its field `spread` is a factor of all widths.
-      widths: half the width of each range, relative to its middle, the value of the field.
-      offsets: place in each range, from -1 to 1, [] float32.
-    """
-    return {
-        name: getattr(environment, name) * (1 + environment.spread * jnp.float32(width) * offset)
-        for (name, width), offset in zip(widths.items(), offsets, strict=True)
-    }
+        Args:
+          widths: half the width of each range, relative to its middle, the value of the field.
+          offsets: place in each range, from -1 to 1, [] float32.
+        """
+        this: Any = self
+        values = {
+            name: getattr(this, name) * (1 + this.spread * jnp.float32(width) * offset)
+            for (name, width), offset in zip(widths.items(), offsets, strict=True)
+        }
+        return dataclasses.replace(this, **values)
 
 
 def drawn(environment: Environment, key: jax.Array) -> Environment:
@@ -134,7 +132,7 @@ class EnvironmentEntry:
     @property
     def summary(self) -> str:
         """First line of the environment's docstring."""
-        return " ".join((self.environment.__doc__ or "").strip().split("\n\n")[0].split())
+        return summary(self.environment)
 
 
 ENVIRONMENTS: dict[str, EnvironmentEntry] = {}
@@ -165,165 +163,3 @@ def as_arrays(environment: Environment) -> Environment:
     return jax.tree.map(
         lambda v: np.asarray(v, kinds[type(v)]) if type(v) in kinds else v, environment
     )
-
-
-def check_environment(environment: Environment, where: str) -> None:
-    """Trace an environment on the host, without compiling, and check it against its contract.
-
-    Args:
-      where: place to name in messages.
-
-    Raises:
-      JbrlError: a method fails, returns something of the wrong structure, shape or dtype, or, in a
-        class outside jbrl, takes random numbers or times from the host.
-    """
-    key = jax.random.key(0)
-    environment = as_arrays(environment)
-    for path, leaf in jax.tree.leaves_with_path(environment):
-        if not hasattr(leaf, "dtype"):
-            field = jax.tree_util.keystr(path).lstrip(".")
-            raise JbrlError(
-                f"{where}: field '{field}' = {leaf!r}: expected a number or an array; "
-                "parameter(…) and static() hold others"
-            )
-    spec = _called(lambda: environment.spec, f"{where}: spec")
-    _check_spec(spec, f"{where}: spec")
-    lane = _called(lambda: jax.eval_shape(drawn, environment, key), f"{where}: perturb")
-    if not _alike(lane, environment):
-        raise JbrlError(
-            f"{where}: perturb returned another structure or other shapes: expected those of the "
-            "environment itself"
-        )
-    first = _called(lambda: jax.eval_shape(lambda e, k: e.reset(k), lane, key), f"{where}: reset")
-    if not (isinstance(first, tuple) and len(first) == 2):
-        raise JbrlError(f"{where}: reset returned {_kind(first)}: expected (state, observation)")
-    _check_observation(spec.observation, first[1], f"{where}: reset")
-    action = jax.ShapeDtypeStruct((), jnp.int32)
-    after = _called(
-        lambda: jax.eval_shape(lambda e, k, s, a: e.step(k, s, a), lane, key, first[0], action),
-        f"{where}: step",
-    )
-    if not (isinstance(after, tuple) and len(after) == 2 and isinstance(after[1], Step)):
-        raise JbrlError(f"{where}: step returned {_kind(after)}: expected (state, Step)")
-    if not _alike(after[0], first[0]):
-        raise JbrlError(
-            f"{where}: step returned a state {_shown(after[0])}: expected {_shown(first[0])}, as "
-            "reset returns it"
-        )
-    _check_step(spec.observation, after[1], f"{where}: step")
-    counters = _called(
-        lambda: jax.eval_shape(lambda e, s: e.metrics(s), lane, after[0]), f"{where}: metrics"
-    )
-    if not isinstance(counters, dict):
-        raise JbrlError(f"{where}: metrics returned {_kind(counters)}: expected a dictionary")
-    for name, value in counters.items():
-        _check_scalar(value, jnp.float32, f"{where}: metrics returned {name}")
-    if is_outside(type(environment)):
-        frozen = find_host_values(lambda: _programs(environment))
-        if frozen:
-            raise JbrlError(f"{where}: {refusal(frozen)}")
-
-
-def _programs(environment: Environment) -> Iterator[tuple[str, Any]]:
-    """Trace the methods of an environment: their names and programs."""
-    key, action = jax.eval_shape(lambda: jax.random.key(0)), jax.ShapeDtypeStruct((), jnp.int32)
-    program, lane = jax.make_jaxpr(lambda e, k: drawn(e, k), return_shape=True)(environment, key)
-    yield "perturb", program
-    program, (state, _) = jax.make_jaxpr(lambda e, k: e.reset(k), return_shape=True)(lane, key)
-    yield "reset", program
-    program, (state, _) = jax.make_jaxpr(lambda e, k, s, a: e.step(k, s, a), return_shape=True)(
-        lane, key, state, action
-    )
-    yield "step", program
-    yield "metrics", jax.make_jaxpr(lambda e, s: e.metrics(s))(lane, state)
-
-
-def _check_step(spec: Observation, step: Step, where: str) -> None:
-    _check_observation(spec, step.observation, where)
-    for name, dtype in (
-        ("reward", jnp.float32),
-        ("terminated", jnp.bool_),
-        ("truncated", jnp.bool_),
-    ):
-        _check_scalar(getattr(step, name), dtype, f"{where} returned {name}")
-
-
-def _check_scalar(value: Any, dtype: Any, where: str) -> None:
-    if not hasattr(value, "dtype") or value.shape != () or value.dtype != dtype:
-        raise JbrlError(f"{where} {_shown(value)}: expected a scalar {np.dtype(dtype).name}")
-
-
-def _called(call: Callable[[], Any], where: str) -> Any:
-    try:
-        return call()
-    except JbrlError:
-        raise
-    except Exception as error:
-        raise JbrlError(f"{where}: {explained(error)}") from error
-
-
-def _check_spec(spec: Any, where: str) -> None:
-    if (
-        not isinstance(spec, Spec)
-        or not isinstance(spec.actions, Discrete)
-        or not isinstance(spec.observation, Observation)
-    ):
-        raise JbrlError(
-            f"{where} = {spec!r}: expected Spec(observation, actions) with actions Discrete(n)"
-        )
-    for name in ("observation", "actions"):
-        space = getattr(spec, name)
-        n = getattr(space, "n", 1)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise JbrlError(
-                f"{where}.{name} = {space!r}: expected n to be an integer from 1, made of static "
-                "fields"
-            )
-    if isinstance(spec.observation, Box):
-        _check_box(spec.observation, f"{where}.observation")
-
-
-def _check_box(box: Box, where: str) -> None:
-    if not isinstance(box.shape, tuple) or not all(isinstance(n, int) and n > 0 for n in box.shape):
-        raise JbrlError(f"{where} = {box!r}: expected shape to be a tuple of integers from 1")
-    for bound in (box.low, box.high):
-        if isinstance(bound, tuple) and len(bound) != math.prod(box.shape):
-            raise JbrlError(
-                f"{where} = {box!r}: expected low and high to be one number, or "
-                f"{math.prod(box.shape)}, one for each entry"
-            )
-
-
-def _check_observation(spec: Observation, value: Any, where: str) -> None:
-    if not hasattr(value, "dtype") or value.shape != spec.shape or value.dtype != spec.dtype:
-        expected = f"{np.dtype(spec.dtype).name}{list(spec.shape)}"
-        raise JbrlError(
-            f"{where} returned an observation {_shown(value)}: expected {expected}, as spec says "
-            f"({spec})"
-        )
-
-
-def _alike(a: Any, b: Any) -> bool:
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (a, b)]
-    return structures[0] == structures[1] and _shapes(a) == _shapes(b)
-
-
-def _shapes(tree: Any) -> list[tuple]:
-    return [
-        (np.shape(v), jax.dtypes.result_type(v) if not hasattr(v, "dtype") else v.dtype)
-        for v in jax.tree.leaves(tree)
-    ]
-
-
-def _shown(tree: Any) -> str:
-    """Return shapes and dtypes, for messages."""
-    leaves = jax.tree.leaves(tree)
-    texts = [
-        f"{v.dtype}{list(v.shape)}" if hasattr(v, "dtype") else type(v).__name__ for v in leaves
-    ]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _kind(value: Any) -> str:
-    """Describe a value's type, for messages."""
-    return f"{len(value)} values" if isinstance(value, tuple) else type(value).__name__

@@ -4,7 +4,7 @@ import gzip
 import importlib.util
 import zlib
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step, register_environment
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"  # names of MNIST's files
@@ -57,8 +57,8 @@ class ImageBandit(Environment[ImageBanditState]):
       JbrlError: scikit-learn is missing, or a file is missing or is not what its name says.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(10_000)
-    aside: ClassVar[tuple[str, ...]] = ("folder",)  # `pixels` and `labels` are its content
+    lifetime = Episodes(10_000)
+    aside = ("folder",)  # `pixels` and `labels` are its content
 
     folder: str = parameter("", "folder of IDX files; empty: scikit-learn's digits")
     fraction: float = parameter(
@@ -96,7 +96,7 @@ class ImageBandit(Environment[ImageBanditState]):
         reward = jnp.where(action == state.label, jnp.float32(1), jnp.float32(-1))
         blank = jnp.zeros(self.pixels.shape[1:], jnp.float32)
         after = ImageBanditState(state.label, 1 - reward)
-        return after, Step(blank, reward, jnp.bool_(True), jnp.bool_(False))
+        return after, Step(blank, reward, jnp.bool_(True))
 
     def metrics(self, state: ImageBanditState) -> dict[str, jax.Array]:
         return {"total_regret": state.regret}

@@ -1,7 +1,6 @@
 """Mountain car: an engine too weak for the slope has to swing itself up."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +9,12 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
-WALL, GOAL = -1.2, 0.5
-FASTEST = 0.07
-GRAVITY = 0.0025
+WALL, GOAL, RIGHT = -1.2, 0.5, 0.6  # the right wall is that of bsuite
+FASTEST, GRAVITY = 0.07, 0.0025
+FORCE = 0.001  # of bsuite
 
 
 @record
@@ -53,7 +52,7 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(100)
+    lifetime = Episodes(100)
 
     force: float = parameter(
         0.001,
@@ -98,39 +97,29 @@ class MountainCar(Environment[MountainCarState], Perturbed):
         self, key: jax.Array, state: MountainCarState, action: jax.Array
     ) -> tuple[MountainCarState, Step]:
         del key
-        push = self.force * (action - 1).astype(jnp.float32)
-        swung = jnp.clip(
-            state.velocity + push - GRAVITY * jnp.cos(3 * state.position), -FASTEST, FASTEST
-        )
-        velocity = vectorize.prevent_fusion(swung)
+        velocity = _swung(state, action, self.force)
         position = state.position + velocity
         hit = position < WALL
         after = MountainCarState(
             jnp.where(hit, WALL, position), jnp.where(hit, 0.0, velocity), state.steps + 1
         )
         ended = (position >= GOAL) | (after.steps >= self.max_steps)
-        return after, Step(_observation(after), jnp.float32(-1), ended, jnp.bool_(False))
+        return after, Step(_observation(after), jnp.float32(-1), ended)
+
+
+def _swung(state: MountainCarState, action: jax.Array, force: float | jax.Array) -> jax.Array:
+    """Return the velocity after one step of the engine and of gravity."""
+    push = force * (action - 1).astype(jnp.float32)
+    pulled = state.velocity + push - GRAVITY * jnp.cos(3 * state.position)
+    return vectorize.prevent_fusion(jnp.clip(pulled, -FASTEST, FASTEST))
 
 
 def _observation(state: MountainCarState) -> jax.Array:
     return jnp.stack([state.position, state.velocity])
 
 
-LEFT, RIGHT, GOAL = -1.2, 0.6, 0.5
-FASTEST, FORCE, GRAVITY = 0.07, 0.001, 0.0025
-
-
-@record
-class BsuiteMountainCarState:
-    """State of the car, and steps of the episode."""
-
-    position: jax.Array  # [] float32
-    velocity: jax.Array  # [] float32, per step
-    steps: jax.Array  # [] int32, of this episode
-
-
 @register_environment("BsuiteMountainCar", cite="osband2020bsuite")
-class BsuiteMountainCar(Environment[BsuiteMountainCarState]):
+class BsuiteMountainCar(Environment[MountainCarState]):
     """Mountain car of bsuite: swing up a slope with a weak engine within 1000 steps, for -1
     per step.
 
@@ -151,40 +140,38 @@ class BsuiteMountainCar(Environment[BsuiteMountainCarState]):
     Source: Osband et al. 2020, appendix; google-deepmind/bsuite 0.3.6 where it says more.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(1000)
+    lifetime = Episodes(1000)
 
     max_steps: int = parameter(1000, "steps after which an episode terminates", low=1, high=100_000)
 
     @property
     def spec(self) -> Spec:
-        return Spec(Box((3,), (LEFT, -FASTEST, 0.0), (RIGHT, FASTEST, 1.0)), Discrete(3))
+        return Spec(Box((3,), (WALL, -FASTEST, 0.0), (RIGHT, FASTEST, 1.0)), Discrete(3))
 
     @property
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def reset(self, key: jax.Array) -> tuple[BsuiteMountainCarState, jax.Array]:
+    def reset(self, key: jax.Array) -> tuple[MountainCarState, jax.Array]:
         position = 0.2 * sampling.uniforms(key)[0] - 0.6
-        state = BsuiteMountainCarState(position, jnp.float32(0), jnp.int32(0))
+        state = MountainCarState(position, jnp.float32(0), jnp.int32(0))
         return state, self._observation(state)
 
     def step(
-        self, key: jax.Array, state: BsuiteMountainCarState, action: jax.Array
-    ) -> tuple[BsuiteMountainCarState, Step]:
+        self, key: jax.Array, state: MountainCarState, action: jax.Array
+    ) -> tuple[MountainCarState, Step]:
         del key
-        push = FORCE * (action - 1).astype(jnp.float32)
-        pulled = state.velocity + push - GRAVITY * jnp.cos(3 * state.position)
-        velocity = vectorize.prevent_fusion(jnp.clip(pulled, -FASTEST, FASTEST))
-        position = jnp.clip(state.position + velocity, LEFT, RIGHT)
-        velocity = jnp.where(position == jnp.float32(LEFT), jnp.maximum(velocity, 0.0), velocity)
-        after = BsuiteMountainCarState(position, velocity, state.steps + 1)
+        velocity = _swung(state, action, FORCE)
+        position = jnp.clip(state.position + velocity, WALL, RIGHT)
+        velocity = jnp.where(position == jnp.float32(WALL), jnp.maximum(velocity, 0.0), velocity)
+        after = MountainCarState(position, velocity, state.steps + 1)
         ended = (position >= GOAL) | (after.steps >= self.max_steps)
-        return after, Step(self._observation(after), jnp.float32(-1), ended, jnp.bool_(False))
+        return after, Step(self._observation(after), jnp.float32(-1), ended)
 
-    def metrics(self, state: BsuiteMountainCarState) -> dict[str, jax.Array]:
+    def metrics(self, state: MountainCarState) -> dict[str, jax.Array]:
         return {"raw_return": -state.steps.astype(jnp.float32)}
 
-    def _observation(self, state: BsuiteMountainCarState) -> jax.Array:
+    def _observation(self, state: MountainCarState) -> jax.Array:
         limit = jnp.asarray(self.max_steps, jnp.int32).astype(jnp.float32)
         time = state.steps.astype(jnp.float32) / limit
         return jnp.stack([state.position, state.velocity, time])

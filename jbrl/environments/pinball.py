@@ -1,7 +1,7 @@
 """Pinball: a ball that bounces off polygons on its way to a target."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,10 @@ from jbrl.environments.environment import (
     Environment,
     Perturbed,
     Step,
-    perturbed_fields,
     register_environment,
 )
 from jbrl.environments.pinball_map import Map, read_map
-from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each
@@ -103,8 +102,8 @@ class Pinball(Environment[PinballState], Perturbed):
       JbrlError: `map` is neither the name of a map nor a file of one, or the file is not sound.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(100)
-    aside: ClassVar[tuple[str, ...]] = ("map",)  # the other fields are its content
+    lifetime = Episodes(100)
+    aside = ("map",)  # the other fields are its content
 
     map: str = parameter(
         "empty", "empty, box, medium or single, or the path of a map's file, which ends in .json"
@@ -153,10 +152,9 @@ class Pinball(Environment[PinballState], Perturbed):
 
     def perturb(self, key: jax.Array) -> "Pinball":
         *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
-        values = perturbed_fields(self, SPREADS, offsets)
         power = jnp.float32(DECADES * np.log(10)) * self.spread * last
-        values["friction"] = self.friction * jnp.exp(power)
-        return dataclasses.replace(self, **values)
+        friction: Any = self.friction * jnp.exp(power)
+        return dataclasses.replace(self.moved(SPREADS, offsets), friction=friction)
 
     def reset(self, key: jax.Array) -> tuple[PinballState, jax.Array]:
         distance = jnp.float32(JITTER) * sampling.standard_normal(sampling.uniforms(key))
@@ -182,9 +180,7 @@ class Pinball(Environment[PinballState], Perturbed):
         price = jnp.where(executed == IDLE, jnp.float32(NOTHING), jnp.float32(PUSH))
         end = jnp.where(arrived, jnp.float32(GOAL), jnp.float32(TIME))
         reward = jnp.where(stopped, end, price)
-        return PinballState(ball, steps), Step(
-            _observation(ball), reward, stopped, jnp.bool_(False)
-        )
+        return PinballState(ball, steps), Step(_observation(ball), reward, stopped)
 
     def _substep(
         self, i: jax.Array, now: tuple[Ball, jax.Array, jax.Array], out_of_time: jax.Array

@@ -1,7 +1,6 @@
 """Walks of Jordan et al. 2020: the way to the end of a chain, and across an empty square."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
-from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec
+from jbrl.environments.spec import Discrete, Episodes, Spec
 from jbrl.mdp import sampling
 
 LARGEST_SLIP = 0.25  # of the slips that are drawn
@@ -40,7 +39,7 @@ class Chain(Environment[ChainState], Perturbed):
     says more, and where it differs: the last step earns -1 in the paper, 0 in the program.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(100)
+    lifetime = Episodes(100)
 
     n_states: int = parameter(10, "N, length of the chain", low=2, high=5000, static=True)
     slip: float = parameter(
@@ -89,7 +88,7 @@ class Chain(Environment[ChainState], Perturbed):
         steps = state.steps + 1
         ended = (position == self.n_states - 1) | (steps >= 20 * self.n_states)
         reward = jnp.where(ended, jnp.float32(self.last_reward), jnp.float32(-1))
-        return ChainState(position, steps), Step(position, reward, ended, jnp.bool_(False))
+        return ChainState(position, steps), Step(position, reward, ended)
 
 
 @record
@@ -118,7 +117,7 @@ class Gridworld(Environment[GridworldState], Perturbed):
     says more, and where it differs: slips are perpendicular in the paper.
     """
 
-    lifetime: ClassVar[Lifetime] = Episodes(100)
+    lifetime = Episodes(100)
 
     size: int = parameter(5, "N, cells along one side", low=2, high=70, static=True)
     slip: float = parameter(
@@ -171,9 +170,7 @@ class Gridworld(Environment[GridworldState], Perturbed):
         )
         steps = state.steps + 1
         ended = ((x == last) & (y == last)) | (steps >= 20 * self.size**2)
-        return GridworldState(x, y, steps), Step(
-            x * self.size + y, jnp.float32(-1), ended, jnp.bool_(False)
-        )
+        return GridworldState(x, y, steps), Step(x * self.size + y, jnp.float32(-1), ended)
 
 
 def _to_the_side(action: jax.Array, turn: jax.Array) -> jax.Array:

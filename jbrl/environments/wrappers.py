@@ -8,7 +8,7 @@ import jax
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Perturbed, Step, drawn
-from jbrl.environments.spec import Discrete, Lifetime, Spec, Steps
+from jbrl.environments.spec import Discrete, Spec, Steps
 from jbrl.mdp import mdp as mdps
 from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
@@ -18,7 +18,7 @@ from jbrl.mdp.mdp import MDP
 class Tabular(Environment[jax.Array]):
     """One finite MDP. Its state is the observation."""
 
-    lifetime: ClassVar[Lifetime] = Steps(250)
+    lifetime = Steps(250)
 
     mdp: MDP
     cdf: jax.Array  # [S, A, S] float32, cumulative transition probabilities

@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.base.pytree import record
 from jbrl.mdp.planning import (
-    TIE_TOLERANCE,
     lanes_expected,
     lanes_followed,
     lanes_greatest,
@@ -30,19 +29,6 @@ from jbrl.mdp.planning import (
     lanes_resolvent,
     lanes_tie_tolerance,
 )
-
-__all__ = [
-    "TIE_TOLERANCE",
-    "Plan",
-    "add_transition",
-    "change_row",
-    "converge",
-    "converged",
-    "greedy",
-    "improve",
-    "learn",
-    "solve",
-]
 
 MAX_SWEEPS = 100_000  # of value iteration, where all else fails
 
@@ -157,18 +143,6 @@ def learn(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: jax.Array)
     return converge(add_transition(plan, x, u, y, gain))
 
 
-def change_row(plan: Plan, x: jax.Array, u: jax.Array, row: jax.Array, reward: jax.Array) -> Plan:
-    """Compute the optimal plan after the transitions and the expected reward of one (state, action)
-    have been replaced.
-
-    Args:
-      x, u: [] int32.
-      row: [S] float32, the new P(x, u, .).
-      reward: [] float32, the new r(x, u).
-    """
-    return converge(_replace(plan, x, u, row, reward))
-
-
 @vectorize.over_lanes
 def greedy(plan: Plan, x: jax.Array, uniform: jax.Array) -> jax.Array:
     """Return an optimal action in state `x`, [] int32, uniformly among those that tie, by one
@@ -224,28 +198,6 @@ def add_transition(plan: Plan, x: jax.Array, u: jax.Array, y: jax.Array, gain: j
         start=jnp.where(plan.rounds < 0, y, plan.start),
         residual_state=jnp.where(plan.rounds < 0, x, plan.residual_state),
         rounds=jnp.maximum(plan.rounds, 0),
-    )
-
-
-@vectorize.over_lanes
-def _replace(plan: Plan, x: jax.Array, u: jax.Array, row: jax.Array, reward: jax.Array) -> Plan:
-    pair = x * plan.q.shape[1] + u
-    q_here = (
-        reward
-        - lanes_left_out(plan.discount, plan.level)
-        + plan.discount * lanes_expected(row, plan.values)
-    )
-    here = (jnp.arange(plan.totals[..., 0].size)[:, None] == pair[None]).reshape(
-        *plan.totals.shape[:-1], -1
-    )
-    return dataclasses.replace(
-        plan,
-        weights=jnp.where(here[:, :, None], row[None, None], plan.weights),
-        totals=jnp.where(here, 1.0, plan.totals),
-        gains=jnp.where(here, reward[None, None], plan.gains),
-        q=jnp.where(here, q_here[None, None], plan.q),
-        residual_state=x,
-        rounds=jnp.zeros_like(plan.rounds),
     )
 
 

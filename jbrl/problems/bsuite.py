@@ -25,16 +25,10 @@ from jbrl.environments.images import ImageBandit
 from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Episodes, Lifetime
 from jbrl.environments.wrappers import RewardNoise, RewardScale
-from jbrl.problems import settings
 from jbrl.problems.bsuite_log import MOST_EPISODES, BsuiteLog
+from jbrl.problems.lookup import Suite, defaults_of, label, read_settings, register_suite
 from jbrl.problems.prior import EnvironmentPrior
-from jbrl.problems.problem import (
-    EnvironmentProblem,
-    Setting,
-    Suite,
-    register_problem,
-    register_suite,
-)
+from jbrl.problems.problem import EnvironmentProblem, Setting, identity, register_problem
 
 
 @register_problem("DeepSea-stochastic", title="Deep sea, stochastic", cite="osband2020bsuite")
@@ -94,7 +88,6 @@ _OTHERS = {
     "umbrella_chain": UmbrellaChain,
 }
 _FAMILIES: Mapping[str, Callable[..., Environment]] = {**_WRAPPED, **_OTHERS}
-_NAMES = tuple(SWEEP)
 
 
 def _make(name: str, inside: str) -> BsuiteProblem:
@@ -104,37 +97,42 @@ def _make(name: str, inside: str) -> BsuiteProblem:
       JbrlError: no such id, or settings that are not accepted.
     """
     short_name = f"bsuite/{name}"
+    where = f"problem '{short_name}'"
     if name not in SWEEP:
-        raise JbrlError(f"problem '{short_name}': {_refusal(name)}")
-    found = SWEEP[name]
-    experiment = found.experiment
-    given = _given(found, inside, f"problem '{short_name}'")
-    label = ",".join(f"{key}={settings.written(value)}" for key, value in given.items())
-    environment = _environment(
-        experiment.family, tuple(_settings(found).items()), tuple(given.items())
-    )
-    noise, scale = (found.settings.get(key) for key in ("noise_scale", "reward_scale"))
-    identity = {
-        "suite": "bsuite",
-        "id": name,
-        "environment": settings.identity(environment, experiment.family),
-        "noise": noise,
-        "scale": scale,
-    }
-    played: Environment = environment
-    if experiment.family in _WRAPPED:
+        raise JbrlError(f"{where}: {_refusal(name)}")
+    setting = SWEEP[name]
+    experiment = setting.experiment
+    family = experiment.family
+    given: dict[str, Any] = {}
+    if inside.strip():
+        if family != "mnist":
+            raise JbrlError(f"{where}: '{inside.strip()}': it takes no parameters")
+        given = read_settings(ImageBandit, inside, where)
+        given = {k: v for k, v in given.items() if v != defaults_of(ImageBandit)[k]}
+        short_name = label(short_name, given, defaults_of(ImageBandit))
+    environment = _environment(family, tuple(_fields(setting).items()), tuple(given.items()))
+    noise, scale = (setting.settings.get(key) for key in ("noise_scale", "reward_scale"))
+    played: Environment[Any] = environment
+    if family in _WRAPPED:
         scaled = RewardScale(environment, 1.0 if scale is None else float(scale))
         played = RewardNoise(scaled, 0.0 if noise is None else float(noise))
+    words = experiment.name.replace("_", " ").capitalize()
     return BsuiteProblem(
-        _title(found),
-        f"{short_name}({label})" if label else short_name,
+        f"{words}, setting {setting.index}",
+        short_name,
         played,
         Episodes(experiment.episodes),
         BsuiteLog(experiment.columns),
-        identity,
+        {
+            "suite": "bsuite",
+            "id": name,
+            "environment": identity(environment, family),
+            "noise": noise,
+            "scale": scale,
+        },
         together=True,
-        stream=1 + _NAMES.index(name),
-        description=_description(found),
+        stream=1 + list(SWEEP).index(name),
+        description=_description(setting),
         cite="osband2020bsuite",
         id=name,
     )
@@ -154,51 +152,35 @@ def _refusal(name: str) -> str:
     return f"unknown experiment '{shown(experiment, str)}'{nearest(experiment, EXPERIMENTS)}"
 
 
-def _settings(found: Id) -> dict[str, Any]:
+def _fields(setting: Id) -> dict[str, Any]:
     """Return the fields of the environment that a setting of the sweep gives."""
-    values = {
-        key: value
-        for key, value in found.all_settings.items()
-        if key not in ("noise_scale", "reward_scale")
-    }
-    if found.experiment.family == "deep_sea":
-        values["stochastic"] = found.experiment.name == "deep_sea_stochastic"
+    values: dict[str, Any] = setting.all_settings
+    for of_rewards in ("noise_scale", "reward_scale"):
+        values.pop(of_rewards, None)
+    if setting.experiment.family == "deep_sea":
+        values["stochastic"] = setting.experiment.name == "deep_sea_stochastic"
     return values
 
 
 @functools.lru_cache(maxsize=64)
-def _environment(family: str, fixed: tuple, given: tuple) -> Environment:
+def _environment(family: str, fixed: tuple[Any, ...], given: tuple[Any, ...]) -> Environment:
     """Make an environment once for all problems that share it: images are read from a file."""
     return _FAMILIES[family](**dict(fixed), **dict(given))
 
 
-def _given(found: Id, inside: str, where: str) -> dict[str, Any]:
-    """Return the settings of `ImageBandit` in parentheses that differ from its defaults."""
-    if not inside.strip():
-        return {}
-    if found.experiment.family != "mnist":
-        raise JbrlError(f"{where}: '{inside.strip()}': it takes no parameters")
-    values = settings.read_settings(ImageBandit, inside, where)
-    defaults = {field.name: field.default for field in dataclasses.fields(ImageBandit)}
-    return {key: value for key, value in values.items() if value != defaults[key]}
-
-
-def _title(found: Id) -> str:
-    words = found.experiment.name.replace("_", " ")
-    return f"{words[:1].upper()}{words[1:]}, setting {found.index}"
-
-
-def _description(found: Id) -> str:
-    experiment = found.experiment
-    said = ", ".join(f"{key} = {value:g}" for key, value in found.settings.items())
-    of = f"setting {found.index} of {len(experiment.settings)} of bsuite's {experiment.name}"
-    return f"{of[:1].upper()}{of[1:]}{f' ({said})' if said else ''}: {', '.join(experiment.tags)}."
+def _description(setting: Id) -> str:
+    experiment = setting.experiment
+    values = ", ".join(f"{key} = {value:g}" for key, value in setting.settings.items())
+    return (
+        f"Setting {setting.index} of {len(experiment.settings)} of bsuite's {experiment.name}"
+        f"{f' ({values})' if values else ''}: {', '.join(experiment.tags)}."
+    )
 
 
 @functools.cache
 def _groups() -> dict[str, tuple[str, ...]]:
     """Return names that stand for several ids."""
-    groups = {"all": _NAMES, "testing": TESTING}
+    groups = {"all": tuple(SWEEP), "testing": TESTING}
     groups |= {f"tag/{tag}": bsuite_sweep.tagged(tag) for tag in TAGS}
     return groups | {name: experiment.ids for name, experiment in EXPERIMENTS.items()}
 

@@ -1,26 +1,73 @@
-"""Problems by name: those of the register and of suites, environments, and files."""
+"""Problems by name: those of the register and of suites, environments, and files.
 
+A name is `name`, `name(parameter=value, …)` or `name(problem)`; values of an environment's settings
+are written as in TOML.
+"""
+
+import dataclasses
+import json
 import re
+import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.base.plugins import explained, find_class
+from jbrl.base.parameters import check_known, check_parameters
+from jbrl.base.plugins import explained, find_class, summary
 from jbrl.environments.environment import ENVIRONMENTS, Environment
-from jbrl.problems import settings
 from jbrl.problems.json_format import read_json
 from jbrl.problems.problem import (
     DERIVED,
     PROBLEMS,
-    SUITES,
     DirichletProblem,
     EnvironmentProblem,
     Problem,
     ProblemEntry,
     Setting,
+    identity,
 )
 
+# commas between quotes do not separate
+ITEM = re.compile(r"""(?:[^,"']|"(?:\\.|[^"\\])*"|'[^']*'|["'])+""")
+CALL = re.compile(r"\s*(?P<name>[^()]*?)\s*(?:\((?P<inside>.*)\)\s*)?", re.DOTALL)
 DEEPEST = 8  # problems made out of others that are made out of others
 NESTED = re.compile(rf"(?:[^()]*\(){{{DEEPEST + 2}}}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """Problems that are made when they are named, `<suite>/<id>`, and names for groups of them."""
+
+    name: str
+    summary: str
+    make: Callable[[str, str], Problem]  # of an id and what stands in parentheses behind it
+    groups: dict[str, tuple[str, ...]]  # ids by the name of a group
+    table: Callable[[], list[dict[str, str]]]  # of all ids, a row each, with the same columns
+
+    def members(self, text: str) -> tuple[str, ...]:
+        """Return the names of the problems that a name behind `<suite>/` stands for."""
+        name, inside = _parts(text)
+        written = f"({inside})" if inside else ""
+        return tuple(f"{self.name}/{id}{written}" for id in self.groups.get(name, (name,)))
+
+
+SUITES: dict[str, Suite] = {}
+
+
+def register_suite(suite: Suite) -> None:
+    """List a suite under its name."""
+    if suite.name in SUITES:
+        raise ValueError(f"two suites are called {suite.name}")
+    SUITES[suite.name] = suite
+
+
+def members(name: str) -> tuple[str, ...]:
+    """Return the names of the problems that a name stands for: itself, unless it is a group of
+    a suite.
+    """
+    suite, slash, rest = name.strip().partition("/")
+    return SUITES[suite].members(rest) if slash and suite in SUITES else (name,)
 
 
 def problem(name: str | Path, base: Path | None = None) -> Problem:
@@ -37,17 +84,17 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
     Raises:
       JbrlError: no such problem, or its file is not sound.
     """
-    text = str(name)
+    text, base = str(name), base or Path.cwd()
     if text.casefold().endswith(".json"):
-        return read_json((base or Path.cwd()) / text)
+        return read_json(base / text)
     if NESTED.match(text):
         raise JbrlError(
             f"problem '{shown(text, str)}': expected at most {DEEPEST} problems within each "
             "other, as in uniform(GC)"
         )
-    family, inside = settings.parts(text)
+    family, inside = _parts(text)
     if ":" in family:
-        found, source = find_class(family, base or Path.cwd(), Environment, "environment")
+        found, source = find_class(family, base, Environment, "environment")
         return _of_environment(family, found, inside, source=source)
     suite, slash, rest = family.partition("/")
     if slash and suite in SUITES:
@@ -59,24 +106,21 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
                 f"'{family}(GC)'"
             )
         return DERIVED[family](problem(inside.strip(), base))
-    if family in ENVIRONMENTS and family not in PROBLEMS:
+    if family in PROBLEMS:
+        return _of_entry(PROBLEMS[family], inside)
+    if family in ENVIRONMENTS:
         entry = ENVIRONMENTS[family]
         return _of_environment(family, entry.environment, inside, cite=entry.cite)
-    if family not in PROBLEMS:
-        known = nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})
-        forms = (
-            "the path of a problem's file ends in .json, an environment of your own is "
-            "'module:Class'"
-        )
-        raise JbrlError(f"unknown problem '{shown(text, str)}'{known}; {forms}")
-    return _make(PROBLEMS[family], inside)
+    raise JbrlError(
+        f"unknown problem '{shown(text, str)}'"
+        f"{nearest(family, {*PROBLEMS, *ENVIRONMENTS, *DERIVED})}; the path of a problem's file "
+        "ends in .json, an environment of your own is 'module:Class'"
+    )
 
 
-def _make(entry: ProblemEntry, inside: str) -> Problem:
-    defaults = entry.parameters
+def _of_entry(entry: ProblemEntry, inside: str) -> Problem:
     values = _arguments(entry, inside)
-    changed = ",".join(f"{key}={value}" for key, value in values.items() if value != defaults[key])
-    short_name = f"{entry.name}({changed})" if changed else entry.name
+    short_name = label(entry.name, values, entry.parameters)
     try:
         made = entry.make(**values)
     except JbrlError as error:
@@ -85,47 +129,70 @@ def _make(entry: ProblemEntry, inside: str) -> Problem:
         raise JbrlError(
             f"problem '{short_name}': too large for the memory of this machine"
         ) from None
+    about = {"description": entry.summary, "cite": entry.cite}
     if isinstance(made, Setting):
-        identity = settings.identity(made.environment, settings.registered_name(made.environment))
-        return EnvironmentProblem(
-            entry.title, short_name, *made, identity, description=entry.summary, cite=entry.cite
-        )
-    return DirichletProblem(
-        entry.title, short_name, made, description=entry.summary, cite=entry.cite
-    )
+        known = identity(made.environment)
+        return EnvironmentProblem(entry.title, short_name, *made, known, **about)
+    return DirichletProblem(entry.title, short_name, made, **about)
 
 
 def _of_environment(
-    name: str, cls: type[Environment], inside: str, *, source: str | None = None, cite: str = ""
+    name: str,
+    cls: type[Environment[Any]],
+    inside: str,
+    *,
+    source: str | None = None,
+    cite: str = "",
 ) -> EnvironmentProblem:
     """Return the problem made of one environment alone.
 
     Args:
-      inside: its settings, as `settings.read_settings` reads them.
+      inside: its settings, as `read_settings` reads them.
       source: SHA-256 of the file that an environment outside the package comes from.
     """
-    values = settings.read_settings(cls, inside, f"environment '{name}'")
-    short_name = settings.label(name, cls, values)
+    values = read_settings(cls, inside, f"environment '{name}'")
+    short_name = label(name, values, defaults_of(cls))
     try:
         environment = cls(**values)
     except JbrlError as error:
         raise JbrlError(f"environment '{short_name}': {error}") from None
     except Exception as error:
         raise JbrlError(f"environment '{short_name}': {explained(error)}") from error
-    identity = settings.identity(environment, name) | ({"source": source} if source else {})
-    description = " ".join((cls.__doc__ or name).strip().split("\n\n")[0].split())
     return EnvironmentProblem(
-        settings.title(name),
+        _title(name),
         short_name,
         environment,
         cls.lifetime,
-        identity=identity,
-        description=description,
+        identity=identity(environment, name) | ({"source": source} if source else {}),
+        description=summary(cls) or name,
         cite=cite,
     )
 
 
-def _arguments(entry: ProblemEntry, inside: str) -> dict[str, int]:
+def _parts(text: str) -> tuple[str, str]:
+    """Split `name(inside)`; a text of another form is a name alone."""
+    match = CALL.fullmatch(text)
+    return (match["name"], match["inside"] or "") if match else (text, "")
+
+
+def _items(inside: str, where: str) -> dict[str, str]:
+    """Split `key=value, key=value`.
+
+    Raises:
+      JbrlError: an item without `=`, or a key that is given twice.
+    """
+    found: dict[str, str] = {}
+    for text in filter(None, map(str.strip, ITEM.findall(inside))):
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise JbrlError(f"{where}: '{shown(text, str)}' is not written parameter=value")
+        if key in found:
+            raise JbrlError(f"{where}: {key} is given twice")
+        found[key] = value
+    return found
+
+
+def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:
     """Return the parameters of a registered function that are written in a name."""
     where, parameters = f"problem '{entry.name}'", entry.parameters
     accepted = (
@@ -134,15 +201,71 @@ def _arguments(entry: ProblemEntry, inside: str) -> dict[str, int]:
         else "it takes no parameters"
     )
     try:
-        values = settings.items(inside, where)
+        values = _items(inside, where)
     except JbrlError as error:
         raise JbrlError(f"{error}: {accepted}") from None
     for key, value in values.items():
         if key not in parameters:
-            raise JbrlError(
-                f"{where}: unknown parameter "
-                f"'{shown(key, str)}'{nearest(key, parameters) if parameters else ': ' + accepted}"
-            )
+            hint = nearest(key, parameters) if parameters else f": {accepted}"
+            raise JbrlError(f"{where}: unknown parameter '{shown(key, str)}'{hint}")
         if not re.fullmatch(r"[+-]?\d{1,9}", value):
             raise JbrlError(f"{where}: {key} = {shown(value, str)}: expected an integer")
     return {key: int(value) for key, value in values.items()}
+
+
+def read_settings(cls: type[Environment[Any]], inside: str, where: str) -> dict[str, Any]:
+    """Return all fields of an environment class as `key=value, …` sets them, values written as in
+    TOML, defaults filled in.
+
+    Raises:
+      JbrlError: a class that is no record, or has a field without a default; an unknown setting, or
+        a value that it does not accept.
+    """
+    if "__dataclass_fields__" not in vars(cls):
+        raise JbrlError(
+            f'{where} is not registered: write @register_environment("{cls.__name__}") above the '
+            "class"
+        )
+    fields: Any = dataclasses.fields(cls)  # type: ignore[arg-type]
+    for field in fields:
+        if field.default is not None and not isinstance(field.default, int | float | str):
+            raise JbrlError(
+                f"{where}: field '{field.name}': expected a default, a number, true, false or a "
+                "string: declare it with parameter(…)"
+            )
+    public = {f.name: f for f in fields if f.default is not None}
+    values = {}
+    for key, text in _items(inside, where).items():
+        check_known([key], public, where)
+        try:
+            values[key] = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):
+            # not TOML, an integer of thousands of digits, brackets within brackets
+            raise JbrlError(
+                f"{where}: {key} = {shown(text, str)}: expected a number, true, false or a string "
+                "in quotes"
+            ) from None
+    return check_parameters(cls, values, where)
+
+
+def label(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Return `name(key=value,…)` with the values that differ from their defaults; `problem` reads
+    it back.
+    """
+    changed = [f"{k}={json.dumps(value)}" for k, value in values.items() if value != defaults[k]]
+    return f"{name}({','.join(changed)})" if changed else name
+
+
+def defaults_of(cls: type[Environment[Any]]) -> dict[str, Any]:
+    """Return the defaults of all fields of an environment class."""
+    return {f.name: f.default for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+
+def _title(name: str) -> str:
+    """Return the name of a class in words: `Deep sea` for `DeepSea`, also where a module stands
+    before it.
+    """
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.rpartition(":")[2])
+    return words[:1].upper() + re.sub(
+        r"\b[A-Z](?=[a-z])", lambda letter: letter[0].lower(), words[1:]
+    )

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import Environment, as_arrays, check_environment
+from jbrl.base.plugins import is_outside, source_digest, summary
+from jbrl.environments.check import check_environment
+from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream
-from jbrl.problems import settings
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior, Prior
 from jbrl.problems.recorder import EpisodeMean, Recorder
 
@@ -153,9 +154,7 @@ class EnvironmentProblem(Problem):
         if self.together:
             _CHECKED.add(kind)
         object.__setattr__(self, "environment", environment)
-        known = self.identity or settings.identity(
-            self.environment, settings.registered_name(self.environment)
-        )
+        known = self.identity or identity(self.environment)
         content = json.dumps(known, sort_keys=True)
         object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
 
@@ -179,6 +178,50 @@ class EnvironmentProblem(Problem):
 
 # structures and shapes of environments of suites, whose hundreds of settings share few
 _CHECKED: set = set()
+
+
+def identity(environment: Environment[Any], name: str = "") -> dict[str, Any]:
+    """Return the identity of an environment, as data for JSON: its name, the version of its
+    behaviour, all its fields but those that came late (`parameter`) and have their defaults.
+
+    Of a class outside jbrl also the SHA-256 of its source.
+
+    Args:
+      name: default: that in the register; `module:Class` where it is not registered.
+    """
+    cls = type(environment)
+    registered = (entry.name for entry in ENVIRONMENTS.values() if entry.environment is cls)
+    values = {}
+    for field in dataclasses.fields(environment):  # type: ignore[arg-type]
+        value = getattr(environment, field.name)
+        as_before = field.metadata.get("late") and value == field.default
+        if field.name not in environment.aside and not as_before:
+            values[field.name] = _fingerprint(value)
+    known = {
+        "environment": name or next(registered, f"{cls.__module__}:{cls.__qualname__}"),
+        "version": environment.version,
+        "settings": values,
+    }
+    source = source_digest(cls) if is_outside(cls) else ""
+    return known | ({"source": source} if source else {})
+
+
+def _fingerprint(value: Any) -> Any:
+    """Return a number, a string or None unchanged; the SHA-256 of anything else that is made of
+    arrays.
+    """
+    if value is None or isinstance(value, int | float | str):
+        return value
+    content = hashlib.sha256()
+    leaves, structure = jax.tree.flatten(value)
+    for text in (
+        str(structure),
+        *(f"{array.dtype.str}{array.shape}" for array in map(np.asarray, leaves)),
+    ):
+        content.update(text.encode())
+    for leaf in leaves:
+        content.update(np.ascontiguousarray(leaf).tobytes())
+    return content.hexdigest()
 
 
 def _digest(mdps: DirichletMDPs) -> str:
@@ -209,7 +252,7 @@ class ProblemEntry:
     @property
     def summary(self) -> str:
         """First line of the maker's docstring."""
-        return " ".join((self.make.__doc__ or "").strip().split("\n\n")[0].split())
+        return summary(self.make)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -220,42 +263,6 @@ class ProblemEntry:
 PROBLEMS: dict[str, ProblemEntry] = {}
 # problems made out of another one, written name(other)
 DERIVED: dict[str, Callable[[Problem], Problem]] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Suite:
-    """Problems that are made when they are named, `<suite>/<id>`, and names for groups of them."""
-
-    name: str
-    summary: str
-    make: Callable[[str, str], Problem]  # of an id and what stands in parentheses behind it
-    groups: dict[str, tuple[str, ...]]  # ids by the name of a group
-    table: Callable[[], list[dict[str, str]]]  # of all ids, a row each, with the same columns
-
-    def members(self, text: str) -> tuple[str, ...]:
-        """Return the names of the problems that a name behind `<suite>/` stands for."""
-        name, inside = settings.parts(text)
-        written = f"({inside})" if inside else ""
-        ids = self.groups.get(name, (name,))
-        return tuple(f"{self.name}/{id}{written}" for id in ids)
-
-
-SUITES: dict[str, Suite] = {}
-
-
-def register_suite(suite: Suite) -> None:
-    """List a suite under its name."""
-    if suite.name in SUITES:
-        raise ValueError(f"two suites are called {suite.name}")
-    SUITES[suite.name] = suite
-
-
-def members(name: str) -> tuple[str, ...]:
-    """Return the names of the problems that a name stands for: itself, unless it is a group of
-    a suite.
-    """
-    suite, slash, rest = name.strip().partition("/")
-    return SUITES[suite].members(rest) if slash and suite in SUITES else (name,)
 
 
 Maker = TypeVar("Maker", bound=Callable[..., DirichletMDPs | Setting])

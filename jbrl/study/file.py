@@ -15,8 +15,8 @@ from jbrl.mdp.mdp import horizon_for
 from jbrl.play.play import lifetime_of
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
-from jbrl.problems.lookup import problem
-from jbrl.problems.problem import DirichletProblem, Problem, members
+from jbrl.problems.lookup import members, problem
+from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent, cost
 from jbrl.study.tables import AgentTable, ExperimentTable, Settings, checked
 

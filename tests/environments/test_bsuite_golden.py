@@ -34,7 +34,7 @@ from jbrl.environments.bsuite_tasks import (
 )
 from jbrl.environments.environment import Step, as_arrays
 from jbrl.environments.images import ImageBandit, ImageBanditState
-from jbrl.environments.mountain_car import BsuiteMountainCar, BsuiteMountainCarState
+from jbrl.environments.mountain_car import BsuiteMountainCar, MountainCarState
 from jbrl.problems.bsuite_log import BsuiteLog
 
 DATA = Path(__file__).parent / "data" / "bsuite"
@@ -135,7 +135,7 @@ def images(case, found):
 def mountain_car(case, found):
     position, velocity, steps = found["hid_state"].T.astype(np.float32)
     environment = BsuiteMountainCar(case["max_steps"])
-    return environment, BsuiteMountainCarState(position, velocity, whole(np.rint(steps)))
+    return environment, MountainCarState(position, velocity, whole(np.rint(steps)))
 
 
 def physics(found):
@@ -340,7 +340,7 @@ def test_single_steps_of_cart_and_car_are_those_of_the_original():
 
     _, data = loaded("mountain_car")
     position, velocity, steps = data["onestep_state"].T.astype(np.float32)
-    state = BsuiteMountainCarState(position, velocity, whole(np.rint(steps)))
+    state = MountainCarState(position, velocity, whole(np.rint(steps)))
     environment = as_arrays(BsuiteMountainCar())
     after, step = jax.vmap(lambda s, a: environment.step(None, s, a))(state, data["onestep_action"])
     wanted = data["onestep_next_state"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbrl.environments.environment import check_environment
+from jbrl.environments.check import check_environment
 from jbrl.environments.spec import Discrete, Steps
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp.mdp import MDP

@@ -13,8 +13,7 @@ from jbrl.play import together
 from jbrl.play.protocol import Protocol
 from jbrl.problems.bsuite import BsuiteProblem
 from jbrl.problems.bsuite_log import BsuiteLog
-from jbrl.problems.lookup import problem
-from jbrl.problems.problem import members
+from jbrl.problems.lookup import members, problem
 from jbrl.study.file import load_study
 
 
