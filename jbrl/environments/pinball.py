@@ -11,12 +11,7 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, select
-from jbrl.environments.environment import (
-    Environment,
-    Perturbed,
-    Step,
-    register_environment,
-)
+from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
 from jbrl.environments.pinball_map import Map, read_map
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling

@@ -7,12 +7,7 @@ import numpy as np
 
 from jbrl.base.errors import JbrlError, JbrlWarning
 from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.mdp.planning import (
-    GREATEST_DISCOUNT,
-    GREATEST_PLAIN_DISCOUNT,
-    SHARE,
-    TIE_TOLERANCE,
-)
+from jbrl.mdp.planning import GREATEST_DISCOUNT, GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
 from jbrl.problems.problem import DirichletProblem
 
 TOLERATED = 0.01  # share of the possible gain that ties may cost without a warning
