@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.search.bamcp import BAMCP
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution
 from jbrl.rollout.contract import as_arrays
 
 LANES, DEPTH, S, A = 64, 15, 9, 2

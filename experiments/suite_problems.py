@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.json_format import write_json
-from jbrl.problems.problem import Problem, distribution
+from jbrl.problems.problem import Problem
 
 FOLDER = Path(__file__).parent / "suite"
 SIZES = ((5, 3), (9, 2), (10, 3), (16, 4))  # states, actions

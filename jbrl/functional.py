@@ -177,7 +177,7 @@ class Functional:
         state: EpisodeState,
         action: jax.Array | int,
         params: Environment | None = None,
-    ) -> tuple:
+    ) -> tuple[Any, ...]:
         """Take one action; an episode that ends is followed by the next one.
 
         Returns:

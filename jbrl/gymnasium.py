@@ -198,7 +198,7 @@ class ProblemVectorEnv(VectorEnv):
         self._state: Any = None
 
     @property
-    def _program(self) -> tuple:
+    def _program(self) -> tuple[Any, ...]:
         return self._rules, self._lanes.structure, self._lanes.axes
 
     def reset(
@@ -366,22 +366,26 @@ def _floats(info: dict[str, Any]) -> dict[str, float]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _reset(rules: Rules, key: Any, environment: Any) -> tuple:
+def _reset(rules: Rules, key: Any, environment: Any) -> tuple[Any, ...]:
     """Return the first observation, the state and the counters."""
     observation, state = rules.reset(key, environment)
     return observation, state, environment.metrics(state.environment)
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(rules: Rules, key: Any, count: Any, state: Any, action: Any, environment: Any) -> tuple:
+def _step(
+    rules: Rules, key: Any, count: Any, state: Any, action: Any, environment: Any
+) -> tuple[Any, ...]:
     """Return the result of an action, and the counters."""
     taken = rules.step(jax.random.fold_in(key, count), state, action, environment)
     return taken, environment.metrics(taken.state.environment)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _reset_lanes(rules: Rules, structure: Any, axes: tuple, keys: Any, leaves: list) -> tuple:
-    def one(key: Any, own: list) -> tuple:
+def _reset_lanes(
+    rules: Rules, structure: Any, axes: tuple[Any, ...], keys: Any, leaves: list[Any]
+) -> tuple[Any, ...]:
+    def one(key: Any, own: list[Any]) -> tuple[Any, ...]:
         return _reset(rules, key, jax.tree.unflatten(structure, own))
 
     return jax.vmap(one, (0, list(axes)))(keys, leaves)
@@ -391,17 +395,19 @@ def _reset_lanes(rules: Rules, structure: Any, axes: tuple, keys: Any, leaves: l
 def _step_lanes(
     rules: Rules,
     structure: Any,
-    axes: tuple,
+    axes: tuple[Any, ...],
     mode: str,
     keys: Any,
     counts: Any,
-    states: tuple,
+    states: tuple[Any, ...],
     actions: Any,
-    leaves: list,
+    leaves: list[Any],
 ) -> dict[str, Any]:
     """One step of all lanes; `states` are those of the episodes, and whether each has ended."""
 
-    def one(key: Any, count: Any, now: tuple, action: Any, own: list) -> dict[str, Any]:
+    def one(
+        key: Any, count: Any, now: tuple[Any, ...], action: Any, own: list[Any]
+    ) -> dict[str, Any]:
         state, over = now
         environment = jax.tree.unflatten(structure, own)
         taken, info = _step(rules, key, count, state, action, environment)

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.json_format import write_json
-from jbrl.problems.problem import DirichletProblem, distribution
+from jbrl.problems.problem import DirichletProblem
 
 AGENT = '''
 import jax.numpy as jnp

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -128,7 +129,7 @@ def _constants(value: Any) -> Iterator[bytes]:
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _constants(part)
-    elif isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    elif isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         yield from _constants(jax.random.key_data(value))
     elif isinstance(value, np.ndarray | np.generic | jax.Array):
         yield np.asarray(value).tobytes()

@@ -77,7 +77,9 @@ def check_parameters(cls: type, values: dict[str, Any], where: str) -> dict[str,
     }
 
 
-def check_known(names: Iterable[str], fields: Mapping[str, dataclasses.Field], where: str) -> None:
+def check_known(
+    names: Iterable[str], fields: Mapping[str, dataclasses.Field[Any]], where: str
+) -> None:
     """Refuse a parameter that is not among `fields`.
 
     Raises:
@@ -96,7 +98,7 @@ def check_known(names: Iterable[str], fields: Mapping[str, dataclasses.Field], w
             raise JbrlError(f"{where}: unknown parameter '{shown(name, str)}'{known}")
 
 
-def _by_letter(name: str, fields: Mapping[str, dataclasses.Field]) -> str | None:
+def _by_letter(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> str | None:
     """Return the parameter whose meaning begins with the letter `name`, as in "K, simulations for
     each decision".
     """
@@ -108,7 +110,7 @@ def _by_letter(name: str, fields: Mapping[str, dataclasses.Field]) -> str | None
     return letters.get(name)
 
 
-def _checked(field: dataclasses.Field, given: Any, where: str) -> Any:
+def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
     kind, rules, value = type(field.default), field.metadata, given
     if kind is float and type(value) is int:
         value = (
@@ -128,7 +130,7 @@ def _checked(field: dataclasses.Field, given: Any, where: str) -> Any:
     return value
 
 
-def _range(field: dataclasses.Field) -> tuple[float, float]:
+def _range(field: dataclasses.Field[Any]) -> tuple[float, float]:
     """Return the ends of what a number may be: those declared, within those of float32 or int32."""
     low, high = (
         field.metadata.get(end, default)
@@ -139,7 +141,7 @@ def _range(field: dataclasses.Field) -> tuple[float, float]:
     return max(low, -GREATEST_INTEGER - 1), min(high, GREATEST_INTEGER)
 
 
-def _in_range(field: dataclasses.Field, value: float) -> bool:
+def _in_range(field: dataclasses.Field[Any], value: float) -> bool:
     """Return whether a number lies in its range, as written and as float32 has it. NaN does not."""
     low, high = _range(field)
     if not low <= value <= high:
@@ -152,7 +154,7 @@ def _above(value: float, low: float) -> bool:
     return value >= SMALLEST_NUMBER if low == 0 else bool(np.float32(value) > np.float32(low))
 
 
-def _accepted(field: dataclasses.Field, given: Any) -> str:
+def _accepted(field: dataclasses.Field[Any], given: Any) -> str:
     """Return what a parameter accepts, in words. Limits of float32 or int32 are named where `given`
     is beyond them.
     """

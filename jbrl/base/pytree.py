@@ -30,14 +30,14 @@ def record(cls: type[T]) -> type[T]:
     )
     keys = [jax.tree_util.GetAttrKey(name) for name in data]
 
-    def flatten(value: T) -> tuple[list[Any], tuple]:
+    def flatten(value: T) -> tuple[list[Any], tuple[Any, ...]]:
         return [getattr(value, name) for name in data], tuple(getattr(value, name) for name in meta)
 
-    def flatten_with_keys(value: T) -> tuple[list[tuple[Any, Any]], tuple]:
+    def flatten_with_keys(value: T) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         leaves, fixed = flatten(value)
         return list(zip(keys, leaves, strict=True)), fixed
 
-    def unflatten(fixed: tuple, leaves: Iterable[Any]) -> T:
+    def unflatten(fixed: tuple[Any, ...], leaves: Iterable[Any]) -> T:
         return made(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, fixed, strict=True)))
 
     # Not `register_dataclass`: to jaxlib (0.10.2, 0.11.2) two such classes with as many fields are

@@ -158,11 +158,13 @@ class Acrobot(Environment[AcrobotState], Perturbed):
 class Links:
     """Constants of the equations of motion, [] float32 each."""
 
-    inertia_1: jax.Array  # of both links in line at the first joint, less twice the coupling
-    inertia_2: jax.Array  # of the second link at its joint
-    coupling: jax.Array  # m2 l1 lc2
-    weight_1: jax.Array  # (m1 lc1 + m2 l1) g
-    weight_2: jax.Array  # m2 lc2 g
+    inertia_1: (
+        float | jax.Array
+    )  # of both links in line at the first joint, less twice the coupling
+    inertia_2: float | jax.Array  # of the second link at its joint
+    coupling: float | jax.Array  # m2 l1 lc2
+    weight_1: float | jax.Array  # (m1 lc1 + m2 l1) g
+    weight_2: float | jax.Array  # m2 lc2 g
 
 
 def _runge_kutta(links: Links, now: Angles, torque: jax.Array, last: jax.Array) -> Angles:

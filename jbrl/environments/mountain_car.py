@@ -1,6 +1,7 @@
 """Mountain car: an engine too weak for the slope has to swing itself up."""
 
 import dataclasses
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +77,8 @@ class MountainCar(Environment[MountainCarState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Box((2,), (WALL, -FASTEST), (GOAL, FASTEST)), Discrete(3))
 
-    def perturb(self, key: jax.Array) -> "MountainCar":
-        force: jax.Array = self.force * (
+    def perturb(self, key: jax.Array) -> Self:
+        force: Any = self.force * (
             1 + self.spread * jax.random.uniform(key, minval=-1.0, maxval=1.0)
         )
         return dataclasses.replace(self, force=force)

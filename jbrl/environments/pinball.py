@@ -1,7 +1,7 @@
 """Pinball: a ball that bounces off polygons on its way to a target."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,7 @@ class Pinball(Environment[PinballState], Perturbed):
     def typical_steps(self) -> float:
         return float(self.max_steps)
 
-    def perturb(self, key: jax.Array) -> "Pinball":
+    def perturb(self, key: jax.Array) -> Self:
         *offsets, last = jax.random.uniform(key, (len(SPREADS) + 1,), minval=-1.0, maxval=1.0)
         power = jnp.float32(DECADES * np.log(10)) * self.spread * last
         friction: Any = self.friction * jnp.exp(power)
@@ -218,7 +218,7 @@ def _content(found: Map) -> dict[str, Any]:
     }
 
 
-def _pushed(ball: Ball, action: jax.Array, force: jax.Array) -> Ball:
+def _pushed(ball: Ball, action: jax.Array, force: float | jax.Array) -> Ball:
     """Return the ball after an action has changed its velocity."""
     along_x = jnp.where(action == 0, force, jnp.where(action == 2, -force, 0.0))
     along_y = jnp.where(action == 3, force, jnp.where(action == 1, -force, 0.0))

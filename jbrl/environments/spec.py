@@ -138,8 +138,8 @@ class Episodes:
 Lifetime = Steps | Episodes
 
 
-def check_count(field: str, value: object, high: int = MAX_COUNT, low: int = 1) -> None:
+def check_count(field: str, value: Any, high: int = MAX_COUNT, low: int = 1) -> None:
     """Raise `JbrlError` unless `value` is an integer from `low` to `high`."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or not low <= value <= high:
+    is_bool, is_integer = isinstance(value, bool), isinstance(value, int | np.integer)
+    if is_bool or not is_integer or not low <= value <= high:
         raise JbrlError(f"{field} = {value!r}: expected an integer from {low} to {high}")

@@ -1,6 +1,7 @@
 """Walks of Jordan et al. 2020: the way to the end of a chain, and across an empty square."""
 
 import dataclasses
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -62,9 +63,9 @@ class Chain(Environment[ChainState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Discrete(self.n_states), Discrete(2))
 
-    def perturb(self, key: jax.Array) -> "Chain":
+    def perturb(self, key: jax.Array) -> Self:
         drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: jax.Array = jnp.where(self.stochastic, drawn, self.slip)
+        slip: Any = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
     @property
@@ -139,9 +140,9 @@ class Gridworld(Environment[GridworldState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Discrete(self.size**2), Discrete(4))
 
-    def perturb(self, key: jax.Array) -> "Gridworld":
+    def perturb(self, key: jax.Array) -> Self:
         drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: jax.Array = jnp.where(self.stochastic, drawn, self.slip)
+        slip: Any = jnp.where(self.stochastic, drawn, self.slip)
         return dataclasses.replace(self, slip=slip)
 
     @property

@@ -1,7 +1,7 @@
 """Environments made of others: a finite MDP, and an environment with other rewards."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 
@@ -24,7 +24,7 @@ class Tabular(Environment[jax.Array]):
     cdf: jax.Array  # [S, A, S] float32, cumulative transition probabilities
 
     @classmethod
-    def of(cls, mdp: MDP) -> "Tabular":
+    def of(cls, mdp: MDP) -> Self:
         """Return the environment of an MDP."""
         return cls(mdp, sampling.cumulative(mdp.transitions))
 
@@ -58,7 +58,7 @@ class _Wrapper(Environment[Any], Perturbed):
     def typical_steps(self) -> float:
         return self.environment.typical_steps
 
-    def perturb(self, key: jax.Array) -> "_Wrapper":
+    def perturb(self, key: jax.Array) -> Self:
         """Draw the wrapped environment, if it is `Perturbed`."""
         return dataclasses.replace(self, environment=drawn(self.environment, key))
 

@@ -4,6 +4,8 @@ Each row (state, action) of the transition tensor has an independent Dirichlet d
 are known. Castronovo et al. 2016, section 2.2 and S1 appendix.
 """
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -31,6 +33,13 @@ class DirichletMDPs:
     @property
     def n_actions(self) -> int:
         return int(self.concentrations.shape[-2])
+
+
+def distribution(concentrations: Any, rewards: Any, initial_state: Any = 0) -> DirichletMDPs:
+    """Make a distribution over MDPs from two arrays [S, A, S] of any kind, in NumPy's."""
+    kinds = ((concentrations, np.float32), (rewards, np.float32), (initial_state, np.int32))
+    arrays: list[Any] = [np.array(value, kind) for value, kind in kinds]
+    return DirichletMDPs(*arrays)
 
 
 def mean_transitions(concentrations: jax.Array) -> jax.Array:
@@ -111,9 +120,14 @@ def check_mdps(
             f"{where}: {concentrations}[{x}][{u}] is all zeros: expected at least one possible "
             "next state"
         )
-    first = _initial_state(mdps.initial_state, n_states, where)
-    checked = DirichletMDPs(np.array(weights, np.float32), np.array(rewards, np.float32), first)
-    for array in (checked.concentrations, checked.rewards, first):
+    first = np.asarray(mdps.initial_state)
+    if first.dtype.kind not in "iu" or first.shape != () or not -1 <= first < n_states:
+        raise JbrlError(
+            f"{where}: initial_state = {first}: expected a state from 0 to {n_states - 1}, or -1 "
+            "for one drawn uniformly"
+        )
+    checked = distribution(weights, rewards, first)
+    for array in jax.tree.leaves(checked):
         array.setflags(write=False)
     return checked
 
@@ -141,13 +155,3 @@ def _refuse(wrong: np.ndarray, values: np.ndarray, where: str, accepted: str) ->
     if len(found):
         x, u, y = found[0]
         raise JbrlError(f"{where}[{x}][{u}][{y}] = {values[x, u, y]:.9g}: {accepted}")
-
-
-def _initial_state(value: object, n_states: int, where: str) -> np.ndarray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu" or array.shape != () or not -1 <= array < n_states:
-        raise JbrlError(
-            f"{where}: initial_state = {value}: expected a state from 0 to {n_states - 1}, or -1 "
-            "for one drawn uniformly"
-        )
-    return array.astype(np.int32)

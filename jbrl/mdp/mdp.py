@@ -5,6 +5,7 @@ Letters used everywhere: `S` states, `A` actions, `T` decisions of a trajectory.
 
 import math
 from decimal import Decimal, localcontext
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +48,7 @@ def start(initial_state: jax.Array, n_states: int, uniform: jax.Array) -> jax.Ar
 @vectorize.over_lanes
 def step(
     cdf: jax.Array, rewards: jax.Array, x: jax.Array, u: jax.Array, uniform: jax.Array
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the next state and reward, ([] int32, [] float32), of action `u` in state `x`.
 
     Args:

@@ -9,8 +9,11 @@ with `lanes_` are for use inside `vectorize.over_lanes`: their arrays have one m
 which runs over lanes.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jbrl import vectorize
@@ -79,7 +82,7 @@ def lanes_tie_tolerance(
     """
     sizes, horizon = vectorize.prevent_fusion(jnp.abs(values)), 1 / (1 - discount)
     # What looks like a few visits may be the rounding errors of an inverse that has changed.
-    errors = 10 * jnp.finfo(values.dtype).eps * horizon**2
+    errors = 10 * np.finfo(np.float32).eps * horizon**2
     least = vectorize.prevent_fusion(jnp.maximum(jnp.float32(SHARE) * horizon, errors))
 
     def visited(y: int) -> jax.Array:
@@ -165,19 +168,19 @@ def value_iteration(
     return Solution(q, residual, sweeps, q.argmax(-1).astype(jnp.int32))
 
 
-def _still_changing(carry: tuple, consts: tuple) -> jax.Array:
+def _still_changing(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
     q, residual, sweeps = carry
     return _exceeds(residual, consts[3], q) & (sweeps < consts[4])
 
 
 @vectorize.over_lanes
 def _exceeds(residual: jax.Array, tolerance: jax.Array, q: jax.Array) -> jax.Array:
-    rounding = 4 * jnp.finfo(q.dtype).eps * _greatest_entry(q)
+    rounding = 4 * np.finfo(np.float32).eps * _greatest_entry(q)
     return residual > jnp.maximum(tolerance, rounding)
 
 
 @vectorize.over_lanes
-def _next_values(carry: tuple, consts: tuple) -> tuple:
+def _next_values(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
     q, _, sweeps = carry
     transitions, rewards, discount, *_ = consts
     values = vectorize.prevent_fusion(lanes_greatest(q))
@@ -219,12 +222,12 @@ def policy_iteration(
     return Solution(q + level, residual, improvements, q.argmax(-1).astype(jnp.int32))
 
 
-def _improving(carry: tuple, _: tuple) -> jax.Array:
+def _improving(carry: tuple[Any, ...], _: tuple[Any, ...]) -> jax.Array:
     return carry[5]
 
 
 @vectorize.over_lanes
-def _improve(carry: tuple, consts: tuple) -> tuple:
+def _improve(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
     policy, q, _, _, improvements, _ = carry
     transitions, rewards, discount, start = consts
     values, level, tolerance = lanes_evaluate(transitions, rewards, policy, discount, start)
@@ -314,7 +317,7 @@ def lanes_resolvent(followed: jax.Array, discount: jax.Array) -> jax.Array:
 
 def lanes_replace_row(
     inverse: jax.Array, x: jax.Array, row: jax.Array, discount: jax.Array, wanted: jax.Array
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the resolvent after row `x` of P has become `row`: Sherman and Morrison 1950.
 
     The previous row is not needed: the quantity to change is the residual of row x, e_x' (I - g P)

@@ -3,6 +3,7 @@ gamma variates, Dirichlet rows.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -210,11 +211,11 @@ def _next_wanted(groups: jax.Array, at: jax.Array) -> jax.Array:
     return jnp.where((groups > 0) & (entry > at[:, None]), entry, GROUP).min(-1)
 
 
-def _unfinished(search: _Gammas, _: tuple) -> jax.Array:
+def _unfinished(search: _Gammas, _: tuple[Any, ...]) -> jax.Array:
     return (search.at < GROUP).any()
 
 
-def _try(search: _Gammas, consts: tuple) -> _Gammas:
+def _try(search: _Gammas, consts: tuple[Any, ...]) -> _Gammas:
     """Make one proposal for the entry that each group is at."""
     key, groups = consts
     here = jnp.arange(GROUP)[None, :] == search.at[:, None]

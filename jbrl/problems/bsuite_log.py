@@ -44,7 +44,9 @@ class BsuiteRows:
     length: jax.Array  # [] int32, steps of the current episode
     total: Sum  # of all rewards of the episodes that have ended
     current: Sum  # rewards of the current episode
-    counters: dict  # name: Sum of the environment's counter over the episodes that have ended
+    counters: dict[
+        str, Any
+    ]  # name: Sum of the environment's counter over the episodes that have ended
     best: jax.Array  # [] float32, greatest raw return of an episode, 0 at first
     row: jax.Array  # [] int32, rows written
     due: jax.Array  # [] int32, number of the episode after which the next one is
@@ -147,7 +149,7 @@ class BsuiteLog(Guarded):
         }
 
 
-def _written(operand: tuple) -> tuple:
+def _written(operand: tuple[Any, ...]) -> tuple[Any, ...]:
     """Write the row of an episode that has just ended, and look up when the next one is due."""
     rows, row, _, whole, parts = operand
     bits = [lax.bitcast_convert_type(part, jnp.int32) for part in parts]

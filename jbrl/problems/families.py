@@ -5,14 +5,8 @@ import dataclasses
 import numpy as np
 
 from jbrl.base.errors import JbrlError
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import (
-    DirichletProblem,
-    Problem,
-    distribution,
-    register_derived,
-    register_problem,
-)
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.problems.problem import DirichletProblem, Problem, register_derived, register_problem
 
 
 @register_problem("GC", title="GChain distribution", cite="castronovo2016,dearden1998")

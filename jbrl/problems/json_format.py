@@ -65,9 +65,9 @@ def read_json(path: str | Path) -> DirichletProblem:
         _array(data[field], shape, f"{path}: {field}")
         for field in ("transition_weights", "rewards")
     )
-    initial_state = _integer(data["initial_state"], -1, f"{path}: initial_state")
+    initial_state: Any = np.asarray(_integer(data["initial_state"], -1, f"{path}: initial_state"))
     mdps = check_mdps(
-        DirichletMDPs(weights, rewards, np.asarray(initial_state)), str(path), "transition_weights"
+        DirichletMDPs(weights, rewards, initial_state), str(path), "transition_weights"
     )
     return DirichletProblem(**texts, mdps=mdps)
 
@@ -115,7 +115,7 @@ def write_json(problem: DirichletProblem, path: str | Path) -> None:
         raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _nested(array: np.ndarray) -> str:
+def _nested(array: Any) -> str:
     states = [
         ",\n".join(f"      [{', '.join(_number(v) for v in row)}]" for row in rows)
         for rows in np.asarray(array)
@@ -168,7 +168,7 @@ def _integer(value: Any, low: int, where: str) -> int:
     return value
 
 
-def _array(value: Any, shape: tuple[int, ...], where: str) -> np.ndarray:
+def _array(value: Any, shape: tuple[int, ...], where: str) -> Any:
     _check_nested(value, shape, where)
     return np.array(value, np.float64)
 

@@ -129,7 +129,7 @@ def _of_entry(entry: ProblemEntry, inside: str) -> Problem:
         raise JbrlError(
             f"problem '{short_name}': too large for the memory of this machine"
         ) from None
-    about = {"description": entry.summary, "cite": entry.cite}
+    about: Any = {"description": entry.summary, "cite": entry.cite}
     if isinstance(made, Setting):
         known = identity(made.environment)
         return EnvironmentProblem(entry.title, short_name, *made, known, **about)

@@ -177,7 +177,7 @@ class EnvironmentProblem(Problem):
 
 
 # structures and shapes of environments of suites, whose hundreds of settings share few
-_CHECKED: set = set()
+_CHECKED: set[Any] = set()
 
 
 def identity(environment: Environment[Any], name: str = "") -> dict[str, Any]:
@@ -292,12 +292,3 @@ def register_derived(
         return make
 
     return register
-
-
-def distribution(concentrations: Any, rewards: Any, initial_state: int = 0) -> DirichletMDPs:
-    """Make a distribution over MDPs from two arrays [S, A, S] of any kind."""
-    return DirichletMDPs(
-        np.asarray(concentrations, np.float32),
-        np.asarray(rewards, np.float32),
-        np.asarray(initial_state, np.int32),
-    )

@@ -80,7 +80,7 @@ class EpisodeTotals:
     total: jax.Array  # [] float32, sum of the returns of the episodes that have ended
     lost: jax.Array  # [] float32, what rounding has taken from `total`
     # name: [] float32, the environment's counters, summed over the episodes that have ended
-    metrics: dict
+    metrics: dict[str, Any]
 
 
 @record

@@ -62,7 +62,7 @@ def _get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 @_get_rows.def_vmap
-def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple:
+def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple[Any, ...]:
     table_batched, rows_batched = batched
     if not rows_batched:
         rows = jnp.broadcast_to(rows, (size, *rows.shape))
@@ -89,7 +89,9 @@ def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
 
 
 @_set_rows.def_vmap
-def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array) -> tuple:
+def _(
+    size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array
+) -> tuple[Any, ...]:
     table, rows, new = (
         v if b else jnp.broadcast_to(v, (size, *v.shape))
         for v, b in zip((table, rows, new), batched, strict=True)
@@ -108,7 +110,7 @@ def _offsets(size: int, length: int) -> jax.Array:
     return (jnp.arange(size, dtype=jnp.int32) * length)[:, None]
 
 
-F = TypeVar("F", bound=Callable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 UNROLLED = 32  # terms of a `fold` that become straight code
 # rows, and entries per lane, up to which passing over a whole table is cheaper than indexing it
@@ -135,7 +137,7 @@ def over_lanes(fn: F) -> F:
         return full(*args)
 
     @many.def_vmap
-    def _(size: int, batched: list, *args: Any) -> tuple:
+    def _(size: int, batched: list[Any], *args: Any) -> tuple[Any, ...]:
         width = max(v.shape[-1] for v in jax.tree.leaves(args))
 
         def merged(value: jax.Array, mapped: bool) -> jax.Array:
@@ -152,7 +154,7 @@ def over_lanes(fn: F) -> F:
         return jax.tree.map(lambda v: v[..., 0], many(*jax.tree.map(lambda v: v[..., None], args)))
 
     @one.def_vmap
-    def _(size: int, batched: list, *args: Any) -> tuple:
+    def _(size: int, batched: list[Any], *args: Any) -> tuple[Any, ...]:
         del size
         result = many(
             *jax.tree.map(lambda v, b: to_last(v) if b else v[..., None], args, tuple(batched))

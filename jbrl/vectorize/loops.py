@@ -68,7 +68,7 @@ def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
         return lax.cond(wanted, fn, lambda v: v, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list, wanted: jax.Array, operand: Any) -> tuple:
+    def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
         operand = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
         )
@@ -94,7 +94,7 @@ def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -
         return lax.cond(wanted, fn, lambda _: zeros, operand)
 
     @apply.def_vmap
-    def _(size: int, batched: list, wanted: jax.Array, operand: Any) -> tuple:
+    def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
         operand = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
         )
@@ -126,7 +126,7 @@ def _any_lane(wanted: jax.Array) -> jax.Array:
 
 
 @_any_lane.def_vmap
-def _(size: int, batched: list, wanted: jax.Array) -> tuple:
+def _(size: int, batched: list[Any], wanted: jax.Array) -> tuple[Any, ...]:
     del size, batched  # mapped: with nothing else to map, the rule would not be called
     return _any_lane(wanted.any()), False
 
@@ -148,7 +148,7 @@ def computed_where(
         )
 
     @apply.def_vmap
-    def _(size: int, batched: list, *given: Any) -> tuple:
+    def _(size: int, batched: list[Any], *given: Any) -> tuple[Any, ...]:
         wanted, operand, otherwise = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
         )
@@ -179,8 +179,8 @@ def _computed_in_turn(
     return lax.fori_loop(0, -(-count // at_once), some, otherwise)
 
 
-def _masked(fn: Callable[[Any], Any]) -> Callable[[tuple], tuple]:
-    def run(lane: tuple) -> tuple:
+def _masked(fn: Callable[[Any], Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    def run(lane: tuple[Any, ...]) -> tuple[Any, ...]:
         operand, wanted = lane
         return select(wanted, fn(operand), operand), wanted
 
@@ -230,7 +230,7 @@ def while_active(
         return lax.while_loop(lambda c: active(c, consts), lambda c: body(c, consts), carry)
 
     @loop.def_vmap
-    def _(size: int, batched: list, carry: Any, consts: Any) -> tuple:
+    def _(size: int, batched: list[Any], carry: Any, consts: Any) -> tuple[Any, ...]:
         carry = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), carry, batched[0]
         )
@@ -243,14 +243,19 @@ def while_active(
     return loop(carry, consts)
 
 
-def _unchanged(body: Callable, carry: Any, consts: Any) -> list[bool]:
+def _unchanged(body: Callable[..., Any], carry: Any, consts: Any) -> list[bool]:
     """Return which leaves of `carry` the body returns unchanged."""
     jaxpr = jax.make_jaxpr(body)(carry, consts).jaxpr
     return [new is old for new, old in zip(jaxpr.outvars, jaxpr.invars, strict=False)]
 
 
 def _with_constants(
-    active: Callable, body: Callable, carry: Any, consts: Any, kept: list[bool], **options: Any
+    active: Callable[..., Any],
+    body: Callable[..., Any],
+    carry: Any,
+    consts: Any,
+    kept: list[bool],
+    **options: Any,
 ) -> Any:
     """Run `while_active` without carrying the leaves that are `kept`: common to all lanes, they
     stay so.
@@ -261,14 +266,14 @@ def _with_constants(
         for wanted in (True, False)
     )
 
-    def join(moving: tuple, fixed: tuple) -> Any:
+    def join(moving: tuple[Any, ...], fixed: tuple[Any, ...]) -> Any:
         sources = {True: iter(fixed), False: iter(moving)}
         return jax.tree.unflatten(structure, [next(sources[k]) for k in kept])
 
-    def moving_active(moving: tuple, consts: tuple) -> jax.Array:
+    def moving_active(moving: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
         return active(join(moving, consts[0]), consts[1])
 
-    def moving_body(moving: tuple, consts: tuple) -> tuple:
+    def moving_body(moving: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
         result = jax.tree.leaves(body(join(moving, consts[0]), consts[1]))
         return tuple(v for v, k in zip(result, kept, strict=True) if not k)
 
@@ -276,7 +281,12 @@ def _with_constants(
 
 
 def _lockstep(
-    active: Callable, body: Callable, carry: Any, consts: Any, mapped: Any, axis: int
+    active: Callable[..., Any],
+    body: Callable[..., Any],
+    carry: Any,
+    consts: Any,
+    mapped: Any,
+    axis: int,
 ) -> Any:
     """Loop over many lanes, found along `axis` of `carry` and of those `consts` that are `mapped`,
     while any is active.
@@ -293,7 +303,7 @@ def _lockstep(
         )
 
     @loop.def_vmap
-    def _(outer: int, batched: list, carry: Any, consts: Any) -> tuple:
+    def _(outer: int, batched: list[Any], carry: Any, consts: Any) -> tuple[Any, ...]:
         # Two maps become one over all pairs, so that lanes remain a single axis.
         carry = jax.tree.map(lambda v, b: merge(v, b, True, outer, size, axis), carry, batched[0])
         consts = jax.tree.map(

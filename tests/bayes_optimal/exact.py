@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import DirichletProblem, distribution
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
+from jbrl.problems.problem import DirichletProblem
 
 GC2 = ([[[1, 1], [1, 1]], [[1, 1], [1, 1]]], [[[2, 10], [2, 10]], [[2, 10], [2, 10]]])
 ZEROS = ([[[1, 0], [1, 1]], [[0, 2], [3, 1]]], [[[1, 0], [0, 4]], [[0, 2], [5, 0]]])

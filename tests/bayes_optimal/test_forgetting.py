@@ -20,8 +20,7 @@ from jbrl.bayes_optimal.moves import (
     forgetting,
     grow,
 )
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import distribution
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from tests.bayes_optimal.exact import exact
 
 DISCOUNT = 0.9

@@ -15,8 +15,7 @@ from jbrl.bayes_optimal.hidden_ahead import HiddenAhead, HiddenLeaves, hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.plan import margin
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import distribution
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 DISCOUNT = 0.5

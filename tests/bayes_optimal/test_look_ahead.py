@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.look_ahead import LookAhead
 from jbrl.bayes_optimal.model import make_model
-from jbrl.mdp.dirichlet import DirichletMDPs
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.lookup import problem as find
-from jbrl.problems.problem import distribution
 from tests.bayes_optimal.exact import PRIORS, exact, problem
 
 DISCOUNT = 0.9

@@ -6,8 +6,7 @@ import pytest
 import jbrl
 from jbrl.bayes_optimal.model import make_model
 from jbrl.bayes_optimal.repeats import repeats
-from jbrl.mdp.dirichlet import DirichletMDPs
-from jbrl.problems.problem import distribution
+from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from tests.bayes_optimal.exact import exact
 
 DISCOUNT = 0.9

@@ -19,12 +19,11 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.environments.spec import Steps
 from jbrl.environments.wrappers import Tabular
-from jbrl.mdp.dirichlet import draw_mdp
+from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.mdp.sampling import stream
 from jbrl.play.offline import SearchCheckpoint, Trials, learn
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
-from jbrl.problems.problem import distribution
 from jbrl.rollout import faults, steps
 from jbrl.rollout.contract import (
     BAYESIAN,

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations, mean_transitions
+from jbrl.mdp.dirichlet import distribution, draw_mdp, has_unit_concentrations, mean_transitions
 from jbrl.problems.lookup import problem
-from jbrl.problems.problem import distribution
 
 
 def mdps_of(concentrations, initial_state=0):

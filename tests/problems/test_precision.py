@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from jbrl.base.errors import JbrlError
+from jbrl.mdp.dirichlet import distribution
 from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.problems.precision import PrecisionWarning, check_precision, lost_to_ties
-from jbrl.problems.problem import DirichletProblem, distribution
+from jbrl.problems.problem import DirichletProblem
 
 
 def problem_of(name, concentrations, rewards):

@@ -7,9 +7,10 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes, Steps
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import PROBLEMS, DirichletProblem, distribution, register_problem
+from jbrl.problems.problem import PROBLEMS, DirichletProblem, register_problem
 
 # Distributions over finite MDPs; tests/conformance/test_environments.py is about the others.
 FAMILIES = [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]

@@ -8,10 +8,10 @@ from scipy import stats
 
 from jbrl.agents.random import Random
 from jbrl.environments.spec import Steps
-from jbrl.mdp.dirichlet import draw_mdp
+from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.play.experiment import Run
 from jbrl.play.protocol import Protocol
-from jbrl.problems.problem import DirichletProblem, distribution
+from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout import steps
 
 S, A = 5, 2

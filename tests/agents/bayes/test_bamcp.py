@@ -15,9 +15,9 @@ from jbrl.agents.search import uct
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution
 from jbrl.rollout.contract import as_arrays
 from jbrl.rollout.steps import discounted
 from tests.reference.trajectories import KEY, play_all, transition

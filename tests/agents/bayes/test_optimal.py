@@ -14,10 +14,11 @@ from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
 from jbrl.agents.registry import AGENTS
 from jbrl.environments.wrappers import Tabular
+from jbrl.mdp.dirichlet import distribution
 from jbrl.mdp.mdp import MDP
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import DirichletProblem, distribution
+from jbrl.problems.problem import DirichletProblem
 from tests.reference.trajectories import KEY, decisions, disagreements, true_mdp
 
 

@@ -11,9 +11,9 @@ from scipy import stats
 from benchmarks.twins import agents as twins
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.mdp import sampling
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution
 from tests.reference.trajectories import KEY, decisions, prior_of
 
 draw_rows = jax.jit(sampling.dirichlet)

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from jbrl.agents.bayes.mean_model import VDBE
+from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
-from jbrl.problems.problem import distribution
 from jbrl.rollout.contract import as_arrays
 from tests.reference.trajectories import KEY, decisions, disagreements, transition
 
