@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.cli.subset_tables import read_scores, references_of_results
+from jbrl.cli.subset_options import read_scores, references_of_results
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.model import model_of, save
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jbrl
-from jbrl.cli.status import lines
+from jbrl.cli.results import lines
 from jbrl.report.terms import Rules, rules_of
 from jbrl.study.slurm.status import Status, Worker
 from tests.test_cli import COLUMNS, call

@@ -13,8 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from jbrl.cli.app import app
-from jbrl.cli.tables import _aligned
-from jbrl.cli.text import duration
+from jbrl.cli.output import _aligned, duration
 from jbrl.stats.table import parameter_columns
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"

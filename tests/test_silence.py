@@ -2,7 +2,7 @@
 
 import threading
 
-from jbrl.cli.silence import Silence
+from jbrl.cli.progress import Watchdog
 
 
 class Told:
@@ -20,8 +20,8 @@ class Told:
 
 def test_the_intervals_double() -> None:
     told = Told(3)
-    with Silence(told, first=0.05) as silence:
-        silence.news("GC/SBOSS")
+    with Watchdog(told, first=0.05) as watchdog:
+        watchdog.news("GC/SBOSS")
         assert told.enough.wait(20)
     assert told.labels == ["GC/SBOSS"] * 3
     first, second, third = told.seconds[:3]
@@ -30,12 +30,12 @@ def test_the_intervals_double() -> None:
 
 def test_news_of_units_and_their_end_are_not_silence() -> None:
     told = Told(1)
-    with Silence(told, first=60.0) as silence:
-        silence.news("GC/SBOSS")
-        silence.news(None)
+    with Watchdog(told, first=60.0) as watchdog:
+        watchdog.news("GC/SBOSS")
+        watchdog.news(None)
     assert not told.labels
-    with Silence(told, first=0.02) as silence:
-        silence.news("GC/SBOSS")
-        silence.news(None)
+    with Watchdog(told, first=0.02) as watchdog:
+        watchdog.news("GC/SBOSS")
+        watchdog.news(None)
         assert not told.enough.wait(0.5)
     assert not told.labels, "no unit is running"

@@ -1,4 +1,4 @@
-"""The commands, and the handling of errors.
+"""The commands, the handling of errors, and the reference of all commands.
 
 Modules that need JAX are imported inside commands: help must not wait for them, and the number of
 devices has to be set before JAX starts.
@@ -13,27 +13,16 @@ from rich.text import Text
 from typer.main import get_command
 
 from jbrl.base.errors import JbrlError
-from jbrl.cli import (
-    bound,
-    bsuite,
-    catalogue,
-    compare,
-    doctor,
-    evaluate,
-    formulas,
-    rank,
-    run,
-    sensitivity,
-    status,
-    subset,
-    tables,
-)
-from jbrl.cli.plain_help import PlainGroup, use_plain_help
-from jbrl.cli.text import complain
+from jbrl.cli import bsuite, catalogue, rank, results, subset
+from jbrl.cli.bound import bound
+from jbrl.cli.compare import compare
+from jbrl.cli.doctor import doctor
+from jbrl.cli.evaluate import evaluate
+from jbrl.cli.options import PlainGroup, add_commands, group_of
+from jbrl.cli.output import complain, show_warnings
+from jbrl.cli.run import BAD_INPUT, BY_SIGNAL, run
 from jbrl.study.stopping import Stopped, interruptible
 
-USER_ERROR = 2
-BY_SIGNAL = 128  # added to the number of the signal
 INTERRUPTED = BY_SIGNAL + 2
 
 
@@ -41,18 +30,19 @@ class _Commands(PlainGroup):
     """Report errors in the input in one message, and end with exit code 2; obey Ctrl-C."""
 
     def invoke(self, ctx: Any) -> Any:
+        show_warnings()
         try:
             with interruptible(INTERRUPTED, lambda text: complain(text, "interrupted")):
                 return super().invoke(ctx)
         except JbrlError as error:
             complain(str(error))
-            raise typer.Exit(USER_ERROR) from None
+            raise typer.Exit(BAD_INPUT) from None
         except OSError as error:
             # not about a file, or a pipe that its reader has closed
             if error.filename is None or error.errno == errno.EPIPE:
                 raise
             complain(f"{error.filename}: cannot be used: {error.strerror}")
-            raise typer.Exit(USER_ERROR) from None
+            raise typer.Exit(BAD_INPUT) from None
         except Stopped as stopped:
             raise typer.Exit(BY_SIGNAL + stopped.number) from None
         except KeyboardInterrupt:
@@ -72,26 +62,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(run.run)
-app.command("status")(status.status)
-app.command("scores")(tables.scores)
-app.command("returns")(tables.returns)
-app.command("rank")(rank.rank)
-app.command("sensitivity")(sensitivity.sensitivity)
-app.command("strategies")(tables.strategies)
-app.command("report")(tables.report)
-app.command("compare")(compare.compare)
-app.command("archive")(compare.archive)
-app.command("evaluate")(evaluate.evaluate)
-app.command("bound")(bound.bound)
-app.command("list")(catalogue.list_)
-app.command("show")(catalogue.show)
-app.command("formulas")(formulas.formulas)
-app.command("cite")(catalogue.cite)
-app.command("doctor")(doctor.doctor)
-app.add_typer(subset.app, name="subset")
-app.add_typer(bsuite.app, name="bsuite")
-use_plain_help(app)
+add_commands(
+    app,
+    run,
+    results.status,
+    results.scores,
+    results.returns,
+    rank.rank,
+    rank.sensitivity,
+    results.strategies,
+    results.report,
+    compare,
+    results.archive,
+    evaluate,
+    bound,
+    catalogue.list_,
+    catalogue.show,
+    catalogue.formulas,
+    catalogue.cite,
+    doctor,
+)
+app.add_typer(group_of(subset.HELP, subset.search, subset.predict, subset.report), name="subset")
+app.add_typer(
+    group_of(bsuite.HELP, bsuite.score, bsuite.table, bsuite.import_, bsuite.export, bsuite.report),
+    name="bsuite",
+)
 
 
 def _version(wanted: bool) -> None:

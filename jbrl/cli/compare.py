@@ -1,74 +1,32 @@
-"""`jbrl compare` and `jbrl archive`."""
+"""`jbrl compare`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jbrl.cli.tables import Folder, Format, print_table
-from jbrl.cli.text import show_warnings
+from jbrl.cli.options import Format
+from jbrl.cli.output import print_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from jbrl.stats.two_studies import Comparison
 
-SHORT = {  # columns of the tables on a terminal
-    "published": (
-        "case",
-        "experiment",
-        "algorithm",
-        "printed",
-        "published",
-        "ours",
-        "difference",
-        "combined",
-        "apart",
-        "verdict",
-    ),
-    "study": (
-        "experiment",
-        "algorithm",
-        "parameters",
-        "ours",
-        "theirs",
-        "difference",
-        "interval",
-        "test",
-        "p_value",
-        "verdict",
-    ),
-}
+# columns that fit a terminal
+TO_PUBLISHED = ["case", "experiment", "algorithm", "printed", "published", "ours", "difference"]
+TO_PUBLISHED += ["combined", "apart", "verdict"]
+TO_STUDY = ["experiment", "algorithm", "parameters", "ours", "theirs", "difference", "interval"]
+TO_STUDY += ["test", "p_value", "verdict"]
 
 
 def compare(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="Results of a study, an archive of them, or a file of returns."
-        ),
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="published|jordan2020|DIR2", help="A published comparison, or another study."
-        ),
-    ] = "published",
-    format: Annotated[
-        Format, typer.Option(help="Output format; CSV and JSON have all columns.")
-    ] = Format.table,
-    html: Annotated[
-        bool,
-        typer.Option(
-            "--html", help="Write a page as well, compare.html, and the table as compare.csv."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR3", help="Output directory of the page (default: DIR/report)."
-        ),
-    ] = None,
+    source: Annotated[Path, typer.Argument(metavar="DIR")],
+    *,
+    to: str = "published",
+    format: Format = "table",
+    html: bool = False,
+    out: Path | None = None,
 ) -> None:
     """Compare scores with the published ones, or with those of another study.
 
@@ -84,75 +42,52 @@ def compare(
     where the MDPs or environments are the same (by the digest of their distribution, its seed and
     number), else by that of Welch. Experiments of episodes can only be compared with another study.
 
-    [bold]Examples[/bold]
+    Args:
+      source: Results of a study, an archive of them, or a file of returns.
+      to (published|jordan2020|DIR2): A published comparison, or another study.
+      format: Output format; CSV and JSON have all columns.
+      html: Write a page as well, compare.html, and the table as compare.csv.
+      out (DIR3): Output directory of the page (default: DIR/report).
 
-    \b
-    jbrl compare out/paper --to published --html
-    jbrl compare out/new --to out/old --format csv > compare.csv
-    jbrl compare returns.parquet
-    jbrl compare out/jordan --to jordan2020
+    Examples:
+      jbrl compare out/paper --to published --html
+      jbrl compare out/new --to out/old --format csv > compare.csv
+      jbrl compare returns.parquet
+      jbrl compare out/jordan --to jordan2020
     """
-    from jbrl.comparison import compare as lay_beside
+    from jbrl.comparison import compare as comparison_of
     from jbrl.report.comparison_page import write_page
 
-    show_warnings()
-    found = lay_beside(source, to)
-    print_table(_short(found) if format in (Format.table, Format.md) else found.table, format)
-    typer.echo(found.note, err=True)
+    comparison = comparison_of(source, to)
+    readable = format in ("table", "md")
+    print_table(_short(comparison) if readable else comparison.table, format)
+    typer.echo(comparison.note, err=True)
     if html or out:
-        typer.echo(
-            write_page(found, out or (source if source.is_dir() else source.parent) / "report"),
-            err=True,
-        )
+        folder = out or (source if source.is_dir() else source.parent) / "report"
+        typer.echo(write_page(comparison, folder), err=True)
 
 
-def archive(
-    folder: Folder,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR2", help="Output directory.")],
-    decimals: Annotated[
-        int | None,
-        typer.Option(min=0, help="Digits after the point of each return (default: all)."),
-    ] = None,
-) -> None:
-    """Write the scores of a study as three small files, to be kept or handed on.
-
-    study.json, units.parquet and returns.parquet: what jbrl scores, returns,
-    report and compare read like the directory itself. Trajectories stay behind.
-
-    [bold]Example[/bold]
-
-    \b
-    jbrl archive out/paper --out kept/paper --decimals 3
-    """
-    from jbrl.results import Results
-
-    show_warnings()
-    for path in Results(folder).archive(out, decimals=decimals):
-        typer.echo(path)
-
-
-def _short(found: "Comparison") -> "pd.DataFrame":
+def _short(comparison: "Comparison") -> "pd.DataFrame":
     """Return the columns that fit a terminal, means with their intervals."""
     from jbrl.report.text import decimals_for, parameters_text, score_text
 
-    table = found.table
+    table = comparison.table
     if "z" in table:  # beside the means of Jordan et al. 2020
         return table.round(3)
-    if found.candidates is not None:
+    if comparison.candidates is not None:
         columns = {"ours": ("mean", "ci95"), "published": ("published", "published_ci95")}
         texts = {
             c: [score_text(m, h, 2) for m, h in zip(table[a], table[b], strict=True)]
             for c, (a, b) in columns.items()
         }
-        return table.assign(**texts).round({"difference": 3, "combined": 3, "apart": 1})[
-            list(SHORT["published"])
-        ]
+        digits = {"difference": 3, "combined": 3, "apart": 1}
+        return table.assign(**texts).round(digits)[TO_PUBLISHED]
     ours, theirs = [], []
     for row in table.to_dict("records"):
         decimals = decimals_for([row["ci95"], row["other_ci95"]])
         ours.append(score_text(row["mean"], row["ci95"], decimals))
         theirs.append(score_text(row["other_mean"], row["other_ci95"], decimals))
-    settings = [parameters_text(p) for p in table["parameters"]]
-    return table.assign(ours=ours, theirs=theirs, parameters=settings).round(
-        {"difference": 4, "interval": 4}
-    )[list(SHORT["study"])]
+    table = table.assign(
+        ours=ours, theirs=theirs, parameters=table["parameters"].map(parameters_text)
+    )
+    return table.round({"difference": 4, "interval": 4})[TO_STUDY]

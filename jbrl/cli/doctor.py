@@ -1,15 +1,12 @@
 """`jbrl doctor`."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 
-from jbrl.cli.compiled import CompileCache, keep_compiled
-from jbrl.cli.text import complain, duration
-
-if TYPE_CHECKING:
-    from jbrl.study.selftest import Outcome
+from jbrl.cli.options import CompileCache
+from jbrl.cli.output import complain, duration
 
 FAILED = 1
 AUTO = "auto"  # compile_cache.AUTO
@@ -45,18 +42,7 @@ KNOWN = (
 
 
 def doctor(
-    no_test: Annotated[bool, typer.Option("--no-test", help="Skip the self-test.")] = False,
-    clear_cache: Annotated[
-        bool,
-        typer.Option(
-            "--clear-cache",
-            help=(
-                "Remove the compiled programs that are kept, for all versions and processors, and "
-                "stop."
-            ),
-        ),
-    ] = False,
-    compile_cache: CompileCache = None,
+    *, no_test: bool = False, clear_cache: bool = False, compile_cache: CompileCache = None
 ) -> None:
     """Print what jbrl runs on, and check that it works.
 
@@ -64,15 +50,24 @@ def doctor(
     what is known to be slow or wrong; then plays and computes some things whose
     outcome is known, compiling for most of the time. Exit code 1 when one of them
     fails.
+
+    Args:
+      no_test: Skip the self-test.
+      clear_cache: Remove the compiled programs that are kept, for all versions and processors, and
+        stop.
     """
-    if clear_cache:
-        _clear(compile_cache or AUTO)
-        return
+    from jbrl.play import compile_cache as kept_programs
     from jbrl.play.batching import use_all_cores
     from jbrl.play.machine import versions
 
+    if clear_cache:
+        where = compile_cache or AUTO
+        removed = kept_programs.clear(where)
+        typer.echo(f"{kept_programs.place(where)}: {_megabytes(removed)} removed")
+        return
     use_all_cores()
-    keep_compiled(compile_cache)
+    if compile_cache:
+        kept_programs.use(compile_cache)
     platform, devices = _describe(compile_cache)
     for note in _notes(versions()["jaxlib"], platform, devices):
         complain(note, "note")
@@ -80,23 +75,16 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _clear(where: str) -> None:
-    from jbrl.play import compile_cache
-
-    removed = compile_cache.clear(where)
-    typer.echo(f"{compile_cache.place(where)}: {_megabytes(removed)} removed")
-
-
 def _describe(cache: str | None) -> tuple[str, int]:
     """Print the installation; return the platform and its number of devices."""
+    import jax
+
     from jbrl.play.machine import available_memory, machine, versions
 
     for name, value in {**versions(), **machine()}.items():
         _line(name, str(value))
     if free := available_memory():
         _line("free_gib", f"{free / 2**30:.1f}")
-    import jax
-
     try:
         devices = jax.devices()
     except RuntimeError as error:  # JAX_PLATFORMS asks for what is not there
@@ -106,11 +94,8 @@ def _describe(cache: str | None) -> tuple[str, int]:
     for device in devices:
         memory = device.memory_stats() or {}
         if "bytes_limit" in memory:
-            _line(
-                f"device {device.id}",
-                f"{memory['bytes_limit'] / 2**30:.1f} GiB, "
-                f"{memory['bytes_in_use'] / 2**30:.1f} in use",
-            )
+            size, used = (memory[name] / 2**30 for name in ("bytes_limit", "bytes_in_use"))
+            _line(f"device {device.id}", f"{size:.1f} GiB, {used:.1f} in use")
     _line("compiled", _cache(cache))
     return devices[0].platform, len(devices)
 
@@ -119,23 +104,19 @@ def _cache(where: str | None) -> str:
     """Describe the kept compiled programs and their place."""
     from jbrl.play import compile_cache
 
-    found = compile_cache.state(where or AUTO)
-    kept = (
-        f"{found.programs} programs, {_megabytes(found.size)} in "
-        f"{compile_cache.place(where or AUTO)}"
-    )
-    if found.damaged:
+    place, state = compile_cache.place(where or AUTO), compile_cache.state(where or AUTO)
+    kept = f"{state.programs} programs, {_megabytes(state.size)} in {place}"
+    if state.damaged:
         kept += (
-            f"; {found.damaged} damaged, which are compiled anew each time (--clear-cache removes "
+            f"; {state.damaged} damaged, which are compiled anew each time (--clear-cache removes "
             "them)"
         )
-    if found.others:
-        kept += f"; {_megabytes(found.others_size)} for other versions or processors"
+    if state.others:
+        kept += f"; {_megabytes(state.others_size)} for other versions or processors"
     if where:
         return f"kept: {kept}"
-    return "not kept (see --compile-cache)" + (
-        f"; left from before: {kept}" if found.size or found.others else ""
-    )
+    left = f"; left from before: {kept}" if state.size or state.others else ""
+    return f"not kept (see --compile-cache){left}"
 
 
 def _line(name: str, value: str) -> None:
@@ -151,12 +132,11 @@ def _notes(jaxlib: str, platform: str, devices: int) -> list[str]:
     from jbrl.play.machine import available_cores
 
     version = re.match(r"[\d.]+", jaxlib).group().rstrip(".")  # type: ignore[union-attr]
-    fits = (
-        known
+    notes = [
+        f"jaxlib {jaxlib} {known.text}"
         for known in KNOWN
         if version in known.versions and (not known.platforms or platform in known.platforms)
-    )
-    notes = [f"jaxlib {jaxlib} {known.text}" for known in fits]
+    ]
     if platform == "cpu" and devices < available_cores():
         notes.append(
             f"JAX uses {devices} of {available_cores()} cores, as JAX_NUM_CPU_DEVICES or "
@@ -169,13 +149,12 @@ def _test() -> bool:
     """Print the self-test as a table; return whether all checks passed."""
     from jbrl.study.selftest import run_checks
 
-    outcomes: list[Outcome] = []
+    outcomes = []
     typer.echo(f"\n{'check':<16} {'':<7}{'found':<32}{'expected':<28}seconds")
     for one in run_checks():
+        verdict = "pass" if one.passed else "FAIL"
         typer.echo(
-            f"{one.name:<16} "
-            f"{'pass' if one.passed else 'FAIL':<7}{one.found:<32}{one.expected:<28}"
-            f"{one.seconds:7.1f}"
+            f"{one.name:<16} {verdict:<7}{one.found:<32}{one.expected:<28}{one.seconds:7.1f}"
         )
         outcomes.append(one)
     failed = [one.name for one in outcomes if not one.passed]

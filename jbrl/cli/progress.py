@@ -1,68 +1,158 @@
-"""Progress of a run: a live display on a terminal, one line per unit elsewhere."""
+"""What a run shows: estimates before, progress and time left meanwhile, actual times afterwards.
 
+Progress is a live display on a terminal, one line per unit elsewhere.
+"""
+
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+import typer
 from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
 
-from jbrl.cli.estimates import aligned, compared, size_text
-from jbrl.cli.silence import Silence
-from jbrl.cli.text import count, duration
-from jbrl.play.machine import peak_resident_bytes
+from jbrl.cli.output import aligned, count, duration
+from jbrl.play.machine import memory_bytes, peak_resident_bytes
 from jbrl.play.unit import Unit
-from jbrl.report.text import seconds_text
-from jbrl.study.cost import TimeLeft, present_busy_text
+from jbrl.report.text import ABSENT, seconds_text
+from jbrl.study.cost import TimeLeft, cost_report, present_busy_text
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
+from jbrl.study.storage.store import Store
+
+STALLED = 30.0  # seconds without news after which a message says so; the next after twice as long
 
 
-class Steps:
-    """Progress bars of long work in a few steps, on a terminal; silent elsewhere.
+def print_estimates(planned: RunPlan, *, units: bool) -> None:
+    """Describe a run before it starts: the units if wanted, the time of each algorithm, and on the
+    last line the total and its source.
+    """
+    estimates, seconds = planned.estimates, planned.expected_seconds
+    if units:
+        for unit in planned.units:
+            left = f"about {duration(seconds[unit.id])}" if unit.id in seconds else "done"
+            typer.echo(f"{unit.label}: {left}")
+        typer.echo()
+    rows = [["algorithm", "units", "time", "memory"]]
+    for name in dict.fromkeys(unit.algorithm for unit in planned.units):
+        costs = [estimates[unit.id] for unit in planned.todo if unit.algorithm == name]
+        seconds_of_all = sum(one.cost.seconds for one in costs)
+        largest = max((one.bytes for one in costs), default=0.0)
+        rows.append([name, str(len(costs)), duration(seconds_of_all), size_text(largest)])
+    most = max((one.bytes for one in estimates.values()), default=0.0)
+    total = duration(sum(seconds.values()))
+    rows.append(["all", str(len(estimates)), total, size_text(most)])
+    typer.echo("\n".join([*aligned(rows), _memory_text(planned, most)]))
+    done = len(planned.units) - len(planned.todo)
+    ready = f" ({done} done already)" if done else ""
+    typer.echo(
+        f"{count(len(planned.units), 'unit')}, about {total}{present_busy_text()}{ready}"
+        f"{_source(planned)}"
+    )
 
-    Written to standard error.
+
+def _memory_text(planned: RunPlan, most: float) -> str:
+    """Return the memory of the process."""
+    programs = planned.calibration.resident_bytes(planned.todo)
+    text = f"memory: of the arrays that one unit needs, up to {size_text(most)}"
+    if programs:
+        text += f", and about {size_text(programs)} of what is compiled"
+    here = memory_bytes()
+    return text + (f"; this machine has {size_text(here)}" if here else "")
+
+
+def _source(planned: RunPlan) -> str:
+    """Describe the source of the times."""
+    estimates = planned.estimates.values()
+    measured = sum(one.measured for one in estimates)
+    if not estimates:
+        return ""
+    if measured == len(estimates):
+        return ", by short runs on this machine"
+    part = f", {measured} of them by short runs on this machine, the others" if measured else ","
+    return f"{part} by a rough rule: --calibrate measures"
+
+
+def _estimated_and_actual(store: Store, ids: Collection[str]) -> list[list[str]]:
+    """Return estimated and actual time by algorithm, the last row in all, of the units `ids` as far
+    as they are done; no rows if none is.
+    """
+    table = cost_report(store, ids)
+    table = table[table.done > 0]
+    if table.empty:
+        return []
+    columns = ["algorithm", "done", "estimated_seconds", "actual_seconds"]
+    rows = list(table[columns].itertuples(index=False, name=None))
+    rows.append(("all", *(table[column].sum() for column in columns[1:])))
+    return [
+        ["algorithm", "units", "estimated", "actual"],
+        *(
+            [name, str(done), duration(about) if about > 0 else ABSENT, duration(actual)]
+            for name, done, about, actual in rows
+        ),
+    ]
+
+
+def size_text(n_bytes: float) -> str:
+    """Return bytes in words: `12 MiB`, `1.5 GiB`."""
+    if n_bytes < 2**30:
+        return f"{n_bytes / 2**20:.0f} MiB"
+    return f"{n_bytes / 2**30:.1f} GiB"
+
+
+class Watchdog:
+    """Watcher of the time since the last news of a unit, which may be in one compiled call.
+
+    Args:
+      report: called with the label of the unit and the wall seconds without news.
+      first: seconds after which it is called for the first time.
     """
 
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(bar_width=24),
-            bars.TimeElapsedColumn(),
-            bars.TimeRemainingColumn(),
-        )
-        self._bars = bars.Progress(
-            *columns, console=console, disable=not console.is_terminal, transient=True
-        )
-        self._tasks: dict[str, bars.TaskID] = {}
+    def __init__(self, report: Callable[[str, float], None], first: float = STALLED) -> None:
+        self._report, self._first = report, first
+        self._wake, self._ended = threading.Event(), False
+        self._label: str | None = None
+        self._since = time.monotonic()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "Steps":
-        self._bars.start()
+    def __enter__(self) -> "Watchdog":
+        self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bars.stop()
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        self._wake.set()
+        self._thread.join()
 
-    def tell(self, name: str, done: int, total: int) -> None:
-        """Show that `done` of `total` parts of the step `name` are done."""
-        if name not in self._tasks:
-            self._tasks[name] = self._bars.add_task(name, total=total)
-        self._bars.update(self._tasks[name], completed=done)
+    def news(self, label: str | None) -> None:
+        """Note that something has happened; `label` is the unit that runs now, None for none."""
+        self._label, self._since = label, time.monotonic()
+        self._wake.set()
+
+    def _watch(self) -> None:
+        patience = self._first
+        while not self._ended:
+            if self._wake.wait(patience):
+                self._wake.clear()
+                patience = self._first
+            elif self._label is not None:
+                self._report(self._label, max(0.0, time.monotonic() - self._since))
+                patience *= 2
 
 
 class Display(Progress):
     """Progress of a run: units done, the current unit, its rate, the time left. Written to standard
     error.
+
+    Attributes:
+      moved: whether anything has progressed.
     """
+
+    moved = False
 
     def __init__(self, plan: RunPlan, *, quiet: bool) -> None:
         self.plan, self._quiet = plan, quiet
@@ -78,13 +168,13 @@ class Display(Progress):
             transient=True,
             refresh_per_second=4,  # redrawing would disturb the times that are measured
         )
-        self._silence = Silence(self._still)
+        self._watchdog = Watchdog(self._stalled)
         self._expected = {id: estimate.cost for id, estimate in plan.estimates.items()}
         self._ran = self._failed = 0
 
     def __enter__(self) -> "Display":
         self._bars.start()
-        self._silence.__enter__()
+        self._watchdog.__enter__()
         return self
 
     def __exit__(
@@ -93,7 +183,7 @@ class Display(Progress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._silence.__exit__(kind, error, trace)
+        self._watchdog.__exit__()
         self._bars.stop()
         if error is None:
             self._conclude()
@@ -115,7 +205,7 @@ class Display(Progress):
         """Show the current unit."""
         self._left.skipped(self._todo[: self._todo.index(unit.id)])
         self._running = unit
-        self._silence.news(unit.label)
+        self._watchdog.news(unit.label)
         self._bars.update(
             self._whole,
             completed=self._number(unit) - 1,
@@ -131,13 +221,15 @@ class Display(Progress):
 
     def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
         """Show how much of the budget is spent."""
-        self._silence.news(unit.label)
+        self.moved = True
+        self._watchdog.news(unit.label)
         note = f"search {consumed:,}/{budget:,}, {_rate(consumed, seconds)}/s"
         self._bars.update(self._current, completed=consumed, total=budget, note=note)
 
     def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
         """Show the rate of a unit, which may be one of several played at once."""
-        self._silence.news(unit.label)
+        self.moved = True
+        self._watchdog.news(unit.label)
         kind = "lifetimes" if unit.protocol.in_blocks else "MDPs"
         note = f"{n}/{unit.protocol.n_environments} {kind}, {_rate(decisions, seconds)} decisions/s"
         self._bars.update(
@@ -150,30 +242,31 @@ class Display(Progress):
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Print one line about the unit."""
-        self._silence.news(None)
+        self.moved = True
+        self._watchdog.news(None)
         self._left.finished(unit.id, header.get("compile_seconds") or 0.0)
         self._ran += 1
         self._failed += header["status"] == "failed"
         number = f"[{self._number(unit):>{len(str(self._units))}}/{self._units}]"
         if header["status"] == "failed":
             self.console.quiet = False  # `quiet` hides successes only
-            what = f"[red]failed[/red]: {escape(_indented(header['reason']))}"
+            indented = "\n    ".join(header["reason"].splitlines())
+            what = f"[red]failed[/red]: {escape(indented)}"
         else:
-            compiled = (
-                f", compiled in {duration(header['compile_seconds'])}"
-                if header["compile_seconds"] > 0.05
-                else ""
-            )
-            found = f", found {_strategy(header['learned'])}" if "learned" in header else ""
-            what = (
-                f"mean {returns.mean():.4g}, {seconds_text(header['online_seconds'])} per "
-                f"decision{escape(found)}{compiled}"
-            )
+            facts = [
+                f"mean {returns.mean():.4g}",
+                f"{seconds_text(header['online_seconds'])} per decision",
+            ]
+            if "learned" in header:
+                facts.append(f"found {_strategy(header['learned'])}")
+            if header["compile_seconds"] > 0.05:
+                facts.append(f"compiled in {duration(header['compile_seconds'])}")
+            what = escape(", ".join(facts))
         left = f" ({self._left_text()})" if self._left.seconds() else ""
         self.console.print(f"{escape(number)} {escape(unit.label)}: {what}{left}")
         self.console.quiet = self._quiet
 
-    def _still(self, label: str, seconds: float) -> None:
+    def _stalled(self, label: str, seconds: float) -> None:
         """Report that a unit is still running: a compiled call gives no news before it ends."""
         expected = duration(self._expected[self._running.id].seconds)
         self.console.print(
@@ -198,7 +291,7 @@ class Display(Progress):
         verb = "belongs" if others == 1 else "belong"
         rest = f" ({count(others, 'more unit')} {verb} to this study)" if others else ""
         if self._todo:
-            for line in aligned(compared(self.plan.store, set(self._todo))):
+            for line in aligned(_estimated_and_actual(self.plan.store, set(self._todo))):
                 self.console.print(escape(line))
             peak = peak_resident_bytes()
             memory = f", {size_text(peak)} of memory at most" if peak else ""
@@ -207,11 +300,6 @@ class Display(Progress):
                 f"{duration(self._elapsed())}{memory}{rest}"
             )
         self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
-
-
-def _indented(message: str) -> str:
-    """Return a message of several lines, those after the first one indented."""
-    return "\n    ".join(message.splitlines())
 
 
 def _rate(count: int, seconds: float) -> str:
@@ -226,9 +314,5 @@ def _strategy(learned: dict[str, Any]) -> str:
         name: f"{value:.3g}" if isinstance(value, float) else str(value)
         for name, value in learned["strategy"]["parameters"].items()
     }
-    shown = (
-        [f"{name}={text}" for name, text in texts.items()]
-        if len(texts) > 1
-        else list(texts.values())
-    )
+    shown = texts.values() if len(texts) == 1 else [f"{n}={text}" for n, text in texts.items()]
     return f"{', '.join(shown)} in {seconds_text(learned['seconds'])}"

@@ -1,13 +1,13 @@
-"""`jbrl rank`."""
+"""`jbrl rank` and `jbrl sensitivity`: agents compared, and the parameters that they draw."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.cli.tables import Folder, Format, print_table
-from jbrl.cli.text import complain, show_warnings
+from jbrl.cli.options import Folder, Format, Natural, Positive
+from jbrl.cli.output import complain, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,51 +16,20 @@ if TYPE_CHECKING:
     from jbrl.stats.paired_bootstrap import Paired
     from jbrl.stats.rank_stability import Stability
 
-
 WIDTH = 100  # of a table for people
-
-
-class What(StrEnum):
-    """Tables about ranks."""
-
-    ranks = "ranks"
-    pairs = "pairs"
-    orders = "orders"
 
 
 def rank(
     folder: Folder,
-    table: Annotated[
-        What,
-        typer.Option(
-            help=(
-                "ranks: agents, each compared with the first; pairs: all pairs of agents; "
-                "orders: how firm each order is."
-            )
-        ),
-    ] = What.ranks,
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this experiment; may be repeated."),
-    ] = None,
-    best_per_algorithm: Annotated[
-        bool,
-        typer.Option(
-            "--best-per-algorithm/--all", help="The best agent of each algorithm, or all agents."
-        ),
-    ] = True,
-    resamples: Annotated[
-        int, typer.Option(min=1, help="Bootstrap resamples of the environments.")
-    ] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
-    level: Annotated[float, typer.Option(help="Level of each interval, between 0 and 1.")] = 0.95,
-    format: Annotated[Format, typer.Option(help="How to print it.")] = Format.table,
-    wide: Annotated[
-        bool,
-        typer.Option(
-            "--wide", help="With --format table: every column that the other formats have."
-        ),
-    ] = False,
+    *,
+    table: Literal["ranks", "pairs", "orders"] = "ranks",
+    experiment: list[str] | None = None,
+    best_per_algorithm: Annotated[bool, typer.Option("--best-per-algorithm/--all")] = True,
+    resamples: Positive = 10_000,
+    seed: Natural = 0,
+    level: float = 0.95,
+    format: Format = "table",
+    wide: bool = False,
 ) -> None:
     """Rank the agents of a study, and measure how firm their ranks are.
 
@@ -72,33 +41,41 @@ def rank(
     in each by their mean rank. Oracles do not compete. A table takes 100 columns;
     --wide and the other formats have every figure.
 
-    [bold]Examples[/bold]
+    Args:
+      table: ranks: agents, each compared with the first; pairs: all pairs of agents; orders: how
+        firm each order is.
+      experiment (NAME): Only this experiment; may be repeated.
+      best_per_algorithm: The best agent of each algorithm, or all agents.
+      resamples: Bootstrap resamples of the environments.
+      seed: Seed of the resamples.
+      level: Level of each interval, between 0 and 1.
+      format: How to print it.
+      wide: With --format table: every column that the other formats have.
 
-    \b
-    jbrl rank out/quick
-    jbrl rank out/quick --experiment GC --table pairs --format csv > pairs.csv
-    jbrl rank out/quick --all --table orders
+    Examples:
+      jbrl rank out/quick
+      jbrl rank out/quick --experiment GC --table pairs --format csv > pairs.csv
+      jbrl rank out/quick --all --table orders
     """
     from jbrl.results import Results
     from jbrl.stats.paired_bootstrap import check_level
     from jbrl.stats.rank_stability import orders_table, pairs_table, ranks_table
 
-    show_warnings()
     check_level(level)
     results = Results(folder)
-    found = _orders(
-        results, _experiments(results, experiment or [], best_per_algorithm), resamples, seed
-    )
-    tables = {What.ranks: ranks_table, What.pairs: pairs_table, What.orders: orders_table}
-    shown = tables[table](found, level)
-    if format in (Format.table, Format.md):
+    experiments = _experiments(results, experiment or [], best_per_algorithm)
+    tables = {"ranks": ranks_table, "pairs": pairs_table, "orders": orders_table}
+    shown = tables[table](_orders(results, experiments, resamples, seed), level)
+    if format in ("table", "md"):
         shown = _readable(shown, results)
-    if format is not Format.table or wide:
+    if format != "table" or wide:
         print_table(shown, format)
         return
     for number, (name, rows) in enumerate(shown.groupby("experiment", sort=False)):
-        typer.echo(f"{chr(10) * bool(number)}{name}, {rows['n'].iloc[0]} environments")
-        print_table(COMPACT[table](rows), format, WIDTH)
+        if number:
+            typer.echo()
+        typer.echo(f"{name}, {rows['n'].iloc[0]} environments")
+        print_table(_compact(table, rows), format, WIDTH)
 
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
@@ -120,10 +97,10 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
         )
     if missing:
         complain(f"{missing} units of the study have no scores; ranks are of the others", "note")
-    found = pair(returns, without=oracles_of(results.manifest))
-    found = [paired.champions() for paired in found] if best_per_algorithm else found
-    alone = [paired for paired in found if len(paired.agents) < 2]
-    if len(alone) == len(found):
+    pairings = pair(returns, without=oracles_of(results.manifest))
+    pairings = [paired.champions() for paired in pairings] if best_per_algorithm else pairings
+    alone = [paired for paired in pairings if len(paired.agents) < 2]
+    if len(alone) == len(pairings):
         hint = "; '--all' compares agents of the same algorithm" if best_per_algorithm else ""
         raise JbrlError(
             f"rank: experiment {alone[0].experiment}: {alone[0].name(0)} stands alone: expected "
@@ -133,7 +110,7 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
         complain(
             f"experiment {paired.experiment} is left out: {paired.name(0)} stands alone", "note"
         )
-    return [paired for paired in found if len(paired.agents) > 1]
+    return [paired for paired in pairings if len(paired.agents) > 1]
 
 
 def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
@@ -153,47 +130,32 @@ def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
     return table
 
 
-def _compact_ranks(rows: "pd.DataFrame") -> "pd.DataFrame":
-    """Return ranks of one experiment, as few columns for people."""
+def _compact(table: str, rows: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a table of one experiment as few columns for people."""
     import pandas as pd
 
-    return pd.DataFrame(
-        {
-            "rank": _interval(rows, "rank"),
-            "agent": _agent(rows, "algorithm", "parameters"),
-            "mean" if rows["mean"].notna().any() else "mean rank": (
-                rows["mean"] if rows["mean"].notna().any() else rows["mean_rank"]
-            ),
-            "first": rows["first"],
-            "first minus agent": _interval(rows, "best_difference"),
-            "first better": _interval(rows, "best_improvement"),
-        }
-    )
-
-
-def _compact_pairs(rows: "pd.DataFrame") -> "pd.DataFrame":
-    """Return pairs of one experiment, as few columns for people."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "agent": _agent(rows, "algorithm", "parameters"),
+    if table == "orders":
+        counts = rows[["agents", "resamples", "same_first", "same_order"]]
+        return pd.concat([counts, _interval(rows, "tau").rename("tau")], axis=1)
+    agent = _agent(rows, "algorithm", "parameters")
+    if table == "pairs":
+        columns = {
+            "agent": agent,
             "other": _agent(rows, "other", "other_parameters"),
             "agent minus other": _interval(rows, "difference"),
             "agent better": _interval(rows, "improvement"),
         }
-    )
-
-
-def _compact_order(rows: "pd.DataFrame") -> "pd.DataFrame":
-    """Describe the firmness of the order of one experiment, in few columns for people."""
-    import pandas as pd
-
-    kept = rows[["agents", "resamples", "same_first", "same_order"]]
-    return pd.concat([kept, _interval(rows, "tau").rename("tau")], axis=1)
-
-
-COMPACT = {What.ranks: _compact_ranks, What.pairs: _compact_pairs, What.orders: _compact_order}
+    else:
+        mean = "mean" if rows["mean"].notna().any() else "mean_rank"
+        columns = {
+            "rank": _interval(rows, "rank"),
+            "agent": agent,
+            mean.replace("_", " "): rows[mean],
+            "first": rows["first"],
+            "first minus agent": _interval(rows, "best_difference"),
+            "first better": _interval(rows, "best_improvement"),
+        }
+    return pd.DataFrame(columns)
 
 
 def _agent(rows: "pd.DataFrame", name: str, parameters: str) -> "pd.Series":
@@ -222,11 +184,91 @@ def _orders(
 
     tests = dict(zip(results.units["experiment"], results.units["test"], strict=True))
     parts = resample_all(experiments, tests=tests, resamples=resamples, seed=seed)
-    found = [rank_stability([part]) for part in parts]
+    orders = [rank_stability([part]) for part in parts]
     if len(parts) > 1:
         one_each = all(not part.paired.agents["algorithm"].duplicated().any() for part in parts)
         try:
-            found.append(overall(parts, ["algorithm"] if one_each else ("algorithm", "parameters")))
+            agent = ["algorithm"] if one_each else ["algorithm", "parameters"]
+            orders.append(overall(parts, agent))
         except JbrlError as error:
             complain(f"there are no ranks over all experiments: {error}", "note")
-    return found
+    return orders
+
+
+def sensitivity(
+    folder: Folder,
+    *,
+    table: Literal["shares", "curves"] = "shares",
+    experiment: list[str] | None = None,
+    algorithm: list[str] | None = None,
+    groups: Annotated[int, typer.Option(min=2)] = 10,
+    permutations: Positive = 2000,
+    seed: Natural = 0,
+    out: Path | None = None,
+    format: Format = "table",
+) -> None:
+    """Print how the score depends on each parameter that an algorithm draws.
+
+    A parameter is drawn where a study gives a distribution, such as
+    learning_rate = { log_uniform = [1e-4, 1e-2] }. Trials with like values of it are
+    a group; all other parameters of a group keep their distributions. share is the
+    part of the variance of the score that the groups explain, with a 95% interval.
+
+    Args:
+      table: shares: of the variance that each parameter explains; curves: the mean score of each
+        group of trials.
+      experiment (NAME): Only this experiment; may be repeated.
+      algorithm (NAME): Only this algorithm; may be repeated.
+      groups: Groups of trials by a parameter, at most.
+      permutations: Permutations in the test of each parameter.
+      seed: Seed of the permutations.
+      out (DIR2): Write a page with a figure of each algorithm.
+      format: How to print it.
+
+    Examples:
+      jbrl sensitivity out/complete
+      jbrl sensitivity out/complete --algorithm BEB --table curves --format csv
+      jbrl sensitivity out/complete --out out/sensitivity
+    """
+    from jbrl.stats import sensitivity as statistics
+
+    trials, drawn = _trials(folder, experiment or [], algorithm or [])
+    curves = statistics.curves(trials, drawn, groups)
+    shares = statistics.shares(trials, drawn, groups, permutations=permutations, seed=seed)
+    shown = shares if table == "shares" else curves
+    print_table(_without_needless_columns(shown) if format in ("table", "md") else shown, format)
+    if out is not None:
+        from jbrl.report.sensitivity_page import write_page
+
+        typer.echo(write_page(curves, shares, out))
+
+
+def _trials(
+    folder: Path, experiments: list[str], algorithms: list[str]
+) -> tuple["pd.DataFrame", list[str]]:
+    """Return the trials asked for, and the names of the parameters drawn."""
+    from jbrl.results import Results
+
+    results = Results(folder)
+    trials = results.trials
+    for column, names in (("experiment", experiments), ("algorithm", algorithms)):
+        known = list(trials[column].unique())
+        for name in names:
+            if name not in known:
+                raise JbrlError(
+                    f"--{column}: '{name}' draws no parameters here{nearest(name, known)}"
+                    if column == "algorithm"
+                    else f"--{column}: unknown experiment '{name}'{nearest(name, known)}"
+                )
+        if names:
+            trials = trials[trials[column].isin(names)]
+    return trials, [name for name in trials.columns if name not in results.returns.columns]
+
+
+def _without_needless_columns(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the table without parameters in full, which distinguish settings of one algorithm, and
+    without the numbers of failures where there are none.
+    """
+    settings = table.groupby("algorithm")["parameters"].nunique()
+    needless = [] if (settings > 1).any() else ["parameters"]
+    return table.drop(columns=needless if table["failed"].any() else [*needless, "failed"])

@@ -1,147 +1,52 @@
-"""`jbrl run`."""
+"""`jbrl run`: the command, its requests to SLURM, and what a task of SLURM runs.
 
+A task is named by this module in submitit's pickle, and imports what it needs where it runs.
+"""
+
+import os
 import signal
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from jbrl.cli.compiled import CompileCache, keep_compiled
-from jbrl.cli.notes import nan_notes
-from jbrl.cli.slurm import asked, send
-from jbrl.cli.text import complain, show_warnings
+from jbrl.base.errors import JbrlError
+from jbrl.cli.options import CompileCache, Positive, Quiet
+from jbrl.cli.output import complain, count, duration, progress_bars, show_warnings
+from jbrl.cli.results import nan_notes
+
+if TYPE_CHECKING:
+    from jbrl.study.plan import RunPlan
+    from jbrl.study.slurm.cluster import Job, Request
 
 FAILED_UNITS = 1
-SLURM = "With --executor slurm"
+BAD_INPUT = 2
+BY_SIGNAL = 128  # added to the number of the signal
 
 
 def run(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study to run.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Directory of results. If it holds some of them already, only the rest is run.",
-        ),
-    ],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="study.FIELD=VALUE",
-            help="Replace a field of \\[study], the value written as in TOML. May be repeated.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX", help="Run only units whose label matches; --dry-run prints the labels."
-        ),
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help=(
-                "Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged later."
-            ),
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print what would be run, how long it may take, in how much memory."
-        ),
-    ] = False,
-    units: Annotated[
-        bool,
-        typer.Option(
-            "--units/--no-units", help="With --dry-run: list the units, not only the algorithms."
-        ),
-    ] = True,
-    calibrate: Annotated[
-        bool | None,
-        typer.Option(
-            "--calibrate/--no-calibrate",
-            help=(
-                "Measure the duration of units first, by short runs, two minutes at most. They are "
-                "remembered: without this option, those made before are used; with "
-                "--no-calibrate, none."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|LIST",
-            help=(
-                "How many CPU cores or accelerators to use, or which accelerators: 0,2. Default: "
-                "all."
-            ),
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help=(
-                "Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default: 80 %."
-            ),
-        ),
-    ] = None,
-    stack: Annotated[
-        bool | None,
-        typer.Option(
-            "--stack/--no-stack",
-            help="Play several units at once, or not. Default: where it helps.",
-            show_default=False,
-        ),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")
-    ] = False,
-    executor: Annotated[
-        str, typer.Option(metavar="local|slurm", help="Run here, or submit to SLURM and return.")
-    ] = "local",
-    partition: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="SLURM: the partition.", rich_help_panel=SLURM),
-    ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="SLURM: GPUs of each task.", rich_help_panel=SLURM),
-    ] = None,
-    cpus: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="SLURM: cores of each task.", rich_help_panel=SLURM),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="H:MM:SS",
-            help="SLURM: time limit of each task; interrupted work continues.",
-            rich_help_panel=SLURM,
-        ),
-    ] = None,
-    array_parallelism: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="SLURM: how many tasks run at once (40).",
-            rich_help_panel=SLURM,
-        ),
-    ] = None,
-    slurm: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="SLURM: another option of sbatch: mem=8G, exclusive. May be repeated.",
-            rich_help_panel=SLURM,
-        ),
-    ] = None,
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml")],
+    *,
+    out: Path,
+    set_: list[str] | None = None,
+    only: str | None = None,
+    shard: str | None = None,
+    dry_run: bool = False,
+    units: bool = True,
+    calibrate: bool | None = None,
+    devices: str | None = None,
+    memory: str | None = None,
+    stack: bool | None = None,
+    quiet: Quiet = False,
+    executor: Literal["local", "slurm"] = "local",
+    partition: str | None = None,
+    gpus: Positive | None = None,
+    cpus: Positive | None = None,
+    time: str | None = None,
+    array_parallelism: Positive | None = None,
+    slurm: list[str] | None = None,
     compile_cache: CompileCache = None,
 ) -> None:
     """Run a study, or what is left of it.
@@ -152,25 +57,50 @@ def run(
     some units failed; 2: something in the input is not accepted; 130: interrupted; 143: ended by
     SIGTERM.
 
-    [bold]Examples[/bold]
+    Args:
+      study: The study to run.
+      out (DIR): Directory of results. If it holds some of them already, only the rest is run.
+      set_ (study.FIELD=VALUE): Replace a field of [study], the value written as in TOML. May be
+        repeated.
+      only (REGEX): Run only units whose label matches; --dry-run prints the labels.
+      shard (I/N): Run the I-th of N parts, counting from 1. Parts may share DIR, or be merged
+        later.
+      dry_run: Print what would be run, how long it may take, in how much memory.
+      units: With --dry-run: list the units, not only the algorithms.
+      calibrate: Measure the duration of units first, by short runs, two minutes at most. They are
+        remembered: without this option, those made before are used; with --no-calibrate, none.
+      devices (N|LIST): How many CPU cores or accelerators to use, or which accelerators: 0,2.
+        Default: all.
+      memory (SIZE): Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default:
+        80 %.
+      stack: Play several units at once, or not. Default: where it helps.
+      quiet: Print only warnings and errors.
+      executor: Run here, or submit to SLURM and return.
 
-    \b
-    jbrl run experiments/quick.toml --out out/quick
-    jbrl run experiments/quick.toml --out out/try --set study.n_environments=50
-    jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
-    jbrl run experiments/quick.toml --out out/quick --shard 2/3
-    jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units
-    jbrl run experiments/paper.toml --out out/paper --executor slurm --gpus 1 --time 4:00:00
+    With --executor slurm:
+      partition (NAME): SLURM: the partition.
+      gpus: SLURM: GPUs of each task.
+      cpus: SLURM: cores of each task.
+      time (H:MM:SS): SLURM: time limit of each task; interrupted work continues.
+      array_parallelism: SLURM: how many tasks run at once (40).
+      slurm (NAME=VALUE): SLURM: another option of sbatch: mem=8G, exclusive. May be repeated.
+
+    Examples:
+      jbrl run experiments/quick.toml --out out/quick
+      jbrl run experiments/quick.toml --out out/try --set study.n_environments=50
+      jbrl run experiments/quick.toml --out out/quick --only 'GC/e-Greedy' --dry-run
+      jbrl run experiments/quick.toml --out out/quick --shard 2/3
+      jbrl run experiments/paper.toml --out out/paper --calibrate --dry-run --no-units
+      jbrl run experiments/paper.toml --out out/paper --executor slurm --gpus 1 --time 4:00:00
     """
-    from jbrl.cli.estimates import foretell, measure
-    from jbrl.cli.progress import Display
+    from jbrl.cli.progress import Display, print_estimates
+    from jbrl.play import compile_cache as kept_programs
     from jbrl.play.resources import check, choose
     from jbrl.rollout.contract import StaysWithNaN
     from jbrl.study.plan import plan
     from jbrl.study.stopping import Stopped, keeping, stopping_on
 
-    show_warnings()
-    wanted = asked(
+    request = _request(
         executor,
         partition=partition,
         gpus=gpus,
@@ -179,9 +109,9 @@ def run(
         array_parallelism=array_parallelism,
         slurm=slurm,
     )
-    if wanted:
+    if request:
         check(devices, memory)  # the devices are found where the tasks run
-    resources = choose() if wanted else choose(devices, memory, stack)
+    resources = choose() if request else choose(devices, memory, stack)
     planned = plan(
         study,
         out,
@@ -194,13 +124,18 @@ def run(
     for text in () if quiet else planned.notices:
         complain(text, "note")
     if calibrate:
-        measure(planned, quiet=quiet)
+        with progress_bars(quiet=quiet) as show:
+            complaints = planned.calibrate(
+                lambda what, done, total: show("short runs", done, total, what)
+            )
+        for text in complaints:
+            complain(text, "note")
     if dry_run:
-        foretell(planned, units=units)
-    if wanted:
-        send(
+        print_estimates(planned, units=units)
+    if request:
+        _submit(
             planned,
-            wanted,
+            request,
             dry_run=dry_run,
             quiet=quiet,
             compile_cache=compile_cache,
@@ -208,10 +143,11 @@ def run(
             memory=memory,
             stack=stack,
         )
-    if dry_run or wanted:
+    if dry_run or request:
         return
     display = Display(planned, quiet=quiet)  # the speed of compilation is measured without a cache
-    keep_compiled(compile_cache)
+    if compile_cache:
+        kept_programs.use(compile_cache)
     kept = f"what is done is kept in {out}; the same command continues from there"
     try:
         with (
@@ -230,3 +166,163 @@ def run(
             complain(text, "note")
     if failed:
         raise typer.Exit(FAILED_UNITS)
+
+
+def _request(
+    executor: str,
+    *,
+    time: str | None,
+    array_parallelism: int | None,
+    slurm: Sequence[str] | None,
+    **given: Any,
+) -> "Request | None":
+    """Return the request of each task; None when the study is run here.
+
+    Raises:
+      JbrlError: an option is not accepted, or makes no sense without SLURM.
+    """
+    options = {
+        "--time": time,
+        "--array-parallelism": array_parallelism,
+        "--slurm": " ".join(slurm or ()) or None,
+    }
+    options |= {f"--{name}": value for name, value in given.items()}
+    if executor == "local":
+        for name, value in options.items():
+            if value is not None:
+                raise JbrlError(f"{name} {value}: is for --executor slurm only")
+        return None
+    from jbrl.study.slurm.cluster import PARALLELISM, Request, minutes
+
+    return Request(
+        **given,
+        minutes=None if time is None else minutes(time),
+        parallelism=array_parallelism or PARALLELISM,
+        more=dict(_option(text) for text in slurm or ()),
+    )
+
+
+def _option(text: str) -> tuple[str, str | bool]:
+    name, equals, value = text.lstrip("-").partition("=")
+    if not name or (equals and not value):
+        raise JbrlError(
+            f"--slurm '{text}': expected NAME=VALUE, an option of sbatch, for example mem=8G, or "
+            "NAME for one without a value"
+        )
+    return name.replace("-", "_"), value if equals else True
+
+
+def _submit(
+    plan: "RunPlan", request: "Request", *, dry_run: bool, quiet: bool, **options: Any
+) -> None:
+    """Submit the remaining units, or print what would be submitted.
+
+    `options` are for where the tasks run; `quiet`: say nothing if all goes well.
+    """
+    from jbrl.study.slurm.cluster import prepare, submit
+
+    submission = prepare(plan, request) if dry_run else submit(plan, request, work, options)
+    if quiet:
+        return
+    if submission.queued:
+        typer.echo(f"{count(submission.queued, 'unit')} left out: in tasks that SLURM has already")
+    packing = submission.packing
+    for what, tasks in (
+        ("searches", packing.searches),
+        ("at once", packing.free),
+        ("after the searches", packing.after),
+    ):
+        if tasks:
+            units = count(sum(len(task.units) for task in tasks), "unit")
+            longest = duration(max(task.seconds for task in tasks))
+            typer.echo(
+                f"{what}: {units} in {count(len(tasks), 'task')}, the longest about {longest}"
+            )
+    if not packing.tasks:
+        typer.echo("nothing to submit")
+    elif not dry_run:
+        folder = plan.store.folder
+        typer.echo(
+            f"submitted as {' and '.join(submission.jobs)}. See 'jbrl status {folder}'; what tasks "
+            f"print is in {folder / 'slurm'}."
+        )
+
+
+def work(job: "Job") -> None:
+    """Run the units of a task.
+
+    When SLURM signals that the time limit is near (SIGUSR1, SIGUSR2), the task finishes the current
+    chunk and returns to the queue. It may take any number of turns; only a turn without progress is
+    the last one. SIGTERM (`scancel`) ends it in the same way, without a return to the queue.
+    """
+    try:
+        _work(job)
+    except JbrlError as error:
+        complain(str(error))
+        sys.exit(BAD_INPUT)
+
+
+def _work(job: "Job") -> None:
+    from jbrl.cli.progress import Display
+    from jbrl.play import compile_cache
+    from jbrl.play.batching import use_all_cores
+    from jbrl.play.resources import choose
+    from jbrl.study.stopping import Stopped, stopping_on
+
+    show_warnings()
+    cores = os.environ.get("SLURM_CPUS_PER_TASK")
+    if cores and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        # as many as the task was given: not every cluster confines a task to its own
+        use_all_cores(int(cores))
+        os.environ["JAX_NUM_CPU_DEVICES"] = cores
+    resources = choose(*(job.options.get(name) for name in ("devices", "memory", "stack")))
+    planned = job.plan()
+    if where := job.options.get("compile_cache"):
+        compile_cache.use(where)
+    display = Display(planned, quiet=False)
+    try:
+        with stopping_on(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM), display:
+            failed = planned.execute(display, resources)
+    except Stopped as stopped:
+        number = _meant(stopped.asked, job.warning)
+        _leave(number, display.moved)
+        sys.exit(BY_SIGNAL + number)
+    finally:
+        # a warning that comes now is irrelevant, but would end the process
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+    if failed:
+        sys.exit(FAILED_UNITS)
+
+
+def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
+    """Return the signal that counts: the first, unless SIGTERM came after it and before the time
+    limit could be reached: that is `scancel`.
+
+    Args:
+      asked: numbers and times of the signals.
+      warning: seconds at least between the warning and the limit.
+    """
+    first, began = asked[0]
+    return next(
+        (number for number, when in asked if number == signal.SIGTERM and when - began < warning),
+        first,
+    )
+
+
+def _leave(number: int, moved: bool) -> None:
+    """Return to the queue if that makes sense, and print so."""
+    from jbrl.study.slurm.cluster import requeue
+
+    if number == signal.SIGTERM:
+        complain("what is done is kept; 'jbrl run' again submits the rest", "stopped")
+    elif not moved:
+        complain(
+            "the time limit was too short for anything to be done: give more --time, or a smaller "
+            "study.chunk",
+            "stopped",
+        )
+    else:
+        complain("the time limit is near: back into the queue", "stopped")
+        requeue()
+        complain("SLURM does not take this task back: 'jbrl run' again submits the rest", "warning")

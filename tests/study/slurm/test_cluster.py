@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jbrl.base.errors import JbrlError
-from jbrl.cli import task
 from jbrl.cli.app import app
+from jbrl.cli.run import _meant
 from jbrl.study.plan import plan
 from jbrl.study.slurm import jobs
 from jbrl.study.slurm.cluster import Job, Request, minutes, prepare, requeue
@@ -140,7 +140,7 @@ def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
         modules = {
             text for text in strings if text.startswith(("jbrl", "numpy", "jax", "submitit"))
         }
-        assert modules == {"jbrl.cli.task", "jbrl.study.slurm.cluster", "submitit.core.utils"}
+        assert modules == {"jbrl.cli.run", "jbrl.study.slurm.cluster", "submitit.core.utils"}
         assert {"work", "Job"} <= set(strings)
 
 
@@ -254,7 +254,7 @@ def test_other_time_limits(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--executor", "pbs"], "--executor 'pbs': expected local or slurm"),
+        (["--executor", "pbs"], "'pbs' is not one of"),
         (["--gpus", "1"], "--gpus 1: is for --executor slurm only"),
         (["--slurm", "mem=8G"], "--slurm mem=8G: is for --executor slurm only"),
         (["--executor", "slurm", "--time", "4h"], "--time '4h': expected minutes"),
@@ -329,4 +329,4 @@ def test_only_a_process_that_is_a_task_asks_to_be_put_back(
 def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(
     asked: list[tuple[int, float]], meant: int
 ) -> None:
-    assert task._meant(asked, warning=60.0) == meant
+    assert _meant(asked, warning=60.0) == meant

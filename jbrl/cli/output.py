@@ -1,0 +1,203 @@
+"""Messages, numbers in words, and tables on a terminal."""
+
+import itertools
+import json
+import math
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+from rich import progress as bars
+from rich.console import Console
+
+from jbrl.base.errors import JbrlWarning
+from jbrl.cli.options import Format
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GAP = "  "  # between columns
+NARROWEST = 12  # of a column whose text continues on the next line
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """Print one line on standard error."""
+    typer.secho(
+        f"{kind}: ", err=True, nl=False, bold=True, fg="red" if kind == "error" else "yellow"
+    )
+    typer.echo(message, err=True)
+
+
+def show_warnings() -> None:
+    """Report warnings of jbrl in one line each from now on."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        if issubclass(category, JbrlWarning):
+            complain(str(message), "warning")
+        else:
+            typer.echo(
+                warnings.formatwarning(message, category, filename, lineno), err=True, nl=False
+            )
+
+    warnings.showwarning = show
+    warnings.simplefilter("default", JbrlWarning)  # each text once
+
+
+class StepProgress(Protocol):
+    """Function that shows that `done` of `total` parts of a step are done."""
+
+    def __call__(self, step: str, done: int, total: int, note: str = "") -> None: ...
+
+
+@contextmanager
+def progress_bars(*, quiet: bool = False) -> Iterator[StepProgress]:
+    """Show long work as a bar for each step, on standard error if that is a terminal."""
+    console = Console(stderr=True, quiet=quiet)
+    shown = bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(bar_width=24),
+        bars.TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.fields[note]}", markup=False),
+        console=console,
+        disable=quiet or not console.is_terminal,
+        transient=True,
+    )
+    tasks: dict[str, bars.TaskID] = {}
+
+    def show(step: str, done: int, total: int, note: str = "") -> None:
+        if step not in tasks:
+            tasks[step] = shown.add_task(step, note=note)
+        shown.update(tasks[step], completed=done, total=max(1, total), note=note)
+
+    with shown:
+        yield show
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words: `0.4 s`, `12 s`, `3 min 20 s`, `5 h 10 min`, `12 d 3 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 172_800:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def count(n: int, what: str) -> str:
+    """Count in words: `1 unit`, `2 units`."""
+    return f"{n} {what}{'s' if n != 1 else ''}"
+
+
+def print_table(table: "pd.DataFrame", format: Format, width: int | None = None) -> None:
+    """Print a table to standard output.
+
+    Args:
+      width: columns of the terminal that an aligned table may take; longer texts continue on the
+        next line. Default: no limit.
+    """
+    if format == "csv":
+        typer.echo(table.to_csv(index=False, lineterminator="\n"), nl=False)
+    elif format == "json":
+        rows = [
+            {name: _for_json(value) for name, value in row.items()}
+            for row in table.to_dict("records")
+        ]
+        typer.echo(json.dumps(rows, indent=1))
+    elif format == "md":
+        cells = [[_six_digits(value) for value in row] for row in table.itertuples(index=False)]
+        for row in [list(table.columns), ["---"] * len(table.columns), *cells]:
+            typer.echo(f"| {' | '.join(row)} |")
+    else:
+        typer.echo("\n".join(_aligned(table, width)))
+
+
+def _for_json(value: Any) -> Any:
+    """Return `value`, or None for NaN, which JSON does not have."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _six_digits(value: Any) -> str:
+    """Return a cell of Markdown; nothing for what is not known."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return "" if value is None else str(value).replace("|", "\\|")
+
+
+def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:
+    """Return the lines of a table: numbers to the right, times with their unit, columns as wide as
+    they need for any width of the terminal, or folded to `limit`.
+    """
+    from pandas.api.types import is_numeric_dtype
+
+    columns = [_texts(name, table[name]) for name in table.columns]
+    widths = [max(map(len, column)) for column in columns]
+    is_text = [
+        not (str(name).endswith("_seconds") or is_numeric_dtype(table[name]))
+        for name in table.columns
+    ]
+    if limit is not None:
+        widths = _narrowed(widths, is_text, limit)
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = [textwrap.wrap(text, w) for text, w in zip(row, widths, strict=True)]
+        lines += [
+            _line(parts, widths, is_text) for parts in itertools.zip_longest(*cells, fillvalue="")
+        ]
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) -> str:
+    """Return a line of aligned cells, text to the left and numbers to the right."""
+    padded = (
+        cell.ljust(width) if left else cell.rjust(width)
+        for cell, width, left in zip(cells, widths, is_text, strict=True)
+    )
+    return GAP.join(padded).rstrip()
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of a table of texts: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [_line(row, widths, [True] + [False] * (len(row) - 1)) for row in rows]
+
+
+def _texts(name: Any, values: "pd.Series") -> list[str]:
+    """Return the name of a column and its values, as they are printed."""
+    from jbrl.report.text import ABSENT, seconds_text
+
+    texts = [str(name)]
+    for value in values:
+        if str(name).endswith("_seconds"):
+            text = seconds_text(value)
+        else:
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        texts.append(ABSENT if text in ("nan", "None") else text)
+    return texts
+
+
+def _narrowed(widths: Sequence[int], is_text: Sequence[bool], limit: int) -> list[int]:
+    """Return widths of columns, the widest columns of text narrowed until a line takes `limit`."""
+    widths = list(widths)
+    texts = [k for k, is_column_of_text in enumerate(is_text) if is_column_of_text]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > limit and texts:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
