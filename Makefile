@@ -14,6 +14,9 @@ EXTRAS_core :=
 EXTRAS_test := [slurm,test]
 EXTRAS_dev := [dev]
 
+# bytecode is kept even where the environment says otherwise: each process would compile JAX anew
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help study paper test test-slow test-newest test-all slurm lint docs bench bench-check clean
 .NOTPARALLEL:

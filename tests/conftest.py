@@ -9,6 +9,7 @@ import gc
 import os
 import random
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ if "TEST_OPTIMISED" not in os.environ:
     if version("jaxlib").startswith("0.10."):
         flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+# Tests start many processes, which would each compile all modules where bytecode is not kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The two workers, and the programs that tests start, compile thousands of programs that are the
 # same: each is compiled once for all of them, in a folder that goes at the end unless you name one.
