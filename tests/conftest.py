@@ -30,7 +30,6 @@ if "TEST_OPTIMISED" not in os.environ:
 
 # Tests start many processes, which would each compile all modules where bytecode is not kept.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 # The two workers, and the programs that tests start, compile thousands of programs that are the
 # same: each is compiled once for all of them, in a folder that goes at the end unless you name one.
@@ -47,6 +46,7 @@ import pytest
 
 from jbrl.play.compilation import forget_when_crowded
 
+sys.dont_write_bytecode = False
 TESTS = Path(__file__).parent
 STARTED = time.monotonic()
 
