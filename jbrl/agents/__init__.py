@@ -45,8 +45,8 @@ from jbrl.agents.random import Random as Random
 from jbrl.agents.scripted import Scripted as Scripted
 from jbrl.agents.search.bamcp import BAMCP as BAMCP
 from jbrl.agents.search.bfs3 import BFS3 as BFS3
-from jbrl.agents.search.boss import BOSS as BOSS
-from jbrl.agents.search.sboss import SBOSS as SBOSS
+from jbrl.agents.search.sampled_set import BOSS as BOSS
+from jbrl.agents.search.sampled_set import SBOSS as SBOSS
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

@@ -181,3 +181,20 @@ def _accepted(field: dataclasses.Field[Any], given: Any) -> str:
 def _end(value: float) -> str:
     """Write an end of a range in full, so that it is accepted itself."""
     return str(int(value)) if abs(value) < 1e15 and value == int(value) else repr(value)
+
+
+def raise_capacity(agent: Any, name: str, needed: int) -> None:
+    """Raise a capacity of a frozen agent to what is needed; one that suffices stays.
+
+    For `__post_init__` alone. Capacities are static sizes: agents whose parameters are close share
+    one compiled program.
+
+    Args:
+      name: the field that holds the capacity.
+    """
+    object.__setattr__(agent, name, max(getattr(agent, name), needed))
+
+
+def round_up(number: int) -> int:
+    """Return the least power of two that is not below `number`, 1 at least."""
+    return 1 << max(0, number - 1).bit_length()

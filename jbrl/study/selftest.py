@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.agents.registry import AGENTS
-from jbrl.agents.search import hashing, urn
+from jbrl.agents.search import draws
 from jbrl.environments.spec import Steps
 from jbrl.mdp import planning
 from jbrl.play.experiment import Run
@@ -65,7 +65,7 @@ def run_checks() -> Iterator[Outcome]:
 def words() -> Found:
     """Check random words of the tree searches, bit by bit."""
     stream, counters = np.array([1, 2], np.uint32), np.arange(1000, dtype=np.uint32)
-    drawn = np.asarray(jax.jit(jax.vmap(hashing.word, in_axes=(None, 0)))(stream, counters))
+    drawn = np.asarray(jax.jit(jax.vmap(draws.word, in_axes=(None, 0)))(stream, counters))
     expected = [_word(1, 2, counter) for counter in range(1000)]
     return _told(
         int((drawn != expected).sum()) == 0,
@@ -75,7 +75,7 @@ def words() -> Found:
 
 
 def _word(first: int, second: int, counter: int) -> int:
-    """Compute `hashing.word` with integers of any size."""
+    """Compute `draws.word` with integers of any size."""
     w = counter ^ first
     w = ((w ^ (w >> 16)) * 0x7FEB352D + second) % 2**32
     w = (w ^ (w >> 15)) * 0x846CA68B % 2**32
@@ -107,14 +107,14 @@ def repeats() -> Found:
     uniforms = np.random.default_rng(1).integers(0, 2**24, (n, 3)).astype(np.float32) / np.float32(
         2**24
     )
-    cdf = urn.cumulative(jnp.ones(3))
+    cdf = draws.cumulative(jnp.ones(3))
 
     def alike(uniforms: jax.Array) -> jax.Array:
-        urns, drawn = urn.empty(1, 3), []
-        last = urn.begin(urns, jnp.int32(0))
+        urns, drawn = draws.empty_urns(1, 3), []
+        last = draws.begin_draws(urns, jnp.int32(0))
         for uniform in uniforms:
-            urns = urn.put_down(urns, last)
-            last = urn.draw(urns, last, cdf, jnp.int32(0), uniform, 3)
+            urns = draws.put_down(urns, last)
+            last = draws.draw_next(urns, last, cdf, jnp.int32(0), uniform, 3)
             drawn.append(last.y)
         return (drawn[0] == drawn[1]) & (drawn[1] == drawn[2])
 

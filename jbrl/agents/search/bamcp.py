@@ -4,20 +4,65 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.capacity import raise_capacity, round_up
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search import hashing, rollout_policy, tree, uct, urn
-from jbrl.agents.search.rollout_policy import RolloutPolicy
+from jbrl.agents.search import draws, tree, uct
 from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import parameter
+from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp.belief import add_count
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Cost, HasCost, Transition
 
+RATE = 0.2  # of Q-learning
 MAX_BYTES = 4 << 30  # of one tree
 SMALLEST_DEPTH = 64  # capacity for depth costs next to nothing
+
+
+@record
+class RolloutPolicy:
+    """The policy beyond the tree: half random, half greedy for Q-values of real transitions.
+
+        Q(x, u) += 0.2 (r + g max_v Q(y, v) - Q(x, u))        after each real transition
+
+    A simulated step takes, with probability 1/2 each, any action or one of those of greatest
+    Q(x, .). Guez et al. 2012, section 3.4, with the numbers of the program of Castronovo et al.
+    2016. Without learning all actions stay greedy and the policy is uniform.
+    """
+
+    q: jax.Array  # [S, A] float32
+    greedy: jax.Array  # [S, A] int32: greedy actions of each state, in front of the others
+    n_greedy: jax.Array  # [S] int32
+
+
+def uniform_policy(n_states: int, n_actions: int) -> RolloutPolicy:
+    """Return a policy with all actions greedy."""
+    greedy = jnp.broadcast_to(jnp.arange(n_actions, dtype=jnp.int32), (n_states, n_actions))
+    return RolloutPolicy(
+        jnp.zeros((n_states, n_actions)), greedy, jnp.full(n_states, n_actions, jnp.int32)
+    )
+
+
+def learn_policy(
+    policy: RolloutPolicy,
+    x: jax.Array,
+    u: jax.Array,
+    y: jax.Array,
+    reward: jax.Array,
+    discount: jax.Array,
+) -> RolloutPolicy:
+    """Take one step of Q-learning."""
+    row = vectorize.get_row(policy.q, x)
+    step = reward + discount * vectorize.get_row(policy.q, y).max() - row
+    row = row + jnp.where(
+        jnp.arange(row.shape[0], dtype=u.dtype) == u, jnp.float32(RATE) * step, 0.0
+    )
+    best = row >= row.max()
+    order = jnp.argsort(~best, stable=True).astype(jnp.int32)
+    n_greedy = vectorize.set_row(policy.n_greedy[:, None], x, best.sum(dtype=jnp.int32)[None])[:, 0]
+    return RolloutPolicy(
+        vectorize.set_row(policy.q, x, row), vectorize.set_row(policy.greedy, x, order), n_greedy
+    )
 
 
 @record
@@ -47,7 +92,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
     `depth` steps: value 0. Then the action of greatest mean return is played, actions never tried
     counting as 0.
 
-    MDPs are not drawn: next states come from a Polya urn, which has the same law (`search.urn`).
+    MDPs are not drawn: next states come from a Polya urn, which has the same law (`search.draws`).
     Guez et al. 2012; Castronovo et al. 2016, section 5.1.5; the defaults are those of its program.
     One decision costs K depth steps of O(A + S).
     """
@@ -120,11 +165,11 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
             jnp.where(possible, mdps.rewards, -jnp.inf).max()
             - jnp.where(possible, mdps.rewards, jnp.inf).min()
         )
-        policy = rollout_policy.uniform(mdps.n_states, mdps.n_actions)
+        policy = uniform_policy(mdps.n_states, mdps.n_actions)
         kept = uct.nothing_kept(self._capacity, mdps.n_actions) if self.reuse else None
         return BAMCPState(
             counts,
-            urn.cumulative(counts),
+            draws.cumulative(counts),
             mdps.rewards.reshape(-1),
             spread,
             knowledge.discount,
@@ -135,10 +180,10 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
     def act(
         self, key: jax.Array, state: BAMCPState, observation: jax.Array
     ) -> tuple[jax.Array, BAMCPState]:
-        stream = hashing.stream(jax.random.key_data(key))
+        stream = draws.stream(jax.random.key_data(key))
         found = uct.search(self._task(stream, state, observation))
         worth = found.means if self.final == "mean" else found.visits
-        tie = hashing.word(stream, jnp.uint32(2**32 - 1))
+        tie = draws.word(stream, jnp.uint32(2**32 - 1))
         return tree.greatest(worth, tie), _with_kept(state, found.kept)
 
     def observe(self, key: jax.Array, state: BAMCPState, transition: Transition) -> BAMCPState:
@@ -148,13 +193,13 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         seen, counts = add_count(state.counts, row, y)
         policy = state.policy
         if self.rollout == "q-learning":
-            policy = rollout_policy.learn(policy, x, action, y, transition.reward, state.discount)
+            policy = learn_policy(policy, x, action, y, transition.reward, state.discount)
         kept = state.kept and Kept(
             state.kept.parents, state.kept.statistics, state.kept.size, action * n_states + y
         )
         return BAMCPState(
             counts,
-            vectorize.set_row(state.cdf, row, urn.cumulative(seen)),
+            vectorize.set_row(state.cdf, row, draws.cumulative(seen)),
             state.rewards,
             state.spread,
             state.discount,

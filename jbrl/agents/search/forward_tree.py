@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search.hashing import bits, mix, spread
+from jbrl.agents.search.draws import bits, mix, spread
 from jbrl.agents.search.trees_last import (
     choose,
     entries,

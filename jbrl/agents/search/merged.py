@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search import stacked
-from jbrl.agents.search.memory import read, read_row, write, write_row
+from jbrl.agents.search import native
 from jbrl.agents.search.merged_rows import (
     Memory,
     MergedTask,
@@ -33,7 +32,7 @@ from jbrl.agents.search.merged_rows import (
     first_row,
     next_row,
 )
-from jbrl.agents.search.native import native
+from jbrl.agents.search.native import read, read_row, write, write_row
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.mdp.planning import GREATEST_PLAIN_DISCOUNT, SHARE, TIE_TOLERANCE
@@ -92,16 +91,16 @@ def in_lockstep(tasks: MergedTask) -> MergedSolution:
     memory.
     """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.max_samples)
-    return stacked.in_groups(tasks, _solve, blank, MEMORY // each)
+    return native.in_groups(tasks, _solve, blank, MEMORY // each)
 
 
-@native
+@native.native
 def one_by_one(tasks: MergedTask) -> MergedSolution:
     """Work on one task after the other, stacked, in the same memory."""
-    return stacked.in_turn(tasks, _solve, blank(tasks))
+    return native.in_turn(tasks, _solve, blank(tasks))
 
 
-_solve_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
+_solve_one = native.for_one(lambda tasks: native.on_this_device(tasks, one_by_one, in_lockstep))
 
 
 def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> int:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search import hashing
-from jbrl.agents.search.memory import read, read_row, write_row
+from jbrl.agents.search import draws
+from jbrl.agents.search.native import read, read_row, write_row
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.vectorize import while_active
@@ -25,7 +25,7 @@ BLOCK = 32  # gamma variates proposed at once
 class MergedTask:
     """One merged MDP to draw and to solve."""
 
-    stream: jax.Array  # [2] uint32, of random words (`hashing.stream`)
+    stream: jax.Array  # [2] uint32, of random words (`draws.stream`)
     counts: jax.Array  # [S * A * S] float32, posterior concentrations
     rewards: jax.Array  # [S * A * S] float32
     # [S * A] int32, K(x, u), from 1 to `max_samples`; 0 for all pairs: nothing is wanted
@@ -201,4 +201,4 @@ def _open_uniforms(stream: jax.Array, round: jax.Array, which: int) -> jax.Array
     number = (
         round.astype(jnp.uint32) * (3 * BLOCK) + jnp.arange(BLOCK, dtype=jnp.uint32) + which * BLOCK
     )
-    return ((hashing.word(stream, number) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)
+    return ((draws.word(stream, number) >> 9).astype(jnp.float32) + 0.5) * jnp.float32(2**-23)

@@ -1,4 +1,4 @@
-"""Common base of agents that plan in a merged MDP: BOSS, SBOSS."""
+"""BOSS and SBOSS: agents that are greedy in an MDP that merges sampled models."""
 
 import dataclasses
 from typing import ClassVar
@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
-from jbrl.agents.search import hashing, merged
+from jbrl.agents.registry import register_agent
+from jbrl.agents.search import draws, merged
 from jbrl.agents.search.merged_rows import MergedTask
+from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling
 from jbrl.mdp.belief import add_count
@@ -140,6 +142,140 @@ class SampledSet(HasCost, Agent[DirichletPrior, SampledSetState]):
         return dataclasses.replace(state, counts=counts, due=due)
 
 
+def _sample(
+    operand: tuple[SampledSet, jax.Array, jax.Array, SampledSetState],
+) -> tuple[SampledSet, jax.Array, jax.Array, SampledSetState]:
+    """Draw and solve a merged MDP."""
+    agent, words, observation, state = operand
+    n_states, n_actions = state.q.shape
+    counts, rewards = agent.models(state.counts, state.rewards)
+    task = MergedTask(
+        stream=draws.stream(words),
+        counts=counts.reshape(-1),
+        rewards=rewards.reshape(-1),
+        samples=jnp.where(
+            state.due, jnp.clip(agent.samples(state.counts), 1, agent.capacity), 0
+        ).astype(jnp.int32),
+        values=state.q.max(-1),
+        discount=state.discount,
+        start=observation if n_states > 1 else None,
+        n_states=n_states,
+        n_actions=n_actions,
+        max_samples=agent.capacity,
+    )
+    reference = state.counts if agent.renews else state.reference
+    found = merged.solve(task)
+    now = dataclasses.replace(
+        state,
+        reference=reference,
+        q=found.q,
+        level=found.level,
+        tolerance=found.tolerance,
+        due=jnp.bool_(False),
+    )
+    return agent, words, observation, now
+
+
+@register_agent("BOSS", cite="asmuth2009")
+class BOSS(SampledSet):
+    """Greedy in an MDP that merges K sampled models, drawn anew when a pair of state and action has
+    become known.
+
+    K models are drawn from the posterior, and in their merged MDP (`search.merged`) each step may
+    follow whichever of them suits best: optimistic within the limits of the belief. The merged MDP
+    is solved when the trajectory begins, and again each time a pair has been tried B times, once
+    for each pair. Actions that tie are drawn uniformly. Asmuth, Li, Littman, Nouri and Wingate
+    2009, algorithm 1.
+
+    A decision with new samples costs S^2 A K gamma variates and a few sweeps over S A K rows;
+    O(S) otherwise.
+    """
+
+    sampled: int = parameter(10, "K, models drawn from the posterior", low=1, high=2**20)
+    known: int = parameter(5, "B, times that a pair has to be tried to be known", low=1, high=2**24)
+    max_models: int = parameter(
+        16, "capacity for models, raised to what is needed", low=1, high=2**20, static=True
+    )
+
+    renews = False
+
+    def __post_init__(self) -> None:
+        """Make capacity for the models where their number is known: not for a traced one, which is
+        cut to the capacity there is.
+        """
+        if type(self.sampled) is int:
+            raise_capacity(self, "max_models", round_up(self.sampled))
+
+    @property
+    def capacity(self) -> int:
+        return self.max_models
+
+    def samples(self, counts: jax.Array) -> jax.Array:
+        # All samples of a row with a single possible outcome are the same.
+        certain = (counts > 0).sum(-1, dtype=jnp.int32) == 1
+        return jnp.where(certain, 1.0, jnp.asarray(self.sampled, jnp.float32))
+
+    def renewing(self, counts: jax.Array) -> float:
+        return 1 / (10 + self.known)
+
+    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+        tried = now.sum() - vectorize.get_row(state.reference, pair).sum()
+        return jnp.round(tried).astype(jnp.int32) == self.known
+
+
+@register_agent("SBOSS", cite="castro2010")
+class SBOSS(SampledSet):
+    """Greedy in an MDP that merges sampled models, more of them where less is known, drawn anew
+    when the belief has moved.
+
+    With n(y) the posterior counts of a pair (x, u), n0 their sum and m(y) = n(y) / n0 the mean, the
+    variance of the probability of y is v(y) = m(y) (1 - m(y)) / (n0 + 1). Models of each pair, one
+    at least and `max_samples` at most:
+
+        K(x, u) = max_y ceil(v(y) / epsilon).
+
+    Their merged MDP (`search.merged`) is solved when the trajectory begins, and again whenever for
+    any pair
+
+        sum_y |m(y) - m'(y)| / sqrt(v'(y)) > delta,
+
+    m' and v' being those at the last solution; a y whose probability has not moved adds nothing,
+    also where its variance is 0. Only the row of the last transition has moved since the last test,
+    so only this row is tested. A sum that exceeds delta, or a quotient that exceeds an integer, by
+    no more than rounding is equal to it. Actions that tie are drawn uniformly.
+
+    Castro and Precup 2010; Castronovo et al. 2016, section 5.1.7 and algorithm 9. The published
+    program computes something else: SBOSS-published. A decision with new samples costs S sum_xu
+    K(x, u) gamma variates and a few sweeps over as many rows; O(S) otherwise.
+    """
+
+    epsilon: float = parameter(
+        0.01, "variance that one sample accounts for: the smaller, the more samples", low=1e-9
+    )
+    delta: float = parameter(
+        1.0, "movement of the belief, in standard deviations, that calls for new samples", low=0.0
+    )
+    max_samples: int = parameter(
+        1024, "cap on the samples of a pair of state and action", low=1, high=2**20, static=True
+    )
+
+    version = 3
+
+    @property
+    def capacity(self) -> int:
+        return self.max_samples
+
+    def samples(self, counts: jax.Array) -> jax.Array:
+        return samples_of(counts, self.epsilon)
+
+    def renewing(self, counts: jax.Array) -> float:
+        # the more the prior counts, the more often what is seen moves the belief
+        return 1 / (1 + 4 * self.delta**2 / float(counts.sum(-1).mean()))
+
+    def outdated(self, state: SampledSetState, pair: jax.Array, now: jax.Array) -> jax.Array:
+        return has_moved(vectorize.get_row(state.reference, pair), now, self.delta)[0]
+
+
 def variances(counts: jax.Array) -> jax.Array:
     """Return posterior variances of transition probabilities: [..., S] from counts [..., S];
     exactly 0 for what is impossible or certain.
@@ -180,37 +316,3 @@ def has_moved(
     shift = jnp.abs(seen * total - before * seen.sum()) / (total * (total + seen.sum()))
     moved = jnp.where(fixed, 0.0, shift / deviation).sum()
     return moved > delta * jnp.float32(1 + TIE_TOLERANCE), fixed
-
-
-def _sample(
-    operand: tuple[SampledSet, jax.Array, jax.Array, SampledSetState],
-) -> tuple[SampledSet, jax.Array, jax.Array, SampledSetState]:
-    """Draw and solve a merged MDP."""
-    agent, words, observation, state = operand
-    n_states, n_actions = state.q.shape
-    counts, rewards = agent.models(state.counts, state.rewards)
-    task = MergedTask(
-        stream=hashing.stream(words),
-        counts=counts.reshape(-1),
-        rewards=rewards.reshape(-1),
-        samples=jnp.where(
-            state.due, jnp.clip(agent.samples(state.counts), 1, agent.capacity), 0
-        ).astype(jnp.int32),
-        values=state.q.max(-1),
-        discount=state.discount,
-        start=observation if n_states > 1 else None,
-        n_states=n_states,
-        n_actions=n_actions,
-        max_samples=agent.capacity,
-    )
-    reference = state.counts if agent.renews else state.reference
-    found = merged.solve(task)
-    now = dataclasses.replace(
-        state,
-        reference=reference,
-        q=found.q,
-        level=found.level,
-        tolerance=found.tolerance,
-        due=jnp.bool_(False),
-    )
-    return agent, words, observation, now

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search import hashing
-from jbrl.agents.search.memory import read, read_row, write, write_row
+from jbrl.agents.search import draws
+from jbrl.agents.search.native import read, read_row, write, write_row
 from jbrl.base.pytree import record, static
 from jbrl.vectorize import while_active
 
@@ -102,7 +102,7 @@ def greatest(values: jax.Array, word: jax.Array) -> jax.Array:
         wins = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] >= other[1]))
         return tuple(jnp.where(wins, a, b) for a, b in zip(one, other, strict=True))
 
-    lots = hashing.lots(word, values.shape[0])
+    lots = draws.lots(word, values.shape[0])
     return lax.reduce(
         (values, lots, indices), (jnp.float32(-jnp.inf), jnp.uint32(0), jnp.int32(0)), better, (0,)
     )[2]

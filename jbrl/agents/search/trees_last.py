@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search.hashing import bits, spread
+from jbrl.agents.search.draws import bits, spread
 
 
 def take(flat: jax.Array, at: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """UCT on the belief: many simulations of a Bayes-adaptive MDP from one state.
 
 A simulation walks down the tree, choosing actions by upper confidence bounds and drawing next
-states from the posterior (`urn`); beyond the tree it follows the rollout policy; then the
+states from the posterior (`draws`); beyond the tree it follows the rollout policy; then the
 discounted return of each edge passed enters its mean. An edge visited for the first time ends the
 tree part; from its second visit on, the next states it leads to become nodes. All ends after
 `depth` steps, the rest counting as nothing.
@@ -13,11 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.search import hashing, rollout_policy, stacked, tree, urn
-from jbrl.agents.search.memory import read, read_row, write, write_row
-from jbrl.agents.search.native import native
+from jbrl.agents.search import draws, native, tree
+from jbrl.agents.search.draws import Draw, Urns
+from jbrl.agents.search.native import read, read_row, write, write_row
 from jbrl.agents.search.tree import SearchTree
-from jbrl.agents.search.urn import Draw, Urns
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.vectorize import while_active
@@ -52,13 +51,13 @@ def nothing_kept(capacity: int, n_actions: int) -> Kept:
 class SearchTask:
     """One decision."""
 
-    stream: jax.Array  # [2] uint32, of random words (`hashing.stream`)
+    stream: jax.Array  # [2] uint32, of random words (`draws.stream`)
     x: jax.Array  # [] int32, state
     # [S * A * S] float32, cumulative posterior concentrations of each row, zeros repeating the
     # entry before
     cdf: jax.Array
     rewards: jax.Array  # [S * A * S] float32
-    greedy: jax.Array  # [S * A] int32, as in `rollout_policy.RolloutPolicy`
+    greedy: jax.Array  # [S * A] int32, as in `bamcp.RolloutPolicy`
     n_greedy: jax.Array  # [S] int32
     simulations: jax.Array  # [] int32, K
     depth: jax.Array  # [] int32, at most `max_depth`
@@ -136,16 +135,16 @@ def in_lockstep(tasks: SearchTask) -> Root:
     memory.
     """
     each = bytes_needed(tasks.n_states, tasks.n_actions, tasks.capacity, tasks.max_depth)
-    return stacked.in_groups(tasks, _search, _blank, MEMORY // each)
+    return native.in_groups(tasks, _search, _blank, MEMORY // each)
 
 
-@native
+@native.native
 def one_by_one(tasks: SearchTask) -> Root:
     """Run one search after the other, stacked, in the same memory."""
-    return stacked.in_turn(tasks, _search, _blank(tasks))
+    return native.in_turn(tasks, _search, _blank(tasks))
 
 
-_search_one = stacked.for_one(lambda tasks: stacked.on_this_device(tasks, one_by_one, in_lockstep))
+_search_one = native.for_one(lambda tasks: native.on_this_device(tasks, one_by_one, in_lockstep))
 
 
 def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -> int:
@@ -163,7 +162,7 @@ def _blank(task: SearchTask) -> Memory:
     )
     return Memory(
         empty,
-        urn.empty(rows, task.max_depth),
+        draws.empty_urns(rows, task.max_depth),
         jnp.zeros(task.max_depth + 1, jnp.int32),
         jnp.zeros(task.max_depth + 1),
         logs,
@@ -206,7 +205,7 @@ def _keep(grown: SearchTree) -> Kept:
 def _simulate(k: jax.Array, memory: Memory, task: SearchTask, live: jax.Array) -> Memory:
     """Run simulation number `k`; do nothing unless `live`."""
     start = k * task.depth
-    zero, last = jnp.int32(0), urn.begin(memory.urns, start)
+    zero, last = jnp.int32(0), draws.begin_draws(memory.urns, start)
     walk = Walk(
         live, zero, task.x, zero, jnp.int32(-1), last, memory.urns, memory.edges, memory.rewards
     )
@@ -237,7 +236,7 @@ def _simulate(k: jax.Array, memory: Memory, task: SearchTask, live: jax.Array) -
 def _random(task: SearchTask, last: Draw, d: jax.Array, which: int) -> jax.Array:
     """Return the random word number `which` (0 or 1) of step `d`."""
     counter = (last.start + d).astype(jnp.uint32) * 2 + which
-    return hashing.word(task.stream, counter)
+    return draws.word(task.stream, counter)
 
 
 def _inside(walk: Walk, _: tuple[Any, ...]) -> jax.Array:
@@ -248,14 +247,14 @@ def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     """Take one step in the tree."""
     task, grown, logs = consts
     live, d = walk.inside, walk.d
-    urns = urn.put_down(walk.urns, walk.last)
+    urns = draws.put_down(walk.urns, walk.last)
     visits, means = tree.at_node(grown, walk.node)
     total = visits.sum()
     log_visits = jnp.log(total + 1) if logs is None else read(logs, total.astype(jnp.int32))
     u = tree.select(visits, means, task.exploration, log_visits, _random(task, walk.last, d, 0))
     row = walk.x * task.n_actions + u
     edge = walk.node * task.n_actions + u
-    last = urn.draw(
+    last = draws.draw_next(
         urns,
         walk.last,
         task.cdf,
@@ -283,18 +282,30 @@ def _descend(walk: Walk, consts: tuple[Any, ...]) -> Walk:
     )
 
 
+def rollout_action(
+    greedy: jax.Array, n_greedy: jax.Array, x: jax.Array, word: jax.Array, n_actions: int
+) -> jax.Array:
+    """Return an action in state `x` by one random word, [] int32, from `RolloutPolicy.greedy` as [S
+    * A] and `RolloutPolicy.n_greedy`.
+    """
+    uniform = sampling.words_to_uniforms(word << 1)
+    anything = (uniform * n_actions).astype(jnp.int32)
+    place = (uniform * read(n_greedy, x).astype(jnp.float32)).astype(jnp.int32)
+    return jnp.where(word >> 31 == 0, anything, read(greedy, x * n_actions + place))
+
+
 def _unfinished(out: Rollout, task: SearchTask) -> jax.Array:
     return out.d < task.depth
 
 
 def _roll(out: Rollout, task: SearchTask) -> Rollout:
     """Take one step beyond the tree."""
-    urns = urn.put_down(out.urns, out.last)
-    u = rollout_policy.act(
+    urns = draws.put_down(out.urns, out.last)
+    u = rollout_action(
         task.greedy, task.n_greedy, out.x, _random(task, out.last, out.d, 0), task.n_actions
     )
     row = out.x * task.n_actions + u
-    last = urn.draw(
+    last = draws.draw_next(
         urns,
         out.last,
         task.cdf,

@@ -9,9 +9,8 @@ import pytest
 
 from benchmarks.twins.forward_search import Search
 from jbrl.agents.registry import check_agent
-from jbrl.agents.search import forward_search
-from jbrl.agents.search.bfs3 import BFS3
-from jbrl.agents.search.forward_search import Decision
+from jbrl.agents.search import bfs3
+from jbrl.agents.search.bfs3 import BFS3, Decision
 from jbrl.agents.search.forward_tree import Capacity, Forest, Limits, grow
 from jbrl.base.errors import JbrlError
 from jbrl.mdp.dirichlet import DirichletMDPs
@@ -43,7 +42,7 @@ def words(seed):
 
 @partial(jax.jit, static_argnames=("kind", "capacity"))
 def search_many(counts, rewards, state, bits, limit, kind, capacity=CAPACITY):
-    search = getattr(forward_search, kind)
+    search = getattr(bfs3, kind)
     return jax.vmap(lambda w, x, c, r: search(Decision(w, x, c, r, limit), capacity))(
         bits, state, counts, rewards
     )
@@ -176,7 +175,7 @@ def test_lanes_that_do_not_fit_in_memory_together_are_searched_in_turn(monkeypat
         "resampled",
     )
     together = search_many(*args)
-    monkeypatch.setattr(forward_search, "MEMORY", 8000)
+    monkeypatch.setattr(bfs3, "MEMORY", 8000)
     in_turn = search_many(*args, capacity=Capacity(8, 4, 7))  # another capacity: another program
     np.testing.assert_allclose(in_turn, together, rtol=1e-6)
 
@@ -252,7 +251,7 @@ def test_budgets_beyond_memory_are_refused_before_compilation():
 
 def test_a_decision_costs_its_nodes_and_the_memory_of_the_trees_searched_at_once():
     agent = BFS3(trajectories=12, samples=3, depth=5)
-    cost, each = agent.cost(prior()), forward_search.tree_bytes(agent._capacity, 3, 2)
+    cost, each = agent.cost(prior()), bfs3.tree_bytes(agent._capacity, 3, 2)
     assert cost.memory_bytes == each * 6 * 8  # A C trees of each of 8 lanes
     assert cost.steps == pytest.approx(
         6 * 4 * 5 * (2.5 + 3 * 2 / 20) * (1 + cost.memory_bytes / (1 << 26))

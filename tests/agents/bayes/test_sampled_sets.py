@@ -12,9 +12,7 @@ import pytest
 from benchmarks.twins import merged as reference
 from jbrl.agents.published.castronovo2016 import FrozenSBOSS
 from jbrl.agents.registry import check_agent
-from jbrl.agents.search.boss import BOSS
-from jbrl.agents.search.sampled_set import has_moved, samples_of, variances
-from jbrl.agents.search.sboss import SBOSS
+from jbrl.agents.search.sampled_set import BOSS, SBOSS, has_moved, samples_of, variances
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.play import compilation

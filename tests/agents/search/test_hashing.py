@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.twins import bamcp as reference
-from jbrl.agents.search import hashing
+from jbrl.agents.search import draws
 
 N = 1 << 16
 KEYS = [(0, 0), (1, 0), (0, 1), (0x9E3779B9, 0x85EBCA6B)]
@@ -14,7 +14,7 @@ KEYS = [(0, 0), (1, 0), (0, 1), (0x9E3779B9, 0x85EBCA6B)]
 
 def words(key: tuple[int, int], n: int = N) -> np.ndarray:
     return np.asarray(
-        hashing.word(hashing.stream(jnp.array(key, jnp.uint32)), jnp.arange(n, dtype=jnp.uint32))
+        draws.word(draws.stream(jnp.array(key, jnp.uint32)), jnp.arange(n, dtype=jnp.uint32))
     )
 
 
@@ -24,7 +24,7 @@ def test_words_are_those_of_the_twin():
             reference.word(reference.stream(key), i) for i in range(50)
         ]
     expected = [reference.mix((12345 + i * 0x9E3779B9) % 2**32) for i in range(5)]
-    assert np.asarray(hashing.lots(jnp.uint32(12345), 5)).tolist() == expected
+    assert np.asarray(draws.lots(jnp.uint32(12345), 5)).tolist() == expected
 
 
 def test_each_bit_is_set_half_of_the_time_and_flips_with_half_of_the_counters():
@@ -53,6 +53,6 @@ def test_streams_of_near_keys_are_unrelated():
 
 def test_lots_order_indices_evenly():
     # 24 orders of 4 indices: false alarm rate 1 in 1,000.
-    lots = np.asarray(jax.vmap(lambda w: hashing.lots(w, 4))(jnp.asarray(words((7, 7)))))
+    lots = np.asarray(jax.vmap(lambda w: draws.lots(w, 4))(jnp.asarray(words((7, 7)))))
     orders = np.unique(np.argsort(lots, axis=1), axis=0, return_counts=True)[1]
     assert len(orders) == 24 and stats.chisquare(orders).pvalue > 1e-3

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins import merged as reference
-from jbrl.agents.search import hashing, merged
+from jbrl.agents.search import draws, merged
 from jbrl.agents.search.merged_rows import MergedTask, blank, draw
 from jbrl.base.errors import JbrlError
 
@@ -42,7 +42,7 @@ def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def task(seed: int, **changes) -> MergedTask:
     counts, rewards, samples = problem(seed)
     made = MergedTask(
-        stream=hashing.stream(jnp.asarray(words(seed))),
+        stream=draws.stream(jnp.asarray(words(seed))),
         counts=jnp.asarray(counts, jnp.float32).reshape(-1),
         rewards=jnp.asarray(rewards, jnp.float32).reshape(-1),
         samples=jnp.asarray(samples, jnp.int32).reshape(-1),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.search import hashing, rollout_policy, uct, urn
+from jbrl.agents.search import draws, uct
+from jbrl.agents.search.bamcp import uniform_policy
 from jbrl.agents.search.uct import SearchTask
 from jbrl.problems.lookup import problem
 
@@ -26,11 +27,11 @@ def task(seed: int, **changes) -> SearchTask:
     counts = GC.concentrations * (
         1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
     )
-    policy = rollout_policy.uniform(S, A)
+    policy = uniform_policy(S, A)
     made = SearchTask(
-        stream=hashing.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
+        stream=draws.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
         x=jnp.int32(rng.integers(S)),
-        cdf=urn.cumulative(jnp.asarray(counts)).reshape(-1),
+        cdf=draws.cumulative(jnp.asarray(counts)).reshape(-1),
         rewards=jnp.asarray(GC.rewards).reshape(-1),
         greedy=policy.greedy.reshape(-1),
         n_greedy=policy.n_greedy,

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from jbrl.agents.search import urn
+from jbrl.agents.search import draws
 
 CONCENTRATIONS = np.array([[1.0, 0.0, 2.5, 0.5], [0.2, 0.3, 0.0, 0.0]], np.float32)
 ROWS = (0, 1, 0, 0, 1, 0)  # order in which a simulation draws from the two rows
@@ -20,20 +20,22 @@ def simulations(uniforms: jax.Array) -> jax.Array:
     """Next states of one simulation after the other in the same urns: [K, L] from uniform numbers
     [K, L].
     """
-    cdf = urn.cumulative(jnp.asarray(CONCENTRATIONS)).reshape(-1)
+    cdf = draws.cumulative(jnp.asarray(CONCENTRATIONS)).reshape(-1)
     longest = len(ROWS)
 
-    def simulate(urns: urn.Urns, inputs: tuple) -> tuple:
+    def simulate(urns: draws.Urns, inputs: tuple) -> tuple:
         k, uniforms = inputs
-        last, ys = urn.begin(urns, k * longest), []
+        last, ys = draws.begin_draws(urns, k * longest), []
         for row, uniform in zip(ROWS, uniforms, strict=True):
-            urns = urn.put_down(urns, last)
-            last = urn.draw(urns, last, cdf, jnp.int32(row), uniform, 4)
+            urns = draws.put_down(urns, last)
+            last = draws.draw_next(urns, last, cdf, jnp.int32(row), uniform, 4)
             ys.append(last.y)
         return urns, jnp.stack(ys)
 
     return jax.lax.scan(
-        simulate, urn.empty(2, longest), (jnp.arange(uniforms.shape[0], dtype=jnp.int32), uniforms)
+        simulate,
+        draws.empty_urns(2, longest),
+        (jnp.arange(uniforms.shape[0], dtype=jnp.int32), uniforms),
     )[1]
 
 
@@ -92,11 +94,11 @@ def test_nothing_is_remembered_from_one_simulation_to_the_next():
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 3.7, 1e6])
 def test_impossible_states_are_not_drawn_even_by_the_extreme_numbers(scale):
     row = np.array([0.0, 1.0, 0.0, 0.3, 0.1, 0.0], np.float32) * np.float32(scale)
-    cdf = urn.cumulative(jnp.asarray(row))
+    cdf = draws.cumulative(jnp.asarray(row))
     for extreme in (0.0, 1 - 2**-24):
-        urns = urn.empty(1, 30)
-        last = urn.begin(urns, jnp.int32(0))
+        urns = draws.empty_urns(1, 30)
+        last = draws.begin_draws(urns, jnp.int32(0))
         for _ in range(30):
-            urns = urn.put_down(urns, last)
-            last = urn.draw(urns, last, cdf, jnp.int32(0), jnp.float32(extreme), 6)
+            urns = draws.put_down(urns, last)
+            last = draws.draw_next(urns, last, cdf, jnp.int32(0), jnp.float32(extreme), 6)
             assert row[int(last.y)] > 0

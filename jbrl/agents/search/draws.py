@@ -1,9 +1,11 @@
-"""Root sampling without sampling: next states from a Polya urn.
+"""Random numbers of searches: words by their number, and next states from a Polya urn.
 
-BAMCP plays each simulation in an MDP drawn from the posterior, a Dirichlet row for each (state,
-action). All that a simulation sees of that MDP are the next states it draws. Integrate the rows
-out: the (m+1)-th next state drawn from a row with posterior concentrations a(y), of total W, given
-the m drawn before, has probability
+Words need no key to split and no state to carry: each is a hash of its stream and its number.
+
+Next states are those of root sampling without sampling. BAMCP plays each simulation in an MDP drawn
+from the posterior, a Dirichlet row for each (state, action). All that a simulation sees of that MDP
+are the next states it draws. Integrate the rows out: the (m+1)-th next state drawn from a row with
+posterior concentrations a(y), of total W, given the m drawn before, has probability
 
     (a(y) + number of the m that were y) / (W + m),
 
@@ -17,8 +19,53 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.search.memory import read, read_row, write
+from jbrl.agents.search.native import read, read_row, write
 from jbrl.base.pytree import record, static
+
+
+def stream(words: jax.Array) -> jax.Array:
+    """Return the stream named by two words, [2] uint32: another two words, such that streams of
+    similar names are unrelated.
+    """
+    first = mix(words[0] + mix(words[1]))
+    return jnp.stack([first, mix(words[1] ^ first)])
+
+
+def word(stream: jax.Array, counter: jax.Array) -> jax.Array:
+    """Return the random word number `counter` ([] uint32) of a stream: [] uint32.
+
+    The counter is mixed as in `mix`, one word of the stream let in before each of the two
+    multiplications.
+    """
+    w = counter ^ stream[0]
+    w = (w ^ (w >> 16)) * jnp.uint32(0x7FEB352D) + stream[1]
+    w = (w ^ (w >> 15)) * jnp.uint32(0x846CA68B)
+    return w ^ (w >> 16)
+
+
+def lots(word: jax.Array, count: int) -> jax.Array:
+    """Return `count` random words out of one, independent enough to break ties: [count] uint32."""
+    indices = jnp.arange(count, dtype=jnp.uint32)
+    return mix(word + spread(indices))
+
+
+def mix(w: jax.Array) -> jax.Array:
+    """Return a permutation of the words in which each bit depends on all: lowbias32 of C. Wellons,
+    hash-prospector.
+    """
+    w = (w ^ (w >> 16)) * jnp.uint32(0x7FEB352D)
+    w = (w ^ (w >> 15)) * jnp.uint32(0x846CA68B)
+    return w ^ (w >> 16)
+
+
+def bits(words: jax.Array) -> jax.Array:
+    """Return 24 random bits of each word, int32."""
+    return (mix(words) >> 8).astype(jnp.int32)
+
+
+def spread(number: int | jax.Array) -> jax.Array:
+    """Return numbers 0, 1, 2, … far apart modulo 2^32: uint32."""
+    return jnp.asarray(number).astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
 
 
 @record
@@ -54,14 +101,14 @@ def cumulative(concentrations: jax.Array) -> jax.Array:
     return lax.cummax(sums, axis=sums.ndim - 1)
 
 
-def empty(n_rows: int, max_depth: int) -> Urns:
+def empty_urns(n_rows: int, max_depth: int) -> Urns:
     """Return urns from which nothing was drawn."""
     return Urns(
         jnp.zeros(n_rows + 1, jnp.int32), jnp.zeros((n_rows + 1) * max_depth, jnp.int32), max_depth
     )
 
 
-def begin(urns: Urns, start: jax.Array) -> Draw:
+def begin_draws(urns: Urns, start: jax.Array) -> Draw:
     """Return the state before the first draw of a simulation. Counts so far must not exceed
     `start`.
     """
@@ -79,7 +126,7 @@ def put_down(urns: Urns, draw: Draw) -> Urns:
     )
 
 
-def draw(
+def draw_next(
     urns: Urns, last: Draw, cdf: jax.Array, row: jax.Array, uniform: jax.Array, n_states: int
 ) -> Draw:
     """Return the next state drawn from `row`, given this simulation's earlier draws, including
