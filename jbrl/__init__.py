@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl import vectorize as vectorize
     from jbrl.agents.registry import AGENTS as AGENTS
     from jbrl.agents.registry import register_agent as register_agent
+    from jbrl.analysis import EvaluateOptions as EvaluateOptions
+    from jbrl.analysis import evaluate as evaluate
+    from jbrl.analysis import metrics as metrics
+    from jbrl.analysis import subset as subset
     from jbrl.base.errors import JbrlError as JbrlError
     from jbrl.base.parameters import parameter as parameter
     from jbrl.base.pytree import record as record

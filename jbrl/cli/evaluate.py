@@ -1,20 +1,16 @@
 """`jbrl evaluate`."""
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from jbrl.cli.options import Format, Quiet
-from jbrl.cli.output import StepProgress, complain, duration, print_table, progress_bars
+from jbrl.cli.output import complain, duration, print_table, progress_bars
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from jbrl.stats.evaluation.ranking import Evaluation, Options
-    from jbrl.stats.evaluation.samples import Samples
+    from jbrl.stats.evaluation.ranking import Evaluation
 
 LONG = 10  # seconds from which on a method's time is printed beforehand
 
@@ -92,35 +88,40 @@ def evaluate(
       jbrl evaluate out/quick --format json
       jbrl evaluate my.csv --algorithm-column agent --environment-column task --score-column return
     """
-    from jbrl.stats.evaluation.ranking import METHODS, Options
-    from jbrl.stats.evaluation.ranking import evaluate as evaluated
+    from jbrl import analysis
 
-    columns = {
-        "algorithm": algorithm_column,
-        "environment": environment_column,
-        "score": [score_column],
-    }
-    rows = _read(
-        tables, {name: tuple(value) for name, value in columns.items() if value}, oracles=oracles
-    )
-    samples = _samples(rows, algorithms, environments, bounds, identical, plug_in=plug_in)
-    methods = METHODS if method == "all" else (method,)
-    options = Options(
+    options = analysis.EvaluateOptions(
         delta=delta,
-        quantile=quantile,
-        published=published,
+        method=method,
+        bounds=bounds,
+        identical=identical,
+        algorithms=_names(algorithms),
+        environments=_names(environments),
+        algorithm_column=algorithm_column,
+        environment_column=environment_column,
+        score_column=score_column,
         resamples=resamples,
         seed=seed,
         interval=interval,
+        quantile=quantile,
+        published=published,
+        plug_in=plug_in,
+        oracles=oracles,
+        minutes=minutes,
     )
-    _check_effort(samples, methods, resamples, minutes, quiet=quiet)
-    if "bootstrap" in methods or metrics:
+    samples = analysis.samples_from(tables, options)
+    for cost in analysis.costs(samples, options):
+        if cost.seconds > LONG and not quiet:
+            memory = f"{cost.bytes / 1e9:.1f} GB at most"
+            complain(f"{cost.method}: about {duration(cost.seconds)}, {memory}", "note")
+    if "bootstrap" in options.methods or metrics:
         from jbrl.play.batching import use_all_cores
 
         use_all_cores()
     with progress_bars() as show:
-        evaluation = evaluated(samples, methods, options, show)
-        extras = _extras(samples, options, show) if metrics or table == "metrics" else {}
+        evaluation = analysis.evaluate(samples, options, show)
+        wanted = metrics or table == "metrics"
+        extras = analysis.metrics(samples, options, show) if wanted else {}
     if html or latex:
         from jbrl.report.evaluation_page import write_evaluation
 
@@ -139,42 +140,6 @@ def evaluate(
         complain(sentence, "note")
 
 
-def _read(
-    paths: list[Path], columns: dict[str, tuple[str, ...]], *, oracles: bool
-) -> "pd.DataFrame":
-    """Read the score tables of files and directories of results, one after the other."""
-    from jbrl.results import Results
-    from jbrl.stats.score_files import read_score_table
-    from jbrl.stats.score_table import together
-
-    return together(
-        [
-            (
-                str(path),
-                Results(path).score_table(oracles=oracles, trials=True)
-                if path.is_dir()
-                else read_score_table(path, columns=columns, trials=True),
-            )
-            for path in paths
-        ]
-    )
-
-
-def _check_effort(
-    samples: "Samples", methods: Sequence[str], resamples: int, minutes: float, *, quiet: bool
-) -> None:
-    """Refuse what takes too much; print how long it takes where that is long."""
-    from jbrl.stats.evaluation.samples import check_effort, effort
-
-    n, m = samples.shape
-    costs = effort(n, m, int(samples.totals.sum()), methods, resamples)
-    check_effort(costs, n, m, minutes)
-    for cost in costs:
-        if cost.seconds > LONG and not quiet:
-            memory = f"{cost.bytes / 1e9:.1f} GB at most"
-            complain(f"{cost.method}: about {duration(cost.seconds)}, {memory}", "note")
-
-
 def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:
     """Return the explanation where bounds separate no algorithms."""
     rows = evaluation.aggregate[evaluation.aggregate["method"] == "pbp"].set_index("algorithm")
@@ -188,68 +153,8 @@ def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:
     return separated.sentences() if separated else []
 
 
-def _samples(
-    rows: "pd.DataFrame",
-    algorithms: str | None,
-    environments: str | None,
-    bounds: Path | None,
-    identical: Path | None,
-    *,
-    plug_in: bool,
-) -> "Samples":
-    """Return the samples, restricted to the selected ones, with the contents of companion files."""
-    from jbrl.stats.evaluation.samples import samples_of
-    from jbrl.stats.score_files import read_companion
-    from jbrl.stats.score_table import restrict
-
-    everything = rows
-    rows = restrict(rows, algorithms=_names(algorithms), environments=_names(environments))
-    limits = pairs = None
-    if bounds is not None:
-        given = read_companion(bounds, ["environment"], ["low", "high"])
-        limits = {name: (low, high) for name, low, high in given.itertuples(index=False, name=None)}
-    if identical is not None:
-        given = read_companion(identical, ["environment", "algorithm", "algorithm"])
-        pairs = [
-            row
-            for row in given.itertuples(index=False, name=None)
-            if not _left_out(row, everything, rows)
-        ]
-    return samples_of(rows, bounds=limits, identical=pairs or (), self_half=not plug_in)
-
-
-def _left_out(pair: tuple[str, str, str], everything: "pd.DataFrame", rows: "pd.DataFrame") -> bool:
-    """Return whether a declaration is about something that --algorithms or --environments leave
-    out; a misspelt name is not.
-    """
-    environment, *names = pair
-    named = [("environment", environment), *(("algorithm", name) for name in names)]
-    return any(
-        name in everything[column].unique() and name not in rows[column].unique()
-        for column, name in named
-    )
-
-
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _extras(
-    samples: "Samples", options: "Options", show: StepProgress
-) -> "dict[str, pd.DataFrame]":
-    """Return tables of metrics that are not the paper's."""
-    from jbrl.stats.evaluation import metrics
-
-    functions: dict[str, Callable[..., pd.DataFrame]] = {
-        "metrics": metrics.metrics,
-        "profiles": metrics.performance_profiles,
-        "improvement": metrics.probability_of_improvement,
-    }
-    tables = {}
-    for number, (name, function) in enumerate(functions.items(), 1):
-        tables[name] = function(samples, delta=options.delta, seed=options.seed)
-        show("metrics", number, len(functions))
-    return tables
 
 
 def beside(path: Path, name: str) -> Path:

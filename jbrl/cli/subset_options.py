@@ -1,9 +1,9 @@
-"""What `jbrl subset search` and `report` have in common: options, and the tables that they read."""
+"""Options that `jbrl subset search` and `report` have in common."""
 
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,12 +11,9 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.options import Natural, Positive
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from jbrl.stats.subset.preparation import Preparation, Prepared
+    from jbrl.stats.subset.preparation import Prepared
     from jbrl.stats.subset.problem import Search
 
-LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the references of a study
 Duplicates = Literal["error", "first", "last", "mean"]
 Names = Annotated[list[str], typer.Option(metavar="NAMES")]
 
@@ -109,49 +106,34 @@ class Options:
 
 def prepare(path: Path, options: Options) -> "Prepared":
     """Return the table at `path`, a file or the results of a study, prepared as the options say."""
-    from jbrl.stats.score_files import read_companion
+    from jbrl import analysis
     from jbrl.stats.subset import preparation
 
-    table = read_scores(path, options.columns)
-    references = None
-    if options.references:
-        references = read_companion(options.references, ["environment"], ["low", "high"])
-    elif path.is_dir():
-        references = references_of_results(path)
-        if references is not None:
-            table = table[table["environment"].isin(references["environment"])]
-    settings = _preparation(path, options, table, references is not None)
-    return preparation.prepare(table, settings, references, name=str(path))
-
-
-def _preparation(
-    path: Path, options: Options, table: "pd.DataFrame", has_references: bool
-) -> "Preparation":
-    from jbrl.stats.subset.preparation import ATARI5, TARGETS, Preparation
-
-    log10 = has_references and not path.is_dir()
-    plain = Preparation(
-        "references" if has_references else "none", "log10" if log10 else "identity"
-    )
-    names = {field.name for field in dataclasses.fields(Preparation)}
+    columns = mapping_of(options.columns)
+    table, references = analysis.subset_table(path, columns, options.references)
+    names = {field.name for field in dataclasses.fields(preparation.Preparation)}
     given = {name: value for name, value in vars(options).items() if name in names}
     given["target_environments"] = names_of(options.target_environments, table["environment"])
-    if options.target is not None and options.target not in TARGETS:
-        given["target"] = read_column(path, options.target, options.columns, number=True)
-    return dataclasses.replace(
-        ATARI5 if options.preset else plain,
+    if options.target is not None and options.target not in preparation.TARGETS:
+        given["target"] = analysis.column_of(path, options.target, columns, number=True)
+    plain = analysis.preparation_of(path, references)
+    settings = dataclasses.replace(
+        preparation.ATARI5 if options.preset else plain,
         **{name: value for name, value in given.items() if value is not None},
     )
+    return preparation.prepare(table, settings, references, name=str(path))
 
 
 def search_settings(path: Path, options: Options, prepared: "Prepared") -> "Search":
     """Return the search that the options ask for."""
+    from jbrl.analysis import column_of
     from jbrl.stats.subset.fit import Folds
     from jbrl.stats.subset.problem import Search
 
     groups = None
     if options.groups:
-        group_of = read_column(path, options.groups, options.columns, number=False)
+        columns = mapping_of(options.columns)
+        group_of = column_of(path, options.groups, columns, number=False)
         groups = tuple(group_of[name] for name in prepared.algorithms)
     names = {field.name for field in dataclasses.fields(Search)}
     given = {name: value for name, value in vars(options).items() if name in names}
@@ -188,88 +170,3 @@ def mapping_of(columns: str | None) -> dict[str, str]:
             "environment=game,score=return"
         )
     return {name.strip(): column.strip() for name, column in pairs}
-
-
-def read_scores(path: Path, columns: str | None) -> "pd.DataFrame":
-    """Read the columns algorithm, environment, score; missing scores have no row.
-
-    Raises:
-      JbrlError: the table cannot be read, or an algorithm has no score at all.
-    """
-    from jbrl.stats.score_files import read_companion, read_score_table
-
-    if path.is_dir():
-        return _of_results(path)[0]
-    mapping = mapping_of(columns)
-    table = read_score_table(path, columns=mapping, missing=True)
-    every = read_companion(path, [mapping.get("algorithm", "algorithm")]).iloc[:, 0]
-    silent = sorted(set(every) - set(table["algorithm"]))
-    if silent:
-        raise JbrlError(
-            f"{path}: algorithm '{silent[0]}' has no score at all: expected at least one, or no row"
-        )
-    return table
-
-
-def read_column(path: Path, column: str, columns: str | None, *, number: bool) -> dict[str, Any]:
-    """Read a column that has the same value in all rows of an algorithm: algorithm -> number or
-    text.
-    """
-    from jbrl.stats.score_files import read_companion
-
-    if path.is_dir():
-        raise JbrlError(
-            f"{path}: column '{column}': results of a study have no further columns: expected a "
-            "file"
-        )
-    name = mapping_of(columns).get("algorithm", "algorithm")
-    table = (
-        read_companion(path, [name], [column]) if number else read_companion(path, [name, column])
-    )
-    values: dict[str, Any] = {}
-    for algorithm, value in table.itertuples(index=False):
-        if values.setdefault(algorithm, value) != value:
-            raise JbrlError(
-                f"{path}: column '{column}': algorithm '{algorithm}' has both "
-                f"{values[algorithm]} and {value}: expected one value"
-            )
-    return values
-
-
-def references_of_results(folder: Path) -> "pd.DataFrame | None":
-    """Return the mean returns of Random and of Optimal in each experiment as references low and
-    high; None if the study lacks one of them.
-
-    Experiments where Optimal gains nothing over Random are left out: such experiments carry no
-    information.
-    """
-    _, means = _of_results(folder)
-    if not {LOW, HIGH} <= set(means["algorithm"]):
-        return None
-    wide = means.pivot(index="experiment", columns="algorithm", values="mean")
-    table = wide[[LOW, HIGH]].reset_index().set_axis(["environment", "low", "high"], axis=1)
-    return table[table["high"] > table["low"]].reset_index(drop=True)
-
-
-def _of_results(folder: Path) -> tuple["pd.DataFrame", "pd.DataFrame"]:
-    """Return the score table of a study: the mean return of each agent except oracles in each
-    experiment; and the means of Random and Optimal.
-    """
-    from jbrl.results import Results
-    from jbrl.stats.labels import agent_names, oracles_of
-
-    results = Results(folder)
-    done = results.scores[results.scores["status"] == "done"]
-    if done.empty:
-        raise JbrlError(f"{folder}: no unit of this study is done: expected scores")
-    means = (
-        done.groupby(["experiment", "algorithm", "parameters"], sort=False)["mean"]
-        .mean()
-        .reset_index()
-    )
-    agents = list(zip(means["algorithm"], means["parameters"], strict=True))
-    names = agent_names(agents)
-    table = means.assign(environment=means["experiment"], score=means["mean"])
-    oracle = means["algorithm"].isin(oracles_of(results.manifest))
-    table = table.assign(algorithm=[names[agent] for agent in agents])
-    return table[~oracle].reset_index(drop=True), means[means["algorithm"].isin((LOW, HIGH))]

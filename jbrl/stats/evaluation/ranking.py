@@ -41,24 +41,16 @@ ENVIRONMENTS = (
 WEIGHTS = ("environment", "algorithm", "weight")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options for the computation of intervals. The defaults are the published program's, without
-    its defects.
+    """Options of the intervals. The defaults are the published program's, without its defects."""
 
-    Attributes:
-      delta: probability that any interval of a method misses, in (0, 0.5].
-      quantile: of PBP-t, "code" or "paper"; see `jbrl.stats.evaluation.bands.payoff_t_intervals`.
-      published: keep the defects of the published program; see `jbrl.stats.evaluation.propagation`.
-      resamples, seed, interval: of the bootstrap; see `jbrl.stats.evaluation.bootstrap.bootstrap`.
-    """
-
-    delta: float = 0.05
-    quantile: Quantile = "code"
-    published: bool = False
-    resamples: int = 10_000
-    seed: int = 0
-    interval: Literal["percentile", "bca"] = "percentile"
+    delta: float = 0.05  # probability that any interval of a method misses, in (0, 0.5]
+    quantile: Quantile = "code"  # of PBP-t; see `bands.payoff_t_intervals`
+    published: bool = False  # keep two defects of the published program; see `propagation`
+    resamples: int = 10_000  # of the bootstrap
+    seed: int = 0  # of all resampling
+    interval: Literal["percentile", "bca"] = "percentile"  # of the bootstrap
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +117,7 @@ def evaluate(
 def settings_of(samples: Samples, methods: Sequence[str], options: Options) -> dict[str, Any]:
     """Return the settings that an evaluation depends on, for its record."""
     n, m = samples.shape
-    used = dataclasses.asdict(options)
+    used = {f.name: getattr(options, f.name) for f in dataclasses.fields(Options)}
     for name, method in (
         ("quantile", "pbp-t"),
         ("resamples", "bootstrap"),

@@ -1,0 +1,306 @@
+"""Statistics of any scores as functions: what `jbrl evaluate` and `jbrl subset` print.
+
+A source of scores is a file (`jbrl.stats.score_files`), results of a study or an archive of them,
+or a table in memory with the columns algorithm, environment, score.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from jbrl.base.errors import JbrlError
+from jbrl.base.schema import AGENT
+from jbrl.results import Results
+from jbrl.stats.evaluation.ranking import METHODS, Evaluation, Options
+from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
+from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
+from jbrl.stats.labels import agent_names, oracles_of
+from jbrl.stats.score_files import read_companion, read_score_table
+from jbrl.stats.score_table import SCORE_TABLE, check_score_table, restrict, together
+from jbrl.stats.table import check_columns
+
+if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
+    from jbrl.stats.subset.preparation import Preparation
+    from jbrl.stats.subset.problem import Search
+    from jbrl.stats.subset.search import Outcome
+
+Source = str | Path | pd.DataFrame
+Progress = Callable[[str, int, int], Any]  # what is being done, how much is done, and of how much
+LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the references of a study
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(Options):
+    """Options of `evaluate` and `metrics`: those of the intervals, and which scores are taken."""
+
+    method: Literal["pbp", "pbp-t", "bootstrap", "all"] = "pbp"  # of the intervals
+    # a file with columns environment, low, high: what scores can be; None: the extremes observed
+    bounds: str | Path | None = None
+    # a file with columns environment, algorithm, algorithm: which are the same definition there
+    identical: str | Path | None = None
+    algorithms: Sequence[str] | None = None  # only these
+    environments: Sequence[str] | None = None  # only these
+    algorithm_column: Sequence[str] | None = None  # columns of files, whose names are joined
+    environment_column: Sequence[str] | None = None
+    score_column: str = "score"
+    # compare an algorithm with itself by its samples, as in the paper's text, not as 1/2
+    plug_in: bool = False
+    oracles: bool = False  # of results, take algorithms that see the environment itself as well
+    minutes: float = 60.0  # refuse a method that is expected to take longer
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are meant."""
+        return METHODS if self.method == "all" else (self.method,)
+
+
+def evaluate(
+    sources: Source | Sequence[Source] | Samples,
+    options: EvaluateOptions | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate scores: which algorithm performs well, and how sure is that (Jordan et al. 2020).
+
+    Args:
+      sources: one or several, whose rows are joined; or what `samples_from` has made of them.
+
+    Raises:
+      JbrlError: a source cannot be read, trials occur twice, an option is not accepted, or a method
+        would take more than `minutes` or too much memory.
+    """
+    options = options or EvaluateOptions()
+    samples = samples_from(sources, options)
+    costs(samples, options)
+    return evaluate_samples(samples, options.methods, options, progress)
+
+
+def metrics(
+    sources: Source | Sequence[Source] | Samples,
+    options: EvaluateOptions | None = None,
+    progress: Progress | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Return the statistics of Agarwal et al. 2021: tables `metrics` (mean, median, IQM, optimality
+    gap), `profiles` (performance profiles) and `improvement` (probability of improvement).
+
+    Raises:
+      JbrlError: see `evaluate`.
+    """
+    from jbrl.stats.evaluation import metrics as statistics
+
+    options = options or EvaluateOptions()
+    samples = samples_from(sources, options)
+    ways: dict[str, Callable[..., pd.DataFrame]] = {
+        "metrics": statistics.metrics,
+        "profiles": statistics.performance_profiles,
+        "improvement": statistics.probability_of_improvement,
+    }
+    found = {}
+    for number, (name, compute) in enumerate(ways.items(), 1):
+        found[name] = compute(samples, delta=options.delta, seed=options.seed)
+        if progress:
+            progress("metrics", number, len(ways))
+    return found
+
+
+def costs(samples: Samples, options: EvaluateOptions) -> list[Effort]:
+    """Estimate time and memory of each method of an evaluation.
+
+    Raises:
+      JbrlError: one takes more than `minutes`, or too much memory.
+    """
+    n, m = samples.shape
+    found = effort(n, m, int(samples.totals.sum()), options.methods, options.resamples)
+    check_effort(found, n, m, options.minutes)
+    return found
+
+
+def samples_from(
+    sources: Source | Sequence[Source] | Samples, options: EvaluateOptions | None = None
+) -> Samples:
+    """Return the scores of sources as `evaluate` takes them.
+
+    Raises:
+      JbrlError: see `evaluate`.
+    """
+    if isinstance(sources, Samples):
+        return sources
+    options = options or EvaluateOptions()
+    places = [sources] if isinstance(sources, str | Path | pd.DataFrame) else sources
+    every = together([_trials(place, number, options) for number, place in enumerate(places, 1)])
+    rows = restrict(every, algorithms=options.algorithms, environments=options.environments)
+    bounds, identical = None, []
+    if options.bounds is not None:
+        given = read_companion(options.bounds, ["environment"], ["low", "high"])
+        bounds = {name: (low, high) for name, low, high in given.itertuples(index=False, name=None)}
+    if options.identical is not None:
+        given = read_companion(options.identical, ["environment", "algorithm", "algorithm"])
+        left_out = {  # a misspelt name is in neither
+            column: set(every[column]) - set(rows[column])
+            for column in ("environment", "algorithm")
+        }
+        identical = [
+            (place, one, other)
+            for place, one, other in given.itertuples(index=False, name=None)
+            if place not in left_out["environment"] and not left_out["algorithm"] & {one, other}
+        ]
+    return samples_of(rows, bounds=bounds, identical=identical, self_half=not options.plug_in)
+
+
+def _trials(source: Source, number: int, options: EvaluateOptions) -> tuple[str, pd.DataFrame]:
+    """Return the name of a source, and its score table with the columns that distinguish trials."""
+    if isinstance(source, pd.DataFrame):
+        name = f"table {number}"
+        check_columns(source, SCORE_TABLE, name)
+        return name, source
+    if Path(source).is_dir():
+        return str(source), Results(source).score_table(oracles=options.oracles, trials=True)
+    columns = {
+        "algorithm": options.algorithm_column,
+        "environment": options.environment_column,
+        "score": [options.score_column],
+    }
+    mapping = {name: tuple(value) for name, value in columns.items() if value}
+    return str(source), read_score_table(source, columns=mapping, trials=True)
+
+
+def subset(
+    source: Source,
+    search: "Search | None" = None,
+    preparation: "Preparation | None" = None,
+    *,
+    references: Source | None = None,
+    columns: Mapping[str, str] | None = None,
+    ask: Sequence[Sequence[str]] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> "Outcome":
+    """Search for the few environments that predict the summary score over all of them best
+    (Aitchison et al. 2022).
+
+    Args:
+      search: which subsets, and how they are compared (default: five environments, by 10-fold
+        cross-validation).
+      preparation: how scores become comparable, and what is predicted (default: medians; log10 of
+        scores in per cent of the references of a file, per cent for a study, else as they are).
+      references: columns environment, low, high (default: of a study, the means of Random and
+        Optimal).
+      columns: where the columns algorithm, environment, score are found, if elsewhere.
+      ask: subsets whose place among all is wanted.
+      progress: called with how many subsets are done and how many there are.
+
+    Raises:
+      JbrlError: the source cannot be read or used, or a setting is not accepted.
+    """
+    from jbrl.stats.subset.preparation import prepare
+    from jbrl.stats.subset.problem import Search
+    from jbrl.stats.subset.search import search as search_all
+
+    table, known = subset_table(source, columns, references)
+    name = "table" if isinstance(source, pd.DataFrame) else str(source)
+    prepared = prepare(table, preparation or preparation_of(source, known), known, name=name)
+    asked = tuple(map(tuple, ask))
+    return search_all(prepared, search or Search(), asked=asked, progress=progress)
+
+
+def preparation_of(source: Source, references: pd.DataFrame | None) -> "Preparation":
+    """Return how scores of a source are prepared, unless told otherwise."""
+    from jbrl.stats.subset.preparation import Preparation
+
+    study = not isinstance(source, pd.DataFrame) and Path(source).is_dir()
+    if references is None:
+        return Preparation()
+    return Preparation("references", "identity" if study else "log10")
+
+
+def subset_table(
+    source: Source,
+    columns: Mapping[str, str] | None = None,
+    references: Source | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the columns algorithm, environment, score of a source, missing scores having no row,
+    and its references; arguments as of `subset`.
+
+    Raises:
+      JbrlError: the table cannot be read, or an algorithm has no score at all.
+    """
+    table, known = _subset_table(source, columns or {})
+    if isinstance(references, pd.DataFrame):
+        return table, references
+    if references is not None:
+        return table, read_companion(references, ["environment"], ["low", "high"])
+    if known is not None:
+        table = table[table["environment"].isin(known["environment"])]
+    return table, known
+
+
+def _subset_table(
+    source: Source, columns: Mapping[str, str]
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the scores of a source; and, of a study, the means of Random and of Optimal."""
+    if isinstance(source, pd.DataFrame):
+        return check_score_table(source), None
+    if Path(source).is_dir():
+        return _study_table(Path(source))
+    table = read_score_table(source, columns=columns, missing=True)
+    every = read_companion(source, [columns.get("algorithm", "algorithm")]).iloc[:, 0]
+    silent = sorted(set(every) - set(table["algorithm"]))
+    if silent:
+        raise JbrlError(
+            f"{source}: algorithm '{silent[0]}' has no score at all: expected at least one, or no "
+            "row"
+        )
+    return table, None
+
+
+def _study_table(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the mean score of each agent except oracles in each experiment, and those of Random
+    and Optimal as columns environment, low, high; None if the study lacks one of them.
+
+    Experiments where Optimal gains nothing over Random are left out of the references: they carry
+    no information.
+    """
+    results = Results(folder)
+    done = results.scores[results.scores["status"] == "done"]
+    if done.empty:
+        raise JbrlError(f"{folder}: no unit of this study is done: expected scores")
+    means = done.groupby(list(AGENT), sort=False)["mean"].mean().reset_index()
+    names = agent_names(zip(means["algorithm"], means["parameters"], strict=True))
+    agents = means[["algorithm", "parameters"]].itertuples(index=False, name=None)
+    table = means.assign(environment=means["experiment"], score=means["mean"])
+    oracle = means["algorithm"].isin(oracles_of(results.manifest))
+    table = table.assign(algorithm=[names[agent] for agent in agents])[~oracle]
+    table = table.reset_index(drop=True)
+    if not {LOW, HIGH} <= set(means["algorithm"]):
+        return table, None
+    ends = means[means["algorithm"].isin((LOW, HIGH))]
+    wide = ends.pivot(index="experiment", columns="algorithm", values="mean")[[LOW, HIGH]]
+    references = wide.reset_index().set_axis(["environment", "low", "high"], axis=1)
+    return table, references[references["high"] > references["low"]].reset_index(drop=True)
+
+
+def column_of(
+    source: str | Path, column: str, columns: Mapping[str, str], *, number: bool
+) -> dict[str, Any]:
+    """Return a column of a file that has the same value in all rows of an algorithm: algorithm ->
+    number or text.
+
+    Raises:
+      JbrlError: it has not, or the source is no file.
+    """
+    if Path(source).is_dir():
+        raise JbrlError(
+            f"{source}: column '{column}': results of a study have no further columns: expected a "
+            "file"
+        )
+    name = columns.get("algorithm", "algorithm")
+    labels, numbers = ([name], [column]) if number else ([name, column], [])
+    found: dict[str, Any] = {}
+    for algorithm, value in read_companion(source, labels, numbers).itertuples(index=False):
+        if found.setdefault(algorithm, value) != value:
+            raise JbrlError(
+                f"{source}: column '{column}': algorithm '{algorithm}' has both "
+                f"{found[algorithm]} and {value}: expected one value"
+            )
+    return found
