@@ -1,0 +1,50 @@
+"""`jbrl.evaluate`, `jbrl.metrics` and `jbrl.subset`: what the commands compute, from Python."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jbrl
+from jbrl.base.errors import JbrlError
+from jbrl.stats.evaluation.ranking import evaluate
+from jbrl.stats.evaluation.samples import samples_of
+from jbrl.stats.subset.preparation import Preparation
+from jbrl.stats.subset.problem import Search
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Scores of 24 algorithms on 4 environments, the last of which is the mean of the others."""
+    scores = np.random.default_rng(0).normal(size=(24, 3))
+    scores = np.column_stack([scores, scores.mean(axis=1)])
+    rows = [(f"A{i:02}", f"E{j}", x) for i, row in enumerate(scores) for j, x in enumerate(row)]
+    return pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
+
+
+def test_tables_in_memory_and_files_are_evaluated_alike(table, tmp_path):
+    three = table[table["algorithm"] < "A03"]
+    three.to_csv(tmp_path / "scores.csv", index=False)
+    direct = evaluate(samples_of(three)).aggregate
+    for source in (three, tmp_path / "scores.csv", [three]):
+        pd.testing.assert_frame_equal(jbrl.evaluate(source).aggregate, direct)
+    options = jbrl.EvaluateOptions(algorithms=["A00", "A01", "A02"])
+    pd.testing.assert_frame_equal(jbrl.evaluate(table, options).aggregate, direct)
+    with pytest.raises(JbrlError, match="table 1: no column environment"):
+        jbrl.evaluate(three.drop(columns="environment"))
+    with pytest.raises(JbrlError, match=r"take about .* minutes: expected at most 0"):
+        jbrl.evaluate(three, jbrl.EvaluateOptions(minutes=0))
+
+
+def test_metrics_are_three_tables(table):
+    seen = []
+    found = jbrl.metrics(
+        table[table["algorithm"] < "A02"], progress=lambda *told: seen.append(told)
+    )
+    assert list(found) == ["metrics", "profiles", "improvement"]
+    assert set(found["metrics"]["metric"]) == {"mean", "median", "iqm", "optimality_gap"}
+    assert seen[-1] == ("metrics", 3, 3)
+
+
+def test_the_environment_that_is_the_mean_of_all_is_found(table):
+    found = jbrl.subset(table, Search(size=1, criterion="in-sample"), Preparation(target="mean"))
+    assert found.best.subset == ("E3",) and found.best.r2 == pytest.approx(1)
