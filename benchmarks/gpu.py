@@ -41,7 +41,7 @@ from benchmarks import deep  # noqa: E402
 from benchmarks.twins.planner import policy_iteration  # noqa: E402
 from jbrl.agents.opps.formulas import formula_set  # noqa: E402
 from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
-from jbrl.agents.opps.policy import formula_policies  # noqa: E402
+from jbrl.agents.opps.ranking import formula_policies  # noqa: E402
 from jbrl.agents.registry import AGENTS  # noqa: E402
 from jbrl.environments.spec import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import kept
 from jbrl.agents.opps.formulas import formula_set
 from jbrl.agents.opps.opps import OPPSDS
-from jbrl.agents.opps.policy import formula_policies
+from jbrl.agents.opps.ranking import formula_policies
 from jbrl.play import batching
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn
 from jbrl.play.protocol import Protocol

@@ -21,8 +21,8 @@ from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 from threadpoolctl import threadpool_info
 
 import jbrl
-from jbrl.agents.opps.enumeration import enumerate_set
-from jbrl.agents.opps.streams import Streams
+from experiments.formula_sets import enumerate_set
+from jbrl.agents.opps.bandits import Streams
 from jbrl.agents.opps.ucb import UCBV
 from jbrl.bayes_optimal.lifetimes import LANES, Chance
 from jbrl.mdp.mdp import decisions_until

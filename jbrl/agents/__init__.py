@@ -6,8 +6,6 @@ Importing this package registers them all; a module of it that is not listed her
 import importlib
 import pkgutil
 
-from jbrl.agents.bayes.formula import Formula as Formula
-from jbrl.agents.bayes.formula import Linear as Linear
 from jbrl.agents.bayes.mean_model import BEB as BEB
 from jbrl.agents.bayes.mean_model import VDBE as VDBE
 from jbrl.agents.bayes.mean_model import EpsilonGreedy as EpsilonGreedy
@@ -34,6 +32,8 @@ from jbrl.agents.linear.tabular import QLearning as QLearning
 from jbrl.agents.linear.tabular import Sarsa as Sarsa
 from jbrl.agents.opps.opps import OPPSCS as OPPSCS
 from jbrl.agents.opps.opps import OPPSDS as OPPSDS
+from jbrl.agents.opps.ranking import Formula as Formula
+from jbrl.agents.opps.ranking import Linear as Linear
 from jbrl.agents.prior_trained.ann import ANN as ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO as BeliefPPO
 from jbrl.agents.prior_trained.rl2 import RL2 as RL2

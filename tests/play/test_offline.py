@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
-from jbrl.agents.bayes.formula import Formula
+from jbrl.agents.opps.ranking import Formula
 from jbrl.cli.app import app
 from jbrl.play.unit import Unit
 from jbrl.study import played

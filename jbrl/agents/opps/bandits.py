@@ -1,13 +1,18 @@
 """Bandits: which of many arms has the greatest mean return, in a budget of pulls.
 
-The interface, and how a search runs.
+Pulls are not requested one at a time. Each arm has a stream of independent returns, numbered from
+0, and the i-th pull of an arm consumes the i-th number of its stream: the law of the one-at-a-time
+loop, for any order in which returns are simulated. So returns are simulated in large batches ahead
+of need (`search`), as a bandit demands:
 
     demand   which returns are likely to be wanted next
     advance  pull, over the returns that are there, until the budget is spent or one is wanted that
              is not there
 
-with the caller simulating what is demanded in between (`search`). States and streams are in
-`streams`, the bandits in `ucb` and `halving`.
+Only the returns consumed are pulls; the others are overhead. A return that is NaN is a failed pull:
+the arm is discarded for good and the pull does not count.
+
+Here is also sequential halving; `ucb` holds the bandits with confidence bounds.
 """
 
 from abc import ABC, abstractmethod
@@ -17,8 +22,112 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from jbrl.agents.opps.streams import Streams, StreamState, no_streams
 from jbrl.base.errors import JbrlError
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Observations of a bandit about its N arms."""
+
+    counts: np.ndarray  # [N] int64, pulls; a failed one does not count
+    sums: np.ndarray  # [N] float64, of returns
+    squares: np.ndarray  # [N] float64, sum of squared returns
+    discarded: np.ndarray  # [N] bool, a pull has failed
+    seed: int  # of the order among equals
+
+    @property
+    def pulls(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean returns [N], NaN for arms never pulled."""
+        with np.errstate(invalid="ignore"):
+            return self.sums / self.counts
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Mean squared deviations from the mean [N], NaN for arms never pulled."""
+        with np.errstate(invalid="ignore"):
+            return np.maximum(self.squares / self.counts - self.means**2, 0.0)
+
+    @property
+    def consumed(self) -> np.ndarray:
+        """Numbers consumed of each stream: [N] int64."""
+        return self.counts + self.discarded
+
+
+def no_pulls(n_arms: int, seed: int) -> StreamState:
+    """Return the `StreamState` before the first pull."""
+    return StreamState(
+        np.zeros(n_arms, np.int64), np.zeros(n_arms), np.zeros(n_arms), np.zeros(n_arms, bool), seed
+    )
+
+
+def pulled_arms(state: StreamState) -> np.ndarray:
+    """Return which arms can be recommended: pulled, and not discarded, [N] bool.
+
+    Raises:
+      JbrlError: every pull has failed.
+    """
+    pulled: np.ndarray = (state.counts > 0) & ~state.discarded
+    if not pulled.any():
+        raise JbrlError(
+            f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled without "
+            "failing"
+        )
+    return pulled
+
+
+def any_of(state: StreamState, equals: np.ndarray) -> int:
+    """Return one of the arms where `equals`, [N] bool, holds, at random."""
+    return int(np.random.default_rng((state.seed, state.pulls)).choice(np.flatnonzero(equals)))
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Returns simulated and not yet consumed."""
+
+    values: np.ndarray  # [P] float64, those of arm 0 in order, then those of arm 1, …
+    lengths: np.ndarray  # [N] int64, returns waiting, by arm
+    simulated: int = 0  # since the start, consumed or not
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Index of the first value of each arm: [N] int64."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def request(self, state: StreamState, demand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the returns to simulate: arms [R] int64 and their numbers in the streams, [R]
+        int64, for `demand[a]` more of each arm a.
+        """
+        arms = np.repeat(np.arange(len(demand)), demand)
+        within = np.arange(len(arms)) - (np.cumsum(demand) - demand)[arms]
+        return arms, (state.consumed + self.lengths)[arms] + within
+
+    def extend(self, arms: np.ndarray, returns: np.ndarray) -> "Streams":
+        """Add the `returns` [R] of a request for `arms` [R]."""
+        owners = np.concatenate([np.repeat(np.arange(len(self.lengths)), self.lengths), arms])
+        values = np.concatenate([self.values, np.asarray(returns, np.float64)])
+        order = np.argsort(owners, kind="stable")
+        return Streams(
+            values[order],
+            np.bincount(owners, minlength=len(self.lengths)),
+            self.simulated + len(arms),
+        )
+
+    def drop(self, used: np.ndarray, discarded: np.ndarray) -> "Streams":
+        """Remove the first `used[a]` returns of each arm a, and all of discarded arms."""
+        used = np.where(discarded, self.lengths, used)
+        owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        within = np.arange(len(owners)) - self.starts[owners]
+        return Streams(self.values[within >= used[owners]], self.lengths - used, self.simulated)
+
+
+def no_streams(n_arms: int) -> Streams:
+    """Return streams of `n_arms` arms before anything is simulated."""
+    return Streams(np.empty(0), np.zeros(n_arms, np.int64))
+
 
 AnyState = TypeVar("AnyState", bound=StreamState)
 
@@ -34,11 +143,7 @@ class Bandit(ABC, Generic[AnyState]):
 
     @abstractmethod
     def start(self, n_arms: int, seed: int = 0) -> AnyState:
-        """Return the `StreamState` before the first pull.
-
-        Raises:
-          JbrlError: no arm, a negative seed, a parameter out of range.
-        """
+        """Return the `StreamState` before the first pull."""
 
     def compile(self, n_arms: int, max_length: int) -> None:
         """Make ready to search `n_arms` arms with up to about `max_length` returns waiting, so that
@@ -78,18 +183,9 @@ class BanditProgress(Generic[AnyState]):
     state: AnyState
     streams: Streams
 
-    @property
-    def overhead(self) -> float:
-        """Returns simulated and not consumed, as a fraction of the pulls."""
-        return (self.streams.simulated - self.state.pulls) / max(1, self.state.pulls)
-
 
 def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> BanditProgress[AnyState]:
-    """Return a search before its first pull.
-
-    Raises:
-      JbrlError: no arm, a negative seed, a parameter of the bandit out of range.
-    """
+    """Return a search before its first pull."""
     return BanditProgress(bandit.start(n_arms, seed), no_streams(n_arms))
 
 
@@ -137,13 +233,7 @@ def search(
         this size at least.
 
     Yields: the progress after each round.
-
-    Raises:
-      JbrlError: budget or width below 1.
     """
-    for name, number in (("budget", budget), ("width", width)):
-        if number < 1:
-            raise JbrlError(f"bandit: {name} = {number}: expected an integer from 1")
     state, streams = progress.state, progress.streams
     while not bandit.finished(state, budget):
         demand = bandit.demand(state, streams, round_size(state, width), budget)
@@ -161,3 +251,112 @@ def round_size(state: StreamState, width: int) -> int:
     if not state.pulls:
         return max(width, len(state.counts))
     return max(1, state.pulls // (_GROWTH * width)) * width
+
+
+@dataclass(frozen=True)
+class HalvingState(StreamState):
+    """State of sequential halving: what it has seen."""
+
+    alive: np.ndarray  # [N] bool: neither dropped nor discarded
+    stage: int  # halvings begun
+    target: int  # pulls that each arm alive is to reach in this stage
+
+
+@dataclass(frozen=True)
+class SequentialHalving(Bandit[HalvingState]):
+    """ceil(log2 N) stages of equal cost; after each, the better half of the arms goes on, by the
+    mean of all pulls so far.
+
+    Each arm is pulled floor(budget / (arms alive x stages)) times in a stage, at least once. What
+    the rounding leaves of the budget is not spent. When arms are discarded those left may have
+    more. Karnin, Koren and Somekh 2013; the aim is the best arm at the end, not the rewards on the
+    way. A budget below N stages ends before the last halving, one below N before all arms
+    are tried.
+    """
+
+    def start(self, n_arms: int, seed: int = 0) -> HalvingState:
+        state = no_pulls(n_arms, seed)
+        return HalvingState(**vars(state), alive=np.ones(n_arms, bool), stage=0, target=0)
+
+    def demand(self, state: HalvingState, streams: Streams, size: int, budget: int) -> np.ndarray:
+        """Return what the current stage lacks, the first arms first."""
+        state = _next_stage(state, budget)
+        due = _due(state)
+        missing = np.maximum(_within(due, budget - state.pulls) - streams.lengths, 0)
+        return _within(missing, size)
+
+    def advance(
+        self, state: HalvingState, streams: Streams, budget: int
+    ) -> tuple[HalvingState, Streams]:
+        while True:
+            state = _next_stage(state, budget)
+            if self.finished(state, budget):
+                return state, streams
+            state, streams = _consume(state, streams, budget)
+            if _due(state).any():  # returns are missing, or the budget is spent
+                return state, streams
+
+    def finished(self, state: HalvingState, budget: int) -> bool:
+        return state.pulls >= budget or int(state.alive.sum()) <= (state.stage > 1)
+
+    def recommend(self, state: HalvingState) -> int:
+        """Return the arm of the greatest mean among the remaining ones (among those dropped, if the
+        last ones failed), ties broken at random.
+
+        Raises:
+          JbrlError: every pull has failed.
+        """
+        pulled = pulled_arms(state)
+        left = pulled & state.alive
+        means = np.where(left if left.any() else pulled, state.means, -np.inf)
+        return any_of(state, means == means.max())
+
+
+def _due(state: HalvingState) -> np.ndarray:
+    """Return the pulls that the stage still asks for, by arm: [N] int64."""
+    return np.where(state.alive, np.maximum(state.target - state.counts, 0), 0)
+
+
+def _within(wanted: np.ndarray, limit: int) -> np.ndarray:
+    """Return `wanted` [N], cut where its sum passes `limit`."""
+    return np.clip(limit - (np.cumsum(wanted) - wanted), 0, wanted)
+
+
+def _next_stage(state: HalvingState, budget: int) -> HalvingState:
+    """Return the state in the next stage if the current one is complete, else the state itself."""
+    if _due(state).any() or not state.alive.any():
+        return state
+    alive = state.alive
+    if state.stage:
+        order = np.random.default_rng((state.seed, state.stage)).permutation(np.flatnonzero(alive))
+        best = order[np.argsort(-state.means[order], kind="stable")][: -(-len(order) // 2)]
+        alive = np.zeros_like(alive)
+        alive[best] = True
+    stages = max(1, (len(alive) - 1).bit_length())
+    share = max(1, budget // (int(alive.sum()) * stages))
+    return replace(state, alive=alive, stage=state.stage + 1, target=state.target + share)
+
+
+def _consume(state: HalvingState, streams: Streams, budget: int) -> tuple[HalvingState, Streams]:
+    """Pull what the stage asks for, as far as returns and budget reach."""
+    n_arms, left, due = len(state.counts), budget - state.pulls, _due(state)
+    owners = np.repeat(np.arange(n_arms), streams.lengths)
+    within = np.arange(len(owners)) - streams.starts[owners]
+    failing = np.isnan(streams.values)
+    good = streams.lengths.copy()  # returns before the first that failed
+    np.minimum.at(good, owners[failing], within[failing])
+    taken = _within(np.minimum(due, good), left)
+    lost = (taken == good) & (good < streams.lengths) & (taken < due) & (np.cumsum(taken) < left)
+    values = np.where(within < taken[owners], streams.values, 0.0)
+    sums = state.sums + np.bincount(owners, values, n_arms)
+    squares = state.squares + np.bincount(owners, values**2, n_arms)
+    discarded = state.discarded | lost
+    state = replace(
+        state,
+        counts=state.counts + taken,
+        sums=sums,
+        squares=squares,
+        discarded=discarded,
+        alive=state.alive & ~lost,
+    )
+    return state, streams.drop(taken + lost, discarded)

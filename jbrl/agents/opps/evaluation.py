@@ -11,9 +11,12 @@ with signs s, t, w in {-1, 0, 1} that are data:
 so that a choice between six values, instead of one between eleven operators, serves lanes that run
 different formulas. One 32-bit word holds an instruction. The loop over instructions is a real one:
 were it unrolled, XLA would fuse them and compute each one again in all those after it.
+
+On the host, `check_defined` computes a formula at the points that tell formulas apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import chex
@@ -23,7 +26,12 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.agents.opps.formulas import BINARY, VARIABLES, Expression
+from jbrl.agents.opps.formulas import (
+    BINARY,
+    VARIABLES,
+    Expression,
+    operands,
+)
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
 
@@ -232,3 +240,92 @@ def _combine(
     for number in families[1:]:
         value = jnp.where(family == number, made[number](), value)
     return value
+
+
+SEED = 1  # of the points of the shipped sets
+_SMALLEST = 1e-2  # of the values drawn log-uniformly
+_PER_FACE = 48  # points on each face of the octant and on each plane of two equal variables
+
+OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
+    "abs": np.abs,
+    "neg": np.negative,
+    "inv": np.reciprocal,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points at which formulas are compared."""
+
+    coordinates: np.ndarray  # [3, P] float64, values of Q0, Q1, Q2
+    required: int  # a formula must be defined at the first so many points
+    ranked: int  # points from this one on are ranked
+    rounded: bool  # values are rounded before they are ranked
+
+
+def signed_points(seed: int, n_points: int = 1000) -> Points:
+    """Return uniform points of [-100, 100]^3, as in Castronovo et al. 2016; formulas must be
+    defined at all of them.
+    """
+    coordinates = np.random.default_rng(seed).uniform(-100, 100, (3, n_points))
+    return Points(coordinates, required=n_points, ranked=0, rounded=False)
+
+
+def value_points(seed: int, n_points: int = 1000) -> Points:
+    """Return possible values of the Q-functions when no reward is negative: points of [0, 100]^3.
+
+    Half of them are uniform, half log-uniform above 0.01: Q-values of different problems differ by
+    orders of magnitude. Then follow points on each face where one, two or all variables are exactly
+    0 and on each plane where two are equal; a formula need not be defined there. The points of
+    `signed_points` come first and are not ranked: they keep the language that of the paper, where
+    log(Q0) is no formula but log|Q0| is.
+    """
+    signed = signed_points(seed, n_points).coordinates
+    rng = np.random.default_rng((seed, 1))
+    low = np.log(_SMALLEST)
+    spread = np.exp(rng.uniform(low, np.log(100), (3, n_points - n_points // 2)))
+    inside = np.concatenate([rng.uniform(0, 100, (3, n_points // 2)), spread], axis=1)
+    places = [signed, inside]
+    for zeros in range(1, 8):
+        kept = np.array([[zeros >> i & 1 == 0] for i in range(3)])
+        places.append(kept * rng.uniform(0, 100, (3, _PER_FACE if zeros < 7 else 1)))
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        plane = rng.uniform(0, 100, (3, _PER_FACE))
+        plane[b] = plane[a]
+        places.append(plane)
+    return Points(
+        np.concatenate(places, axis=1), required=2 * n_points, ranked=n_points, rounded=True
+    )
+
+
+def check_defined(expression: Expression) -> None:
+    """Refuse a formula that has no value anywhere.
+
+    Raises:
+      JbrlError: undefined at every one of many points of [-100, 100]^3, zeros and equal values
+        among them.
+    """
+    coordinates = value_points(SEED).coordinates
+    stack: list[np.ndarray] = []
+    with np.errstate(all="ignore"):
+        for token in expression.tokens:
+            if token in VARIABLES:
+                stack.append(coordinates[VARIABLES.index(token)])
+                continue
+            first = len(stack) - operands(token)
+            made = OPERATIONS[token](*stack[first:])
+            stack[first:] = [np.where(np.isfinite(made), made, np.nan)]
+    if np.isnan(stack[0]).all():
+        raise JbrlError(
+            f"formula '{expression.text}': undefined at every point; expected one that can be "
+            "computed somewhere, without division by 0, logarithm of a number that is not "
+            "positive or root of a negative one"
+        )

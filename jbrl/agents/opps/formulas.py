@@ -32,7 +32,7 @@ LARGEST_SIZE = 32  # tokens of one formula
 DOMAINS = ("signed", "values")
 LARGEST_SET = 6
 
-_CODES = "012an+-*<>/isl"  # one character per token, same order: how the shipped sets are written
+CODES = "012an+-*<>/isl"  # one character per token, same order: how the shipped sets are written
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how tightly a printed formula holds together
 
 
@@ -197,9 +197,9 @@ def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
       name: `F1` … `F6`. Each set begins with the one before it.
       domain: `signed`: rankings of points of [-100, 100]^3, the reduction of the paper. `values`:
         rankings of what Q-functions can be when no reward is negative, a smaller set
-        (`enumeration.reduce_values`).
+        (`evaluation.value_points`).
 
-    Returns: the shipped set. `enumeration.enumerate_set` computes it.
+    Returns: the shipped set. `experiments/formula_sets.py` computes it.
 
     Raises:
       JbrlError: unknown name or domain.
@@ -221,14 +221,9 @@ def _shipped(domain: str) -> tuple[tuple[str, ...], ...]:
     return tuple(decode(line) for line in lines)
 
 
-def encode(tokens: Sequence[str]) -> str:
-    """Encode tokens, one character each."""
-    return "".join(_CODES[TOKENS.index(token)] for token in tokens)
-
-
 def decode(line: str) -> tuple[str, ...]:
-    """Invert `encode`."""
-    return tuple(TOKENS[_CODES.index(code)] for code in line)
+    """Return the tokens of a line of a shipped set, one character each."""
+    return tuple(TOKENS[CODES.index(code)] for code in line)
 
 
 def formula_table(name: str, domain: str = "signed") -> "pd.DataFrame":

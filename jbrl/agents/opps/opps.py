@@ -10,10 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jbrl.agents.bayes.formula import Formula, Linear, features
 from jbrl.agents.opps import bandits
-from jbrl.agents.opps.bandits import Bandit
-from jbrl.agents.opps.enumeration import check_defined
+from jbrl.agents.opps.bandits import Bandit, SequentialHalving
+from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import (
     DOMAINS,
     LARGEST_SET,
@@ -21,9 +20,15 @@ from jbrl.agents.opps.formulas import (
     Expression,
     formula_set,
 )
-from jbrl.agents.opps.halving import SequentialHalving
 from jbrl.agents.opps.parsing import parse
-from jbrl.agents.opps.policy import FormulaPolicy, formula_policies, linear_policies
+from jbrl.agents.opps.ranking import (
+    Formula,
+    FormulaPolicy,
+    Linear,
+    features,
+    formula_policies,
+    linear_policies,
+)
 from jbrl.agents.opps.stosoo import PartitionTree, StoSOO
 from jbrl.agents.opps.ucb import UCB1, UCBV
 from jbrl.agents.registry import register_agent

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jbrl.agents.opps.bandits import Bandit
-from jbrl.agents.opps.streams import Streams, StreamState, no_pulls
-from jbrl.base.errors import JbrlError
+from jbrl.agents.opps.bandits import Bandit, Streams, StreamState, any_of, no_pulls, pulled_arms
 from jbrl.base.pytree import record
 
 # waiting returns are padded to this and its multiples by 4, each of which is compiled once
 _SMALLEST_BUFFER = 4096
+ZETA = 1.2  # of UCB-V
 # Rows of the table that the loop over pulls works on, one column for each arm: a single array,
 # updated in place.
 _MEAN, _A, _B, _COUNT, _SUM, _SQUARES, _USED, _WANTED = range(8)
@@ -73,29 +72,14 @@ class IndexBandit(Bandit[StreamState]):
         )
         return state, streams.drop(table[_USED].astype(np.int64), discarded)
 
-    def recommend(self, state: StreamState, *, discarded: bool = False) -> int:
-        """Return the most pulled arm, ties broken at random.
-
-        Args:
-          discarded: let arms take part that failed, as the program published with Castronovo et al.
-            2016 does.
+    def recommend(self, state: StreamState) -> int:
+        """Return the most pulled arm that has not failed, ties broken at random.
 
         Raises:
           JbrlError: every pull has failed.
         """
-        if not state.pulls:
-            raise JbrlError(
-                f"bandit: no arm to recommend: of {len(state.counts)} arms none was pulled "
-                "without failing"
-            )
-        counts = state.counts if discarded else np.where(state.discarded, -1, state.counts)
-        equals = np.flatnonzero(counts == counts.max())
-        if counts.max() <= 0:
-            raise JbrlError(
-                f"bandit: no arm to recommend: all {int(state.discarded.sum())} arms that were "
-                "pulled have failed"
-            )
-        return int(np.random.default_rng((state.seed, state.pulls)).choice(equals))
+        counts = np.where(pulled_arms(state), state.counts, -1)
+        return any_of(state, counts == counts.max())
 
 
 @record
@@ -107,10 +91,6 @@ class UCB1(IndexBandit):
     """
 
     c: float = math.sqrt(2)
-
-    def start(self, n_arms: int, seed: int = 0) -> StreamState:
-        _check(c=self.c)
-        return super().start(n_arms, seed)
 
     def widths(self, count: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
         del variance
@@ -127,20 +107,9 @@ class UCBV(IndexBandit):
     """
 
     scale: float = 1.0  # range of the returns
-    zeta: float = 1.2
-
-    def start(self, n_arms: int, seed: int = 0) -> StreamState:
-        _check(scale=self.scale, zeta=self.zeta)
-        return super().start(n_arms, seed)
 
     def widths(self, count: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.sqrt(2 * self.zeta * variance / count), 3 * self.zeta * self.scale / count
-
-
-def _check(**parameters: float) -> None:
-    for name, value in parameters.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise JbrlError(f"bandit: {name} = {value!r}: expected a number from 0")
+        return jnp.sqrt(2 * ZETA * variance / count), 3 * ZETA * self.scale / count
 
 
 def _pull_first(
@@ -157,21 +126,15 @@ def _pull_first(
     arms = arms[np.cumsum(~failed) - ~failed < budget - state.pulls]
     values, failed = values[: len(arms)], failed[: len(arms)]
     counts, sums, squares, discarded = (
-        state.counts.copy(),
-        state.sums.copy(),
-        state.squares.copy(),
-        state.discarded.copy(),
+        part.copy() for part in (state.counts, state.sums, state.squares, state.discarded)
     )
     counts[arms] += ~failed
     sums[arms] += np.where(failed, 0.0, values)
     squares[arms] += np.where(failed, 0.0, values) ** 2
     discarded[arms] |= failed
     used = np.bincount(arms, minlength=len(counts))
-    return (
-        StreamState(counts, sums, squares, discarded, state.seed),
-        streams.drop(used, discarded),
-        len(arms) == len(unpulled),
-    )
+    state = StreamState(counts, sums, squares, discarded, state.seed)
+    return state, streams.drop(used, discarded), len(arms) == len(unpulled)
 
 
 def _suppose_pulled(
@@ -182,16 +145,12 @@ def _suppose_pulled(
     """
     pulls = max(1, state.pulls)
     counts, sums, squares = state.counts.copy(), state.sums.copy(), state.squares.copy()
-    counts[arms], sums[arms], squares[arms] = (
-        1,
-        state.sums.sum() / pulls,
-        state.squares.sum() / pulls,
-    )
+    counts[arms] = 1
+    sums[arms], squares[arms] = state.sums.sum() / pulls, state.squares.sum() / pulls
     used = np.minimum(np.bincount(arms, minlength=len(counts)), streams.lengths)
     never = (counts == 0) & ~state.discarded  # the budget ends before their turn
-    return StreamState(counts, sums, squares, state.discarded | never, state.seed), streams.drop(
-        used, state.discarded
-    )
+    supposed = StreamState(counts, sums, squares, state.discarded | never, state.seed)
+    return supposed, streams.drop(used, state.discarded)
 
 
 def _run(

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.opps.policy import plans
+from jbrl.agents.opps.ranking import plans
 from jbrl.base.pytree import record, static
 from jbrl.mdp import incremental
 from jbrl.mdp.incremental import Plan

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.twins.opps import Formula as Twin
 from jbrl import play
-from jbrl.agents.bayes.formula import Formula, Linear
 from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.ranking import Formula, Linear
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters
 from jbrl.problems.lookup import problem

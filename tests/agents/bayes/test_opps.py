@@ -16,7 +16,7 @@ from jbrl import play
 from jbrl.agents.complete import build
 from jbrl.agents.opps.formulas import formula_set
 from jbrl.agents.opps.opps import OPPSCS, OPPSDS, space_of
-from jbrl.agents.opps.policy import formula_policies
+from jbrl.agents.opps.ranking import formula_policies
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters

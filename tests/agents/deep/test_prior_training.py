@@ -12,7 +12,7 @@ import pytest
 
 from jbrl.agents.deep.dense import Dense
 from jbrl.agents.deep.gru import Gru
-from jbrl.agents.opps.policy import plans
+from jbrl.agents.opps.ranking import plans
 from jbrl.agents.prior_trained import (
     belief_inputs,
     prior_imitation,

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import bandits as reference
-from jbrl.agents.opps.bandits import BanditProgress, begin, search
-from jbrl.agents.opps.halving import SequentialHalving
-from jbrl.agents.opps.streams import StreamState, no_streams
+from jbrl.agents.opps.bandits import (
+    BanditProgress,
+    SequentialHalving,
+    StreamState,
+    begin,
+    no_streams,
+    search,
+)
 from jbrl.agents.opps.ucb import UCB1, UCBV
 from jbrl.base.errors import JbrlError
 
@@ -128,7 +133,7 @@ def test_little_is_simulated_in_vain(n_arms, budget, c):
     ):
         assert progress.streams.simulated == progress.state.pulls + len(progress.streams.values)
     assert progress.state.pulls == budget
-    assert 0 <= progress.overhead < 0.05
+    assert 0 <= progress.streams.simulated - progress.state.pulls < 0.05 * budget
 
 
 def test_demand_is_never_more_than_asked_for_nor_beyond_the_budget():
@@ -178,7 +183,6 @@ def test_discarded_arms_are_not_recommended():
         np.array([5, 9, 2]), np.zeros(3), np.zeros(3), np.array([False, True, False]), 0
     )
     assert UCB1().recommend(state) == 0
-    assert UCB1().recommend(state, discarded=True) == 1
 
 
 def test_recommendation_among_equals_is_random():
@@ -196,18 +200,3 @@ def test_no_arm_works(bandit):
     assert progress.state.pulls == 0
     with pytest.raises(JbrlError, match="no arm to recommend"):
         bandit.recommend(progress.state)
-
-
-def test_bad_input_is_refused():
-    with pytest.raises(
-        JbrlError, match="0 arms; expected at least one: the space of formulas is empty"
-    ):
-        begin(UCB1(), 0)
-    with pytest.raises(JbrlError, match="budget = 0: expected an integer from 1"):
-        next(search(UCB1(), begin(UCB1(), 3), 0, simulator(gaussian)))
-    with pytest.raises(JbrlError, match=r"c = -1\.0: expected a number from 0"):
-        begin(UCB1(-1.0), 3)
-    with pytest.raises(JbrlError, match="scale = inf: expected a number"):
-        begin(UCBV(float("inf")), 3)
-    with pytest.raises(JbrlError, match="seed = -1"):
-        begin(UCB1(), 3, -1)

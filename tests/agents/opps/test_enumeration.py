@@ -1,16 +1,16 @@
 import pytest
 
 from benchmarks.twins import formulas as reference
-from jbrl.agents.opps import enumeration
-from jbrl.agents.opps.enumeration import (
-    check_defined,
+from experiments import formula_sets
+from experiments.formula_sets import (
     covers,
     enumerate_set,
     rank,
     signed_points,
     value_points,
 )
-from jbrl.agents.opps.formulas import formula_set
+from jbrl.agents.opps.evaluation import check_defined
+from jbrl.agents.opps.formulas import decode, formula_set
 from jbrl.agents.opps.parsing import parse
 from jbrl.base.errors import JbrlError
 
@@ -60,7 +60,7 @@ def test_no_ranking_of_values_is_lost():
     fresh = value_points(seed=99, n_points=300)
     inside = fresh.required - fresh.ranked
     everything = {
-        form: ranking for ranked in enumeration._rankings(fresh, 5) for form, ranking in ranked
+        form: ranking for ranked in formula_sets._rankings(fresh, 5) for form, ranking in ranked
     }
     kept: dict[bytes, list] = {}
     for expression in formula_set("F5", "values"):
@@ -99,3 +99,8 @@ def test_bad_requests_are_refused():
         enumerate_set(7)
     with pytest.raises(JbrlError, match="'sign' is unknown"):
         enumerate_set(2, "sign")
+
+
+def test_a_line_of_a_shipped_set_is_read_back():
+    tokens = parse("max(Q0,|Q2|)/log(Q1)").tokens
+    assert decode(formula_sets.encode(tokens)) == tokens

@@ -10,8 +10,6 @@ from jbrl.agents.opps.formulas import (
     UNARY,
     VARIABLES,
     Expression,
-    decode,
-    encode,
     formula_set,
     formula_table,
 )
@@ -35,7 +33,6 @@ def test_printed_formulas_are_read_back(expression):
     assert parse(expression.latex) == expression
     assert parse(expression.rpn) == expression
     assert parse_rpn(expression.rpn) == expression
-    assert decode(encode(expression.tokens)) == expression.tokens
 
 
 @pytest.mark.parametrize(

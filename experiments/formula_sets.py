@@ -1,4 +1,5 @@
-"""Formula sets: one formula for each ranking that formulas of at most n tokens can express.
+"""The formula sets that jbrl ships: one formula for each ranking that formulas of at most n tokens
+can express.
 
 All postfix expressions of one size are built from those of the smaller sizes. An agent compares the
 values of a formula, it does not use them: two formulas that rank points alike are one strategy, and
@@ -10,58 +11,25 @@ building is a sub-formula whose *values* equal those of an earlier one, to the l
 points: putting the earlier one in its place changes no value of any formula around it, and makes
 the formula shorter or puts it earlier in the order. So the first formula of each ranking has only
 sub-formulas that are kept, and the result is the one that trying every string of tokens would give.
+
+python experiments/formula_sets.py: writes the sets that `formulas.formula_set` reads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
-from jbrl.agents.opps.formulas import (
-    BINARY,
-    DOMAINS,
-    LARGEST_SET,
-    TOKENS,
-    UNARY,
-    VARIABLES,
-    Expression,
-    encode,
-    operands,
-)
+from jbrl.agents.opps import formulas
+from jbrl.agents.opps.evaluation import OPERATIONS, SEED, Points, signed_points, value_points
+from jbrl.agents.opps.formulas import BINARY, DOMAINS, LARGEST_SET, TOKENS, UNARY
 from jbrl.base.errors import JbrlError, nearest
 
-SEED = 1  # of the shipped sets
 _SIGNIFICANT_BITS = 32
-_SMALLEST = 1e-2  # of the values drawn log-uniformly
-_PER_FACE = 48  # points on each face of the octant and on each plane of two equal variables
-
-OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
-    "abs": np.abs,
-    "neg": np.negative,
-    "inv": np.reciprocal,
-    "sqrt": np.sqrt,
-    "log": np.log,
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.divide,
-    "min": np.minimum,
-    "max": np.maximum,
-}
 
 Form = tuple[int, ...]  # postfix, as positions in TOKENS
-
-
-@dataclass(frozen=True)
-class Points:
-    """Points at which formulas are compared."""
-
-    coordinates: np.ndarray  # [3, P] float64, values of Q0, Q1, Q2
-    required: int  # a formula must be defined at the first so many points
-    ranked: int  # points from this one on are ranked
-    rounded: bool  # values are rounded before they are ranked
 
 
 @dataclass(frozen=True)
@@ -72,41 +40,6 @@ class Ranking:
     # undefined come last
     order: np.ndarray
     defined: int  # number of points where it is defined
-
-
-def signed_points(seed: int, n_points: int = 1000) -> Points:
-    """Return uniform points of [-100, 100]^3, as in Castronovo et al. 2016; formulas must be
-    defined at all of them.
-    """
-    coordinates = np.random.default_rng(seed).uniform(-100, 100, (3, n_points))
-    return Points(coordinates, required=n_points, ranked=0, rounded=False)
-
-
-def value_points(seed: int, n_points: int = 1000) -> Points:
-    """Return possible values of the Q-functions when no reward is negative: points of [0, 100]^3.
-
-    Half of them are uniform, half log-uniform above 0.01: Q-values of different problems differ by
-    orders of magnitude. Then follow points on each face where one, two or all variables are exactly
-    0 and on each plane where two are equal; a formula need not be defined there. The points of
-    `signed_points` come first and are not ranked: they keep the language that of the paper, where
-    log(Q0) is no formula but log|Q0| is.
-    """
-    signed = signed_points(seed, n_points).coordinates
-    rng = np.random.default_rng((seed, 1))
-    low = np.log(_SMALLEST)
-    spread = np.exp(rng.uniform(low, np.log(100), (3, n_points - n_points // 2)))
-    inside = np.concatenate([rng.uniform(0, 100, (3, n_points // 2)), spread], axis=1)
-    places = [signed, inside]
-    for zeros in range(1, 8):
-        kept = np.array([[zeros >> i & 1 == 0] for i in range(3)])
-        places.append(kept * rng.uniform(0, 100, (3, _PER_FACE if zeros < 7 else 1)))
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        plane = rng.uniform(0, 100, (3, _PER_FACE))
-        plane[b] = plane[a]
-        places.append(plane)
-    return Points(
-        np.concatenate(places, axis=1), required=2 * n_points, ranked=n_points, rounded=True
-    )
 
 
 def enumerate_set(
@@ -140,31 +73,6 @@ def enumerate_set(
     for ranked in _rankings(points, size):
         kept += _new_behaviours(ranked, classes, points.required - points.ranked)
     return tuple(tuple(TOKENS[t] for t in form) for form in kept)
-
-
-def check_defined(expression: Expression) -> None:
-    """Refuse a formula that has no value anywhere.
-
-    Raises:
-      JbrlError: undefined at every one of many points of [-100, 100]^3, zeros and equal values
-        among them.
-    """
-    coordinates = value_points(SEED).coordinates
-    stack: list[np.ndarray] = []
-    with np.errstate(all="ignore"):
-        for token in expression.tokens:
-            if token in VARIABLES:
-                stack.append(coordinates[VARIABLES.index(token)])
-                continue
-            first = len(stack) - operands(token)
-            made = OPERATIONS[token](*stack[first:])
-            stack[first:] = [np.where(np.isfinite(made), made, np.nan)]
-    if np.isnan(stack[0]).all():
-        raise JbrlError(
-            f"formula '{expression.text}': undefined at every point; expected one that can be "
-            "computed somewhere, without division by 0, logarithm of a number that is not "
-            "positive or root of a negative one"
-        )
 
 
 def _rankings(points: Points, size: int) -> Iterator[list[tuple[Form, Ranking]]]:
@@ -280,6 +188,11 @@ def _new_behaviours(
     return sorted(form for rivals in fresh.values() for form, _ in rivals)
 
 
+def encode(tokens: Sequence[str]) -> str:
+    """Encode tokens, one character each: the inverse of `formulas.decode`."""
+    return "".join(formulas.CODES[TOKENS.index(token)] for token in tokens)
+
+
 def ship(folder: Path) -> None:
     """Write the sets that `formulas.formula_set` reads: F6 of each domain, of which the smaller
     sets are the beginning.
@@ -289,5 +202,5 @@ def ship(folder: Path) -> None:
         (folder / f"{domain}.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-if __name__ == "__main__":  # python -m jbrl.agents.opps.enumeration
-    ship(Path(__file__).parent / "data")
+if __name__ == "__main__":
+    ship(Path(formulas.__file__).parent / "data")

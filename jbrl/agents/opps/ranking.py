@@ -1,16 +1,17 @@
-"""Policies over the Q-functions of several models: the strategies that searches on the prior try,
-and the player of the strategy that was found.
+"""Formula and Linear: agents that rank actions by the Q-functions of several models.
 
-A policy needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a
-model of its own; all of them learn from the same transitions. Only those that the policy uses are
-kept, one in each *slot*. Which variable a slot holds is data, so that all policies with the same
-number of slots share one compiled program.
+They are played by policies, which are also the strategies that searches on the prior try. A policy
+needs one to three of the variables Q0, Q1, Q2 (`formulas`). Each is the Q-function of a model of
+its own; all of them learn from the same transitions. Only those that the policy uses are kept, one
+in each *slot*. Which variable a slot holds is data, so that all policies with the same number of
+slots share one compiled program.
 """
 
 import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +19,24 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, in_common_shape, programs
+from jbrl.agents.opps.evaluation import (
+    FormulaProgram,
+    check_defined,
+    evaluate,
+    in_common_shape,
+    programs,
+)
 from jbrl.agents.opps.formulas import VARIABLES, Expression
+from jbrl.agents.opps.parsing import parse
+from jbrl.agents.registry import register_agent
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.mdp.planning import TIE_TOLERANCE
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Stepwise, Transition
+from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Agent, Compiled, Stepwise, Transition
 
 Plans = tuple[Plan, ...]
 
@@ -201,3 +212,88 @@ def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
 def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:
     """Return the policy with one weight for each of the variables `names`."""
     return jax.tree.map(lambda v: v[0], linear_policies(names, np.array([weights])))
+
+
+def _check_formula(text: str) -> None:
+    check_defined(parse(text))
+
+
+@register_agent("Formula", cite="castronovo2016")
+class Formula(Compiled, Agent[Any, Any]):
+    """The greatest value of a small formula of three Q-functions.
+
+        u_t = argmax_u f(Q0(x_t, u), Q1(x_t, u), Q2(x_t, u)), ties uniform
+
+    Q0 is the Q-function of the mean model of the prior, Q1 that of a model in which every action is
+    believed to stay where it is, Q2 that of one in which every next state is believed equally
+    likely, impossible ones too; all learn from the real transitions. `Q0` alone is e-Greedy with
+    epsilon = 0. Where the formula is undefined (a division by exactly 0, say) there is no action
+    and the trajectory cannot be played. Castronovo et al. 2016, section 5.1.4.
+
+    One decision costs what it costs e-Greedy, for each variable of the formula.
+    """
+
+    formula: str = parameter(
+        "Q0/Q2", "the formula, in infix, postfix or LaTeX notation", check=_check_formula
+    )
+
+    requires = BAYESIAN
+    version = 2
+
+    def player(self) -> Agent:
+        return formula_policy(parse(self.formula))
+
+
+def _check_features(text: str) -> None:
+    features(text)
+
+
+def features(text: str) -> tuple[str, ...]:
+    """Return the variables that `text` lists, separated by commas, in their own order.
+
+    Raises:
+      JbrlError: none, an unknown one or the same twice.
+    """
+    names = [name.strip() for name in text.split(",")] if text.strip() else []
+    for name in names:
+        if name not in VARIABLES:
+            raise JbrlError(
+                f"'{shown(text, str)}': unknown variable "
+                f"'{shown(name, str)}'{nearest(name, VARIABLES)}"
+            )
+    if not names or len(set(names)) < len(names):
+        raise JbrlError(
+            f"'{shown(text, str)}': expected one or more of {', '.join(VARIABLES)}, separated by "
+            "commas, each once"
+        )
+    return tuple(sorted(names))
+
+
+@register_agent("Linear", cite="castronovo2016")
+class Linear(Compiled, Agent[Any, Any]):
+    """The greatest weighted sum of three Q-functions.
+
+        u_t = argmax_u w0 Q0(x_t, u) + w1 Q1(x_t, u) + w2 Q2(x_t, u), ties uniform
+
+    The Q-functions are those of `Formula`. Part of the program published with Castronovo et al.
+    2016, whose OPPS-CS searches such weights.
+
+    One decision costs what it costs e-Greedy, for each variable.
+    """
+
+    w0: float = parameter(1.0, "weight of Q0", low=-1e6, high=1e6)
+    w1: float = parameter(0.0, "weight of Q1", low=-1e6, high=1e6)
+    w2: float = parameter(0.0, "weight of Q2", low=-1e6, high=1e6)
+    variables: str = parameter(
+        "Q0,Q1,Q2",
+        "those that are kept, separated by commas; the others count as weight 0",
+        check=_check_features,
+    )
+
+    requires = BAYESIAN
+    version = 2
+
+    def player(self) -> Agent:
+        weights = dict(zip(VARIABLES, (self.w0, self.w1, self.w2), strict=True))
+        names = features(self.variables)
+        return linear_policy(names, [weights[name] for name in names])
