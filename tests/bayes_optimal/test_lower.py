@@ -1,6 +1,7 @@
 """Agents that compete for the lower end."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +14,25 @@ from jbrl.base.errors import JbrlError
 from jbrl.bayes_optimal import bracket, lower
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.lifetimes import Chance
+from jbrl.bayes_optimal.lower import Candidate
 from jbrl.bayes_optimal.model import make_model
 from jbrl.environments.spec import Steps
 from jbrl.play.protocol import Protocol
-from jbrl.problems.problem import DirichletProblem
+from jbrl.rollout.contract import Agent
 from tests.bayes_optimal.exact import PRIORS, problem
 
+TWO = problem(PRIORS["unlike"])
 
-def protocol(found: DirichletProblem, horizon: int = 5) -> Protocol:
-    return Protocol(found, found, 2, 0, Steps(horizon), 0.9)
+
+def policies(agent: Agent, name: str = "agent", horizon: int = 5) -> list[Candidate]:
+    """The policies of the look-ahead, and at the end that of an agent."""
+    layers = Layers(make_model(TWO.mdps), merge_states=False)
+    protocol = Protocol(TWO, TWO, 2, 0, Steps(horizon), 0.9)
+    return lower.candidates(protocol, layers, 2, {name: agent}, training=7)
+
+
+def default(name: str) -> Agent:
+    return find_agent(name, Path.cwd()).agent()
 
 
 def test_the_policy_that_is_certified_is_the_one_that_was_tried(
@@ -40,10 +51,8 @@ def test_the_policy_that_is_certified_is_the_one_that_was_tried(
         return SimpleNamespace(returns=returns, learned=learned, trajectories=moves, failure="")
 
     monkeypatch.setattr(lower, "play", play)
-    two = problem(PRIORS["unlike"])
-    agent = find_agent("OPPS-DS", lower.Path.cwd()).agent()
-    layers = Layers(make_model(two.mdps), merge_states=False)
-    candidate = lower.candidates(protocol(two), layers, 1, {"OPPS-DS": agent}, training=7)[-1]
+    agent = default("OPPS-DS")
+    candidate = policies(agent)[-1]
     for n, seed in ((3, 1), (4, 2)):
         assert len(candidate.play(n, np.random.SeedSequence(seed))) == n
     assert [one for one, _ in played] == [agent, *["found with seed 7"] * 2]
@@ -57,12 +66,9 @@ def test_chance_is_taken_from_the_returns_of_an_agent(monkeypatch: pytest.Monkey
         returns=drawn.normal(size=20), learned=None, trajectories=moves, failure=""
     )
     monkeypatch.setattr(lower, "play", lambda *_, **__: played)
-    two = problem(PRIORS["unlike"])
-    agent = find_agent("Random", lower.Path.cwd()).agent()
-    layers = Layers(make_model(two.mdps), merge_states=False)
-    candidate = lower.candidates(protocol(two), layers, 1, {"Random": agent}, training=7)[-1]
-    expected = played.returns - Chance(two.mdps, 0.9, 5).of(moves)
-    np.testing.assert_array_equal(candidate.play(20, np.random.SeedSequence(1)), expected)
+    expected = played.returns - Chance(TWO.mdps, 0.9, 5).of(moves)
+    returns = policies(default("Random"))[-1].play(20, np.random.SeedSequence(1))
+    np.testing.assert_array_equal(returns, expected)
 
 
 def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,23 +76,16 @@ def test_an_agent_that_diverges_earns_no_lower_end(monkeypatch: pytest.MonkeyPat
         returns=np.array([1.0, np.nan]), learned=None, failure="PPO has diverged"
     )
     monkeypatch.setattr(lower, "play", lambda *_, **__: lost)
-    two = problem(PRIORS["unlike"])
-    agent = find_agent("PPO", lower.Path.cwd()).agent()
-    layers = Layers(make_model(two.mdps), merge_states=False)
-    candidate = lower.candidates(protocol(two), layers, 1, {"PPO": agent}, training=7)[-1]
     with pytest.raises(JbrlError, match="PPO has diverged"):
-        candidate.play(2, np.random.SeedSequence(1))
+        policies(default("PPO"))[-1].play(2, np.random.SeedSequence(1))
 
 
 def test_pieces_of_an_agent_are_known_by_its_parameters_and_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    two = problem(PRIORS["unlike"])
-    layers = Layers(make_model(two.mdps), merge_states=False)
-
     def digest(name: str, **parameters: float) -> str:
-        agent = dataclasses.replace(find_agent("e-Greedy", lower.Path.cwd()).agent(), **parameters)
-        return lower.candidates(protocol(two), layers, 1, {name: agent}, training=7)[-1].digest
+        agent = dataclasses.replace(default("e-Greedy"), **parameters)
+        return policies(agent, name)[-1].digest
 
     known = [digest("e-Greedy"), digest("e-Greedy", epsilon=0.3)]
     monkeypatch.setattr(lower, "is_outside", lambda _: True)
@@ -102,11 +101,7 @@ def test_a_budget_bounds_the_trials_of_agents(monkeypatch: pytest.MonkeyPatch) -
     """As many lifetimes as fit by the estimates of the time of a decision and of a search."""
     monkeypatch.setattr(lower, "decision_seconds", lambda *_: 1e-3)
     monkeypatch.setattr(lower, "search_seconds", lambda *_: 4.0)
-    two = problem(PRIORS["unlike"])
-    layers = Layers(make_model(two.mdps), merge_states=False)
-    agent = find_agent("e-Greedy", lower.Path.cwd()).agent()
-    found = lower.candidates(protocol(two, 10), layers, 2, {"e-Greedy": agent}, training=7)
-    *suggested, greedy = found
+    *suggested, greedy = policies(default("e-Greedy"), horizon=10)
     assert greedy.seconds(1000) == pytest.approx(2 + 1000 * 0.005)
     assert greedy.fitting(8192, None) == 8192
     assert greedy.fitting(8192, 7.0) == pytest.approx(1000, abs=1)
@@ -124,9 +119,8 @@ def test_an_agent_that_does_not_fit_into_the_budget_is_refused(
     """
     monkeypatch.setattr(lower, "decision_seconds", lambda *_: 0.1)
     monkeypatch.setattr(bracket, "available_cores", lambda: 1)
-    two = problem(PRIORS["unlike"])
     expected = (
         r"agent = 'e-Greedy': 256 lifetimes .* 6\.4e\+03 seconds: expected budget = 6\.4e\+04"
     )
     with pytest.raises(JbrlError, match=expected):
-        jbrl.bound(two, budget=1, agents=["e-Greedy", "Random"])
+        jbrl.bound(TWO, budget=1, agents=["e-Greedy", "Random"])
