@@ -6,19 +6,11 @@ Source: Osband et al. 2020; where paper and published program differ, release 0.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 TYPES = ("basic", "noise", "scale", "exploration", "credit_assignment", "memory")
-TAGS = (
-    "basic",
-    "credit_assignment",
-    "exploration",
-    "generalization",
-    "memory",
-    "noise",
-    "scale",
-)
+TAGS = tuple(sorted((*TYPES, "generalization")))
 NOISE_SCALES = (0.1, 0.3, 1.0, 3.0, 10.0)
 REWARD_SCALES = (0.001, 0.03, 1.0, 30.0, 1000.0)
 SIZES = (*range(1, 11), 12, 14, 17, 20, 25, 30, 40)  # bits to remember
@@ -97,146 +89,97 @@ def logged_episodes(episodes: int) -> tuple[int, ...]:
 
     Source: the original's logging schedule, fixed multiples of powers of ten.
     """
-    found: set[int] = set()
-    power = 1
-    while power <= episodes:
-        wanted = (power * multiple for multiple in LOG_MULTIPLES)
-        found.update(int(n) for n in wanted if n == int(n) and n <= episodes)
-        power *= 10
-    return tuple(sorted(found))
+    powers = [10**k for k in range(len(str(episodes)))]
+    numbers = {power * multiple for power in powers for multiple in LOG_MULTIPLES}
+    return tuple(sorted(int(n) for n in numbers if n == int(n) and n <= episodes))
 
 
-def _repeated(
-    name: str, values: tuple[float, ...], *, mapped: bool = False
-) -> tuple[Mapping[str, Value], ...]:
-    """Return four settings of each value; `mapped` ones also differ in the seed of their arms."""
-    return tuple(
-        {name: value, "mapping_seed": k} if mapped else {name: value}
-        for value in values
-        for k in range(4)
-    )
-
-
-def _one(name: str, values: tuple[int, ...] | range) -> tuple[Mapping[str, Value], ...]:
+def _each(name: str, values: Iterable[int]) -> tuple[Mapping[str, Value], ...]:
     return tuple({name: value} for value in values)
 
 
 def _family(
-    name: str, episodes: int, columns: tuple[str, ...], tags: dict[str, tuple[str, ...]]
-) -> list[Experiment]:
-    """Return an experiment and its variants with noisy and with scaled rewards."""
-    mapped = name == "bandit"
-    plain = _one("mapping_seed", range(20)) if mapped else ({},) * 20
-    noise = _repeated("noise_scale", NOISE_SCALES, mapped=mapped)
-    scale = _repeated("reward_scale", REWARD_SCALES, mapped=mapped)
-    return [
-        Experiment(name, name, episodes, tags["basic"], plain, columns),
-        Experiment(
-            f"{name}_noise", name, episodes, tags["noise"], noise, columns, level="noise_scale"
-        ),
-        Experiment(
-            f"{name}_scale", name, episodes, tags["scale"], scale, columns, level="reward_scale"
-        ),
-    ]
+    name: str,
+    episodes: int,
+    columns: tuple[str, ...],
+    tags: tuple[str, ...],
+    basic_tags: tuple[str, ...] | None = None,
+) -> Iterator[Experiment]:
+    """Yield an experiment and its variants with noisy and with scaled rewards.
 
-
-def _tags(*others: str, only_basic: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    found = {kind: (kind, *others) for kind in ("basic", "noise", "scale")}
-    return found | {"basic": ("basic", *only_basic, *others)}
+    Four settings share each noise or scale; those of the bandit differ in the seed of their arms.
+    """
+    seeds = _each("mapping_seed", range(20)) if name == "bandit" else ({},) * 20
+    kinds = ("basic", *(tags if basic_tags is None else basic_tags))
+    yield Experiment(name, name, episodes, kinds, seeds, columns)
+    for kind, values in (("noise", NOISE_SCALES), ("scale", REWARD_SCALES)):
+        level = "noise_scale" if kind == "noise" else "reward_scale"
+        settings = tuple({level: value, **seeds[k]} for value in values for k in range(4))
+        variant = f"{name}_{kind}"
+        yield Experiment(variant, name, episodes, (kind, *tags), settings, columns, level)
 
 
 def _experiments() -> Iterator[Experiment]:
-    regret = ("total_regret",)
-    yield from _family("bandit", 10_000, regret, _tags())
-    yield from _family(
-        "cartpole",
-        1000,
-        ("raw_return", "best_episode"),
-        _tags("generalization", only_basic=("credit_assignment",)),
-    )
-    yield from _family("catch", 10_000, regret, _tags("credit_assignment"))
-    yield from _family("mnist", 10_000, regret, _tags("generalization"))
-    yield from _family("mountain_car", 1000, ("raw_return",), _tags("generalization"))
-    heights = tuple(
-        {"height_threshold": i / 20, "x_reward_threshold": 1 - i / 20} for i in range(20)
-    )
+    regret, general = ("total_regret",), ("generalization",)
+    credit = ("credit_assignment",)
+    yield from _family("bandit", 10_000, regret, ())
+    columns = ("raw_return", "best_episode")
+    yield from _family("cartpole", 1000, columns, general, credit + general)
+    yield from _family("catch", 10_000, regret, credit)
+    yield from _family("mnist", 10_000, regret, general)
+    yield from _family("mountain_car", 1000, ("raw_return",), general)
     yield Experiment(
         "cartpole_swingup",
         "cartpole_swingup",
         1000,
-        ("exploration", "generalization"),
-        heights,
+        ("exploration", *general),
+        tuple({"height_threshold": i / 20, "x_reward_threshold": 1 - i / 20} for i in range(20)),
         ("raw_return", "total_upright", "best_episode"),
         level="height_threshold",
     )
-    for name, tags in (
-        ("deep_sea", ("exploration",)),
-        ("deep_sea_stochastic", ("exploration", "noise")),
-    ):
+    for name, noise in (("deep_sea", ()), ("deep_sea_stochastic", ("noise",))):
         yield Experiment(
             name,
             "deep_sea",
             10_000,
-            tags,
-            _one("size", DEEP_SEA_SIZES),
+            ("exploration", *noise),
+            _each("size", DEEP_SEA_SIZES),
             ("total_bad_episodes", "denoised_return"),
             level="size",
             fixed={"mapping_seed": 42},
         )
-    yield Experiment(
-        "discounting_chain",
-        "discounting_chain",
-        1000,
-        ("credit_assignment",),
-        _one("mapping_seed", range(20)),
-        (),
-    )
-    for name, level, values, fixed in (
-        ("memory_len", "memory_length", LENGTHS, {"num_bits": 1}),
-        ("memory_size", "num_bits", SIZES, {"memory_length": 2}),
+    seeds = _each("mapping_seed", range(20))
+    yield Experiment("discounting_chain", "discounting_chain", 1000, credit, seeds, ())
+    memory, tags = ("total_perfect", *regret), (*credit, "noise")
+    for name, family, level, values, fixed, seed in (
+        ("memory_len", "memory_chain", "memory_length", LENGTHS, {"num_bits": 1}, 0),
+        ("memory_size", "memory_chain", "num_bits", SIZES, {"memory_length": 2}, 0),
+        ("umbrella_distract", "umbrella_chain", "n_distractor", LENGTHS, {"chain_length": 20}, 0),
+        ("umbrella_length", "umbrella_chain", "chain_length", LENGTHS, {"n_distractor": 20}, None),
     ):
-        columns = ("total_perfect", "total_regret")
+        is_memory, settings = family == "memory_chain", _each(level, values)
         yield Experiment(
             name,
-            "memory_chain",
+            family,
             10_000,
-            ("memory",),
-            _one(level, values),
-            columns,
-            level,
-            fixed,
-            seed=0,
-        )
-    for name, level, fixed, seed in (
-        ("umbrella_distract", "n_distractor", {"chain_length": 20}, 0),
-        ("umbrella_length", "chain_length", {"n_distractor": 20}, None),
-    ):
-        yield Experiment(
-            name,
-            "umbrella_chain",
-            10_000,
-            ("credit_assignment", "noise"),
-            _one(level, LENGTHS),
-            regret,
+            ("memory",) if is_memory else tags,
+            settings,
+            memory if is_memory else regret,
             level,
             fixed,
             seed,
         )
 
 
+# in alphabetical order
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {found.name: found for found in sorted(_experiments(), key=lambda one: one.name)}
-)  # in alphabetical order
-SWEEP: Mapping[str, Id] = MappingProxyType(
-    {
-        f"{one.name}/{i}": Id(one, i)
-        for one in EXPERIMENTS.values()
-        for i in range(len(one.settings))
-    }
-)  # all 468, in the order of the original
-TESTING: tuple[str, ...] = tuple(
-    f"{name}/0" for name, one in EXPERIMENTS.items() if not one.wrapper
+    {one.name: one for one in sorted(_experiments(), key=lambda one: one.name)}
 )
+# all 468, in the order of the original
+SWEEP: Mapping[str, Id] = MappingProxyType(
+    {name: Id(one, i) for one in EXPERIMENTS.values() for i, name in enumerate(one.ids)}
+)
+TESTING = tuple(f"{name}/0" for name, one in EXPERIMENTS.items() if not one.wrapper)
 
 
 def tagged(tag: str) -> tuple[str, ...]:

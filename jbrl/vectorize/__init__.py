@@ -16,50 +16,23 @@ Three layers:
 - `fold`, `pick`, `add_at`, `prevent_fusion`: for use inside such functions.
 """
 
-from jbrl.vectorize.lanes import (
-    add_at,
-    at,
-    compute_apart,
-    fold,
-    get_entry,
-    get_row,
-    get_rows,
-    like,
-    over_lanes,
-    pick,
-    prevent_fusion,
-    prevent_fusion_index,
-    set_at,
-    set_entry,
-    set_row,
-)
-from jbrl.vectorize.loops import (
-    computed_if_any,
-    computed_where,
-    updated_where,
-    when_any,
-    while_active,
-)
-
-__all__ = [
-    "add_at",
-    "at",
-    "compute_apart",
-    "computed_if_any",
-    "computed_where",
-    "fold",
-    "get_entry",
-    "get_row",
-    "get_rows",
-    "like",
-    "over_lanes",
-    "pick",
-    "prevent_fusion",
-    "prevent_fusion_index",
-    "set_at",
-    "set_entry",
-    "set_row",
-    "updated_where",
-    "when_any",
-    "while_active",
-]
+from jbrl.vectorize.lanes import add_at as add_at
+from jbrl.vectorize.lanes import at as at
+from jbrl.vectorize.lanes import compute_apart as compute_apart
+from jbrl.vectorize.lanes import fold as fold
+from jbrl.vectorize.lanes import get_entry as get_entry
+from jbrl.vectorize.lanes import get_row as get_row
+from jbrl.vectorize.lanes import get_rows as get_rows
+from jbrl.vectorize.lanes import like as like
+from jbrl.vectorize.lanes import over_lanes as over_lanes
+from jbrl.vectorize.lanes import pick as pick
+from jbrl.vectorize.lanes import prevent_fusion as prevent_fusion
+from jbrl.vectorize.lanes import prevent_fusion_index as prevent_fusion_index
+from jbrl.vectorize.lanes import set_at as set_at
+from jbrl.vectorize.lanes import set_entry as set_entry
+from jbrl.vectorize.lanes import set_row as set_row
+from jbrl.vectorize.loops import computed_if_any as computed_if_any
+from jbrl.vectorize.loops import computed_where as computed_where
+from jbrl.vectorize.loops import updated_where as updated_where
+from jbrl.vectorize.loops import when_any as when_any
+from jbrl.vectorize.loops import while_active as while_active

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.vectorize.loops import all_true, merge, split, to_first, to_last
+from jbrl.vectorize.loops import all_true, for_all, merge, split, to_first, to_last
 
 
 def prevent_fusion(value: jax.Array) -> jax.Array:
@@ -42,12 +42,7 @@ def compute_apart(fn: Callable[..., Any], *operands: Any) -> Any:
 
 def get_row(table: jax.Array, i: jax.Array) -> jax.Array:
     """Return table[i]: a row of [R, C] as [C]; `i` must lie in range."""
-    return _get_rows(table, i[None])[0]
-
-
-def get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
-    """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
-    return _get_rows(table, rows)
+    return get_rows(table, i[None])[0]
 
 
 def set_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
@@ -56,12 +51,12 @@ def set_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
 
 
 @custom_vmap
-def _get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
-    """Return rows `rows` [K] of `table` [R, C]: [K, C]."""
+def get_rows(table: jax.Array, rows: jax.Array) -> jax.Array:
+    """Return rows `rows` [K] of `table` [R, C] as [K, C]; they must lie in range."""
     return table.at[rows].get(mode="promise_in_bounds")
 
 
-@_get_rows.def_vmap
+@get_rows.def_vmap
 def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tuple[Any, ...]:
     table_batched, rows_batched = batched
     if not rows_batched:
@@ -70,7 +65,7 @@ def _(size: int, batched: list[bool], table: jax.Array, rows: jax.Array) -> tupl
     if table_batched:
         rows = rows + _offsets(size, table.shape[1])
         table = table.reshape(-1, columns)
-    return _get_rows(table, rows.reshape(-1)).reshape(size, count, columns), True
+    return get_rows(table, rows.reshape(-1)).reshape(size, count, columns), True
 
 
 @custom_vmap
@@ -79,28 +74,21 @@ def _set_rows(table: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
     arrays, where scatters are cheapest.
     """
     columns = table.shape[1]
-    at = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
-    flat = (
-        table.reshape(-1)
-        .at[at.reshape(-1)]
-        .set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)
-    )
-    return flat.reshape(table.shape)
+    where = rows[:, None] * columns + jnp.arange(columns, dtype=rows.dtype)[None, :]
+    flat = table.reshape(-1).at[where.reshape(-1)]
+    new = flat.set(new.reshape(-1), mode="promise_in_bounds", unique_indices=True)
+    return new.reshape(table.shape)
 
 
 @_set_rows.def_vmap
 def _(
     size: int, batched: list[bool], table: jax.Array, rows: jax.Array, new: jax.Array
 ) -> tuple[Any, ...]:
-    table, rows, new = (
-        v if b else jnp.broadcast_to(v, (size, *v.shape))
-        for v, b in zip((table, rows, new), batched, strict=True)
-    )
+    table, rows, new = for_all(size, tuple(batched), (table, rows, new))
     length, columns = table.shape[1:]
     rows = (rows + _offsets(size, length)).reshape(-1)
-    return _set_rows(table.reshape(-1, columns), rows, new.reshape(-1, columns)).reshape(
-        table.shape
-    ), True
+    flat = _set_rows(table.reshape(-1, columns), rows, new.reshape(-1, columns))
+    return flat.reshape(table.shape), True
 
 
 def _offsets(size: int, length: int) -> jax.Array:
@@ -230,12 +218,8 @@ def _gather(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     where = jnp.arange(outer, dtype=i.dtype)[:, None, None] * shape[axis] + i[None, None]
     where = _flat(where * inner + jnp.arange(inner, dtype=i.dtype)[None, :, None], width)
-    return (
-        table.reshape(-1)
-        .at[where]
-        .get(mode="promise_in_bounds")
-        .reshape(*shape[:axis], *shape[axis + 1 :], -1)
-    )
+    found = table.reshape(-1).at[where].get(mode="promise_in_bounds")
+    return found.reshape(*shape[:axis], *shape[axis + 1 :], -1)
 
 
 def _flat(rows: jax.Array, width: int) -> jax.Array:
@@ -254,21 +238,15 @@ def add_at(table: jax.Array, i: jax.Array, amount: jax.Array) -> jax.Array:
     range.
     """
     flat, where, amount = _entries(table, i, amount)
-    return (
-        flat.at[where]
-        .add(amount, mode="promise_in_bounds", unique_indices=True)
-        .reshape(table.shape[0], -1)
-    )
+    flat = flat.at[where].add(amount, mode="promise_in_bounds", unique_indices=True)
+    return flat.reshape(table.shape[0], -1)
 
 
 def set_at(table: jax.Array, i: jax.Array, value: jax.Array) -> jax.Array:
     """Return `table` [R, N] with `value` [N] in row `i` [N] of each lane; `i` must lie in range."""
     flat, where, value = _entries(table, i, value)
-    return (
-        flat.at[where]
-        .set(value, mode="promise_in_bounds", unique_indices=True)
-        .reshape(table.shape[0], -1)
-    )
+    flat = flat.at[where].set(value, mode="promise_in_bounds", unique_indices=True)
+    return flat.reshape(table.shape[0], -1)
 
 
 def _entries(

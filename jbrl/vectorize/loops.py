@@ -44,6 +44,13 @@ def to_first(value: jax.Array) -> jax.Array:
     return jnp.moveaxis(value, -1, 0)
 
 
+def for_all(size: int, mapped: Any, tree: Any) -> Any:
+    """Give the arrays that are not `mapped`, common to all lanes, a leading axis of lanes."""
+    return jax.tree.map(
+        lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), tree, mapped
+    )
+
+
 def all_true(tree: Any) -> Any:
     """Return a tree of the same structure with True in each place: all results are mapped."""
     return jax.tree.map(lambda _: True, tree)
@@ -69,10 +76,7 @@ def when_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -> Any:
 
     @apply.def_vmap
     def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
-        operand = jax.tree.map(
-            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
-        )
-        wanted = wanted if batched[0] else jnp.broadcast_to(wanted, (size,))
+        wanted, operand = for_all(size, tuple(batched), (wanted, operand))
         result, _ = when_any(wanted.any(), jax.vmap(_masked(fn)), (operand, wanted))
         return result, all_true(result)
 
@@ -95,9 +99,7 @@ def computed_if_any(wanted: jax.Array, fn: Callable[[Any], Any], operand: Any) -
 
     @apply.def_vmap
     def _(size: int, batched: list[Any], wanted: jax.Array, operand: Any) -> tuple[Any, ...]:
-        operand = jax.tree.map(
-            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), operand, batched[1]
-        )
+        operand = for_all(size, batched[1], operand)
         result = computed_if_any(jnp.any(wanted), jax.vmap(fn), operand)
         return result, all_true(result)
 
@@ -149,9 +151,7 @@ def computed_where(
 
     @apply.def_vmap
     def _(size: int, batched: list[Any], *given: Any) -> tuple[Any, ...]:
-        wanted, operand, otherwise = jax.tree.map(
-            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
-        )
+        wanted, operand, otherwise = for_all(size, tuple(batched), given)
         result = _computed_in_turn(wanted, fn, operand, otherwise)
         return result, all_true(result)
 
@@ -231,9 +231,7 @@ def while_active(
 
     @loop.def_vmap
     def _(size: int, batched: list[Any], carry: Any, consts: Any) -> tuple[Any, ...]:
-        carry = jax.tree.map(
-            lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), carry, batched[0]
-        )
+        carry = for_all(size, batched[0], carry)
         if lanes_last:
             carry = jax.tree.map(to_last, carry)
             consts = jax.tree.map(lambda v, b: to_last(v) if b else v, consts, batched[1])
