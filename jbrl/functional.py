@@ -14,15 +14,15 @@ the signature: Lange 2022, gymnax, `environments/environment.py`.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.pytree import record
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, as_arrays
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec, Steps, check_count
 from jbrl.mdp.sampling import stream
@@ -60,8 +60,8 @@ class Actions(Discrete):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
-    """Rules of an episode. Part of the compiled program."""
+class EpisodeRules:
+    """EpisodeRules of an episode. Part of the compiled program."""
 
     spec: Spec
     max_steps: int  # steps after which an episode is truncated
@@ -117,7 +117,7 @@ class Functional:
     """
 
     problem: Problem = dataclasses.field(repr=False)
-    rules: Rules
+    rules: EpisodeRules
     # `step` returns terminated and truncated in place of done, as gymnax 1.0 does
     split_done: bool = False
 
@@ -198,7 +198,7 @@ class Functional:
         }
         ends = (taken.terminated, taken.truncated) if self.split_done else (done,)
         first = self.reset(key, environment)
-        observation, after = chosen(done, first, (taken.observation, taken.state))
+        observation, after = select(done, first, (taken.observation, taken.state))
         return (observation, after, taken.reward, *ends, info)
 
 
@@ -229,21 +229,21 @@ def make(
     for flag, value in (("vectors", vectors), ("split_done", split_done)):
         if not isinstance(value, bool):
             raise JbrlError(f"{flag} = {value!r}: expected True or False")
-    found, rules = ruled(name, max_steps, vectors)
+    found, rules = episodes_of(name, max_steps, vectors)
     made = Functional(found, rules, split_done)
     return made, made.sample_params(found.key(seed), index)
 
 
-def ruled(
+def episodes_of(
     name: str | Problem, max_steps: int | None = None, vectors: bool = False
-) -> tuple[Problem, Rules]:
+) -> tuple[Problem, EpisodeRules]:
     """Return a problem and the rules of its episodes; arguments as those of `make`."""
     found = name if isinstance(name, Problem) else problem(name)
     if max_steps is None:
         lifetime = found.lifetime
         max_steps = lifetime.steps if isinstance(lifetime, Steps) else lifetime.max_steps
     check_count("max_steps", max_steps)
-    return found, Rules(found.spec, int(max_steps), vectors)
+    return found, EpisodeRules(found.spec, int(max_steps), vectors)
 
 
 def typed(key: jax.Array) -> jax.Array:
@@ -251,18 +251,13 @@ def typed(key: jax.Array) -> jax.Array:
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
 
 
-def chosen(condition: jax.Array, yes: Any, no: Any) -> Any:
-    """Return one of two trees of the same structure by a [] bool."""
-    return jax.tree.map(lambda a, b: lax.select(condition, a, b), yes, no)
-
-
-@dataclasses.dataclass(frozen=True)
+@record
 class Lanes:
     """Several environments of a problem; what all of them share is held once."""
 
-    structure: Any  # of one environment
-    axes: tuple[int | None, ...]  # of each leaf for `jax.vmap`; None: common to all
     leaves: list[jax.Array]
+    axes: tuple[int | None, ...] = static()  # of each leaf for `jax.vmap`; None: common to all
+    structure: Any = static()  # of one environment
 
     @classmethod
     def draw(cls, found: Problem, seed: int, indices: jax.Array) -> "Lanes":
@@ -273,11 +268,19 @@ class Lanes:
         own = tuple(not any(out is v for v in traced.jaxpr.invars) for out in traced.jaxpr.outvars)
         stacked = iter(_stacked(own, prior, key, indices) if any(own) else [])
         first = jax.tree.leaves(_sampled(prior, key, indices[0]))
-        leaves = [
-            next(stacked) if differs else leaf for leaf, differs in zip(first, own, strict=True)
-        ]
+        leaves = [next(stacked) if k else leaf for leaf, k in zip(first, own, strict=True)]
         axes = tuple(0 if differs else None for differs in own)
-        return cls(jax.tree.structure(shape), axes, leaves)
+        return cls(leaves, axes, jax.tree.structure(shape))
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return `function(environment, *arguments)` of each lane, of arguments with a leading axis
+        of lanes.
+        """
+
+        def one(own: list[jax.Array], *given: Any) -> Any:
+            return function(jax.tree.unflatten(self.structure, own), *given)
+
+        return jax.vmap(one, (list(self.axes), *(0 for _ in arguments)))(self.leaves, *arguments)
 
 
 def sample(found: Problem, key: jax.Array, index: jax.Array | int) -> Environment:

@@ -12,6 +12,7 @@ interface: Towers et al. 2024, Gymnasium: a standard interface for reinforcement
 environments.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -21,8 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.base.errors import JbrlError, shown
+from jbrl.base.pytree import select
 from jbrl.environments.spec import Box, OneHot, check_count
-from jbrl.functional import MAX_SEED, Lanes, Rules, chosen, ruled, sample
+from jbrl.functional import MAX_SEED, EpisodeRules, Lanes, episodes_of, sample
 from jbrl.problems.problem import Problem
 
 try:
@@ -86,7 +88,7 @@ class ProblemEnv(gymnasium.Env):
         render_mode: str | None = None,
     ) -> None:
         _check(seed, index, render_mode)
-        self.problem, self._rules = _ruled(problem, max_steps, vectors)
+        self.problem, self._rules = _episodes_of(problem, max_steps, vectors)
         self.render_mode, self._seed = render_mode, seed
         self.observation_space = _observations(self._rules)
         self.action_space = spaces.Discrete(self._rules.spec.actions.n)
@@ -110,7 +112,8 @@ class ProblemEnv(gymnasium.Env):
         super().reset(seed=seed)
         if "index" in (options or {}):
             self._choose(options["index"])  # type: ignore[index]
-        self._key, self._count = _key(self.np_random), 0
+        words = self.np_random.integers(0, 2**32, 2, np.uint32)
+        self._key, self._count = jax.random.wrap_key_data(jnp.asarray(words)), 0
         observation, self._state, info = _reset(self._rules, self._key, self._environment)
         return self._shown(observation), _floats(info)
 
@@ -132,13 +135,8 @@ class ProblemEnv(gymnasium.Env):
             self._rules, self._key, self._count, self._state, int(action), self._environment
         )
         self._state = taken.state
-        return (
-            self._shown(taken.observation),
-            float(taken.reward),
-            bool(taken.terminated),
-            bool(taken.truncated),
-            _floats(info),
-        )
+        ends = bool(taken.terminated), bool(taken.truncated)
+        return self._shown(taken.observation), float(taken.reward), *ends, _floats(info)
 
     def _shown(self, observation: Any) -> Any:
         found = np.asarray(observation)
@@ -188,7 +186,7 @@ class ProblemVectorEnv(VectorEnv):
             _check(seed, number, render_mode)
         self._mode = _mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self._mode}
-        self.problem, self._rules = _ruled(problem, max_steps, vectors)
+        self.problem, self._rules = _episodes_of(problem, max_steps, vectors)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.single_observation_space = _observations(self._rules)
         self.single_action_space = spaces.Discrete(self._rules.spec.actions.n)
@@ -196,10 +194,6 @@ class ProblemVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._lanes = Lanes.draw(self.problem, seed, jnp.asarray(numbers, jnp.int32))
         self._state: Any = None
-
-    @property
-    def _program(self) -> tuple[Any, ...]:
-        return self._rules, self._lanes.structure, self._lanes.axes
 
     def reset(
         self,
@@ -218,7 +212,7 @@ class ProblemVectorEnv(VectorEnv):
         """
         mask = self._mask(options)
         self._seed_lanes(seed)
-        fresh = _reset_lanes(*self._program, self._keys, self._lanes.leaves)
+        fresh = _reset_lanes(self._rules, self._keys, self._lanes)
         if mask.all() or self._state is None:
             self._count = np.zeros(self.num_envs, np.int32)
             self._observation, self._state, info = fresh
@@ -264,30 +258,24 @@ class ProblemVectorEnv(VectorEnv):
           JbrlError: actions out of range or of another shape, no episode has begun, or, in the mode
             `DISABLED`, one has ended.
         """
-        chosen_actions = self._checked(actions)
+        given = self._checked(actions)
         self._count = self._count + np.int32(1)
-        found = _step_lanes(
-            *self._program,
-            self._mode.value,
-            self._keys,
-            self._count,
-            (self._state, self._ended),
-            chosen_actions,
-            self._lanes.leaves,
+        states = self._state, self._ended
+        after, outcome, last = _step_lanes(
+            self._rules, self._mode.value, self._keys, self._count, states, given, self._lanes
         )
-        self._observation, self._state = found["observation"], found["state"]
-        reward = np.asarray(found["reward"], np.float64)
-        terminated, truncated = (np.array(found[k]) for k in ("terminated", "truncated"))
-        ended = terminated | truncated
-        info = self._infos(found["info"], np.ones(self.num_envs, bool))
-        self._ended = ended
+        self._observation, self._state, info = after
+        reward, terminated, truncated = (np.array(v) for v in outcome)
+        self._ended = ended = terminated | truncated
+        infos = self._infos(info, np.ones(self.num_envs, bool))
         if self._mode is AutoresetMode.SAME_STEP:
             self._ended = np.zeros(self.num_envs, bool)
             if ended.any():
-                info["final_obs"] = self._shown(found["final"])
-                info["final_info"] = self._infos(found["final_info"], ended)
-                info["_final_obs"] = info["_final_info"] = ended
-        return self._shown(self._observation), reward, terminated, truncated, info
+                infos["final_obs"] = self._shown(last[0])
+                infos["final_info"] = self._infos(last[1], ended)
+                infos["_final_obs"] = infos["_final_info"] = ended
+        reward = reward.astype(np.float64)
+        return self._shown(self._observation), reward, terminated, truncated, infos
 
     def _checked(self, actions: Any) -> np.ndarray:
         """Return the actions as [N] int32."""
@@ -310,21 +298,20 @@ class ProblemVectorEnv(VectorEnv):
 
     def _infos(self, counters: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
         """Counters as Gymnasium lays out those of vectors: an array and a mask for each."""
-        found: dict[str, Any] = {}
-        for name, value in counters.items():
-            found[name], found[f"_{name}"] = np.array(value, np.float64), mask.copy()
-        return found
+        arrays = {name: np.array(value, np.float64) for name, value in counters.items()}
+        return arrays | {f"_{name}": mask.copy() for name in counters}
 
 
-def _ruled(problem: str | Problem, max_steps: int | None, vectors: bool) -> tuple[Problem, Rules]:
+def _episodes_of(
+    problem: str | Problem, max_steps: int | None, vectors: bool
+) -> tuple[Problem, EpisodeRules]:
     """One-hot vectors are given as such in any case."""
-    found, rules = ruled(problem, max_steps, vectors)
-    if isinstance(rules.spec.observation, OneHot):
-        rules = Rules(rules.spec, rules.max_steps, True)
-    return found, rules
+    found, rules = episodes_of(problem, max_steps, vectors)
+    vectors = vectors or isinstance(rules.spec.observation, OneHot)
+    return found, dataclasses.replace(rules, vectors=vectors)
 
 
-def _observations(rules: Rules) -> Any:
+def _observations(rules: EpisodeRules) -> Any:
     """Return the space of observations."""
     space = rules.observation_space()
     if not isinstance(space, Box):
@@ -350,12 +337,6 @@ def _check(seed: int, index: int, render_mode: str | None) -> None:
         raise JbrlError(f"render_mode = {render_mode!r}: expected None: nothing is rendered")
 
 
-def _key(generator: np.random.Generator) -> Any:
-    """Draw the key of an episode."""
-    words = generator.integers(0, 2**32, 2, np.uint32)
-    return jax.random.wrap_key_data(jnp.asarray(words))
-
-
 def _words(seed: int | None) -> np.ndarray:
     """Return the words of a key, [2] uint32, that a seed of Gymnasium gives."""
     return gymnasium.utils.seeding.np_random(seed)[0].integers(0, 2**32, 2, np.uint32)
@@ -366,7 +347,7 @@ def _floats(info: dict[str, Any]) -> dict[str, float]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _reset(rules: Rules, key: Any, environment: Any) -> tuple[Any, ...]:
+def _reset(rules: EpisodeRules, key: Any, environment: Any) -> tuple[Any, ...]:
     """Return the first observation, the state and the counters."""
     observation, state = rules.reset(key, environment)
     return observation, state, environment.metrics(state.environment)
@@ -374,69 +355,48 @@ def _reset(rules: Rules, key: Any, environment: Any) -> tuple[Any, ...]:
 
 @partial(jax.jit, static_argnums=0)
 def _step(
-    rules: Rules, key: Any, count: Any, state: Any, action: Any, environment: Any
+    rules: EpisodeRules, key: Any, count: Any, state: Any, action: Any, environment: Any
 ) -> tuple[Any, ...]:
     """Return the result of an action, and the counters."""
     taken = rules.step(jax.random.fold_in(key, count), state, action, environment)
     return taken, environment.metrics(taken.state.environment)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _reset_lanes(
-    rules: Rules, structure: Any, axes: tuple[Any, ...], keys: Any, leaves: list[Any]
-) -> tuple[Any, ...]:
-    def one(key: Any, own: list[Any]) -> tuple[Any, ...]:
-        return _reset(rules, key, jax.tree.unflatten(structure, own))
-
-    return jax.vmap(one, (0, list(axes)))(keys, leaves)
+@partial(jax.jit, static_argnums=0)
+def _reset_lanes(rules: EpisodeRules, keys: Any, lanes: Lanes) -> Any:
+    return lanes.map(lambda environment, key: _reset(rules, key, environment), keys)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1))
 def _step_lanes(
-    rules: Rules,
-    structure: Any,
-    axes: tuple[Any, ...],
-    mode: str,
-    keys: Any,
-    counts: Any,
-    states: tuple[Any, ...],
-    actions: Any,
-    leaves: list[Any],
-) -> dict[str, Any]:
-    """One step of all lanes; `states` are those of the episodes, and whether each has ended."""
+    rules: EpisodeRules, mode: str, keys: Any, counts: Any, states: Any, actions: Any, lanes: Lanes
+) -> Any:
+    """Take one step in all lanes; `states` are those of the episodes, and whether each has ended.
 
-    def one(
-        key: Any, count: Any, now: tuple[Any, ...], action: Any, own: list[Any]
-    ) -> dict[str, Any]:
+    Returns:
+      observation, state and counters after it; reward, terminated and truncated; observation and
+      counters before an episode that has ended is followed by another one.
+    """
+
+    def one(environment: Any, key: Any, count: Any, now: Any, action: Any) -> tuple[Any, ...]:
         state, over = now
-        environment = jax.tree.unflatten(structure, own)
         taken, info = _step(rules, key, count, state, action, environment)
-        found = {
-            "observation": taken.observation,
-            "state": taken.state,
-            "reward": taken.reward,
-            "terminated": taken.terminated,
-            "truncated": taken.truncated,
-            "info": info,
-        }
-        if mode == AutoresetMode.DISABLED.value:
-            return found
-        first, restarted, zeros = _reset(rules, jax.random.fold_in(key, count), environment)
-        fresh = {"observation": first, "state": restarted, "info": zeros}
+        shown = (taken.observation, taken.state, info)
+        outcome = (taken.reward, taken.terminated, taken.truncated)
+        fresh = _reset(rules, jax.random.fold_in(key, count), environment)
         if mode == AutoresetMode.NEXT_STEP.value:
-            never = jnp.zeros_like(taken.terminated)
-            fresh |= {"reward": jnp.zeros_like(taken.reward)}
-            return chosen(over, fresh | {"terminated": never, "truncated": never}, found)
-        moved = {name: found[name] for name in fresh}
-        begun = chosen(taken.terminated | taken.truncated, fresh, moved)
-        return found | begun | {"final": taken.observation, "final_info": info}
+            nothing = jax.tree.map(jnp.zeros_like, outcome)
+            shown, outcome = select(over, (fresh, nothing), (shown, outcome))
+        elif mode == AutoresetMode.SAME_STEP.value:
+            shown = select(taken.terminated | taken.truncated, fresh, shown)
+        return shown, outcome, (taken.observation, info)
 
-    return jax.vmap(one, (0, 0, 0, 0, list(axes)))(keys, counts, states, actions, leaves)
+    return lanes.map(one, keys, counts, states, actions)
 
 
 @jax.jit
 def _select_lanes(mask: Any, fresh: Any, now: Any) -> Any:
-    return jax.vmap(chosen)(mask, fresh, now)
+    return jax.vmap(select)(mask, fresh, now)
 
 
 gymnasium.register(
