@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -64,7 +64,7 @@ def list_(kind: Literal["agents", "problems", "environments"], *, suite: str | N
     if suite is not None:
         console.print(_suite(suite))
     elif kind == "problems":
-        for part in _problems():
+        for part in (*_problems(), *_suites()):
             console.print(part)
     elif kind == "agents":
         agents = {name: (entry.agent, entry.summary) for name, entry in AGENTS.items()}
@@ -74,21 +74,25 @@ def list_(kind: Literal["agents", "problems", "environments"], *, suite: str | N
         console.print(_with_parameters("environment", "what it is", environments))
 
 
-def _with_parameters(
-    kind: str, summary_title: str, entries: Mapping[str, tuple[type, str]]
-) -> Table:
+def _with_parameters(kind: str, summary: str, entries: Mapping[str, tuple[type, str]]) -> Table:
     """Return a table of classes by name, each with its parameters and a summary."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
     table.add_column(kind, no_wrap=True)
     table.add_column("parameters (default)")
-    table.add_column(summary_title)
-    for name, (cls, summary) in sorted(entries.items(), key=lambda item: item[0].casefold()):
-        values = [
-            f"{field.name} = {_toml(field.default)}: {field.metadata.get('doc', '')}"
-            for field in _settable(cls)
-        ]
-        table.add_row(name, escape("\n".join(values)), escape(summary))
+    table.add_column(summary)
+    for name in sorted(entries, key=str.casefold):
+        cls, text = entries[name]
+        values = [f"{name} = {default}: {doc}" for name, default, doc in _parameters(cls)]
+        table.add_row(name, escape("\n".join(values)), escape(text))
     return table
+
+
+def _parameters(cls: type) -> list[tuple[str, str, str]]:
+    """Return name, default as it is written in a study, and meaning of each parameter."""
+    return [
+        (field.name, _toml(field.default), field.metadata.get("doc", ""))
+        for field in _settable(cls)
+    ]
 
 
 def _settable(cls: type) -> list[dataclasses.Field[Any]]:
@@ -96,22 +100,19 @@ def _settable(cls: type) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if field.default is not None]
 
 
-def parameter_table(cls: type) -> str:
-    """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
-    rows = [
-        f"| `{field.name}` | `{_toml(field.default)}` | {field.metadata.get('doc', '')} |"
-        for field in _settable(cls)
-    ]
-    return "\n".join(["| Parameter | Default | Meaning |", "| --- | --- | --- |", *rows])
-
-
 def _toml(value: object) -> str:
     """Return a default as it is written in a study or in the name of a problem."""
     return json.dumps(value) if isinstance(value, bool) or value == "" else str(value)
 
 
-def _problems() -> list[Table | str]:
-    """Return a table for each kind of problem, all with the same widths."""
+def parameter_table(cls: type) -> str:
+    """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
+    rows = [f"| `{name}` | `{default}` | {doc} |" for name, default, doc in _parameters(cls)]
+    return "\n".join(["| Parameter | Default | Meaning |", "| --- | --- | --- |", *rows])
+
+
+def _problems() -> Iterator[Table | str]:
+    """Yield a title and a table for each kind of problem, all with the same widths."""
     from jbrl.environments.environment import ENVIRONMENTS
     from jbrl.problems.lookup import problem
     from jbrl.problems.problem import DERIVED, PROBLEMS, DirichletProblem
@@ -120,43 +121,36 @@ def _problems() -> list[Table | str]:
         name: {field.name: field.default for field in _settable(entry.environment)}
         for name, entry in ENVIRONMENTS.items()
     }
-    own = list(settings)
     settings |= {name: entry.parameters for name, entry in PROBLEMS.items()}
     rows = {name: _row(name, values) for name, values in settings.items()}
     finite = [name for name in PROBLEMS if isinstance(problem(name), DirichletProblem)]
-    published = [name for name in PROBLEMS if name not in finite]
+    derived = {f"{name}(PROBLEM)": make for name, make in DERIVED.items()}
+    for name, make in derived.items():
+        paragraph = (make.__doc__ or "").strip().split("\n\n")[0]
+        rows[name] = ["", "", "", " ".join(paragraph.split())]
     groups = {
-        "Finite MDPs, drawn from a Dirichlet distribution": {name: rows[name] for name in finite},
-        "Environments with the settings of published experiments": {
-            name: rows[name] for name in published
-        },
-        "Environments with settings of your own ('jbrl list environments' says more)": {
-            name: rows[name] for name in own
-        },
-        "Made out of another problem": {
-            f"{name}(PROBLEM)": ["", "", "", _summary(make)] for name, make in DERIVED.items()
-        },
+        "Finite MDPs, drawn from a Dirichlet distribution": finite,
+        "Environments with the settings of published experiments": [
+            name for name in PROBLEMS if name not in finite
+        ],
+        "Environments with settings of your own ('jbrl list environments' says more)": [
+            *ENVIRONMENTS
+        ],
+        "Made out of another problem": [*derived],
     }
     titles = ["problem", "observation", "actions", "lifetime"]
-    lines = [[name, *row] for group in groups.values() for name, row in group.items()]
-    widths = [
-        max(map(len, column)) for column in zip(titles, *(line[:4] for line in lines), strict=True)
-    ]
-    parts: list[Table | str] = []
-    for title, group in groups.items():
+    columns = zip(titles, *([name, *row[:3]] for name, row in rows.items()), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    for title, names in groups.items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for column, width in zip(titles, widths, strict=True):
             table.add_column(column, no_wrap=True, min_width=width)
         table.add_column("what it is")
-        for name, row in group.items():
-            table.add_row(name, *map(escape, row))
-        parts += [f"[bold]{title}[/bold]", table, ""]
-    return [*parts[:-1], *_suites()]
-
-
-def _summary(described: Any) -> str:
-    """Return the first paragraph of a docstring on one line."""
-    return " ".join((described.__doc__ or "").strip().split("\n\n")[0].split())
+        for name in names:
+            table.add_row(name, *map(escape, rows[name]))
+        yield f"[bold]{title}[/bold]"
+        yield table
+        yield ""
 
 
 def _row(name: str, settings: Mapping[str, object]) -> list[str]:
@@ -195,27 +189,19 @@ def _suite(name: str) -> Table:
     return table
 
 
-def _suites() -> list[Table | str]:
-    """Return the names of each suite that a study accepts."""
+def _suites() -> Iterator[str]:
+    """Yield the names of each suite that a study accepts."""
     from jbrl.problems.lookup import SUITES
 
-    lines: list[Table | str] = []
     for suite in SUITES.values():
-        names = ", ".join(
-            f"{suite.name}/{group}"
-            for group in suite.groups
-            if "/" in group or group in ("all", "testing")
+        named = [group for group in suite.groups if "/" in group or group in ("all", "testing")]
+        names = ", ".join(f"{suite.name}/{group}" for group in named)
+        example = suite.groups["all"][0]
+        yield (f"[bold]{escape(suite.summary)} ('jbrl list problems --suite {suite.name}')[/bold]")
+        yield escape(
+            f"{suite.name}/EXPERIMENT/INDEX, for example {suite.name}/{example}; in a study also "
+            f"{suite.name}/EXPERIMENT, {names}"
         )
-        ids = suite.groups["all"]
-        lines += [
-            "",
-            f"[bold]{escape(suite.summary)} ('jbrl list problems --suite {suite.name}')[/bold]",
-            escape(
-                f"{suite.name}/EXPERIMENT/INDEX, for example {suite.name}/{ids[0]}; "
-                f"in a study also {suite.name}/EXPERIMENT, {names}"
-            ),
-        ]
-    return lines
 
 
 def show(name: Annotated[str, typer.Argument(metavar="PROBLEM")], *, json_: bool = False) -> None:
@@ -250,13 +236,14 @@ def show(name: Annotated[str, typer.Argument(metavar="PROBLEM")], *, json_: bool
         return
     mdps = shown.mdps
     start = int(mdps.initial_state)
-    typer.echo(
-        f"{shown.name} ({shown.short_name}): {mdps.n_states} states, {mdps.n_actions} actions"
-    )
-    typer.echo(shown.description)
-    typer.echo(f"Starts in {'a state drawn uniformly' if start < 0 else f'state {start}'}.\n")
-    typer.echo(_view("Concentrations", np.asarray(mdps.concentrations)))
-    typer.echo(_view("Rewards", np.asarray(mdps.rewards)))
+    for text in (
+        f"{shown.name} ({shown.short_name}): {mdps.n_states} states, {mdps.n_actions} actions",
+        shown.description,
+        f"Starts in {'a state drawn uniformly' if start < 0 else f'state {start}'}.\n",
+        _view("Concentrations", np.asarray(mdps.concentrations)),
+        _view("Rewards", np.asarray(mdps.rewards)),
+    ):
+        typer.echo(text)
 
 
 def _described(problem: "EnvironmentProblem") -> list[str]:
@@ -292,30 +279,27 @@ def _view(title: str, values: np.ndarray) -> str:
     mostly zeros.
     """
     large = len(values) > LARGEST_MATRIX and np.mean(values != 0) < 0.5
-    return _sparse(title, values) if large else _matrices(title, values)
+    return "\n".join([*(_sparse if large else _matrices)(title, values), ""])
 
 
-def _matrices(title: str, values: np.ndarray) -> str:
-    """Show one matrix per action; one for all when they are equal."""
+def _matrices(title: str, values: np.ndarray) -> Iterator[str]:
+    """Yield the lines of one matrix per action; of one for all when they are equal."""
     n_states, n_actions, _ = values.shape
     same = bool((values == values[:, :1]).all())
     texts = np.vectorize(lambda v: "." if v == 0 else f"{v:g}")(values)
     width = max(len(str(n_states - 1)), *(len(text) for text in texts.flat))
-    lines = [f"{title}. Row: state, column: next state; . is 0."]
+    yield f"{title}. Row: state, column: next state; . is 0."
     for action in range(1 if same else n_actions):
-        lines += [
-            "",
-            "every action" if same else f"action {action}",
-            _line("", range(n_states), width),
-        ]
-        lines += [_line(state, texts[state, action], width) for state in range(n_states)]
-    return "\n".join(lines) + "\n"
+        yield from ("", "every action" if same else f"action {action}")
+        for state, cells in [("", map(str, range(n_states))), *enumerate(texts[:, action])]:
+            yield f"{state:>4} | {' '.join(cell.rjust(width) for cell in cells)}"
 
 
-def _sparse(title: str, values: np.ndarray) -> str:
-    """Return a row per state and a column per action: `next state: value`, without the value where
+def _sparse(title: str, values: np.ndarray) -> Iterator[str]:
+    """Yield a row per state and a column per action: `next state: value`, without the value where
     it is 1, for all that is not 0.
     """
+    heads = [f"action {action}" for action in range(values.shape[1])]
     cells = [
         [
             " ".join(f"{y}" if row[y] == 1 else f"{y}:{row[y]:g}" for y in np.flatnonzero(row))
@@ -323,25 +307,16 @@ def _sparse(title: str, values: np.ndarray) -> str:
         ]
         for rows in values
     ]
-    heads = [f"action {action}" for action in range(values.shape[1])]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    lines = [
+    yield (
         f"{title}. Row: state, column: action; in it the next states, each with its value unless "
-        "that is 1. All others are 0.",
-        "",
-    ]
+        "that is 1. All others are 0."
+    )
+    yield ""
     for state, row in [("", heads), *enumerate(cells)]:
         if any(row):
-            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            line = _line(state, padded, 0)
-            lines.append(line if state == "" else line.rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def _line(head: object, cells: Iterable[object], width: int) -> str:
-    return f"{head!s:>4} | " + ("  " if width == 0 else " ").join(
-        f"{cell!s:>{width}}" for cell in cells
-    )
+            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            yield f"{state:>4} | {'  '.join(padded)}".rstrip()
 
 
 def cite(
@@ -371,30 +346,24 @@ def _cited(name: str) -> list[str]:
     from jbrl.problems.problem import PROBLEMS
 
     if name == OURSELVES:
-        return [_by_key()[OURSELVES]]
-    if name in AGENTS:
+        cite = OURSELVES
+    elif name in AGENTS:
         cite = AGENTS[name].cite
     elif name in PROBLEMS or name in ENVIRONMENTS or "(" in name:
         cite = problem(name).cite
     else:
-        raise JbrlError(
-            "nothing to cite is called "
-            f"'{name}'{nearest(name, {*AGENTS, *PROBLEMS, *ENVIRONMENTS, OURSELVES})}"
-        )
+        known = {*AGENTS, *PROBLEMS, *ENVIRONMENTS, OURSELVES}
+        raise JbrlError(f"nothing to cite is called '{name}'{nearest(name, known)}")
     if not cite:
         raise JbrlError(f"'{name}' names no source")
     if cite.lstrip().startswith("@"):
         return [cite.strip()]
-    return [_by_key()[key.strip()] for key in cite.split(",")]
-
-
-def _by_key() -> dict[str, str]:
-    """Return all entries of references.bib by key."""
     text = (resources.files("jbrl") / "references.bib").read_text(encoding="utf-8")
-    parts = re.split(r"^(?=@)", text, flags=re.MULTILINE)
-    return {
-        match[1]: part.strip() for part in parts if (match := re.match(r"@\w+\{([^,\s]+)", part))
+    entries = re.split(r"^(?=@)", text, flags=re.MULTILINE)
+    by_key = {
+        m[1]: entry.strip() for entry in entries if (m := re.match(r"@\w+\{([^,\s]+)", entry))
     }
+    return [by_key[key.strip()] for key in cite.split(",")]
 
 
 def formulas(
