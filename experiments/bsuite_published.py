@@ -1,4 +1,4 @@
-"""Tables and figures of docs/bsuite/agents.md and of the pages of its agents, from the logs in
+"""Table and figures of docs/bsuite/agents.md and of the pages of its agents, from the logs in
 experiments/published/bsuite.
 
 python experiments/bsuite_published.py [--out DIR]
@@ -7,7 +7,6 @@ python experiments/bsuite_published.py [--out DIR]
 import argparse
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
@@ -48,90 +47,60 @@ def testing_sweep() -> Logs:
     return Logs(tuple(sorted(runs, key=lambda run: SEEDED.index(run.agent))), found.problems)
 
 
-def deep_sea_table() -> list[str]:
-    """Return the lines of a table: episodes in which an agent leaves the way to the goal, of the
-    sizes of both kinds of deep sea that BootDQN has played.
+def missed_episodes() -> pd.DataFrame:
+    """Return the episodes in which an agent leaves the way to the goal: a row for each setting of
+    both kinds of deep sea that BootDQN has played, a column for each agent.
     """
-    found = {(run.agent, run.bsuite_id): run for run in logs("exploration", "agents").runs}
-    agents = ("BootDQN", *LEARNERS)
-    lines = [
-        f"| experiment | size | {' | '.join(agents)} |",
-        "|---|---:|" + "---:|" * len(agents),
+    runs = logs("exploration", "agents").runs
+    played = {run.bsuite_id for run in runs if run.agent == "BootDQN"}
+    rows = [
+        (run.bsuite_id, run.agent, run.columns["total_bad_episodes"][-1])
+        for run in runs
+        if run.bsuite_id in played
     ]
-    for agent, bsuite_id in found:
-        if agent == "BootDQN":
-            name, size = bsuite_id.split("/")[0], SWEEP[bsuite_id].settings["size"]
-            missed = [found[one, bsuite_id].columns["total_bad_episodes"][-1] for one in agents]
-            lines.append(f"| {name} | {size} | {' | '.join(f'{int(n):,}' for n in missed)} |")
-    return lines
+    return pd.DataFrame(rows).pivot(index=0, columns=1, values=2)
 
 
-def memory_table() -> list[str]:
-    """Return the lines of a table: per cent of the episodes with the right answer, of the settings
-    that need a memory. Half of them is what guessing gets.
+def remembered() -> pd.DataFrame:
+    """Return the share of the episodes with the right answer, a row for each setting that needs a
+    memory, by `setting`, `bits` and `steps`, a column for each agent. Guessing gets a half.
     """
-    agents = ("RecurrentActorCritic", *LEARNERS)
-    found = {(run.agent, run.bsuite_id): run.columns for run in logs("recurrent", "agents").runs}
-    lines = [f"| setting | {' | '.join(agents)} |", "|---|" + "---:|" * len(agents)]
-    for agent, bsuite_id in found:
-        if agent == agents[0] and bsuite_id.startswith("memory_"):
-            kind, settings = bsuite_id.split("/")[0], SWEEP[bsuite_id].all_settings
-            bits, length = settings["num_bits"], settings["memory_length"]
-            about = f"{bits} bit{'s' if bits > 1 else ''}, {length} step{'s' if length > 1 else ''}"
-            cells = [
-                f"{columns['total_perfect'][-1] / columns['episode'][-1]:.1%}"
-                for columns in (found[name, bsuite_id] for name in agents)
-            ]
-            lines.append(f"| {kind}, {about} | {' | '.join(cells)} |")
+    rows = []
+    for run in logs("recurrent", "agents").runs:
+        if run.bsuite_id.startswith("memory_"):
+            settings = SWEEP[run.bsuite_id].all_settings
+            share = run.columns["total_perfect"][-1] / run.columns["episode"][-1]
+            key = (run.bsuite_id, settings["num_bits"], settings["memory_length"])
+            rows.append((*key, run.agent, share))
+    keys = ["setting", "bits", "steps"]
+    table = pd.DataFrame(rows, columns=[*keys, "agent", "share"])
+    return table.pivot(index=keys, columns="agent", values="share").reset_index()
+
+
+def scores_table(found: Logs) -> list[str]:
+    """Return the lines of a table: the score of each agent in each experiment, the means of the
+    tags, and of all experiments.
+    """
+    by = scores.summary(found).pivot(index="bsuite_env", columns="agent", values="score")
+    tags = scores.tag_scores(found).pivot(index="tag", columns="agent", values="score")
+    rows = [(name, by.loc[name]) for name in EXPERIMENTS if name in found.experiments]
+    rows += [(f"**{in_words(tag)}**", tags.loc[tag]) for tag in TAGS]
+    rows += [("**all 23 experiments**", by.mean())]
+    lines = [f"| experiment | {' | '.join(found.agents)} |", "|---|" + "---:|" * len(found.agents)]
+    for name, row in rows:
+        lines.append(f"| {name} | {' | '.join(f'{row[agent]:.2f}' for agent in found.agents)} |")
     return lines
-
-
-def experiments_table(found: Logs) -> list[str]:
-    """Return the lines of a table: a row per experiment, a column per agent, with intervals."""
-    table = scores.summary(found, intervals=True).set_index(["bsuite_env", "agent"])
-    lines = [f"| experiment | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
-    for name in EXPERIMENTS:
-        if name in found.experiments:
-            cells = [_cell(table.loc[(name, agent)]) for agent in found.agents]
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
-
-
-def tags_table(found: Logs) -> list[str]:
-    """Return the lines of a table: a row per tag, a column per agent, and their means."""
-    table = scores.tag_scores(found).set_index(["tag", "agent"])
-    means = scores.summary(found).groupby("agent")["score"].mean()
-    lines = [f"| tag | {' | '.join(found.agents)} |", "|---|" + "---|" * len(found.agents)]
-    for tag in TAGS:
-        cells = [_cell(table.loc[(tag, agent)]) for agent in found.agents]
-        lines.append(f"| {in_words(tag)} | {' | '.join(cells)} |")
-    cells = [f"{means[agent]:.2f}" for agent in found.agents]
-    lines.append(f"| all 23 experiments | {' | '.join(cells)} |")
-    return lines
-
-
-def _cell(row: pd.Series) -> str:
-    lower, upper = row.get("lower", np.nan), row.get("upper", np.nan)
-    known = f" [{lower:.2f}, {upper:.2f}]" if np.isfinite(lower) else ""
-    return f"{row['score']:.2f}{known}"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the tables and the figures."""
+    """Write the table and the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "_static" / "bsuite")
     folder = parser.parse_args(arguments).out
     folder.mkdir(parents=True, exist_ok=True)
     found = whole_sweep()
-    tables = {
-        "agents-experiments": experiments_table(found),
-        "agents-tags": tags_table(found),
-        "agents-deep-sea": deep_sea_table(),
-        "agents-memory": memory_table(),
-        "agents-testing": experiments_table(testing_sweep()),
-    }
-    for name, lines in tables.items():
-        (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = scores_table(found)
+    (folder / "agents-scores.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name, drawing in figures(found).items():
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
 

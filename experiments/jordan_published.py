@@ -9,7 +9,7 @@ experiments/published/jordan/end.parquet.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -35,82 +35,10 @@ QUANTILES = ("Chain-50d", "MountainCar")
 SENSITIVE = (("Chain-50d", "AC"), ("MountainCar", "Sarsa-lambda-s"))
 BESIDE = jordan_kept.FOLDER / "beside"
 END = jordan_kept.FOLDER / "end.parquet"
-SHOWN_SHARES = 3  # parameters of an algorithm
 FEWEST = 8  # environments that all algorithms have played, for an aggregate
 BOOTSTRAP = Options()
 DECIMALS = 3  # of the scores that are kept
 HALF_WIDTH = 1.96  # of a 95% interval, in standard errors
-
-
-def comparison(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells beside the published ones."""
-    return jordan2020.compare_cells(jordan2020.known(found))
-
-
-def means_table(cells: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: mean here over published mean, environments in rows."""
-    return _grid(cells, lambda row: f"{_number(row.mean)} ({_number(row.published)})")
-
-
-def z_table(cells: pd.DataFrame) -> list[str]:
-    """Return the lines of a table of differences in standard errors, with the trials."""
-    return _grid(cells, _z, lambda rows: _between(rows["n"]))
-
-
-def _z(row: tuple) -> str:
-    text = f"{row.z:+.1f}".replace("-", "−")
-    return f"**{text}**" if row.verdict == jordan2020.DIFFERS else text
-
-
-def _grid(
-    cells: pd.DataFrame,
-    text: Callable[[tuple], str],
-    trials: Callable[[pd.DataFrame], str] | None = None,
-) -> list[str]:
-    more = ["trials"] if trials else []
-    lines = [
-        "| " + " | ".join(["", *more, *ALGORITHMS]) + " |",
-        "|---|" + "---:|" * (len(ALGORITHMS) + len(more)),
-    ]
-    for environment, rows in cells.groupby("environment", sort=False):
-        by = {row.algorithm: row for row in rows.itertuples() if row.n > 1}
-        shown = [trials(rows)] if trials else []
-        shown += [text(by[name]) if name in by else "" for name in ALGORITHMS]
-        lines.append("| " + " | ".join([environment, *shown]) + " |")
-    return lines
-
-
-def _between(counts: pd.Series) -> str:
-    least, most = counts.min(), counts.max()
-    return f"{most:,}" if least == most else f"{least:,}–{most:,}"
-
-
-def _number(value: float) -> str:
-    digits = 1 if abs(value) < 100 else 0
-    return f"{value:,.{digits}f}".replace("-", "−")
-
-
-def beyond_table(cells: pd.DataFrame) -> list[str]:
-    """Return the lines of a table of the cells that differ."""
-    far = cells[cells["verdict"] == jordan2020.DIFFERS]
-    lines = [
-        "| environment | algorithm | trials | mean | published | z |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for row in far.itertuples():
-        numbers = f"{row.n:,} | {_number(row.mean)} | {_number(row.published)}"
-        lines.append(f"| {row.environment} | {row.algorithm} | {numbers} | {_z(row)} |")
-    return lines
-
-
-def invalid_table(found: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: how many trials had weights that were not numbers."""
-    counted = found.assign(bad=(found[list(jordan_kept.COUNTS_OF_NAN)].fillna(0) > 0).any(axis=1))
-    by = counted.groupby(list(jordan_kept.CELL), sort=False)["bad"].agg(["sum", "size"])
-    lines = ["| environment | algorithm | trials | with NaN |", "|---|---|---:|---:|"]
-    for (environment, algorithm), row in by[by["sum"] > 0].iterrows():
-        lines.append(f"| {environment} | {algorithm} | {row['size']:,} | {row['sum']:,} |")
-    return lines
 
 
 def counts_of_shared(found: pd.DataFrame) -> int:
@@ -127,21 +55,18 @@ def evaluated(found: pd.DataFrame) -> Evaluation:
 
 
 def aggregate_table(found: Evaluation) -> list[str]:
-    """Return the lines of a table: scores, each with rank and interval by three methods, beside the
-    released scores.
-    """
+    """Return the lines of a table: scores with bootstrap intervals, beside those released."""
     table = jordan_ranking.compare_aggregate(found)
     by = {method: rows.set_index("algorithm") for method, rows in table.groupby("method")}
     lines = [
-        "| algorithm | score | rank | PBP | PBP-t | bootstrap | published | its PBP-t |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| algorithm | score | bootstrap | published | its PBP-t |",
+        "|---|---:|---:|---:|---:|",
     ]
-    for name, row in by["pbp"].iterrows():
+    for name, row in by["bootstrap"].iterrows():
         theirs = by["pbp-t"].loc[name]
-        ends = [_interval(by[method].loc[name]) for method in METHODS]
-        published = f"{row['published']:.3f} | {_interval(theirs, 'published_')}"
         lines.append(
-            f"| {name} | {row['score']:.3f} | {row['rank']} | {' | '.join(ends)} | {published} |"
+            f"| {name} | {row['score']:.3f} | {_interval(row)} | {row['published']:.3f} | "
+            f"{_interval(theirs, 'published_')} |"
         )
     return lines
 
@@ -154,42 +79,6 @@ def _interval(row: pd.Series, before: str = "") -> str:
 def _ranks(row: pd.Series, before: str = "") -> str:
     best, worst = (int(row[f"{before}rank_{end}"]) for end in ("best", "worst"))
     return f"{best}" if best == worst else f"{best}–{worst}"
-
-
-def moves_table(found: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: the order of the algorithms with trials and environments left
-    out.
-    """
-    table = jordan_ranking.moves(jordan2020.known(found), ("pbp",))
-    lines = ["| | first | second | third | last |", "|---|---|---|---|---|"]
-    table = table[table["change"] != "delta"]  # which moves intervals only
-    for (change, value), rows in table.groupby(["change", "value"], sort=False):
-        names = list(rows.sort_values("rank")["algorithm"])
-        what = f"without {value}" if change == "without" else f"at most {value:,} trials"
-        lines.append(f"| {what} | {' | '.join([*names[:3], names[-1]])} |")
-    return lines
-
-
-def shares_table(found: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: of each algorithm, the drawn parameters that explain most of the
-    variance of the score, with 95% intervals; significant ones in bold type.
-    """
-    lines = [
-        "| environment | algorithm | most | second | third |",
-        "|---|---|---|---|---|",
-    ]
-    for environment in QUANTILES:
-        for algorithm in ALGORITHMS:
-            here = (found["environment"] == environment) & (found["algorithm"] == algorithm)
-            table = sensitivity.shares(*_drawn(found[here])).head(SHOWN_SHARES)
-            cells = [_share(row) for row in table.itertuples()]
-            lines.append(f"| {environment} | {algorithm} | {' | '.join(cells)} |")
-    return lines
-
-
-def _share(row: tuple) -> str:
-    text = f"{row.parameter} {row.share:.2f} [{row.lower:.2f}, {row.upper:.2f}]"
-    return f"**{text}**" if row.significant else text
 
 
 def beside_table(found: pd.DataFrame, others: pd.DataFrame) -> list[str]:
@@ -247,37 +136,8 @@ def joined_ends(old: pd.DataFrame, new: list[pd.DataFrame]) -> pd.DataFrame:
     return every.loc[places.sort_values(trial).index].reset_index(drop=True)
 
 
-def end_table(trials: pd.DataFrame) -> list[str]:
-    """Return the lines of a table: mean life and end of each cell with half-widths of 95%
-    intervals, the largest mean in bold type.
-    """
-    lines = [
-        "| | trials | score | " + " | ".join(ALGORITHMS) + " |",
-        "|---|---:|---|" + "---:|" * len(ALGORITHMS),
-    ]
-    for environment, rows in trials.groupby("environment", sort=False):
-        counts = _between(rows.groupby("algorithm").size())
-        for score in ("life", "end"):
-            by = {name: group[score] for name, group in rows.groupby("algorithm")}
-            best = max(by, key=lambda name: by[name].mean())
-            texts = {name: _mean(scores) for name, scores in by.items()}
-            texts[best] = f"**{texts[best]}**"
-            first = [environment, counts] if score == "life" else ["", ""]
-            shown = [texts.get(name, "") for name in ALGORITHMS]
-            lines.append("| " + " | ".join([*first, score, *shown]) + " |")
-    return lines
-
-
-def tables(found: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
-    """Yield the tables that take no bootstrap, by name."""
-    cells = comparison(found)
-    yield "means", means_table(cells)
-    yield "z", z_table(cells)
-    yield "beyond", beyond_table(cells)
-    yield "invalid", invalid_table(found)
-    yield "shares", shares_table(found)
-    yield "beside", beside_table(found, jbrl.Results(BESIDE).returns)
-    yield "end", end_table(pd.read_parquet(END))
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[str, Drawing]]:
@@ -334,15 +194,13 @@ def main(arguments: list[str] | None = None) -> None:
     folder = chosen.out
     folder.mkdir(parents=True, exist_ok=True)
     found = jordan_kept.trials()
-    for name, lines in tables(found):
-        (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write(folder / "beside.md", beside_table(found, jbrl.Results(BESIDE).returns))
     if chosen.tables:
         return
     complete = counts_of_shared(found)
     whole = evaluated(found) if complete >= FEWEST else None
     if whole is not None:
-        for name, lines in (("aggregate", aggregate_table(whole)), ("moves", moves_table(found))):
-            (folder / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _write(folder / "aggregate.md", aggregate_table(whole))
     for name, drawing in drawings(found, whole):
         (folder / f"{name}.svg").write_text(alone(drawing.figure), encoding="utf-8")
 

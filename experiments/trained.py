@@ -1,10 +1,9 @@
-"""Score against offline seconds of the study experiments/trained.toml: figure and table of
-docs/trained.md.
+"""Score against offline seconds of the study experiments/trained.toml: figure of docs/trained.md.
 
 python experiments/trained.py [DIR] [--out FOLDER]
 
 DIR holds results of the study: they are archived in experiments/published/trained. Without DIR,
-what is kept there is drawn again. A test compares the table.
+what is kept there is drawn again.
 """
 
 import argparse
@@ -21,8 +20,7 @@ import pandas as pd
 
 import jbrl
 from jbrl.report.style import COLOURS, INK, LOOK, SYMBOLS
-from jbrl.report.text import score_text, seconds_text
-from jbrl.stats.brackets import Bracket, digests_of_tests, find, share, share_text
+from jbrl.stats.brackets import Bracket, digests_of_tests, find
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "experiments" / "published" / "trained"
@@ -60,38 +58,9 @@ def scores() -> pd.DataFrame:
     return found.iloc[sorted(range(len(order)), key=order.__getitem__)]
 
 
-def table(found: pd.DataFrame) -> str:
-    """Write scores and times, a row for each agent."""
-    lines = [
-        "| problem | agent | lifetimes | score | share | offline | a decision |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
-    found = found[found["algorithm"] != "Random"]
-    for row in found.to_dict("records"):
-        place = (
-            row["test"] if row["test"] == row["prior"] else f"{row['test']}, prior {row['prior']}"
-        )
-        cells = [
-            place,
-            row["line"],
-            f"{row['budget']:,}" if row["budget"] else "",
-            score_text(row["mean"], row["ci95"], 2),
-            _share(row),
-            seconds_text(row["offline_seconds"]) if row["budget"] else "",
-            seconds_text(row["online_seconds"]),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
 def bracket_of(row: Mapping[str, Any]) -> Bracket | None:
     """Return the bracket of the test distribution of a row, where one is kept."""
     return find(row["test"], 0.95, 250, row["test_digest"])
-
-
-def _share(row: Mapping[str, Any]) -> str:
-    bracket = bracket_of(row)
-    return "" if bracket is None else share_text(share(row["mean"], row["ci95"], bracket))
 
 
 def draw(found: pd.DataFrame) -> plt.Figure:
@@ -139,7 +108,7 @@ def _panel(axes: plt.Axes, rows: pd.DataFrame) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the figure and the table."""
+    """Write the figure."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, default=STATIC, metavar="FOLDER")
@@ -147,7 +116,6 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.folder:
         jbrl.Results(chosen.folder).archive(KEPT, decimals=3)
     found = scores()
-    (chosen.out / "trained.md").write_text(table(found), encoding="utf-8")
     draw(found).savefig(chosen.out / "trained.png", dpi=110)
 
 

@@ -55,7 +55,7 @@ CHEAP = re.compile(
 SLOW = re.compile(
     r"jbrl (report out/(chain|quick --html --latex --markdown|quick --latex --markdown)$"
     r"|evaluate out/quick --html$|bsuite (score|report) experiments/published"
-    r"|compare (out/paper-cpu|experiments/(published/paper-cpu|evaluation/resimulated))"
+    r"|compare (out/paper-cpu|experiments/(published/(paper-c|jordan)|evaluation/resimulated))"
     r"|run experiments/(bsuite|complete|deep|jordan|paper-cells|sensitivity|suite|trained)"
     r"\S*\.toml)"
 )

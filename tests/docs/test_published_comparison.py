@@ -61,12 +61,6 @@ def test_a_page_without_a_place_for_a_table_is_refused(script):
         script.filled("# Nothing", {"cells": ""})
 
 
-def test_figures_of_the_page_are_there(script):
-    names = re.findall(r"\(_static/([^)]*)\)", script.PAGE.read_text(encoding="utf-8"))
-    assert len(names) == 5
-    assert all((script.STATIC / name).is_file() for name in names)
-
-
 def test_units_are_added_to_an_archive_and_replace_those_that_it_has(script, tmp_path):
     def results(folder, agents, shift):
         store, units = opened(tmp_path / folder, study(agents=agents))
