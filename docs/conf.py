@@ -10,6 +10,9 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util.logging import getLogger
 
 import jbrl
+from jbrl.cli.app import reference
+from jbrl.cli.catalogue import parameter_table
+from jbrl.environments.environment import ENVIRONMENTS
 
 project = "jbrl"
 author = "The jbrl developers"
@@ -37,7 +40,28 @@ default_role = "code"  # docstrings write names in `single` backticks
 
 logger = getLogger(__name__)
 ABOVE = r"(?:^    # .+\n)*"
+PARAMETERS = re.compile(r"^```\{parameters\} (\S+)(?: besides (\S+))?\n```$", re.MULTILINE)
+COMMANDS = "```{commands}\n```"
 FIELD = re.compile(rf"({ABOVE})^    (\w+): .*?(?:  # (?!noqa|type:)(.+))?$", re.MULTILINE)
+
+
+def tabulated(name: str, other: str | None = None) -> str:
+    """Return the parameters of an agent or an environment as a table in Markdown; of those that
+    `other` has as well, only the ones with another default or meaning.
+    """
+    table = parameter_table(
+        jbrl.AGENTS[name].agent if name in jbrl.AGENTS else ENVIRONMENTS[name].environment
+    )
+    header, rule, *rows = table.splitlines()
+    known = tabulated(other).splitlines() if other else []
+    rows = [row for row in rows if row not in known]
+    return "\n".join([header, rule, *rows]) if rows else "No parameters."
+
+
+def insert_tables(_app, _docname, content: list[str]) -> None:
+    """Write the tables of parameters and the reference of the commands in their places."""
+    page = PARAMETERS.sub(lambda match: tabulated(*match.groups()), content[0])
+    content[0] = page.replace(COMMANDS, reference()) if COMMANDS in page else page
 
 
 def fields_of(source: str) -> list[tuple[str, str]]:
@@ -90,6 +114,7 @@ def show_math(translator, node) -> None:
 
 
 def setup(app) -> None:
+    app.connect("source-read", insert_tables)
     app.add_html_math_renderer("mathml", (show_math, None), (show_math, None))
     app.connect("autodoc-process-docstring", show_fields, priority=99)
     # before napoleon reads the sections

@@ -1,4 +1,4 @@
-"""First episodes in cart-poles that were not seen before: the table of docs/agents/rl2.md.
+"""First episodes in cart-poles not seen before: the figures of docs/agents/prior-trained.md.
 
 python experiments/adapting.py
 

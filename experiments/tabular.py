@@ -1,4 +1,4 @@
-"""Tables of docs/agents/q-learning.md and docs/agents/sarsa.md, from experiments/tabular.toml.
+"""Tables of docs/agents/tabular.md and docs/agents/tabular.md, from experiments/tabular.toml.
 
 python experiments/tabular.py [DIR] [--out FOLDER]
 

@@ -95,7 +95,7 @@ def test_csv_and_json_have_all_columns(folder: Path) -> None:
     assert len(table) == len(entries) == 48
     assert list(table.columns) == list(entries[0])
     assert {"combined", "apart", "best", "explanation", "reference"} <= set(table.columns)
-    assert entries[2]["reference"] == "docs/agents/soft-max-published.md"
+    assert entries[2]["reference"] == "docs/agents/soft-max.md"
 
 
 def test_from_python(folder: Path) -> None:

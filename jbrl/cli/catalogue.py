@@ -107,7 +107,10 @@ def _toml(value: object) -> str:
 
 def parameter_table(cls: type) -> str:
     """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
-    rows = [f"| `{name}` | `{default}` | {doc} |" for name, default, doc in _parameters(cls)]
+    rows = [
+        " | ".join([f"| `{name}`", f"`{default}`", doc.replace("|", "\\|") + " |"])
+        for name, default, doc in _parameters(cls)
+    ]
     return "\n".join(["| Parameter | Default | Meaning |", "| --- | --- | --- |", *rows])
 
 

@@ -1,4 +1,4 @@
-"""What goes in and out of an environment, and for how long: spaces and lifetimes."""
+"""Spaces of observations and actions, and lifetimes: how long an agent plays."""
 
 import dataclasses
 from typing import Any
