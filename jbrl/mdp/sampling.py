@@ -118,18 +118,6 @@ def choose_maximiser(
     return (rank <= wanted).sum(-1, dtype=jnp.int32)
 
 
-def explore(
-    greedy: jax.Array, n_actions: int, epsilon: float | jax.Array, uniforms: jax.Array
-) -> jax.Array:
-    """Return any of `n_actions` actions with probability `epsilon`, else `greedy`: [] int32.
-
-    Args:
-      uniforms: [2] float32 in [0, 1): the first decides whether to explore, the second is for the
-        action.
-    """
-    return jnp.where(uniforms[0] < epsilon, (uniforms[1] * n_actions).astype(jnp.int32), greedy)
-
-
 def open_uniforms(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Return uniform numbers strictly between 0 and 1, float32: odd multiples of 2^-24."""
     # the same numbers as of `shape` at once, compiled ten times faster

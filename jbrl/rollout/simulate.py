@@ -107,7 +107,7 @@ def simulate(
     check_requirements(agent, name, told, where)
     index = jnp.asarray(index, jnp.int32)
     # data, not constants that the compiler would compute with in another way
-    data: Any = lax.optimization_barrier((as_arrays(agent), told, test))  # type: ignore[no-untyped-call]
+    data: Any = lax.optimization_barrier((as_arrays(agent), told, test))
     agent, told, test = data
     knowledge = agent.train(jax.random.fold_in(key, 2**32 - 1), told)
     if isinstance(environment, DirichletProblem | Tabular) and isinstance(lifetime, Steps):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.agents import selection
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -78,7 +79,7 @@ def _greedy_or_random(
     """
     uniforms = sampling.uniforms(key)
     greedy = incremental.greedy(plan, x, uniforms[1])
-    return sampling.explore(greedy, plan.q.shape[1], epsilon, uniforms)
+    return selection.epsilon_greedy(greedy, plan.q.shape[1], epsilon, uniforms)
 
 
 @record

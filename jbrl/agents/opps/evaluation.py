@@ -90,7 +90,7 @@ def programs(expressions: Sequence[Expression]) -> FormulaProgram:
     length = max(1, *(sum(token not in VARIABLES for token in e.tokens) for e in expressions))
     rows = [_instructions(e, length) for e in expressions]
     table = np.array(rows)  # [B, K, 6]
-    words = np.array([[_word(instruction) for instruction in row] for row in rows], np.int32)
+    words: Any = np.array([[_word(instruction) for instruction in row] for row in rows], np.int32)
     families = tuple(sorted(set(table[..., 0].ravel().tolist())))
     return FormulaProgram(
         words, families, reach=max(1, int(table[..., 4:].max()) - len(VARIABLES) + 1)
@@ -110,12 +110,10 @@ def in_common_shape(program: FormulaProgram) -> FormulaProgram:
             and set(program.families) <= set(families)
             and program.reach <= reach
         ):
-            padding = np.full(
-                (*words.shape[:-1], length - words.shape[-1]),
-                _word((*_COPY, len(VARIABLES), len(VARIABLES))),
-                np.int32,
-            )
-            return FormulaProgram(np.concatenate([words, padding], axis=-1), families, reach)
+            copy = _word((*_COPY, len(VARIABLES), len(VARIABLES)))
+            padding = np.full((*words.shape[:-1], length - words.shape[-1]), copy, np.int32)
+            padded: Any = np.concatenate([words, padding], axis=-1)
+            return FormulaProgram(padded, families, reach)
     return program
 
 

@@ -166,9 +166,8 @@ def formula_policies(expressions: Sequence[Expression]) -> FormulaPolicy:
     """Return the policies of B formulas with equally many variables, stacked along a leading axis,
     NumPy arrays.
     """
-    slots = np.array(
-        [[VARIABLES.index(name) for name in e.variables] for e in expressions], np.int32
-    )
+    rows = [[VARIABLES.index(name) for name in e.variables] for e in expressions]
+    slots: Any = np.array(rows, np.int32)
     return FormulaPolicy(slots, in_common_shape(programs([_renamed(e) for e in expressions])))
 
 
@@ -206,7 +205,8 @@ def linear_policies(names: Sequence[str], weights: np.ndarray) -> LinearPolicy:
     leading axis.
     """
     slots = np.array([VARIABLES.index(name) for name in names], np.int32)
-    return LinearPolicy(np.broadcast_to(slots, weights.shape), np.asarray(weights, np.float32))
+    rows: Any = np.broadcast_to(slots, weights.shape), np.asarray(weights, np.float32)
+    return LinearPolicy(*rows)
 
 
 def linear_policy(names: Sequence[str], weights: Sequence[float]) -> LinearPolicy:

@@ -203,8 +203,8 @@ def _loop(
     alive = ~discarded
     mean = table[_SUM] / table[_COUNT]
     a, b = bandit.widths(table[_COUNT], jnp.maximum(table[_SQUARES] / table[_COUNT] - mean**2, 0.0))
-    for row, start, none in ((_MEAN, mean, -jnp.inf), (_A, a, 0.0), (_B, b, 0.0)):
-        table = table.at[row].set(jnp.where(alive, start, none))
+    for row, begun, none in ((_MEAN, mean, -jnp.inf), (_A, a, 0.0), (_B, b, 0.0)):
+        table = table.at[row].set(jnp.where(alive, begun, none))
     number = jnp.arange(table.shape[1], dtype=jnp.int64)
 
     def going_on(carry: tuple[Any, ...]) -> jax.Array:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl import vectorize
+from jbrl.agents import selection
 from jbrl.agents.bayes.mean_model import BEB, Planner
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import (
@@ -199,7 +200,7 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
     ) -> tuple[jax.Array, CoarseState]:
         uniforms, values = sampling.uniforms(key), vectorize.get_row(state.q, observation)
         greedy = sampling.choose_maximiser(values, uniforms[1])
-        return sampling.explore(greedy, values.shape[0], self.epsilon, uniforms), state
+        return selection.epsilon_greedy(greedy, values.shape[0], self.epsilon, uniforms), state
 
     def observe(self, key: jax.Array, state: CoarseState, transition: Transition) -> CoarseState:
         counts = count_transition(

@@ -49,7 +49,7 @@ def native(fn: F) -> F:
     @functools.wraps(fn)
     def call(*args):  # type: ignore[no-untyped-def]
         marks = {"xla_cpu_small_call": "true", "inlineable": "false"}
-        return set_xla_metadata(marked(*args), **marks)  # type: ignore[no-untyped-call]
+        return set_xla_metadata(marked(*args), **marks)
 
     return call  # type: ignore[return-value]
 
