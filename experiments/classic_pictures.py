@@ -34,8 +34,7 @@ from jbrl.base.pytree import record, static  # noqa: E402
 from jbrl.environments.acrobot import Acrobot  # noqa: E402
 from jbrl.environments.cartpole import CartPole  # noqa: E402
 from jbrl.environments.environment import as_arrays, drawn  # noqa: E402
-from jbrl.environments.pinball import Ball, Pinball, PinballState  # noqa: E402
-from jbrl.environments.pinball_map import MAPS, read_map  # noqa: E402
+from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map  # noqa: E402  # noqa: E402
 from jbrl.environments.spec import Episodes  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
 from jbrl.report.style import COLOURS, FAINT, INK, LOOK  # noqa: E402

@@ -1,7 +1,21 @@
-"""Pinball: a ball that bounces off polygons on its way to a target."""
+"""Pinball: a ball that bounces off polygons on its way to a target.
+
+Maps are JSON files:
+
+    {
+      "start": [x, y],
+      "target": [x, y, radius],
+      "ball": radius,
+      "polygons": [[[x, y], [x, y], [x, y], …], …]     at least three points each
+    }
+
+The points of a polygon do not all lie on one line. All numbers are between -1000 and 1000. Other
+fields are refused.
+"""
 
 import dataclasses
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +23,115 @@ import numpy as np
 from jax import lax
 
 from jbrl import vectorize
+from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.json_files import read_object
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, select
 from jbrl.environments.environment import Environment, Perturbed, Step, register_environment
-from jbrl.environments.pinball_map import Map, read_map
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec
 from jbrl.mdp import sampling
+
+MAPS = ("empty", "box", "medium", "single")  # of Jordan et al. 2020
+FIELDS = ("start", "target", "ball", "polygons")
+GREATEST = 1000.0  # of coordinates and radii
+
+
+class Map(NamedTuple):
+    """A map on the host, checked."""
+
+    start: np.ndarray  # [2] float32
+    target: np.ndarray  # [2] float32
+    target_radius: np.float32
+    ball: np.float32  # radius
+    # [5, E] float32, edges of all polygons: first point x, y; way to the second one x, y;
+    # 1 / length²
+    edges: np.ndarray
+    # [5, E] float32, contribution of each edge to what a collision does: 1; cosine and sine of
+    # twice the edge's angle; number of its polygon, and the square of that
+    effects: np.ndarray
+    polygons: tuple[np.ndarray, ...]  # [points, 2] float64 each
+
+
+def read_map(name: str) -> Map:
+    """Read one of `MAPS`, or a file that ends in .json.
+
+    Raises:
+      JbrlError: no such map, or the file cannot be read or is not sound.
+    """
+    path = Path(name)
+    if name in MAPS:
+        path = Path(__file__).parent / "data" / "pinball" / f"{name}.json"
+    elif path.suffix.casefold() != ".json":
+        raise JbrlError(
+            f"map = '{shown(name, str)}': unknown map{nearest(name, MAPS)}; the path of a map's "
+            "file ends in .json"
+        )
+    where, data = name, read_object(path, FIELDS)
+    start = _numbers(data["start"], 2, f"{where}: start")
+    target = _numbers(data["target"], 3, f"{where}: target")
+    polygons = data["polygons"]
+    if not isinstance(polygons, list) or not polygons:
+        raise JbrlError(
+            f"{where}: polygons = {shown(polygons)}: expected a list of at least one polygon"
+        )
+    radii = target[2], _number(data["ball"], f"{where}: ball")
+    for radius, field in zip(radii, ("target[2]", "ball"), strict=True):
+        if not radius >= 1e-6:
+            raise JbrlError(f"{where}: {field} = {radius:g}: expected a radius above 0")
+    shapes = tuple(_polygon(p, f"{where}: polygons[{i}]") for i, p in enumerate(polygons))
+    return Map(
+        start.astype(np.float32),
+        target[:2].astype(np.float32),
+        np.float32(radii[0]),
+        np.float32(radii[1]),
+        *_edges(shapes),
+        shapes,
+    )
+
+
+def _edges(polygons: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return `Map.edges` and `Map.effects`."""
+    first = np.concatenate(polygons)
+    way = np.concatenate([np.roll(polygon, -1, axis=0) for polygon in polygons]) - first
+    sizes = [len(polygon) for polygon in polygons]
+    number = np.repeat(np.arange(len(sizes)), sizes).astype(float)
+    x, y, length = way[:, 0], way[:, 1], (way**2).sum(1)
+    rows = [np.ones(len(way)), (x**2 - y**2) / length, 2 * x * y / length, number, number**2]
+    edges = np.vstack([first.T, way.T, 1 / length])
+    return edges.astype(np.float32), np.vstack(rows).astype(np.float32)
+
+
+def _polygon(points: Any, where: str) -> np.ndarray:
+    if not isinstance(points, list) or len(points) < 3:
+        count = f"{len(points)} points" if isinstance(points, list) else shown(points)
+        raise JbrlError(f"{where}: {count}: expected a list of at least three points [x, y]")
+    found = np.array([_numbers(p, 2, f"{where}[{i}]") for i, p in enumerate(points)])
+    same = (np.abs(np.roll(found, -1, axis=0) - found) < 1e-6).all(axis=1)
+    if same.any():
+        i = int(np.flatnonzero(same)[0])
+        raise JbrlError(
+            f"{where}: points {i} and {(i + 1) % len(found)} are the same: expected edges of a "
+            "length above 0"
+        )
+    if np.linalg.svd(found - found.mean(0), compute_uv=False)[1] < 1e-6:
+        raise JbrlError(f"{where}: all points lie on one line: expected points around an area")
+    return found
+
+
+def _numbers(values: Any, count: int, where: str) -> np.ndarray:
+    if not isinstance(values, list) or len(values) != count:
+        raise JbrlError(f"{where} = {shown(values)}: expected a list of {count} numbers")
+    return np.array([_number(v, f"{where}[{i}]") for i, v in enumerate(values)])
+
+
+def _number(value: Any, where: str) -> float:
+    # NaN is not within bounds
+    if type(value) not in (int, float) or not -GREATEST <= value <= GREATEST:
+        raise JbrlError(
+            f"{where} = {shown(value)}: expected a number from {-GREATEST:g} to {GREATEST:g}"
+        )
+    return float(value)
+
 
 SUBSTEPS, TAU = 20, 0.05  # of an action, and the time of each
 EXTRA = 19  # number, from 1, of the substep in which a ball that hits one polygon moves twice
@@ -134,7 +251,9 @@ class Pinball(Environment[PinballState], Perturbed):
 
     def __post_init__(self) -> None:
         if self.edges is None and isinstance(self.force, int | float):  # not traced
-            for name, value in _content(read_map(self.map)).items():
+            content = read_map(self.map)._asdict()
+            del content["polygons"]
+            for name, value in content.items():
                 object.__setattr__(self, name, value)
 
     @property
@@ -204,18 +323,6 @@ class Pinball(Environment[PinballState], Perturbed):
 
 
 FIVE = Discrete(5)
-
-
-def _content(found: Map) -> dict[str, Any]:
-    """Return the fields of the environment that follow from its map."""
-    return {
-        "start": found.start,
-        "target": found.target,
-        "target_radius": np.float32(found.target_radius),
-        "ball": np.float32(found.ball_radius),
-        "edges": found.edges,
-        "effects": found.effects,
-    }
 
 
 def _pushed(ball: Ball, action: jax.Array, force: float | jax.Array) -> Ball:

@@ -21,14 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.json_files import read_object
 from jbrl.base.parameters import GREATEST_INTEGER
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.problems.problem import DirichletProblem
 
 TEXTS = ("name", "short_name", "description", "cite")
 REQUIRED = ("name", "n_states", "n_actions", "initial_state", "transition_weights", "rewards")
-FIELDS = (*TEXTS, *REQUIRED[1:], "reward_type")
+OPTIONAL = (*TEXTS[1:], "reward_type")
 LEVELS = ("state", "action", "next state")
 
 
@@ -40,15 +41,7 @@ def read_json(path: str | Path) -> DirichletProblem:
         not sound. The message names the file and the field.
     """
     path = Path(path)
-    data = _load(path)
-    if not isinstance(data, dict):
-        raise JbrlError(f"{path}: expected a JSON object with the fields {', '.join(REQUIRED)}")
-    for field in data:
-        if field not in FIELDS:
-            raise JbrlError(f"{path}: unknown field '{shown(field, str)}'{nearest(field, FIELDS)}")
-    for field in REQUIRED:
-        if field not in data:
-            raise JbrlError(f"{path}: the field '{field}' is missing")
+    data = read_object(path, REQUIRED, OPTIONAL)
     texts = {"short_name": path.stem} | {
         field: _text(data[field], f"{path}: {field}") for field in TEXTS if field in data
     }
@@ -125,29 +118,6 @@ def _nested(array: Any) -> str:
 
 def _number(value: np.float32) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e6 else str(value)
-
-
-def _load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise JbrlError(f"{path}: cannot be read: not a text file in UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise JbrlError(
-            f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from None
-    except RecursionError:
-        raise JbrlError(
-            f"{path}: not valid JSON: nested too deeply: expected lists within lists within lists "
-            "at most"
-        ) from None
-    except ValueError:
-        raise JbrlError(
-            f"{path}: not valid JSON: an integer of thousands of digits: expected numbers that "
-            "float32 holds"
-        ) from None
 
 
 def _text(value: Any, where: str) -> str:

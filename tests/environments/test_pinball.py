@@ -15,8 +15,7 @@ from scipy import stats
 
 from jbrl.base.errors import JbrlError
 from jbrl.environments.environment import as_arrays, drawn
-from jbrl.environments.pinball import Ball, Pinball, PinballState
-from jbrl.environments.pinball_map import MAPS, read_map
+from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map
 from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, lane, on_host, play, uniforms
 
