@@ -1,10 +1,13 @@
 """Dirichlet distributions over finite MDPs: chains, double loops, grids and shortest paths."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from jbrl.base.errors import JbrlError
+from jbrl.environments.spec import check_count
 from jbrl.mdp.dirichlet import DirichletMDPs, distribution
 from jbrl.problems.problem import DirichletProblem, Problem, register_derived, register_problem
 
@@ -17,10 +20,8 @@ def chain(n_states: int = 5, n_actions: int = 3) -> DirichletMDPs:
     Castronovo et al. 2016, section 5.2.1, with the concentrations of the published program; after
     the chain of Dearden et al. 1998.
     """
-    if n_states < 2:
-        raise JbrlError(f"n_states = {n_states}: expected an integer from 2")
-    if n_actions < 1:
-        raise JbrlError(f"n_actions = {n_actions}: expected an integer from 1")
+    check_count("n_states", n_states, low=2)
+    check_count("n_actions", n_actions)
     last = n_states - 1
     concentrations = np.zeros((n_states, n_actions, n_states))
     concentrations[:, :, 0] = 1
@@ -54,8 +55,7 @@ def double_loop(length: int = 4) -> DirichletMDPs:
     Both loops have `length` states and cross in state 0. Castronovo et al. 2016, section 5.2.2,
     after Dearden et al. 1998.
     """
-    if length < 1:
-        raise JbrlError(f"length = {length}: expected an integer from 1")
+    check_count("length", length)
     certain, risky = np.arange(1, length + 1), np.arange(length + 1, 2 * length + 1)
     concentrations = np.zeros((2 * length + 1, 2, 2 * length + 1))
     concentrations[0, :, [certain[0], risky[0]]] = 1
@@ -110,10 +110,8 @@ def shortest_path(n_states: int = 10, n_actions: int = 2) -> DirichletMDPs:
     `Chain` of as many states, or of the `Gridworld` of sqrt(n_states) cells along one side, so that
     it serves as `prior` where one of these is `test`. Bertsekas and Tsitsiklis 1991.
     """
-    if n_states < 2:
-        raise JbrlError(f"n_states = {n_states}: expected an integer from 2")
-    if n_actions < 1:
-        raise JbrlError(f"n_actions = {n_actions}: expected an integer from 1")
+    check_count("n_states", n_states, low=2)
+    check_count("n_actions", n_actions)
     goal = n_states - 1
     concentrations = np.full((n_states, n_actions, n_states), 1 / n_states)
     concentrations[goal] = np.arange(n_states) == goal
@@ -153,28 +151,19 @@ def uniform(of: Problem) -> Problem:
     )
 
 
-@register_problem("UGC", title="Uniform GChain distribution", cite="castronovo2016")
-def uniform_chain(n_states: int = 5, n_actions: int = 3) -> DirichletMDPs:
-    """Uniform prior with the rewards of GC: nothing is known of the transitions.
+def _register_uniform(name: str, of: str, make: Callable[..., DirichletMDPs]) -> None:
+    @functools.wraps(make)
+    def uniform_prior(**parameters: int) -> DirichletMDPs:
+        return unknown(make(**parameters))
 
-    Castronovo et al. 2016, section 5.2.
-    """
-    return unknown(chain(n_states, n_actions))
-
-
-@register_problem("UGDL", title="Uniform GDouble-Loop distribution", cite="castronovo2016")
-def uniform_double_loop(length: int = 4) -> DirichletMDPs:
-    """Uniform prior with the rewards of GDL: nothing is known of the transitions.
-
-    Castronovo et al. 2016, section 5.2.
-    """
-    return unknown(double_loop(length))
+    uniform_prior.__doc__ = (
+        f"Uniform prior with the rewards of {name[1:]}: nothing is known of the transitions.\n\n"
+        "Castronovo et al. 2016, section 5.2."
+    )
+    title = f"Uniform {of} distribution"
+    register_problem(name, title=title, cite="castronovo2016")(uniform_prior)
 
 
-@register_problem("UGrid", title="Uniform Grid distribution", cite="castronovo2016")
-def uniform_grid(rows: int = 5, columns: int = 5) -> DirichletMDPs:
-    """Uniform prior with the rewards of Grid: nothing is known of the transitions.
-
-    Castronovo et al. 2016, section 5.2.
-    """
-    return unknown(grid(rows, columns))
+_register_uniform("UGC", "GChain", chain)
+_register_uniform("UGDL", "GDouble-Loop", double_loop)
+_register_uniform("UGrid", "Grid", grid)

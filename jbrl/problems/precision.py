@@ -30,7 +30,7 @@ def check_precision(problem: DirichletProblem, discount: float) -> None:
             f"discount = {discount!r}: expected at most {GREATEST_DISCOUNT}: closer to 1, float32 "
             "has too few digits for the differences between action values"
         )
-    lost, tolerance = _lost(_Hashed(problem), discount)
+    lost, tolerance = _lost(problem, discount)
     if lost > TOLERATED:
         warnings.warn(
             f"problem '{problem.short_name}', discount {discount:g}: values span more than "
@@ -41,21 +41,8 @@ def check_precision(problem: DirichletProblem, discount: float) -> None:
         )
 
 
-class _Hashed:
-    """A problem as a key: equal where distributions are."""
-
-    def __init__(self, problem: DirichletProblem) -> None:
-        self.mdps, self.digest = problem.mdps, problem.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self.digest == other.digest
-
-
 @functools.lru_cache(maxsize=256)
-def _lost(problem: _Hashed, discount: float) -> tuple[float, float]:
+def _lost(problem: DirichletProblem, discount: float) -> tuple[float, float]:
     """Return what `lost_to_ties` does, the greatest share among the mean MDP and a few draws."""
     return max(lost_to_ties(*mdp, problem.mdps, discount) for mdp in _some(problem.mdps))
 
