@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from experiments import trained
-from jbrl.agents.deep.dense import Dense
 from jbrl.agents.prior_trained.ann import ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO
+from jbrl.agents.prior_trained.networks import Dense
 from jbrl.environments.spec import Steps
 from jbrl.problems.lookup import problem
 

@@ -1,15 +1,22 @@
 """Actor-critic: a policy and a value function learned from short sequences of one episode."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.deep import policy, sequence
-from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
-from jbrl.agents.deep.policy import Learner, PolicyValue
-from jbrl.agents.deep.returns import sequence_returns
+from jbrl.agents.deep import adam, sequence
+from jbrl.agents.deep.adam import Learner
+from jbrl.agents.deep.networks import (
+    ADAM,
+    LONE_PRODUCT,
+    PolicyValue,
+    check_size,
+    cost_of,
+    parameter_count,
+)
+from jbrl.agents.deep.returns import log_probabilities, sequence_returns
 from jbrl.agents.deep.sequence import Sequence
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -19,15 +26,44 @@ from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
 
+DIVERGED = "its policy is NaN: learning has diverged; a smaller learning_rate may help"
 
-class Costs(NamedTuple):
-    """Numbers that the loss of a sequence depends on, [] each."""
 
-    discount: Any
-    trace_decay: Any
-    value_cost: Any
-    entropy_cost: Any
-    sum_losses: Any  # bool
+@record
+class SequenceLearner(HasCost, MayDiverge, Agent[Prior, Any]):
+    """Base of the actor-critics: parameters of the loss of a sequence, and its optimiser."""
+
+    lanes = 1
+
+    learning_rate: float = parameter(3e-3, "step size of Adam", low=0, high=1e9)
+    discount: float = parameter(
+        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
+    )
+    trace_decay: float = parameter(
+        0.9, "lambda of the returns; 1: rewards up to the end of the sequence", low=0, high=1
+    )
+    value_cost: float = parameter(
+        1.0, "weight of the squared error of the value; 0.5 in the TF variant", low=0, high=1e6
+    )
+    entropy_cost: float = parameter(0.0, "weight of the policy's entropy", low=0, high=1e6)
+    sum_losses: bool = parameter(
+        False, "sum losses over the steps of a sequence, as the TF variant; else: average"
+    )
+
+    def _network(self, spec: Spec) -> Any:
+        """Return the network for observations and actions of an environment."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _network")
+
+    def cost(self, prior: Prior) -> Cost:
+        """Count three passes of the network, and a step of Adam every eight steps."""
+        network = self._network(prior.spec)
+        parameters = parameter_count(network)
+        products = parameters - network.looked_up
+        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
+        return cost_of(self, prior, seconds)
+
+    def refusal(self, n_actions: int) -> str:
+        return DIVERGED
 
 
 def sequence_loss(
@@ -35,7 +71,7 @@ def sequence_loss(
     values: jax.Array,
     played: Sequence,
     terminated: jax.Array,
-    costs: Costs,
+    agent: SequenceLearner,
 ) -> jax.Array:
     """Return the loss of a sequence: [].
 
@@ -58,19 +94,19 @@ def sequence_loss(
         values[1:],
         length,
         terminated,
-        discount=costs.discount,
-        trace_decay=costs.trace_decay,
+        discount=agent.discount,
+        trace_decay=agent.trace_decay,
     )
     advantages = lax.stop_gradient(returns) - values[:-1]
-    logs, entropies = policy.log_probabilities(logits[:-1], played.actions[:size, 0])
+    logs, entropies = log_probabilities(logits[:-1], played.actions[:size, 0])
     terms = (
-        costs.value_cost * advantages**2
+        agent.value_cost * advantages**2
         - logs * lax.stop_gradient(advantages)
-        - costs.entropy_cost * entropies
+        - agent.entropy_cost * entropies
     )
     within = jnp.arange(size, dtype=jnp.int32) < length
     total = jnp.where(within, terms, jnp.zeros_like(terms)).sum()
-    return total / jnp.where(costs.sum_losses, 1, length).astype(total.dtype)
+    return total / jnp.where(agent.sum_losses, 1, length).astype(total.dtype)
 
 
 @record
@@ -81,7 +117,7 @@ class ActorCriticState:
 
 
 @register_agent("ActorCritic", cite="williams1992,osband2020bsuite")
-class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
+class ActorCritic(SequenceLearner):
     """Actor-critic with a feed-forward network and lambda-returns, by Adam.
 
     Actions are drawn from the policy. Sequences of one episode are learned from as soon as they are
@@ -90,22 +126,6 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
     learning three more for each step: O(P).
     """
 
-    lanes = 1
-
-    learning_rate: float = parameter(3e-3, "step size of Adam", low=0, high=1e9)
-    discount: float = parameter(
-        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
-    )
-    trace_decay: float = parameter(
-        0.9, "lambda of the returns; 1: rewards up to the end of the sequence", low=0, high=1
-    )
-    value_cost: float = parameter(
-        1.0, "weight of the squared error of the value; 0.5 in the TF variant", low=0, high=1e6
-    )
-    entropy_cost: float = parameter(0.0, "weight of the policy's entropy", low=0, high=1e6)
-    sum_losses: bool = parameter(
-        False, "sum losses over the steps of a sequence, as the TF variant; else: average"
-    )
     hidden_width: int = parameter(64, "units of each hidden layer", low=1, high=65_536, static=True)
     hidden_layers: int = parameter(2, "hidden layers", low=1, high=16, static=True)
     final_activation: bool = parameter(
@@ -115,13 +135,6 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         32, "T, steps of a sequence, at most", low=1, high=10_000, static=True
     )
 
-    def cost(self, prior: Prior) -> Cost:
-        """Count three passes of the network, and a step of Adam every eight steps."""
-        network = self._network(prior.spec)
-        parameters, products = weights(network, network.looked_up)
-        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
-        return cost_of(self, prior, seconds)
-
     def _network(self, spec: Spec) -> PolicyValue:
         widths = (self.hidden_width,) * self.hidden_layers
         return PolicyValue.of(spec, widths, final_activation=self.final_activation)
@@ -130,8 +143,8 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         spec = knowledge.spec
         network = self._network(spec)
         played = Sequence.empty(spec.observation, self.sequence_length)
-        policy.check_size("ActorCritic", network, played)
-        return ActorCriticState(policy.learner(network.init(key)), played, network)
+        check_size("ActorCritic", network, played)
+        return ActorCriticState(adam.learner(network.init(key)), played, network)
 
     def act(
         self, key: jax.Array, state: ActorCriticState, observation: jax.Array
@@ -139,27 +152,19 @@ class ActorCritic(HasCost, MayDiverge, Agent[Prior, ActorCriticState]):
         uniform = sampling.uniforms(key)[0]
         return state.network.act(state.learner.parameters, observation, uniform), state
 
-    def refusal(self, n_actions: int) -> str:
-        return policy.DIVERGED
-
     def observe(
         self, key: jax.Array, state: ActorCriticState, transition: Transition
     ) -> ActorCriticState:
         played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
         due = ended | (played.length == played.capacity)
-        costs = Costs(
-            self.discount, self.trace_decay, self.value_cost, self.entropy_cost, self.sum_losses
-        )
 
-        def update(learner: Learner, context: tuple, sizes: tuple[int, ...]) -> Learner:
-            played, terminated, costs, rate = context
-            return learn(state.network, learner, played, terminated, costs, rate, sizes)
+        def update(learner: Learner, context: Any, sizes: tuple[int, ...]) -> Learner:
+            played, terminated, agent = context
+            return learn(state.network, learner, played, terminated, agent, sizes)
 
-        context = (played, transition.terminated, costs, self.learning_rate)
-        learner = sequence.update_where(
-            due, update, state.learner, jax.tree.map(jnp.asarray, context), self.sequence_length
-        )
+        context = jax.tree.map(jnp.asarray, (played, transition.terminated, self))
+        learner = sequence.update_where(due, update, state.learner, context, self.sequence_length)
         return ActorCriticState(learner, played.emptied(due), state.network)
 
 
@@ -168,8 +173,7 @@ def learn(
     learner: Learner,
     played: Sequence,
     terminated: jax.Array,
-    costs: Costs,
-    learning_rate: jax.Array,
+    agent: ActorCritic,
     sizes: tuple[int, ...],
 ) -> Learner:
     """Return the learner after one update from a sequence.
@@ -181,10 +185,10 @@ def learn(
 
     def loss(parameters: Any, size: int) -> jax.Array:
         logits, values = network.apply(parameters, played.inputs(size))
-        return sequence_loss(logits, values, played, terminated, costs)
+        return sequence_loss(logits, values, played, terminated, agent)
 
     def gradient(size: int) -> Any:
         return jax.grad(loss)(learner.parameters, size)
 
     slope = sequence.by_length(gradient, played.length, sizes)
-    return policy.descend(learner, slope, learning_rate)
+    return adam.descend(learner, slope, agent.learning_rate)

@@ -1,6 +1,7 @@
 """Deep Q-networks: action values by a neural network, learned from a replay buffer."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,19 +9,19 @@ import jax.numpy as jnp
 import optax
 
 from jbrl import vectorize
-from jbrl.agents.deep import replay
-from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of
-from jbrl.agents.deep.q_network import Layers, QNetwork, adam_step, taken
+from jbrl.agents import selection
+from jbrl.agents.deep import adam, replay
+from jbrl.agents.deep.networks import ADAM, PRODUCT, check_bytes, cost_of
+from jbrl.agents.deep.q_network import Layers, QNetwork, taken
 from jbrl.agents.deep.replay import Batch, Replay
 from jbrl.agents.registry import register_agent
-from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
-from jbrl.base.pytree import record, static
+from jbrl.base.pytree import record, select, static
+from jbrl.environments.spec import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import NO_ACTION, Agent, Cost, HasCost, MayDiverge, Transition
 
-MAX_BYTES = 4 << 30  # of one lifetime
 DIVERGED = "its action values are NaN: learning has diverged; a smaller learning_rate may help"
 
 
@@ -29,9 +30,64 @@ class Learner:
     """The part of the state that an update changes."""
 
     online: Layers  # of the network that acts
-    target: Layers  # of the network that values next observations
-    adam: Any  # state of the optimiser
+    target: Any  # of the network that values next observations: layers, or several of them
+    optimiser: Any  # state of Adam
     updates: jax.Array  # [] int32, updates so far
+
+
+@record
+class ReplayLearner(HasCost, MayDiverge, Agent[Prior, Any]):
+    """Base of the agents that learn action values from a replay buffer."""
+
+    hidden_layers: int = parameter(2, "hidden layers", low=0, high=16, static=True)
+    hidden_width: int = parameter(50, "units of a hidden layer", low=1, high=16_384, static=True)
+    batch_size: int = parameter(32, "transitions of an update", low=1, high=65_536, static=True)
+    replay_capacity: int = parameter(
+        10_000, "transitions that are kept, the last ones", low=1, high=2**24, static=True
+    )
+    min_replay: int = parameter(
+        100, "transitions that are kept before the first update", low=1, high=2**24
+    )
+    sgd_period: int = parameter(1, "steps from one update to the next", low=1, high=2**24)
+    target_period: int = parameter(
+        4, "updates from one copy of a network to its target to the next", low=1, high=2**24
+    )
+    learning_rate: float = parameter(1e-3, "step size of Adam", low=0, high=1e3)
+    discount: float = parameter(
+        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a buffer that never holds enough transitions, where their number is known."""
+        replay.check_sizes(self.min_replay, self.replay_capacity)
+
+    def refusal(self, n_actions: int) -> str:
+        return DIVERGED
+
+    def _network(self, spec: Spec) -> QNetwork:
+        return QNetwork.of(spec, self.hidden_layers, self.hidden_width)
+
+    def _cost(self, prior: Prior, networks: int) -> Cost:
+        """Count four passes of each network with a batch, and a step of Adam, for each update."""
+        network = self._network(prior.spec)
+        seconds = 4 * self.batch_size * network.products * PRODUCT + network.parameters * ADAM
+        return cost_of(self, prior, networks * seconds / int(self.sgd_period))
+
+    def _empty_replay(self, spec: Spec, parameters: int, extra: int = 0) -> Replay:
+        """Return an empty buffer.
+
+        Raises:
+          JbrlError: with so many parameters, its gradient and moments included, a lifetime takes
+            too much memory.
+        """
+        kept = replay.row_numbers(spec.observation, extra) * self.replay_capacity
+        advice = "smaller hidden layers or a smaller replay_capacity take less"
+        check_bytes(type(self).__name__, parameters + kept, "", advice)
+        return replay.empty(spec.observation, self.replay_capacity, extra)
+
+    def _due(self, memory: Replay) -> jax.Array:
+        """Return whether an update follows the last transition: [] bool."""
+        return (memory.size >= self.min_replay) & (memory.added % self.sgd_period == 0)
 
 
 @record
@@ -42,7 +98,7 @@ class DQNState:
 
 
 @register_agent("DQN", cite="mnih2015,osband2020bsuite")
-class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
+class DQN(ReplayLearner):
     """A deep Q-network with a replay buffer and a target network, epsilon-greedy.
 
     After each transition a batch is drawn from the last ones, and Adam takes one step down the
@@ -61,23 +117,6 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
     # problems, would leave most of them empty
     lanes = 2
 
-    hidden_layers: int = parameter(2, "hidden layers", low=0, high=16, static=True)
-    hidden_width: int = parameter(50, "units of a hidden layer", low=1, high=16_384, static=True)
-    batch_size: int = parameter(32, "transitions of an update", low=1, high=65_536, static=True)
-    replay_capacity: int = parameter(
-        10_000, "transitions that are kept, the last ones", low=1, high=2**24, static=True
-    )
-    min_replay: int = parameter(
-        100, "transitions that are kept before the first update", low=1, high=2**24
-    )
-    sgd_period: int = parameter(1, "steps from one update to the next", low=1, high=2**24)
-    target_period: int = parameter(
-        4, "updates from one copy of the network to the target to the next", low=1, high=2**24
-    )
-    learning_rate: float = parameter(1e-3, "step size of Adam", low=0, high=1e3)
-    discount: float = parameter(
-        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
-    )
     epsilon: float = parameter(0.05, "probability of a uniformly random action", low=0, high=1)
     epsilon_start: float = parameter(
         1.0, "that probability at the first step, where `epsilon_steps` is above 0", low=0, high=1
@@ -102,26 +141,16 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
         "updates", "what `target_period` counts: updates, or steps", choices=("updates", "steps")
     )
 
-    def __post_init__(self) -> None:
-        """Refuse a buffer that never holds enough transitions, where their number is known."""
-        replay.check_sizes(self.min_replay, self.replay_capacity)
-
     def cost(self, prior: Prior) -> Cost:
-        """Count four passes of the network with a batch, and a step of Adam, for each update."""
-        network = QNetwork.of(prior.spec, self.hidden_layers, self.hidden_width)
-        seconds = 4 * self.batch_size * network.products * PRODUCT
-        seconds += network.parameters * ADAM
-        return cost_of(self, prior, seconds / int(self.sgd_period))
+        """See `ReplayLearner`."""
+        return self._cost(prior, 1)
 
     def reset(self, key: jax.Array, knowledge: Prior) -> DQNState:
-        spec = knowledge.spec
-        network = QNetwork.of(spec, self.hidden_layers, self.hidden_width)
-        kept = replay.row_numbers(spec.observation) * self.replay_capacity
-        refuse_too_large("DQN", 4 * (4 * network.parameters + kept))
+        network = self._network(knowledge.spec)
+        memory = self._empty_replay(knowledge.spec, 4 * network.parameters)
         online_key, target_key = jax.random.split(key)
         online = network.init(online_key)
         target = network.init(target_key) if self.target_start == "independent" else online
-        memory = replay.empty(spec.observation, self.replay_capacity)
         return DQNState(begun(online, target), memory, network)
 
     def act(
@@ -130,9 +159,6 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
         values = state.network.values_of(state.learner.online, observation)
         epsilon = self._epsilon(state.replay.added)
         return epsilon_greedy(values, epsilon, sampling.uniforms(key)), state
-
-    def refusal(self, n_actions: int) -> str:
-        return DIVERGED
 
     def _epsilon(self, step: jax.Array) -> jax.Array:
         """Return the probability of a random action after `step` steps."""
@@ -144,43 +170,52 @@ class DQN(HasCost, MayDiverge, Agent[Prior, DQNState]):
     def observe(self, key: jax.Array, state: DQNState, transition: Transition) -> DQNState:
         memory, network = replay.add(state.replay, transition), state.network
         batch = replay.sample(memory, key, self.batch_size)
-        due = (memory.size >= self.min_replay) & (memory.added % self.sgd_period == 0)
-
-        learner = update(self, network, state.learner, batch, memory.added, due)
+        learner = update(self, network, state.learner, batch, memory.added, self._due(memory))
         return DQNState(learner, memory, network)
 
 
-def begun(online: Layers, target: Layers) -> Learner:
+def begun(online: Layers, target: Any) -> Learner:
     """Return a learner before its first update."""
-    return Learner(online, target, optax.adam(0.0).init(online), jnp.int32(0))
+    return Learner(online, target, adam.begin(online), jnp.int32(0))
 
 
 def update(
-    agent: DQN,
-    network: QNetwork,
+    agent: DQN, network: QNetwork, learner: Learner, batch: Batch, step: jax.Array, due: jax.Array
+) -> Learner:
+    """Return `updated` by a batch."""
+    slopes = functools.partial(_slopes, network)
+    return updated(agent, learner, slopes, (batch,), step, due, lambda online: online)
+
+
+def updated(
+    agent: Any,
     learner: Learner,
-    batch: Batch,
+    slopes: Callable[..., Layers],
+    given: tuple[Any, ...],
     step: jax.Array,
     due: jax.Array,
+    source: Callable[[Layers], Any],
 ) -> Learner:
     """Take one step of Adam if it is `due`, [] bool, and copy the network to the target if it is
     time.
 
     Args:
+      agent: has `learning_rate`, `target_clock` and `target_period`.
+      slopes: returns the gradient, of (online, target, *given, agent).
       step: [] int32, steps so far, the present one included.
+      source: what is copied to the target, of the layers.
     """
 
-    def updated(now: Learner) -> Learner:
-        operands = (now.online, now.target, batch, agent)
-        slopes = vectorize.compute_apart(functools.partial(_slopes, network), *operands)
-        online, adam = adam_step(agent.learning_rate, slopes, now.adam, now.online)
+    def changed(now: Learner) -> Learner:
+        gradient = vectorize.compute_apart(slopes, now.online, now.target, *given, agent)
+        rate = agent.learning_rate
+        online, optimiser = adam.optimiser_step(rate, gradient, now.optimiser, now.online)
         updates = now.updates + 1
-        count = step if agent.target_clock == "steps" else updates
-        copies = count % agent.target_period == 0
-        target = jax.tree.map(lambda new, old: jnp.where(copies, new, old), online, now.target)
-        return Learner(online, target, adam, updates)
+        counts = {"updates": updates, "steps": step, "updates from 1": updates + 1}
+        copies = counts[agent.target_clock] % agent.target_period == 0
+        return Learner(online, select(copies, source(online), now.target), optimiser, updates)
 
-    return vectorize.updated_where(due, updated, learner)
+    return vectorize.updated_where(due, changed, learner)
 
 
 def _slopes(network: QNetwork, online: Layers, target: Layers, batch: Batch, agent: DQN) -> Layers:
@@ -209,8 +244,7 @@ def epsilon_greedy(values: jax.Array, epsilon: jax.Array, uniforms: jax.Array) -
         action.
     """
     greedy = sampling.choose_maximiser(values, uniforms[1])
-    explored = sampling.uniform_index(uniforms[1], values.shape[0])
-    action = jnp.where(uniforms[0] < epsilon, explored, greedy)
+    action = selection.epsilon_greedy(greedy, values.shape[0], epsilon, uniforms)
     # or each of the operations that use it finds the greatest value again
     return vectorize.prevent_fusion_index(jnp.where(jnp.isnan(values).any(), NO_ACTION, action))
 
@@ -220,20 +254,3 @@ def _losses(error: jax.Array, kind: str) -> jax.Array:
     if kind == "huber":
         return optax.huber_loss(error)
     return error**2 if kind == "squared" else error**2 / 2
-
-
-def refuse_too_large(name: str, needed: int) -> None:
-    """Refuse an agent whose state takes too much memory.
-
-    Args:
-      name: of the agent, for the message.
-      needed: bytes of one lifetime.
-
-    Raises:
-      JbrlError: says how much.
-    """
-    if needed > MAX_BYTES:
-        raise JbrlError(
-            f"{name} takes {needed / 2**30:.3g} GiB for one lifetime: expected at most "
-            f"{MAX_BYTES >> 30} GiB; smaller hidden layers or a smaller replay_capacity take less"
-        )

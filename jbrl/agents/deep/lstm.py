@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl.agents.deep import networks
-from jbrl.agents.deep.products import outer
 from jbrl.base.pytree import record
 
 
@@ -95,7 +94,7 @@ def _forward(
     size, units = offered.shape[0], parameters.hidden.shape[0]
     empty = jnp.zeros((size, units), offered.dtype)
 
-    def one(t: jax.Array, carry: tuple) -> tuple:
+    def one(t: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         state, outputs, cells, gates = carry
         found = _at(offered, t) + (state.hidden[None] @ parameters.hidden)[0]
         state, now = _cell(found, state)
@@ -112,14 +111,14 @@ def _forward(
     return LstmState(outputs, cells), saved
 
 
-def _backward(saved: Any, slopes: LstmState) -> tuple:
+def _backward(saved: Any, slopes: LstmState) -> tuple[Any, ...]:
     parameters, start, inputs, count, outputs, cells, gates = saved
     before = [
         jnp.concatenate([first[None], later[:-1]])
         for first, later in ((start.hidden, outputs), (start.cell, cells))
     ]
 
-    def one(k: jax.Array, carry: tuple) -> tuple:
+    def one(k: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         t = count - 1 - k
         output_slope, cell_slope, found = carry
         i, g, f, o = _at(gates, t)
@@ -144,7 +143,9 @@ def _backward(saved: Any, slopes: LstmState) -> tuple:
         return _put(slopes, t, parameters.inputs @ _at(found, t))
 
     input_slopes = lax.fori_loop(0, count, input_slope, jnp.zeros_like(inputs))
-    slope = LstmParameters(outer(inputs, found), outer(before[0], found), found.sum(0))
+    slope = LstmParameters(
+        networks.outer(inputs, found), networks.outer(before[0], found), found.sum(0)
+    )
     return slope, LstmState(none, none), input_slopes, None
 
 

@@ -6,11 +6,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.deep import policy, sequence
-from jbrl.agents.deep.cost import ADAM, PRODUCT, cost_of, weights
-from jbrl.agents.deep.networks import Linear
-from jbrl.agents.deep.policy import Learner, PolicyValue
-from jbrl.agents.deep.returns import generalised_advantages
+from jbrl.agents.deep import adam, sequence
+from jbrl.agents.deep.actor_critic import DIVERGED
+from jbrl.agents.deep.adam import Learner
+from jbrl.agents.deep.networks import (
+    ADAM,
+    PRODUCT,
+    Linear,
+    PolicyValue,
+    check_size,
+    cost_of,
+    parameter_count,
+)
+from jbrl.agents.deep.returns import generalised_advantages, log_probabilities
 from jbrl.agents.deep.sequence import TERMINATED, Rollout
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
@@ -32,18 +40,6 @@ class Batch(NamedTuple):
     logs: jax.Array  # [B], log-probabilities of the actions by the policy that chose them
     advantages: jax.Array  # [B]
     returns: jax.Array  # [B], that values are fitted to
-
-
-class Costs(NamedTuple):
-    """Numbers that an update depends on, [] each."""
-
-    learning_rate: Any
-    discount: Any
-    trace_decay: Any
-    clip: Any
-    value_cost: Any
-    entropy_cost: Any
-    max_gradient_norm: Any
 
 
 @record
@@ -109,7 +105,8 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         minibatch.
         """
         network = self._network(prior.spec)
-        parameters, products = weights(network, network.looked_up)
+        parameters = parameter_count(network)
+        products = parameters - network.looked_up
         steps = self.epochs * self.minibatches / self.rollout_length
         seconds = 3 * self.epochs * products * PRODUCT + steps * parameters * ADAM
         return cost_of(self, prior, seconds)
@@ -122,11 +119,11 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         spec = knowledge.spec
         network = self._network(spec)
         rollout = Rollout.empty(spec.observation, self.rollout_length)
-        policy.check_size("PPO", network, rollout)
+        check_size("PPO", network, rollout)
         torso, heads = network.init(key)
         scales = jnp.full(network.n_actions + 1, INITIAL_SCALE).at[-1].set(1)
         heads = Linear(heads.weights * scales[None], heads.bias)
-        return PPOState(policy.learner((torso, heads)), rollout, network)
+        return PPOState(adam.learner((torso, heads)), rollout, network)
 
     def act(
         self, key: jax.Array, state: PPOState, observation: jax.Array
@@ -135,66 +132,46 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         return state.network.act(state.learner.parameters, observation, uniform), state
 
     def refusal(self, n_actions: int) -> str:
-        return policy.DIVERGED
+        return DIVERGED
 
     def observe(self, key: jax.Array, state: PPOState, transition: Transition) -> PPOState:
         rollout = state.rollout.append(transition)
         full = rollout.length == rollout.capacity
-        network, parts = state.network, (self.epochs, self.minibatches)
 
-        def update(learner: Learner, context: tuple, sizes: tuple[int, ...]) -> Learner:
-            del sizes  # rollouts are all of one length
-            rollout, words, costs = context
-            return learn(network, learner, rollout, words, costs, parts)
+        def update(learner: Learner, context: Any, _: tuple[int, ...]) -> Learner:
+            return learn(state.network, learner, *context)  # rollouts are all of one length
 
-        costs = Costs(
-            self.learning_rate,
-            self.discount,
-            self.trace_decay,
-            self.clip,
-            self.value_cost,
-            self.entropy_cost,
-            self.max_gradient_norm,
-        )
-        words = jax.random.key_data(key)
-        context = jax.tree.map(jnp.asarray, (rollout, words, costs))
+        context = jax.tree.map(jnp.asarray, (rollout, jax.random.key_data(key), self))
         learner = sequence.update_where(full, update, state.learner, context, rollout.capacity)
-        return PPOState(learner, rollout.emptied(full), network)
+        return PPOState(learner, rollout.emptied(full), state.network)
 
 
 def learn(
-    network: PolicyValue,
-    learner: Learner,
-    rollout: Rollout,
-    words: jax.Array,
-    costs: Costs,
-    parts: tuple[int, int],
+    network: PolicyValue, learner: Learner, rollout: Rollout, words: jax.Array, agent: PPO
 ) -> Learner:
     """Return the learner after the epochs over a full rollout.
 
     Args:
       words: of a random key, [2] uint32.
-      parts: epochs, and minibatches of each.
     """
-    steps = batch(network, learner.parameters, rollout, costs)
-    epochs, minibatches = parts
+    steps = batch(network, learner.parameters, rollout, agent)
+    epochs, minibatches = agent.epochs, agent.minibatches
     size = rollout.capacity // minibatches
     # or XLA draws and sorts at every step, before it is known whether the rollout is full
-    words, _ = lax.optimization_barrier((words, learner.optimiser.count))
+    words, _ = lax.optimization_barrier((words, learner.optimiser.count))  # type: ignore[no-untyped-call]
     drawn = jax.random.bits(jax.random.wrap_key_data(words), (epochs, rollout.capacity))
     order = jnp.argsort(drawn, axis=1).astype(jnp.int32).reshape(epochs * minibatches, size)
 
     def one(learner: Learner, chosen: jax.Array) -> tuple[Learner, None]:
         part = Batch(*(v.at[chosen].get(mode="promise_in_bounds") for v in steps))
-        gradient = jax.grad(lambda p: loss(network, p, part, costs))(learner.parameters)
-        return policy.descend(
-            learner, gradient, costs.learning_rate, max_norm=costs.max_gradient_norm
-        ), None
+        gradient = jax.grad(lambda p: loss(network, p, part, agent))(learner.parameters)
+        max_norm = agent.max_gradient_norm
+        return adam.descend(learner, gradient, agent.learning_rate, max_norm=max_norm), None
 
     return lax.scan(one, learner, order)[0]
 
 
-def batch(network: PolicyValue, parameters: Any, rollout: Rollout, costs: Costs) -> Batch:
+def batch(network: PolicyValue, parameters: Any, rollout: Rollout, agent: PPO) -> Batch:
     """Return the steps of a full rollout with advantages and returns, by the parameters that it was
     played with.
     """
@@ -208,16 +185,16 @@ def batch(network: PolicyValue, parameters: Any, rollout: Rollout, costs: Costs)
     last = jnp.arange(rollout.capacity, dtype=jnp.int32) == rollout.capacity - 1
     advantages = generalised_advantages(
         rollout.rewards[:, 0].astype(values.dtype),
-        jnp.where(ends == TERMINATED, none, costs.discount),
+        jnp.where(ends == TERMINATED, none, agent.discount),
         values,
         next_values,
-        jnp.where((ends > 0) | last, none, costs.trace_decay),
+        jnp.where((ends > 0) | last, none, agent.trace_decay),
     )
-    logs = policy.log_probabilities(logits, actions)[0]
+    logs = log_probabilities(logits, actions)[0]
     return Batch(inputs, actions, logs, advantages, advantages + values)
 
 
-def loss(network: PolicyValue, parameters: Any, part: Batch, costs: Costs) -> jax.Array:
+def loss(network: PolicyValue, parameters: Any, part: Batch, agent: PPO) -> jax.Array:
     """Return the loss of a minibatch: [].
 
     The mean of -min(r A, clip(r, 1 - clip, 1 + clip) A) + value_cost (v - R)^2 - entropy_cost H,
@@ -226,11 +203,11 @@ def loss(network: PolicyValue, parameters: Any, part: Batch, costs: Costs) -> ja
     2017, equations 7 and 9.
     """
     logits, values = network.apply(parameters, part.inputs)
-    logs, entropies = policy.log_probabilities(logits, part.actions)
+    logs, entropies = log_probabilities(logits, part.actions)
     advantages = part.advantages - part.advantages.mean()
     advantages = advantages / (jnp.sqrt((advantages * advantages).mean()) + 1e-8)
     ratios = jnp.exp(logs - part.logs)
-    limited = jnp.clip(ratios, 1 - costs.clip, 1 + costs.clip)
+    limited = jnp.clip(ratios, 1 - agent.clip, 1 + agent.clip)
     gains = jnp.minimum(ratios * advantages, limited * advantages)
     errors = values - part.returns
-    return (costs.value_cost * errors * errors - gains - costs.entropy_cost * entropies).mean()
+    return (agent.value_cost * errors * errors - gains - agent.entropy_cost * entropies).mean()

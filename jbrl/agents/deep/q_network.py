@@ -16,7 +16,6 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
-import optax
 
 from jbrl import vectorize
 from jbrl.agents.deep import networks
@@ -129,35 +128,21 @@ def taken(values: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.where(chosen, values, jnp.zeros_like(values)).sum(0)
 
 
-def adam_step(
-    learning_rate: float | jax.Array, slopes: Layers, state: Any, layers: Layers
-) -> tuple[Layers, Any]:
-    """Return the layers and the state of `optax.adam` after one step.
-
-    Args:
-      slopes: the gradient, of the structure of `layers`.
-    """
-    # optax mixes integers and floats in its bias correction
-    with jax.numpy_dtype_promotion("standard"):
-        change, state = optax.adam(learning_rate).update(slopes, state)
-    return optax.apply_updates(layers, change), state
-
-
 @jax.custom_vjp
 def _looked_up(table: jax.Array, index: jax.Array) -> jax.Array:
     """Return rows `index` [B] of `table` [inputs + 1, outputs], plus its last row: [B, outputs]; -1
     is a row of zeros.
     """
-    found = vectorize.get_rows(table, jnp.maximum(index, 0))
-    found = jnp.where((index >= 0)[:, None], found, jnp.zeros_like(found))
-    return found + table[-1][None]
+    rows = vectorize.get_rows(table, jnp.maximum(index, 0))
+    rows = jnp.where((index >= 0)[:, None], rows, jnp.zeros_like(rows))
+    return rows + table[-1][None]
 
 
-def _looked_up_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, tuple]:
+def _looked_up_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, Any]:
     return _looked_up(table, index), (table, index)
 
 
-def _looked_up_backward(saved: tuple, slope: jax.Array) -> tuple[jax.Array, None]:
+def _looked_up_backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, None]:
     table, index = saved
     bias = table.shape[0] - 1
     # -1 would count as the last row; beyond the table it is dropped

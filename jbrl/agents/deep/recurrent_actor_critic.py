@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jbrl.agents.deep import lstm, networks, policy, sequence
-from jbrl.agents.deep.actor_critic import Costs, sequence_loss
-from jbrl.agents.deep.cost import ADAM, LONE_PRODUCT, cost_of, weights
+from jbrl.agents import selection
+from jbrl.agents.deep import adam, lstm, networks, sequence
+from jbrl.agents.deep.actor_critic import SequenceLearner, sequence_loss
+from jbrl.agents.deep.adam import Learner
 from jbrl.agents.deep.lstm import Lstm, LstmState
-from jbrl.agents.deep.policy import Learner, PolicyValue
+from jbrl.agents.deep.networks import PolicyValue
 from jbrl.agents.deep.sequence import Sequence
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -18,7 +19,7 @@ from jbrl.base.pytree import record, select, static
 from jbrl.environments.spec import Spec
 from jbrl.mdp import sampling
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import Agent, Cost, HasCost, MayDiverge, Transition
+from jbrl.rollout.contract import Transition
 
 UNROLLS = ("acting", "tf", "jax")
 
@@ -44,13 +45,22 @@ class RecurrentPolicyValue:
         feedforward = PolicyValue.of(spec, widths, final_activation=final_activation)
         return cls(feedforward, Lstm(hidden, hidden), skip)
 
-    def init(self, key: jax.Array) -> tuple:
+    @property
+    def looked_up(self) -> int:
+        """Weights of the first layer of which an input is one row."""
+        return self.feedforward.looked_up
+
+    def init(self, key: jax.Array) -> tuple[Any, ...]:
         """Draw the parameters: of the perceptron, of the last layers, of the memory."""
         memory, others = jax.random.split(key)
         return (*self.feedforward.init(others), self.memory.init(memory))
 
     def act(
-        self, parameters: tuple, state: LstmState, observation: jax.Array, uniform: jax.Array
+        self,
+        parameters: tuple[Any, ...],
+        state: LstmState,
+        observation: jax.Array,
+        uniform: jax.Array,
     ) -> tuple[jax.Array, LstmState]:
         """Return an action drawn from the policy, [] int32, and the memory after the observation.
 
@@ -63,10 +73,10 @@ class RecurrentPolicyValue:
         embedding = self.feedforward.torso.apply(torso, seen[None])
         state = lstm.step(memory, state, embedding[0])
         logits, _ = self._outputs(heads, embedding, state.hidden[None])
-        return policy.sample(logits[0], uniform), state
+        return selection.softmax_sample(logits[0], uniform), state
 
     def unroll(
-        self, parameters: tuple, start: LstmState, inputs: jax.Array, count: jax.Array
+        self, parameters: tuple[Any, ...], start: LstmState, inputs: jax.Array, count: jax.Array
     ) -> tuple[jax.Array, jax.Array, LstmState]:
         """Return logits [S, A], values [S] and states of the memory [S, H] for the first `count` of
         consecutive observations.
@@ -98,7 +108,7 @@ class RecurrentState:
 
 
 @register_agent("RecurrentActorCritic", cite="williams1992,hochreiter1997,osband2020bsuite")
-class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
+class RecurrentActorCritic(SequenceLearner):
     """Actor-critic with a long short-term memory and lambda-returns, by Adam.
 
     As `ActorCritic`, but the policy remembers the episode so far, and learns by backpropagation
@@ -107,22 +117,6 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
     more for each step and one pass over parameters and moments for each sequence: O(P).
     """
 
-    lanes = 1
-
-    learning_rate: float = parameter(3e-3, "step size of Adam", low=0, high=1e9)
-    discount: float = parameter(
-        0.99, "discount factor that it learns with, independent of the criterion's", low=0, high=1
-    )
-    trace_decay: float = parameter(
-        0.9, "lambda of the returns; 1: rewards up to the end of the sequence", low=0, high=1
-    )
-    value_cost: float = parameter(
-        1.0, "weight of the squared error of the value; 0.5 in the TF variant", low=0, high=1e6
-    )
-    entropy_cost: float = parameter(0.0, "weight of the policy's entropy", low=0, high=1e6)
-    sum_losses: bool = parameter(
-        False, "sum losses over the steps of a sequence, as the TF variant; else: average"
-    )
     max_gradient_norm: float = parameter(
         0.0,
         "length that longer gradients are scaled down to, 5 in the TF variant; 0: none",
@@ -155,13 +149,6 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
         choices=UNROLLS,
     )
 
-    def cost(self, prior: Prior) -> Cost:
-        """Count three passes of the network, and a step of Adam every eight steps."""
-        network = self._network(prior.spec)
-        parameters, products = weights(network, network.feedforward.looked_up)
-        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
-        return cost_of(self, prior, seconds)
-
     def _network(self, spec: Spec) -> RecurrentPolicyValue:
         return RecurrentPolicyValue.of(
             spec,
@@ -175,8 +162,8 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
         spec = knowledge.spec
         network = self._network(spec)
         played = Sequence.empty(spec.observation, self.sequence_length)
-        policy.check_size("RecurrentActorCritic", network, played)
-        learner = policy.learner(network.init(key))
+        networks.check_size("RecurrentActorCritic", network, played)
+        learner = adam.learner(network.init(key))
         none = network.memory.start()
         return RecurrentState(learner, played, none, none, network)
 
@@ -188,31 +175,22 @@ class RecurrentActorCritic(HasCost, MayDiverge, Agent[Prior, RecurrentState]):
         )
         return action, dataclasses.replace(state, memory=memory)
 
-    def refusal(self, n_actions: int) -> str:
-        return policy.DIVERGED
-
     def observe(
         self, key: jax.Array, state: RecurrentState, transition: Transition
     ) -> RecurrentState:
         played = state.played.append(transition)
         ended = transition.terminated | transition.truncated
         due = ended | (played.length == played.capacity)
-        costs = Costs(
-            self.discount, self.trace_decay, self.value_cost, self.entropy_cost, self.sum_losses
-        )
-        network, max_norm = state.network, self.max_gradient_norm or None
+        network = state.network
 
-        def update(now: tuple, context: tuple, sizes: tuple[int, ...]) -> tuple:
-            (learner, start), (played, terminated, costs, rate) = now, context
-            return learn(network, learner, start, played, terminated, costs, rate, sizes, max_norm)
+        def update(now: Any, context: Any, sizes: tuple[int, ...]) -> tuple[Learner, LstmState]:
+            (learner, start), (played, terminated, agent) = now, context
+            return learn(network, learner, start, played, terminated, agent, sizes)
 
-        context = (played, transition.terminated, costs, self.learning_rate)
+        context = jax.tree.map(jnp.asarray, (played, transition.terminated, self))
+        before = (state.learner, state.start)
         learner, unrolled = sequence.update_where(
-            due,
-            update,
-            (state.learner, state.start),
-            jax.tree.map(jnp.asarray, context),
-            self.sequence_length,
+            due, update, before, context, self.sequence_length
         )
         none = network.memory.start()
         memory = select(ended, none, state.memory)
@@ -230,10 +208,8 @@ def learn(
     start: LstmState,
     played: Sequence,
     terminated: jax.Array,
-    costs: Costs,
-    learning_rate: jax.Array,
+    agent: RecurrentActorCritic,
     sizes: tuple[int, ...],
-    max_norm: float | None,
 ) -> tuple[Learner, LstmState]:
     """Return the learner after one update from a sequence, and the state of the memory after all
     its T + 1 observations, by the parameters before the update.
@@ -242,7 +218,6 @@ def learn(
       start: state of the memory before the first observation.
       sizes: lengths that a program is compiled for; the shortest that suffices computes
         the gradient.
-      max_norm: as in `policy.descend`.
     """
 
     def loss(parameters: Any, size: int) -> tuple[jax.Array, LstmState]:
@@ -250,10 +225,11 @@ def learn(
             parameters, start, played.inputs(size), played.length + 1
         )
         last = jax.tree.map(lambda v: v[played.length], states)
-        return sequence_loss(logits, values, played, terminated, costs), last
+        return sequence_loss(logits, values, played, terminated, agent), last
 
     def gradient(size: int) -> tuple[Any, LstmState]:
         return jax.grad(loss, has_aux=True)(learner.parameters, size)
 
     slope, last = sequence.by_length(gradient, played.length, sizes)
-    return policy.descend(learner, slope, learning_rate, max_norm=max_norm), last
+    max_norm = agent.max_gradient_norm or None
+    return adam.descend(learner, slope, agent.learning_rate, max_norm=max_norm), last

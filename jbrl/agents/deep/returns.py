@@ -1,4 +1,6 @@
-"""Lambda-returns, and the generalised advantages that are their distance from the values."""
+"""Terms of the losses of policies: lambda-returns, the generalised advantages that are their
+distance from the values, and log-probabilities.
+"""
 
 import chex
 import jax
@@ -25,7 +27,9 @@ def lambda_returns(
     chex.assert_rank([rewards, discounts, next_values, traces], 1)
     chex.assert_equal_shape([rewards, discounts, next_values, traces])
 
-    def step(following: jax.Array, terms: tuple) -> tuple[jax.Array, jax.Array]:
+    def step(
+        following: jax.Array, terms: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         base, slope = terms
         total = base + slope * following
         return total, total
@@ -81,3 +85,15 @@ def generalised_advantages(
       values: [T], of the observations that steps start from.
     """
     return lambda_returns(rewards, discounts, next_values, traces) - values
+
+
+def log_probabilities(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the log-probabilities of actions [T], and the entropies [T] of the policies.
+
+    Args:
+      logits: [T, A].
+      actions: [T] int32.
+    """
+    logs = jax.nn.log_softmax(logits)
+    chosen = actions[:, None] == jnp.arange(logits.shape[1], dtype=jnp.int32)[None]
+    return jnp.where(chosen, logs, jnp.zeros_like(logs)).sum(1), -(jnp.exp(logs) * logs).sum(1)

@@ -129,7 +129,7 @@ def put_row(table: jax.Array, i: jax.Array, row: jax.Array) -> jax.Array:
 
 
 @put_row.def_vmap
-def _(size: int, batched: list[bool], *given: jax.Array) -> tuple:
+def _(size: int, batched: list[bool], *given: jax.Array) -> tuple[jax.Array, bool]:
     table, i, row = (
         v if b else jnp.broadcast_to(v, (size, *v.shape))
         for v, b in zip(given, batched, strict=True)
@@ -186,7 +186,7 @@ def update_where(
         return _alone(update, sizes(capacity), wanted, state, context)
 
     @apply.def_vmap
-    def _(size: int, batched: list, *given: Any) -> tuple:
+    def _(size: int, batched: list[bool], *given: Any) -> tuple[Any, Any]:
         wanted, state, context = jax.tree.map(
             lambda v, b: v if b else jnp.broadcast_to(v, (size, *v.shape)), given, tuple(batched)
         )
@@ -203,7 +203,11 @@ def update_where(
 
 
 def _alone(
-    update: Callable, choices: tuple[int, ...], wanted: jax.Array, state: Any, context: Any
+    update: Callable[..., Any],
+    choices: tuple[int, ...],
+    wanted: jax.Array,
+    state: Any,
+    context: Any,
 ) -> Any:
     """Update one lane; a loop of no or one iteration, which XLA runs in place."""
     return lax.fori_loop(
@@ -212,7 +216,11 @@ def _alone(
 
 
 def _in_turns(
-    update: Callable, choices: tuple[int, ...], wanted: jax.Array, states: Any, contexts: Any
+    update: Callable[..., Any],
+    choices: tuple[int, ...],
+    wanted: jax.Array,
+    states: Any,
+    contexts: Any,
 ) -> Any:
     """Update the lanes that want it, one after the other: `wanted` [N] bool."""
     if wanted.shape[0] == 1:
@@ -226,7 +234,7 @@ def _in_turns(
         return jax.tree.map(lambda v: v[None], result)
     lanes = jnp.arange(wanted.shape[0], dtype=jnp.int32)
 
-    def one(carry: tuple) -> tuple:
+    def one(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         left, states = carry
         lane = jnp.argmax(left).astype(jnp.int32)
         state, context = jax.tree.map(
@@ -242,10 +250,12 @@ def _in_turns(
     return lax.while_loop(lambda carry: carry[0].any(), one, (wanted, states))[1]
 
 
-def _at_once(update: Callable, capacity: int, wanted: jax.Array, states: Any, contexts: Any) -> Any:
+def _at_once(
+    update: Callable[..., Any], capacity: int, wanted: jax.Array, states: Any, contexts: Any
+) -> Any:
     """Update all lanes where any wants it, and keep those that do: `wanted` [N] bool."""
 
-    def both(lane: tuple) -> tuple:
+    def both(lane: tuple[Any, Any]) -> tuple[Any, Any]:
         state, context = lane
         return update(state, context, (capacity,)), context
 

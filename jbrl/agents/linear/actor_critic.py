@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.linear import softmax
+from jbrl.agents import selection
 from jbrl.agents.linear.complete import (
     PARL2_START,
     CompleteLinear,
@@ -39,7 +39,7 @@ class ActorCriticState:
     critic: LinearFunction  # one row
     actor: LinearFunction  # of the preferences, a row for each action; its trace: of grad log pi
     here: jax.Array  # the last observation, `encoded`; not that of a first step
-    policy_now: softmax.Policy  # in the state of the last decision
+    policy_now: selection.SoftmaxPolicy  # in the state of the last decision
     progress: Progress
 
 
@@ -80,7 +80,7 @@ class LinearActorCritic(CompleteLinear):
         alpha = progress.drawn.get("alpha_v", jnp.float32(PARL2_START))
         critic = LinearFunction(value, value, alpha)
         actor = LinearFunction(policy, policy, progress.drawn["alpha_p"])
-        now = softmax.policy(jnp.zeros(n_actions, jnp.float32))
+        now = selection.softmax(jnp.zeros(n_actions, jnp.float32))
         return ActorCriticState(critic, actor, progress.features.blank, now, progress)
 
     def act(
@@ -89,9 +89,11 @@ class LinearActorCritic(CompleteLinear):
         """Draw an action from the policy."""
         progress = state.progress
         here = progress.encoded(observation, state.here)
-        now = softmax.policy(progress.features.values(state.actor.weights, here, progress.orders))
+        now = selection.softmax(
+            progress.features.values(state.actor.weights, here, progress.orders)
+        )
         after = dataclasses.replace(state, here=here, policy_now=now)
-        return softmax.draw(now, sampling.uniforms(key)[0]), after
+        return selection.softmax_draw(now, sampling.uniforms(key)[0]), after
 
     def observe(
         self, key: jax.Array, state: ActorCriticState, transition: Transition
@@ -100,7 +102,7 @@ class LinearActorCritic(CompleteLinear):
         progress, now = state.progress, state.policy_now
         critique = self.criticised(state, transition)
         error, learns = critique.error, critique.learns
-        gradient = softmax.gradient(now, transition.action)
+        gradient = selection.log_gradient(now, transition.action)
         actor = state.actor.learned(progress, state.here, gradient, error, learns)
         after = progress.after(transition, learns, error, now.probabilities)
         return ActorCriticState(critique.critic, actor, critique.there, now, after)
@@ -195,7 +197,7 @@ class LinearACParl2(ScaledActor):
 
     def bonus(self, state: ActorCriticState, transition: Transition) -> jax.Array:
         """See `LinearActorCritic`."""
-        return -self.surprise * softmax.log_probability(state.policy_now, transition.action)
+        return -self.surprise * selection.log_probability(state.policy_now, transition.action)
 
 
 @record
@@ -241,7 +243,7 @@ class NacTD(PlainCritic):
         features, orders, drawn = progress.features, progress.orders, progress.drawn
         critique = self.criticised(state, transition)
         learns = critique.learns
-        gradient = softmax.gradient(now, transition.action)
+        gradient = selection.log_gradient(now, transition.action)
         advantages = features.values(state.advantage, here, orders)
         expected = (gradient * advantages).sum()
         error = vectorize.prevent_fusion(critique.error - expected)

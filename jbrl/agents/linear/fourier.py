@@ -215,7 +215,7 @@ class Fourier:
         active = _like(self._active(start, orders), x.ndim)
         return jnp.where(active, cosine_of_pi(product), 0.0)
 
-    def _chunk_of_terms(self, start: Any) -> tuple[Any, Any, Any]:
+    def _chunk_of_terms(self, start: Any) -> tuple[Any, ...]:
         tables = _padded_terms(len(self.low), self.dependent, self.independent, self.capacity)
         if start is None:
             return tables
@@ -321,7 +321,7 @@ def _looped(fn: Pass, width: int, chunks: jax.Array, whole: Chunk) -> Any:
         parts = jax.tree.map(
             lambda v: lax.dynamic_slice_in_dim(v, start, width, -1), (written, whole.read)
         )
-        carry, new = fn(Chunk(start, carry, *parts, whole.orders, whole.consts))
+        carry, new = fn(whole._replace(start=start, carry=carry, written=parts[0], read=parts[1]))
         put = functools.partial(lax.dynamic_update_slice_in_dim, start_index=start, axis=-1)
         return carry, jax.tree.map(put, written, new)
 

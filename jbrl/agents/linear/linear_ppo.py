@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jbrl import vectorize
+from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
 from jbrl.agents.deep import sequence
 from jbrl.agents.deep.sequence import TERMINATED, Rollout
-from jbrl.agents.linear import softmax
 from jbrl.agents.linear.complete import (
     CompleteLinear,
     Drawing,
@@ -137,8 +137,8 @@ class LinearPPO(CompleteLinear):
         features, orders = progress.features, progress.orders
         here = features.encoded(observation, orders)
         values = features.values(state.learner.weights, here, orders)
-        now = softmax.policy(values[:-1])
-        return softmax.draw(now, sampling.uniforms(key)[0]), state
+        now = selection.softmax(values[:-1])
+        return selection.softmax_draw(now, sampling.uniforms(key)[0]), state
 
     def observe(
         self, key: jax.Array, state: LinearPPOState, transition: Transition
@@ -167,7 +167,8 @@ class LinearPPO(CompleteLinear):
 def learned(features: Features, learner: Learner, buffer: Rollout, rules: Rules) -> Learner:
     """Return the learner after all passes over a full buffer."""
     # or XLA works at every step, before it is known whether the buffer is full
-    words, buffer, _ = lax.optimization_barrier((rules.words, buffer, learner.step))
+    barred = (rules.words, buffer, learner.step)
+    words, buffer, _ = lax.optimization_barrier(barred)  # type: ignore[no-untyped-call]
     sample = judged(features, learner, buffer, rules)
     key, length = jax.random.wrap_key_data(words), buffer.length
     epochs, batch = (rules.drawn[name].astype(jnp.int32) for name in ("epochs", "batch"))
@@ -210,7 +211,7 @@ def judged(features: Features, learner: Learner, buffer: Rollout, rules: Rules) 
     last = buffer.next_observations[buffer.length - 1]
     seen = sequence.as_inputs(jnp.concatenate([buffer.observations, last[None]]))
     outputs = features.rows(learner.weights, seen, rules.orders)
-    logs, values = softmax.policy(outputs[:-1, :-1]).logs, outputs[:, -1]
+    logs, values = selection.softmax(outputs[:-1, :-1]).logs, outputs[:, -1]
     place = jnp.arange(STEPS, dtype=jnp.int32)
     # the observation after the last transition, which may have ended an episode, stands at the end
     following = jnp.where(place + 1 < buffer.length, values[1:], values[-1])
@@ -245,10 +246,16 @@ def ascended(
     learns = ~jnp.isnan(gradients).any()
     step = learner.step + learns.astype(jnp.int32)
     rate = adam_rate(rules.drawn["alpha"], jnp.maximum(step, 1))
-    arrays = (learner.weights, learner.first, learner.second)
-    arrays = features.ascended(arrays, xs, gradients, rules.orders, adam_ascended, (rate, learns))
+    weights, *moments = features.ascended(
+        (learner.weights, learner.first, learner.second),
+        xs,
+        gradients,
+        rules.orders,
+        adam_ascended,
+        (rate, learns),
+    )
     skipped = learner.skipped + 1 - learns.astype(jnp.int32)
-    return Learner(*arrays, step, skipped)
+    return Learner(weights, moments[0], moments[1], step, skipped)
 
 
 def adam_rate(alpha: jax.Array, step: jax.Array) -> jax.Array:
@@ -286,7 +293,7 @@ def direction(outputs: jax.Array, part: Sample, rules: Rules) -> jax.Array:
     The gradient of min(r A, clip(r) A), of the entropy and of -(G - v)^2 / 2. Schulman et al. 2017,
     equation 7.
     """
-    now = softmax.policy(outputs[:, :-1])
+    now = selection.softmax(outputs[:, :-1])
     chosen = jnp.arange(now.logs.shape[1], dtype=jnp.int32)[None] == part.actions[:, None]
     ratios = jnp.exp(jnp.where(chosen, now.logs, 0.0).sum(1) - part.logs)
     clip = rules.drawn["clip"]
@@ -300,7 +307,7 @@ def direction(outputs: jax.Array, part: Sample, rules: Rules) -> jax.Array:
     return jnp.concatenate([preferences, (part.targets - outputs[:, -1])[:, None]], axis=1)
 
 
-def entropy_gradient(now: softmax.Policy, sign: jax.Array) -> jax.Array:
+def entropy_gradient(now: selection.SoftmaxPolicy, sign: jax.Array) -> jax.Array:
     """Return -pi ln pi + sign * pi H by each preference: [..., A]; with -1 the gradient of the
     entropy H, with 1 that of the published program.
     """

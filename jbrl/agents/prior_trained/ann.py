@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.deep.dense import Dense
 from jbrl.agents.prior_trained import prior_imitation
 from jbrl.agents.prior_trained.belief_inputs import belief_inputs
 from jbrl.agents.prior_trained.belief_policy import known_arrays, policy_of
+from jbrl.agents.prior_trained.networks import Dense
 from jbrl.agents.prior_trained.trained import (
     WIDTH,
     Lesson,

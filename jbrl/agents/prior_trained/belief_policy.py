@@ -5,19 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.deep import policy
-from jbrl.agents.deep.dense import Dense
+from jbrl.agents import selection
+from jbrl.agents.deep.actor_critic import DIVERGED
 from jbrl.agents.prior_trained.belief_inputs import KINDS, MODELS, BeliefInputs, Rows, Seen
+from jbrl.agents.prior_trained.networks import Dense
 from jbrl.agents.prior_trained.trained import filled, named
 from jbrl.base.pytree import record, static
 from jbrl.mdp import sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import BAYESIAN, NO_ACTION, Agent, MadeOfWeights, Transition
+from jbrl.rollout.contract import BAYESIAN, Agent, MadeOfWeights, Transition
 
 
 @record
@@ -41,11 +41,11 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
         outputs = outputs_of(self.network)(self.parameters, inputs)
         values = outputs[: self.inputs.n_actions]
         if self.sample:
-            return policy.sample(values, sampling.uniforms(key)[0]), state
-        return greatest(values), state
+            return selection.softmax_sample(values, sampling.uniforms(key)[0]), state
+        return selection.greatest(values), state
 
     def refusal(self, n_actions: int) -> str:
-        return policy.DIVERGED
+        return DIVERGED
 
     def observe(self, key: jax.Array, state: Seen, transition: Transition) -> Seen:
         return self.inputs.note(
@@ -75,21 +75,6 @@ def outputs_of(network: Dense) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return jax.vmap(alone, in_axes=axes, out_axes=-1)(parameters, inputs)
 
     return outputs
-
-
-@vectorize.over_lanes
-def greatest(values: jax.Array) -> jax.Array:
-    """Return the first action of greatest value among [A]: [] int32; `NO_ACTION` where a value is
-    NaN.
-    """
-    most = vectorize.fold(jnp.maximum, lambda u: values[u], values.shape[0])
-    first = vectorize.fold(
-        jnp.minimum,
-        lambda u: jnp.where(values[u] >= most, u, values.shape[0]),
-        values.shape[0],
-    )
-    first = jnp.where(first < values.shape[0], first, NO_ACTION)
-    return vectorize.prevent_fusion_index(first)
 
 
 def known_arrays(inputs: BeliefInputs, network: Dense) -> dict[str, np.ndarray]:

@@ -7,15 +7,14 @@ any action otherwise. What the network is given is what an agent would know that
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.deep.dense import Dense
-from jbrl.agents.deep.grouped import total
+from jbrl.agents.deep import adam
 from jbrl.agents.prior_trained import prior_lifetimes
 from jbrl.agents.prior_trained.belief_inputs import BeliefInputs, Rows
-from jbrl.agents.prior_trained.prior_ppo import Training, across, adam_step
+from jbrl.agents.prior_trained.networks import Dense, total
+from jbrl.agents.prior_trained.prior_ppo import Training, across
 from jbrl.agents.prior_trained.trained import MOST_GROUPS
 from jbrl.base.pytree import record, static
 from jbrl.mdp.mdp import decisions_until
@@ -43,7 +42,7 @@ def begin(network: Dense, key: jax.Array) -> Training:
     """Return the state before the first round."""
     parameters = network.init(key)
     none = jnp.zeros(2)
-    return Training(parameters, optax.scale_by_adam().init(parameters), none, jnp.int32(0))
+    return Training(parameters, adam.begin(parameters), none, jnp.int32(0))
 
 
 def optimal_actions(
@@ -140,8 +139,8 @@ def label_and_learn(
             )
 
         slope = total(of_group, steps) * weights[t] / count
-        change, moments = adam_step(slope, moments)
-        return (parameters - settings.learning_rate * share * change, moments), None
+        rate = settings.learning_rate * share
+        return adam.optimiser_step(rate, slope, moments, parameters), None
 
     words = jax.random.bits(stream(key, training.round, "parameters"), (settings.horizon,))
     order = jnp.argsort(words).astype(jnp.int32)

@@ -9,17 +9,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
-from jbrl import vectorize
-from jbrl.agents.deep import policy
-from jbrl.agents.deep.dense import Dense
-from jbrl.agents.deep.grouped import each, total
-from jbrl.agents.deep.gru import Gru
+from jbrl.agents import selection
+from jbrl.agents.deep import adam
 from jbrl.agents.deep.returns import lambda_returns
 from jbrl.agents.prior_trained import prior_lifetimes
 from jbrl.agents.prior_trained.belief_inputs import BeliefInputs
+from jbrl.agents.prior_trained.networks import Dense, Gru, each, total
 from jbrl.agents.prior_trained.trained import MOST_GROUPS
 from jbrl.base.pytree import record, static
 from jbrl.mdp.sampling import stream
@@ -85,21 +82,7 @@ class Slice(NamedTuple):
 def begin(network: Dense | Gru, key: jax.Array) -> Training:
     """Return the state before the first round: a policy that is nearly uniform."""
     parameters = network.init(key, INITIAL_SCALE)
-    return Training(
-        parameters, optax.scale_by_adam().init(parameters), jnp.array([0.0, 1.0]), jnp.int32(0)
-    )
-
-
-def adam_step(
-    slope: jax.Array, moments: Any, max_norm: float | jax.Array = jnp.inf
-) -> tuple[jax.Array, Any]:
-    """Return the step of `optax.adam`, without its step size, and its state.
-
-    Args:
-      slope: [P], the gradient, scaled down to the length `max_norm` where it is longer.
-    """
-    with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
-        return optax.scale_by_adam().update(policy.clipped(slope, max_norm), moments)
+    return Training(parameters, adam.begin(parameters), jnp.array([0.0, 1.0]), jnp.int32(0))
 
 
 def collect(
@@ -125,7 +108,7 @@ def collect(
         noise, choice = drawn
         inputs = see(seen, x)
         outputs = network.apply(layers, inputs)
-        action, log = sample(outputs[:-1], choice)
+        action, log = selection.softmax_sample_lanes(outputs[:-1], choice)
         y, reward = prior_lifetimes.step(rows, thresholds, x * inputs_of.n_actions + action, noise)
         return (note(seen, x, action, y, reward), y), (inputs, action, log, outputs[-1], reward)
 
@@ -139,22 +122,6 @@ def collect(
 def across(tree: Any, width: int) -> Any:
     """Return the pytree repeated along a last axis of `width`."""
     return jax.tree.map(lambda v: jnp.broadcast_to(v[..., None], (*v.shape, width)), tree)
-
-
-def sample(logits: jax.Array, uniform: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return actions drawn from the softmax of `logits` [A, N], by one uniform number each, [N]
-    int32, and their log-probabilities [N].
-    """
-    n_actions = logits.shape[0]
-    greatest = vectorize.fold(jnp.maximum, lambda u: logits[u], n_actions)
-    weights = jnp.exp(logits - greatest[None])
-    sums = [weights[0]]
-    for u in range(1, n_actions):
-        sums.append(sums[-1] + weights[u])
-    wanted = uniform * sums[-1]
-    number = sum(((s <= wanted).astype(jnp.int32) for s in sums[:-1]), start=jnp.int32(0))
-    action = vectorize.prevent_fusion_index(jnp.broadcast_to(number, uniform.shape))
-    return action, vectorize.pick(logits, action) - greatest - jnp.log(sums[-1])
 
 
 def targets(
@@ -258,8 +225,8 @@ def play_and_learn(
     def descend(state: tuple, t: jax.Array) -> tuple[tuple, None]:
         parameters, moments = state
         slope = gradient(parameters, t)
-        change, moments = adam_step(slope, moments, settings.max_gradient_norm)
-        return (parameters - settings.learning_rate * share * change, moments), None
+        rate, max_norm = settings.learning_rate * share, settings.max_gradient_norm
+        return adam.optimiser_step(rate, slope, moments, parameters, max_norm), None
 
     (parameters, moments), _ = lax.scan(descend, (training.parameters, training.optimiser), order)
     state = Training(parameters, moments, scale, training.round + 1)

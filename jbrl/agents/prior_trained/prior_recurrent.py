@@ -12,14 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.deep.grouped import each, total
-from jbrl.agents.deep.gru import Gru
+from jbrl.agents import selection
+from jbrl.agents.deep import adam
 from jbrl.agents.deep.returns import lambda_returns
+from jbrl.agents.prior_trained.networks import Gru, each, total
 from jbrl.agents.prior_trained.prior_ppo import (
     Training,
-    adam_step,
     normalised,
-    sample,
     scale_of,
     surrogate,
 )
@@ -150,7 +149,7 @@ def collect(
         inputs = inputs_of(sizes, observation, noticed, settings.reward_scale)
         memory = network.advance(layers, memory, inputs)
         outputs = network.read(layers, memory)
-        action, log = sample(outputs[:-1], choice)
+        action, log = selection.softmax_sample_lanes(outputs[:-1], choice)
         state, after, reward, terminated, ended = step(environments, keys, state, action)
         noticed = Noticed(action, reward, ended)
         found = (inputs, action, log, outputs[-1], reward, terminated, ended)
@@ -255,8 +254,8 @@ def remember_and_learn(
 
         n_steps = jnp.float32(count // settings.minibatches * settings.horizon)
         slope = total(of_group, parts) / n_steps
-        change, moments = adam_step(slope, moments, settings.max_gradient_norm)
-        return (parameters - settings.learning_rate * share * change, moments), None
+        rate, max_norm = settings.learning_rate * share, settings.max_gradient_norm
+        return adam.optimiser_step(rate, slope, moments, parameters, max_norm), None
 
     order = jnp.tile(jnp.arange(settings.minibatches, dtype=jnp.int32), settings.epochs)
     state, _ = lax.scan(descend, (training.parameters, training.optimiser), order)

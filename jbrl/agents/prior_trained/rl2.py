@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl import vectorize
-from jbrl.agents.deep import policy
-from jbrl.agents.deep.gru import Gru
+from jbrl.agents import selection
+from jbrl.agents.deep.actor_critic import DIVERGED
 from jbrl.agents.prior_trained import prior_ppo, prior_recurrent
 from jbrl.agents.prior_trained.belief_inputs import greatest_reward
-from jbrl.agents.prior_trained.belief_policy import greatest
+from jbrl.agents.prior_trained.networks import Gru
 from jbrl.agents.prior_trained.prior_recurrent import Noticed
 from jbrl.agents.prior_trained.trained import (
     WIDTH,
@@ -70,13 +70,13 @@ class RecurrentPolicy(MadeOfWeights, Agent[Prior, RL2State]):
             self.parameters, self.reward_scale, state.memory, observation, state.noticed
         )
         if self.sample:
-            action = policy.sample(values, sampling.uniforms(key)[0])
+            action = selection.softmax_sample(values, sampling.uniforms(key)[0])
         else:
-            action = greatest(values)
+            action = selection.greatest(values)
         return action, RL2State(memory, state.noticed)
 
     def refusal(self, n_actions: int) -> str:
-        return policy.DIVERGED
+        return DIVERGED
 
     def observe(self, key: jax.Array, state: RL2State, transition: Transition) -> RL2State:
         ended = transition.terminated | transition.truncated

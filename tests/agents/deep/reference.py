@@ -10,13 +10,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jbrl.agents.deep.actor_critic import Costs
+from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.lstm import LstmParameters, LstmState
 from jbrl.agents.deep.networks import Linear
 from jbrl.agents.deep.sequence import Sequence
 
 STEP = 1e-30
-COSTS = Costs(0.99, 0.9, 1.0, 0.0, False)
+COSTS = ActorCritic()  # the numbers of its loss
 
 
 @functools.cache

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.deep import actor_critic, policy, sequence
-from jbrl.agents.deep.actor_critic import ActorCritic, Costs
+from jbrl.agents import selection
+from jbrl.agents.deep import actor_critic
+from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic
+from jbrl.agents.deep.sequence import Sequence
 from jbrl.rollout.contract import NO_ACTION, as_arrays
 from jbrl.rollout.faults import nan_fault
 from tests.agents.deep import scripted
@@ -63,15 +65,14 @@ def test_sequences_are_those_of_one_episode_in_order():
     states, given = followed("feed-forward"), scripted.transitions()
     network, start = states.network, 0
     learner = jax.tree.map(lambda v: v[0], states.learner)
-    costs = Costs(0.99, 0.9, 1.0, 0.0, False)
     learn = jax.jit(actor_critic.learn, static_argnames=("network", "sizes"))
     for last in due():
-        played = sequence.empty(scripted.ONE_HOT.observation, LENGTH)
+        played = Sequence.empty(scripted.ONE_HOT.observation, LENGTH)
         for t in range(start, last + 1):
             one = jax.tree.map(lambda v, t=t: jnp.asarray(v[t]), given)
-            played = sequence.append(played, one)
+            played = played.append(one)
         terminated = jnp.bool_(given.terminated[last])
-        learner = learn(network, learner, played, terminated, costs, 3e-3, sizes=(4,))
+        learner = learn(network, learner, played, terminated, ActorCritic(), sizes=(4,))
         assert_close(
             jax.tree.map(lambda v, last=last: v[last + 1], states.learner.parameters),
             learner.parameters,
@@ -169,8 +170,8 @@ def test_actions_are_drawn_from_the_softmax():
     """Frequencies of 2000 equally spaced numbers are exact to one of them for each action."""
     logits = jnp.array([0.3, -1.2, 2.0, 0.0])
     uniforms = (jnp.arange(2000, dtype=jnp.float32) + 0.5) / 2000
-    actions = jax.jit(jax.vmap(policy.sample, in_axes=(None, 0)))(logits, uniforms)
+    actions = jax.jit(jax.vmap(selection.softmax_sample, in_axes=(None, 0)))(logits, uniforms)
     shares = np.bincount(actions, minlength=4) / 2000
     np.testing.assert_allclose(shares, jax.nn.softmax(logits), rtol=0, atol=1 / 2000)
-    assert int(policy.sample(jnp.array([jnp.nan, 1.0]), jnp.float32(0.9))) == NO_ACTION
-    assert int(policy.sample(jnp.array([-1e38, 0.0]), jnp.float32(0.0))) == 1
+    assert int(selection.softmax_sample(jnp.array([jnp.nan, 1.0]), jnp.float32(0.9))) == NO_ACTION
+    assert int(selection.softmax_sample(jnp.array([-1e38, 0.0]), jnp.float32(0.0))) == 1

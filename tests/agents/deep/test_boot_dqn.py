@@ -51,7 +51,7 @@ def after_updates(agent, network, parts, batches, masks, noises):
     masks, noises: [K, B] for each update.
     """
     online, target, prior, target_prior = parts
-    ensemble = boot_dqn.begun(online, target, target_prior)
+    ensemble = boot_dqn.begun(online, (target, target_prior))
     heads = jax.vmap(network.values, (0, None))
 
     @jax.jit
@@ -94,8 +94,8 @@ def test_updates_are_those_of_the_original():
         [ORIGINAL[f"{name}_z_t"][None] for name in names],
     )
     assert_heads(network, ensemble.online, [layers_of("bdqn_p1")], 1e-6)
-    assert_heads(network, ensemble.target, [layers_of("bdqn_tp1")], 1e-6)
-    assert_heads(network, ensemble.target_prior, [layers_of("bdqn_tp1", part="prior")], 0)
+    assert_heads(network, ensemble.target[0], [layers_of("bdqn_tp1")], 1e-6)
+    assert_heads(network, ensemble.target[1], [layers_of("bdqn_tp1", part="prior")], 0)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -199,16 +199,16 @@ def test_another_head_decides_in_each_episode():
 def test_a_head_that_is_frozen_stays_as_it_was_when_the_episode_began():
     agent, states = lived({"frozen_head": True}, n=30)
     states = [jax.tree.map(np.asarray, state) for state in states]
-    first = jax.tree.map(lambda v: v[0], (states[0].ensemble.online, states[0].prior))
+    first = jax.tree.map(lambda v: v[0], (states[0].learner.online, states[0].prior))
     jax.tree.map(np.testing.assert_array_equal, states[6].acting, first)
     for end in (14, 21, 28):
         # the copy is that of the last decision of the episode before, not yet updated by it
         before, after = states[end - 1], states[end]
         k = int(after.head)
-        expected = jax.tree.map(lambda v, k=k: v[k], (before.ensemble.online, before.prior))
+        expected = jax.tree.map(lambda v, k=k: v[k], (before.learner.online, before.prior))
         jax.tree.map(np.testing.assert_array_equal, after.acting, expected)
     jax.tree.map(np.testing.assert_array_equal, states[25].acting, states[22].acting)
-    assert not np.array_equal(states[25].ensemble.online[0], states[22].ensemble.online[0])
+    assert not np.array_equal(states[25].learner.online[0], states[22].learner.online[0])
     assert jax.eval_shape(agent.act, KEY, states[25], np.int32(0))[0].dtype == jnp.int32
 
 
@@ -252,12 +252,12 @@ def test_updates_are_counted_from_one_where_it_is_asked_for(clock, copies, epsil
     7, 8 and 12 transitions.
     """
     agent, states = lived({"epsilon_decay": 10.0, "target_clock": clock}, n=19)
-    updates = [int(state.ensemble.updates) for state in states]
+    updates = [int(state.learner.updates) for state in states]
     assert updates == [*[0] * 8, *range(1, 13)]
-    targets = [np.asarray(state.ensemble.target[0]) for state in states]
+    targets = [np.asarray(state.learner.target[0][0]) for state in states]
     changed = [not np.array_equal(*pair) for pair in itertools.pairwise(targets)]
     assert [updates[i + 1] for i in np.flatnonzero(changed)] == copies
-    found = [agent._epsilon(jnp.int32(n), states[n].ensemble.updates) for n in (7, 8, 12)]
+    found = [agent._epsilon(jnp.int32(n), states[n].learner.updates) for n in (7, 8, 12)]
     np.testing.assert_allclose(found, epsilons, rtol=1e-6)
 
 
@@ -274,7 +274,7 @@ def test_heads_and_seeds_differ():
     prior = problem("Catch").prior(Episodes(10), 0.95)
     reset = jax.jit(lambda key: BootDQN(**SMALL).reset(key, prior))
     states = [reset(jax.random.key(seed)) for seed in (0, 1)]
-    layers = [np.asarray(v) for s in states for v in (s.ensemble.online[0], s.prior[0])]
+    layers = [np.asarray(v) for s in states for v in (s.learner.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12
 

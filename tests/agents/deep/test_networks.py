@@ -10,9 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from jbrl.agents.deep import networks, policy
+from jbrl.agents.deep import adam, networks
 from jbrl.agents.deep.networks import Linear, Mlp
-from jbrl.agents.deep.q_network import QNetwork, adam_step, taken
+from jbrl.agents.deep.q_network import QNetwork, taken
 from jbrl.environments.spec import LowerTriangle
 
 KEY = jax.random.key(0)
@@ -194,24 +194,24 @@ def test_rows_are_summed_alike_by_additions_and_by_a_product():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-13)])
 def test_optimisers_are_those_of_optax(dtype, tolerance):
-    """Twenty steps with gradients of all sizes: `policy.descend`, and the steps of DQN."""
+    """Twenty steps with gradients of all sizes: `descend`, and the steps of DQN."""
     shapes, rate = ((4, 3), (3,)), 0.02
 
     def drawn():
         return tuple(jnp.asarray(RNG.normal(size=shape), dtype) for shape in shapes)
 
     with jax.enable_x64(dtype == "float64"):
-        start, adam = drawn(), optax.adam(rate)
-        learner, layers = policy.learner(start), (start, adam.init(start))
-        expected, moments = start, adam.init(start)
+        start, original = drawn(), optax.adam(rate)
+        learner, layers = adam.learner(start), (start, adam.begin(start))
+        expected, moments = start, original.init(start)
 
         @jax.jit
         def stepped(learner, layers, moments, expected, slopes):
-            layers = adam_step(rate, slopes, layers[1], layers[0])
+            layers = adam.optimiser_step(rate, slopes, layers[1], layers[0])
             with jax.numpy_dtype_promotion("standard"):
-                change, moments = adam.update(slopes, moments)
+                change, moments = original.update(slopes, moments)
             expected = optax.apply_updates(expected, change)
-            return policy.descend(learner, slopes, rate), layers, moments, expected
+            return adam.descend(learner, slopes, rate), layers, moments, expected
 
         for step in range(20):
             slopes = tuple(v * 10.0 ** (step % 5 - 3) for v in drawn())

@@ -7,17 +7,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.deep import policy, ppo
-from jbrl.agents.deep.policy import PolicyValue
-from jbrl.agents.deep.ppo import PPO, TERMINATED, TRUNCATED, Costs, Rollout
+from jbrl.agents.deep import adam, ppo
+from jbrl.agents.deep.networks import PolicyValue
+from jbrl.agents.deep.ppo import PPO
+from jbrl.agents.deep.sequence import TERMINATED, TRUNCATED, Rollout
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.rollout.contract import as_arrays
 from tests.agents.deep import reference, scripted
 from tests.agents.deep.reference import STEP, assert_close
 
-COSTS = Costs(0.02, 0.9, 0.8, 0.1, 0.5, 0.05, 0.7)
-PARTS = (2, 3)  # epochs, minibatches
+COSTS = PPO(
+    learning_rate=0.02,
+    discount=0.9,
+    trace_decay=0.8,
+    clip=0.1,
+    value_cost=0.5,
+    entropy_cost=0.05,
+    max_gradient_norm=0.7,
+    rollout_length=12,
+    epochs=2,
+    minibatches=3,
+)
 SMALL = PPO(hidden_width=6, rollout_length=12, minibatches=3, epochs=2)
 KEY = jax.random.key(1)
 
@@ -109,15 +120,15 @@ def test_a_twin_in_double_precision_updates_alike():
         shapes = jax.eval_shape(network.init, jax.random.key(0))
         expected = jax.tree.map(lambda v: rng.normal(size=v.shape) * 0.7, shapes)
         rollout, words = rollout_of(rng, 12), np.array([5, 6], np.uint32)
-        learn = jax.jit(ppo.learn, static_argnames=("network", "parts"))
-        learner = policy.learner(jax.tree.map(jnp.asarray, expected))
-        found = learn(network, learner, rollout, words, COSTS, parts=PARTS).parameters
-        drawn = jax.random.bits(jax.random.wrap_key_data(jnp.asarray(words)), (PARTS[0], 12))
-    order = np.argsort(drawn, axis=1).reshape(-1, 12 // PARTS[1])
-    fixed, adam, factors = twin_batch(expected, rollout), reference.Adam(0.02), []
+        learn = jax.jit(ppo.learn, static_argnames="network")
+        learner = adam.learner(jax.tree.map(jnp.asarray, expected))
+        found = learn(network, learner, rollout, words, COSTS).parameters
+        drawn = jax.random.bits(jax.random.wrap_key_data(jnp.asarray(words)), (COSTS.epochs, 12))
+    order = np.argsort(drawn, axis=1).reshape(-1, 12 // COSTS.minibatches)
+    fixed, twin, factors = twin_batch(expected, rollout), reference.Adam(0.02), []
     for chosen in order:
         slopes, factor = twin_gradient(expected, rollout, fixed, chosen)
-        expected = adam.step(expected, slopes)
+        expected = twin.step(expected, slopes)
         factors.append(factor)
     assert min(factors) < 1, "gradients are clipped"
     assert_close(found, expected, 1e-11)

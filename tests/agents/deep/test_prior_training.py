@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.deep.dense import Dense
-from jbrl.agents.deep.gru import Gru
 from jbrl.agents.opps.ranking import plans
 from jbrl.agents.prior_trained import (
     belief_inputs,
@@ -20,6 +18,7 @@ from jbrl.agents.prior_trained import (
     prior_ppo,
     prior_recurrent,
 )
+from jbrl.agents.prior_trained.networks import Dense, Gru
 from jbrl.agents.prior_trained.trained import MOST_GROUPS, TRAINING
 from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import DirichletMDPs

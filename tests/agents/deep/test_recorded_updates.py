@@ -7,26 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.deep import actor_critic, policy, recurrent_actor_critic
+from jbrl.agents.deep import actor_critic, adam, recurrent_actor_critic
+from jbrl.agents.deep.actor_critic import ActorCritic
 from jbrl.agents.deep.lstm import LstmState
-from jbrl.agents.deep.policy import PolicyValue
-from jbrl.agents.deep.recurrent_actor_critic import RecurrentPolicyValue
+from jbrl.agents.deep.networks import PolicyValue
+from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic, RecurrentPolicyValue
 from jbrl.environments.spec import Box, Discrete, Spec
 from tests.agents.deep import reference
-from tests.agents.deep.reference import COSTS, assert_close
+from tests.agents.deep.reference import assert_close
 
 SIZES = (4, 8, 32)
 
 
-@functools.partial(jax.jit, static_argnames=("network", "sizes", "max_norm"))
-def learn(network, learner, start, played, terminated, costs, rate, sizes, max_norm=None):
+@functools.partial(jax.jit, static_argnames=("network", "sizes"))
+def learn(network, learner, start, played, terminated, agent, sizes):
     """One update by either agent: the learner, and the state of the memory, if there is one."""
     if isinstance(network, RecurrentPolicyValue):
         return recurrent_actor_critic.learn(
-            network, learner, start, played, terminated, costs, rate, sizes, max_norm
+            network, learner, start, played, terminated, agent, sizes
         )
-    rate = jnp.asarray(rate)
-    return actor_critic.learn(network, learner, played, terminated, costs, rate, sizes), start
+    return actor_critic.learn(network, learner, played, terminated, agent, sizes), start
 
 
 def network_of(spec, hidden, *, recurrent, final_activation=False, skip=False):
@@ -43,12 +43,13 @@ def test_the_original_updates_alike(agent):
     """Three sequences, of 32, 7 and 1 or 5 steps, of which the last two terminate."""
     spec = Spec(Box((6,)), Discrete(3))
     network = network_of(spec, 64 if agent == "ac" else 16, recurrent=agent != "ac")
-    costs = COSTS._replace(entropy_cost=0.05 if agent == "acrent" else 0.0)
-    learner = policy.learner(reference.parameters(agent, 0))
+    algorithm = ActorCritic if agent == "ac" else RecurrentActorCritic
+    costs = algorithm(entropy_cost=0.05 if agent == "acrent" else 0.0)
+    learner = adam.learner(reference.parameters(agent, 0))
     start = LstmState(np.zeros(16, np.float32), np.zeros(16, np.float32))
     for i in range(3):
         played, terminated = reference.sequence_of(agent, i)
-        learner, start = learn(network, learner, start, played, terminated, costs, 3e-3, SIZES)
+        learner, start = learn(network, learner, start, played, terminated, costs, SIZES)
         assert_close(learner.parameters, reference.parameters(agent, i + 1), 1e-6)
         if agent != "ac":
             for found, name in ((start.hidden, "hidden"), (start.cell, "cell")):
@@ -66,7 +67,7 @@ VARIANTS = {
         "final_activation": True,
         "skip": True,
         "recurrent": True,
-        "max_norm": 0.5,
+        "max_gradient_norm": 0.5,
     },
     "recurrent": {"recurrent": True, "entropy_cost": 0.1},
 }
@@ -84,13 +85,14 @@ def drawn(network, seed):
 def test_a_twin_in_double_precision_updates_alike(variant):
     """Two updates, the second from a sequence that fills its space, to 1e-12."""
     given = dict(VARIANTS[variant])
-    recurrent, max_norm = given.pop("recurrent", False), given.pop("max_norm", None)
-    build = {name: given.pop(name) for name in ("final_activation", "skip") if name in given}
-    costs, rng = COSTS._replace(**given), np.random.default_rng(2)
+    recurrent, max_norm = given.pop("recurrent", False), given.get("max_gradient_norm")
+    build = {name: given[name] for name in ("final_activation", "skip") if name in given}
+    algorithm = RecurrentActorCritic if recurrent else ActorCritic
+    costs, rng = algorithm(learning_rate=0.02, **given), np.random.default_rng(2)
     with jax.enable_x64(True):
         network = network_of(Spec(Box((3,)), Discrete(2)), 4, recurrent=recurrent, **build)
         expected = drawn(network, 1)
-        learner, adam = policy.learner(jax.tree.map(jnp.asarray, expected)), reference.Adam(0.02)
+        learner, twin = adam.learner(jax.tree.map(jnp.asarray, expected)), reference.Adam(0.02)
         start = LstmState(*rng.normal(size=(2, 4)))
         for length, terminated in ((3, True), (6, False)):
             played = reference.padded(
@@ -102,15 +104,13 @@ def test_a_twin_in_double_precision_updates_alike(variant):
             slopes = reference.gradient(expected, played, terminated, start, costs, **build)
             if max_norm:
                 slopes = scaled(slopes, max_norm)
-            learner, after = learn(
-                network, learner, start, played, terminated, costs, 0.02, (4, 6), max_norm
-            )
+            learner, after = learn(network, learner, start, played, terminated, costs, (4, 6))
             if recurrent:
                 states = reference.outputs(
                     expected, played.observations[: length + 1], start, **build
                 )[1]
                 assert_close(after, states[-1], 1e-12)
-            expected = adam.step(expected, slopes)
+            expected = twin.step(expected, slopes)
             assert_close(learner.parameters, expected, 1e-12)
 
 
