@@ -158,7 +158,7 @@ def learn(
     epochs, minibatches = agent.epochs, agent.minibatches
     size = rollout.capacity // minibatches
     # or XLA draws and sorts at every step, before it is known whether the rollout is full
-    words, _ = lax.optimization_barrier((words, learner.optimiser.count))  # type: ignore[no-untyped-call]
+    words, _ = lax.optimization_barrier((words, learner.optimiser.count))
     drawn = jax.random.bits(jax.random.wrap_key_data(words), (epochs, rollout.capacity))
     order = jnp.argsort(drawn, axis=1).astype(jnp.int32).reshape(epochs * minibatches, size)
 

@@ -168,7 +168,7 @@ def learned(features: Features, learner: Learner, buffer: Rollout, rules: Rules)
     """Return the learner after all passes over a full buffer."""
     # or XLA works at every step, before it is known whether the buffer is full
     barred = (rules.words, buffer, learner.step)
-    words, buffer, _ = lax.optimization_barrier(barred)  # type: ignore[no-untyped-call]
+    words, buffer, _ = lax.optimization_barrier(barred)
     sample = judged(features, learner, buffer, rules)
     key, length = jax.random.wrap_key_data(words), buffer.length
     epochs, batch = (rules.drawn[name].astype(jnp.int32) for name in ("epochs", "batch"))

@@ -11,8 +11,9 @@ import pytest
 
 import jbrl
 from jbrl.agents import complete as distributions
+from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
-from jbrl.agents.linear import actor_critic, fourier, linear_ppo, softmax
+from jbrl.agents.linear import actor_critic, fourier, linear_ppo
 from jbrl.agents.linear.complete import PARL2_START, integer, parl2_bounded
 from jbrl.agents.linear.features import Table
 from jbrl.agents.linear.fourier import Fourier, Orders
@@ -302,21 +303,25 @@ def test_there_is_no_unit_step_along_nothing(entry, expected):
 
 
 def test_preferences_are_limited():
-    now = softmax.policy(jnp.float32([100.0, 32.0, -50.0]))
+    now = selection.softmax(jnp.float32([100.0, 32.0, -50.0]))
     np.testing.assert_allclose(now.probabilities, [0.5, 0.5, 0], atol=1e-7)
-    assert softmax.draw(now, jnp.float32(0.49)) == 0
-    assert softmax.draw(now, jnp.float32(0.51)) == 1
-    assert softmax.draw(softmax.policy(jnp.float32([np.nan, 0, 0])), jnp.float32(0.9)) == 0
+    assert selection.softmax_draw(now, jnp.float32(0.49)) == 0
+    assert selection.softmax_draw(now, jnp.float32(0.51)) == 1
+    undefined = selection.softmax(jnp.float32([np.nan, 0, 0]))
+    assert selection.softmax_draw(undefined, jnp.float32(0.9)) == 0
+        selection.softmax_draw(selection.softmax(jnp.float32([np.nan, 0, 0])), jnp.float32(0.9))
+        == 0
+    )
 
 
 def test_the_gradient_of_the_entropy_is_right_where_it_is_asked_for():
     preferences = jnp.float32([0.3, -1.0, 0.8])
 
     def entropy(preferences):
-        now = softmax.policy(preferences)
+        now = selection.softmax(preferences)
         return -(now.probabilities * now.logs).sum()
 
-    sloped = jax.jit(lambda p, sign: linear_ppo.entropy_gradient(softmax.policy(p), sign))
+    sloped = jax.jit(lambda p, sign: linear_ppo.entropy_gradient(selection.softmax(p), sign))
     exact = sloped(preferences, jnp.float32(-1))
     np.testing.assert_allclose(exact, jax.jit(jax.grad(entropy))(preferences), atol=1e-6)
     published = sloped(preferences, jnp.float32(1))
