@@ -309,9 +309,6 @@ def test_preferences_are_limited():
     assert selection.softmax_draw(now, jnp.float32(0.51)) == 1
     undefined = selection.softmax(jnp.float32([np.nan, 0, 0]))
     assert selection.softmax_draw(undefined, jnp.float32(0.9)) == 0
-        selection.softmax_draw(selection.softmax(jnp.float32([np.nan, 0, 0])), jnp.float32(0.9))
-        == 0
-    )
 
 
 def test_the_gradient_of_the_entropy_is_right_where_it_is_asked_for():
