@@ -10,11 +10,10 @@ import pytest
 from scipy import stats
 
 from benchmarks.twins.bamcp import Twin, nodes
-from jbrl.agents.registry import AGENTS, check_agent
+from jbrl.agents.registry import check_agent
 from jbrl.agents.search import uct
 from jbrl.agents.search.bamcp import BAMCP
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import check_parameters
 from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
@@ -60,14 +59,8 @@ def bayes_optimal(counts: tuple, x: int, steps: int) -> tuple[float, ...]:
         for y in (0, 1):
             after = list(counts)
             after[4 * x + 2 * u + y] += 1
-            value += (
-                row[y]
-                / sum(row)
-                * (
-                    REWARDS[x][u][y]
-                    + TINY_DISCOUNT * max(bayes_optimal(tuple(after), y, steps - 1))
-                )
-            )
+            future = TINY_DISCOUNT * max(bayes_optimal(tuple(after), y, steps - 1))
+            value += row[y] / sum(row) * (REWARDS[x][u][y] + future)
         values.append(value)
     return tuple(values)
 
@@ -78,21 +71,11 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
     """
     agent = as_arrays(BAMCP(**parameters))
     state, rng = agent.reset(KEY, told), np.random.default_rng(seed)
-    numbers = {
-        k: parameters[k]
-        for k in ("simulations", "depth", "exploration", "reuse", "final")
-        if k in parameters
-    }
+    numbers = {k: v for k, v in parameters.items() if k != "rollout"}
     learns = parameters.get("rollout", "q-learning") == "q-learning"
-    twin = Twin(
-        np.asarray(told.mdps.concentrations),
-        np.asarray(told.mdps.rewards),
-        learns=learns,
-        **numbers,
-    )
-    truth = rng.dirichlet(np.ones(twin.n_states), (twin.n_states, twin.n_actions)) * (
-        twin.counts > 0
-    )
+    counts, rewards = np.asarray(told.mdps.concentrations), np.asarray(told.mdps.rewards)
+    twin = Twin(counts, rewards, learns=learns, **numbers)
+    truth = rng.dirichlet(np.ones(twin.n_states), counts.shape[:2]) * (twin.counts > 0)
     truth /= truth.sum(-1, keepdims=True)
     x = 0
     for key in jax.random.split(jax.random.key(seed), decisions):
@@ -112,13 +95,7 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("name", "noise"),
-    [
-        ("GC", 0.0),
-        ("UGC", 0.0),
-        pytest.param("GDL", 0.1, marks=pytest.mark.slow),
-        pytest.param("Grid", 0.0, marks=pytest.mark.slow),
-        pytest.param("UGrid", 0.0, marks=pytest.mark.slow),
-    ],
+    [("GC", 0.0), ("UGC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGrid", 0.0)],
 )
 def test_agrees_with_its_twin_decision_by_decision(name, noise):
     for seed in range(3):
@@ -129,18 +106,12 @@ def test_agrees_with_its_twin_decision_by_decision(name, noise):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"simulations": 1, "depth": 1},
-        pytest.param(
-            {"simulations": 40, "depth": 12, "rollout": "uniform", "exploration": 0.5},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"simulations": 40, "depth": 12, "final": "visits", "exploration": 20.0},
-            marks=pytest.mark.slow,
-        ),
         {"simulations": 40, "depth": 12, "reuse": True},
+        {"simulations": 1, "depth": 1},
+        {"simulations": 40, "depth": 12, "rollout": "uniform", "exploration": 0.5},
+        {"simulations": 40, "depth": 12, "final": "visits", "exploration": 20.0},
     ],
-    ids=["one simulation", "uniform rollouts", "most visited", "reused tree"],
+    ids=["reused tree", "one simulation", "uniform rollouts", "most visited"],
 )
 def test_variants_agree_with_their_twins(parameters):
     for seed in range(2):
@@ -170,40 +141,28 @@ def test_the_urn_gives_the_law_of_explicit_sampling():
     # The child at (action 0, state 0) has as many visits as its own actions together.
     where = np.asarray(after.kept.parents) == 0
     children = np.asarray(after.kept.statistics).reshape(n, -1, 4)[:, :, ::2].sum(-1)
-    ours = {
-        "visits": root[:, 0, 0],
-        "means 0": root[:, 0, 1],
-        "means 1": root[:, 1, 1],
-        "child": (children * where).sum(1),
-    }
-    ours["size"] = np.asarray(after.kept.size)
+    ours = {"visits": root[:, 0, 0], "means 0": root[:, 0, 1], "means 1": root[:, 1, 1]}
+    ours |= {"child": (children * where).sum(1), "size": np.asarray(after.kept.size)}
     theirs: dict[str, list] = {name: [] for name in ours}
     for seed in range(n):
-        twin = Twin(
-            np.asarray(CONCENTRATIONS),
-            np.asarray(REWARDS),
-            simulations=simulations,
-            depth=depth,
-            learns=False,
-            next_states=explicit,
-        )
+        budget = {"simulations": simulations, "depth": depth}
+        arrays = np.asarray(CONCENTRATIONS), np.asarray(REWARDS)
+        twin = Twin(*arrays, **budget, learns=False, next_states=explicit)
         twin.seed = seed
         twin.act((seed, 0), 0)
-        theirs["visits"].append(twin.root.visits[0])
-        theirs["means 0"].append(twin.root.means[0])
-        theirs["means 1"].append(twin.root.means[1])
-        theirs["child"].append(
-            twin.root.children[0, 0].visits.sum() if (0, 0) in twin.root.children else 0
+        child = twin.root.children.get((0, 0))
+        found = (
+            twin.root.visits[0],
+            *twin.root.means[:2],
+            0 if child is None else child.visits.sum(),
+            sum(1 for _ in nodes(twin.root)),
         )
-        theirs["size"].append(sum(1 for _ in nodes(twin.root)))
+        for name, value in zip(ours, found, strict=True):
+            theirs[name].append(value)
     for name in ("visits", "child", "size"):
         values = np.unique(np.concatenate([ours[name], theirs[name]]))
-        table = np.array(
-            [
-                [(np.asarray(sample) == v).sum() for v in values]
-                for sample in (ours[name], theirs[name])
-            ]
-        )
+        samples = [np.asarray(ours[name]), np.asarray(theirs[name])]
+        table = np.array([[(sample == v).sum() for v in values] for sample in samples])
         table = table[:, table.sum(0) >= 10]
         assert table.shape[1] > 2 and stats.chi2_contingency(table).pvalue > 1e-3, name
     for name in ("means 0", "means 1"):
@@ -215,11 +174,8 @@ def test_transitions_that_are_impossible_are_never_simulated(name):
     told = prior(name)
     impossible = np.asarray(told.mdps.concentrations) == 0
     poisoned = np.where(impossible, np.nan, told.mdps.rewards).astype(np.float32)
-    state = BAMCP(reuse=True).reset(
-        KEY, dataclasses.replace(told, mdps=dataclasses.replace(told.mdps, rewards=poisoned))
-    )
     agent = as_arrays(BAMCP(simulations=300, depth=20, reuse=True))
-    state = dataclasses.replace(agent.reset(KEY, told), rewards=state.rewards)
+    state = dataclasses.replace(agent.reset(KEY, told), rewards=jnp.asarray(poisoned.reshape(-1)))
     _, after = ACT(agent, jax.random.key(0), state, jnp.int32(0))
     assert np.isfinite(after.kept.statistics).all() and int(after.kept.size) > 50
     assert not impossible.reshape(-1)[np.unique(_links(after.kept, told))].any()
@@ -236,23 +192,11 @@ def _links(kept, told: DirichletPrior) -> np.ndarray:
     return np.array(found)
 
 
-def returns(simulations: int, n: int = 1600, **parameters) -> np.ndarray:
-    agent = BAMCP(
-        simulations=simulations,
-        depth=TINY_HORIZON,
-        exploration=1.0,
-        max_simulations=512,
-        **parameters,
-    )
+def returns(simulations: int, n: int = 1600) -> np.ndarray:
+    agent = as_arrays(BAMCP(simulations, TINY_HORIZON, 1.0, max_simulations=512))
     prior = DirichletPrior(TINY, jnp.float32(TINY_DISCOUNT), TINY_HORIZON)
-    moves = play_all(
-        as_arrays(agent),
-        prior,
-        prior,
-        jax.random.key(2),
-        jnp.arange(n, dtype=jnp.int32),
-        unit=False,
-    )
+    numbers = jnp.arange(n, dtype=jnp.int32)
+    moves = play_all(agent, prior, prior, jax.random.key(2), numbers, unit=False)
     return discounted(np.asarray(moves.rewards), TINY_DISCOUNT)
 
 
@@ -276,20 +220,15 @@ def test_chooses_the_bayes_optimal_action_wherever_it_matters():
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 10)
     checked = wrong = 0
     for _ in range(20):
-        counts = np.array(CONCENTRATIONS, np.float32) + rng.integers(0, 3, (2, 2, 2)).astype(
-            np.float32
-        )
+        counts = (np.array(CONCENTRATIONS) + rng.integers(0, 3, (2, 2, 2))).astype(np.float32)
         x = int(rng.integers(2))
         q = bayes_optimal(tuple(counts.ravel().tolist()), x, TINY_HORIZON)
         if abs(q[0] - q[1]) > 0.05:
-            told = DirichletPrior(
-                dataclasses.replace(TINY, concentrations=counts), jnp.float32(TINY_DISCOUNT), 9
-            )
+            mdps = dataclasses.replace(TINY, concentrations=counts)
+            told = DirichletPrior(mdps, jnp.float32(TINY_DISCOUNT), 9)
             actions, _ = ACTS(agent, keys, agent.reset(KEY, told), jnp.int32(x))
-            checked, wrong = (
-                checked + len(keys),
-                wrong + int((np.asarray(actions) != np.argmax(q)).sum()),
-            )
+            checked += len(keys)
+            wrong += int((np.asarray(actions) != np.argmax(q)).sum())
     assert checked >= 100
     # none of 760 with other keys: at a rate of 1 in 1,000, more than 2 of 200 come in 0.1 % of
     # all runs
@@ -311,20 +250,6 @@ def test_capacity_does_not_change_what_is_done():
     assert len(set(np.asarray(one).tolist())) > 1
 
 
-def test_a_grid_of_budgets_shares_one_compilation():
-    agents = [
-        as_arrays(BAMCP(simulations=k, depth=d, exploration=c, max_simulations=64))
-        for k, d, c in ((1, 15, 3.0), (64, 50, 0.1), (33, 25, 3.0))
-    ]
-    structures = {jax.tree.structure(agent) for agent in agents}
-    assert len(structures) == 1
-    grid = jax.tree.map(lambda *v: jnp.stack(v), *agents)
-    state = agents[0].reset(KEY, prior("GC"))
-    stacked = jax.jit(jax.vmap(lambda a: a.act(jax.random.key(3), state, jnp.int32(0))[0]))(grid)
-    alone = [int(ACT(a, jax.random.key(3), state, jnp.int32(0))[0]) for a in agents]
-    assert np.asarray(stacked).tolist() == alone
-
-
 def test_scaling_multiplies_exploration_by_the_range_of_returns():
     told = prior("GC")
     scaled, plain = BAMCP(exploration=0.1, scaled=True, depth=15), BAMCP(exploration=0.1, depth=15)
@@ -335,49 +260,22 @@ def test_scaling_multiplies_exploration_by_the_range_of_returns():
     np.testing.assert_allclose(factors[0] / factors[1], 10 * (1 - 0.95**15) / 0.05, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"simulations": 0},
-        {"simulations": 1.5},
-        {"simulations": True},
-        {"depth": 0},
-        {"depth": -3},
-        {"exploration": -1.0},
-        {"exploration": float("nan")},
-        {"rollout": "greedy"},
-        {"final": "median"},
-        {"reuse": 1},
-        {"width": 3},
-    ],
-)
-def test_parameters_out_of_range_are_refused(parameters):
-    with pytest.raises(JbrlError, match=next(iter(parameters))):
-        check_parameters(BAMCP, parameters, "study.toml: agents[0]")
-
-
 def test_budgets_that_cannot_fit_in_memory_are_refused_before_anything_is_compiled():
     for parameters in ({"simulations": 2**24}, {"simulations": 2**20, "depth": 2**12}):
         agent = BAMCP(**parameters)
         check_agent(agent)
         for refused in (agent.cost, functools.partial(agent.reset, KEY)):
-            with pytest.raises(
-                JbrlError,
-                match=(
-                    f"BAMCP: simulations up to {agent.max_simulations} .* GiB: expected at most 4 "
-                    "GiB"
-                ),
-            ):
+            said = (
+                f"BAMCP: simulations up to {agent.max_simulations} .* GiB: expected at most 4 GiB"
+            )
+            with pytest.raises(JbrlError, match=said):
                 refused(prior("Grid"))
 
 
 def test_a_decision_costs_its_steps_and_one_tree():
     cost = BAMCP(simulations=500, depth=15).cost(prior("GC"))
-    assert (cost.steps, cost.memory_bytes, cost.fewest_lanes) == (
-        7500.0,
-        uct.bytes_needed(5, 3, 512, 64),
-        1,
-    )
+    assert (cost.steps, cost.fewest_lanes) == (7500.0, 1)
+    assert cost.memory_bytes == uct.bytes_needed(5, 3, 512, 64)
 
 
 def test_the_largest_published_budget_fits_in_memory():
@@ -387,7 +285,3 @@ def test_the_largest_published_budget_fits_in_memory():
     agent.reset(KEY, prior("Grid"))
     assert 2 * uct.bytes_needed(25, 4, agent.max_simulations, agent.max_depth) < 1 << 30
     assert uct.MEMORY < 8 << 30, "in lockstep: as many trees at once as fit"
-
-
-def test_is_registered():
-    assert AGENTS["BAMCP"].agent is BAMCP and AGENTS["BAMCP"].cite == "guez2012"

@@ -14,7 +14,6 @@ from jbrl.agents.published.castronovo2016 import FrozenSBOSS
 from jbrl.agents.registry import check_agent
 from jbrl.agents.search.sampled_set import BOSS, SBOSS, has_moved, samples_of, variances
 from jbrl.base.errors import JbrlError
-from jbrl.base.parameters import check_parameters
 from jbrl.play import compilation
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import as_arrays
@@ -43,17 +42,16 @@ def disagreements(agent, twin, told, test):
 @pytest.mark.parametrize(("told", "test"), [("UGC", "GC"), ("GC", "GC"), ("GDL", "GDL")])
 def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
     numbers = {"epsilon": 0.01, "delta": 1.0}  # which variances and movements are often equal to
-    found, solved = disagreements(
-        SBOSS(**numbers), functools.partial(reference.SBOSS, **numbers), told, test
-    )
+    twin = functools.partial(reference.SBOSS, **numbers)
+    found, solved = disagreements(SBOSS(**numbers), twin, told, test)
     assert not found
     assert 3 < solved < 3 * 30  # samples are renewed now and then
 
 
 def test_boss_agrees_with_its_twin():
-    found, solved = disagreements(
-        BOSS(sampled=4, known=3), functools.partial(reference.BOSS, sampled=4, known=3), "GC", "GC"
-    )
+    numbers = {"sampled": 4, "known": 3}
+    twin = functools.partial(reference.BOSS, **numbers)
+    found, solved = disagreements(BOSS(**numbers), twin, "GC", "GC")
     assert not found
     assert 3 * 2 < solved < 3 * 16  # at the start, and once at most for each of the 15 pairs
 
@@ -147,54 +145,21 @@ def test_movement_is_finite_where_rows_have_zeros_and_infinite_where_the_impossi
     for _ in range(20):
         after = OBSERVE(agent, after, jnp.int32(0), jnp.int32(1), jnp.int32(1))
         moved.append(bool(after.due))
-    assert (
-        moved == [2 * n / (2 * (n + 2)) * 12**0.5 > 3.0 for n in range(1, 21)]
-        and any(moved)
-        and not all(moved)
-    )
+    assert moved == [2 * n / (2 * (n + 2)) * 12**0.5 > 3.0 for n in range(1, 21)]
+    assert any(moved) and not all(moved)
     assert OBSERVE(agent, state, jnp.int32(0), jnp.int32(1), jnp.int32(3)).due
-
-
-@pytest.mark.parametrize(
-    ("agent", "parameters"),
-    [
-        (SBOSS, {"epsilon": 0.0}),
-        (SBOSS, {"epsilon": -1.0}),
-        (SBOSS, {"delta": -0.1}),
-        (SBOSS, {"max_samples": 0}),
-        (SBOSS, {"max_samples": 2.5}),
-        (BOSS, {"sampled": 0}),
-        (BOSS, {"sampled": 1.5}),
-        (BOSS, {"known": 0}),
-        (BOSS, {"known": True}),
-    ],
-)
-def test_parameters_out_of_range_are_refused(agent, parameters):
-    with pytest.raises(JbrlError, match=next(iter(parameters))):
-        check_parameters(agent, parameters, "study.toml: agents[0]")
 
 
 def test_samples_that_cannot_fit_in_memory_are_refused_before_anything_is_compiled():
     for agent in (SBOSS(max_samples=2**20), BOSS(sampled=2**20)):
         check_agent(agent)
         for refused in (agent.cost, functools.partial(agent.reset, KEY)):
-            with pytest.raises(
-                JbrlError, match=f"{type(agent).__name__}: capacity for 1048576 samples"
-            ):
+            said = f"{type(agent).__name__}: capacity for 1048576 samples"
+            with pytest.raises(JbrlError, match=said):
                 refused(prior_of("Grid"))
 
 
 def test_costs_grow_with_the_samples():
     few, many = (SBOSS(epsilon=e, max_samples=64).cost(prior_of("GC")) for e in (0.1, 0.01))
-    assert (
-        many.steps > few.steps > 0
-        and many.memory_bytes == few.memory_bytes > 0
-        and many.fewest_lanes == 1
-    )
-
-
-def test_a_grid_of_values_shares_one_compilation():
-    agents = [as_arrays(SBOSS(epsilon=e, delta=d)) for e, d in ((1.0, 0.1), (1e-4, 9.0))]
-    assert len({jax.tree.structure(agent) for agent in agents}) == 1
-    assert len({jax.tree.structure(as_arrays(BOSS(sampled=k))) for k in (1, 10, 16)}) == 1
-    assert BOSS(sampled=17).capacity == 32
+    assert many.steps > few.steps > 0 and many.memory_bytes == few.memory_bytes > 0
+    assert many.fewest_lanes == 1
