@@ -26,7 +26,7 @@ def epsilon_greedy(
       uniforms: [2] float32 in [0, 1): the first decides whether to explore, the second is for
         the action.
     """
-    explored = sampling.uniform_index(uniforms[1], n_actions)
+    explored = (uniforms[1] * n_actions).astype(jnp.int32)  # below `n_actions`, also when rounded
     return jnp.where(uniforms[0] < epsilon, explored, greedy)
 
 

@@ -29,7 +29,7 @@ def parameter(
     static: bool = False,
     late: bool = False,
     choices: tuple[str, ...] = (),
-    check: Callable[[Any], None] | None = None,
+    check: Callable[[Any], object] | None = None,
 ) -> Any:
     """Declare a parameter of an agent or an environment: its default, what it means and the values
     it may take.

@@ -189,29 +189,22 @@ def begin(bandit: Bandit[AnyState], n_arms: int, seed: int = 0) -> BanditProgres
     return BanditProgress(bandit.start(n_arms, seed), no_streams(n_arms))
 
 
-def arrays(progress: BanditProgress[Any]) -> dict[str, np.ndarray]:
-    """Return all of a search as named arrays, numbers with no axis."""
-    return {
-        name: np.asarray(value)
-        for part in (progress.state, progress.streams)
-        for name, value in vars(part).items()
-    }
+def as_arrays(*parts: Any) -> dict[str, np.ndarray]:
+    """Return the fields of records as named arrays, numbers with no axis."""
+    return {name: np.asarray(value) for part in parts for name, value in vars(part).items()}
+
+
+def refilled(part: Any, saved: dict[str, np.ndarray]) -> Any:
+    """Return the record `part` with the fields that were saved by `as_arrays`."""
+    values = {name: saved[name] for name in vars(part)}
+    return replace(part, **{name: v if v.ndim else v.item() for name, v in values.items()})
 
 
 def restored(
-    bandit: Bandit[AnyState], n_arms: int, saved: dict[str, np.ndarray]
+    start: BanditProgress[AnyState], saved: dict[str, np.ndarray]
 ) -> BanditProgress[AnyState]:
-    """Invert `arrays`, for the same bandit and arms."""
-    start = begin(bandit, n_arms)
-    return BanditProgress(_refilled(start.state, saved), _refilled(start.streams, saved))
-
-
-def _refilled(part: Any, saved: dict[str, np.ndarray]) -> Any:
-    """Return `part` with the fields that were saved."""
-    return replace(
-        part,
-        **{name: value if (value := saved[name]).ndim else value.item() for name in vars(part)},
-    )
+    """Return a search as it was saved by `as_arrays`; `start` is its beginning."""
+    return BanditProgress(refilled(start.state, saved), refilled(start.streams, saved))
 
 
 def search(

@@ -1,6 +1,5 @@
 """OPPS: offline, prior-based policy search, over formulas (OPPS-DS) or weights (OPPS-CS)."""
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from jbrl.agents.opps import bandits
-from jbrl.agents.opps.bandits import Bandit, SequentialHalving
+from jbrl.agents.opps.bandits import Bandit, SequentialHalving, StreamState
 from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import (
     DOMAINS,
@@ -23,7 +22,6 @@ from jbrl.agents.opps.formulas import (
 from jbrl.agents.opps.parsing import parse
 from jbrl.agents.opps.ranking import (
     Formula,
-    FormulaPolicy,
     Linear,
     features,
     formula_policies,
@@ -43,7 +41,7 @@ FEWEST_VALUES = 5  # of a search by StoSOO that can find more than the centre of
 
 
 @functools.cache
-def space_of(space: str, domain: str) -> tuple[Expression, ...]:
+def space_of(space: str, domain: str = DOMAINS[0]) -> tuple[Expression, ...]:
     """Return the formulas to search: a set by its name, or a list separated by semicolons.
 
     Raises:
@@ -70,35 +68,6 @@ def space_of(space: str, domain: str) -> tuple[Expression, ...]:
     return tuple(found)
 
 
-def _check_space(text: str) -> None:
-    space_of(text, DOMAINS[0])
-
-
-@dataclasses.dataclass(frozen=True)
-class _Groups:
-    """A space of formulas, sorted by number of variables: each sort is one compiled program."""
-
-    policies: dict[int, FormulaPolicy]  # by number of variables, stacked
-    group: np.ndarray  # [N] number of variables of each formula
-    row: np.ndarray  # [N] its place among those of its group
-
-    def pick(self, group: int, arms: np.ndarray) -> FormulaPolicy:
-        """Return the policies of `arms`, all of one group."""
-        return jax.tree.map(lambda v: v[self.row[arms]], self.policies[group])
-
-
-@functools.cache
-def _grouped(space: tuple[Expression, ...]) -> _Groups:
-    group = np.array([len(e.variables) for e in space])
-    row = np.zeros(len(space), np.int64)
-    policies = {}
-    for number in np.unique(group):
-        members = np.flatnonzero(group == number)
-        row[members] = np.arange(len(members))
-        policies[int(number)] = formula_policies([space[i] for i in members])
-    return _Groups(policies, group, row)
-
-
 @register_agent("OPPS-DS", cite="castronovo2016,castronovo2012,auer2002")
 class OPPSDS(OfflineSearch, Agent[None, None]):
     """A small formula, chosen offline by a bandit that plays all of them on the prior.
@@ -112,7 +81,7 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
     One decision costs what it costs `Formula`; a pull costs a trajectory of them.
     """
 
-    space: str = parameter("F3", "F1 … F6, or formulas separated by semicolons", check=_check_space)
+    space: str = parameter("F3", "F1 … F6, or formulas separated by semicolons", check=space_of)
     budget: int = parameter(10_000, "pulls in all", low=1, high=LARGEST_BUDGET)
     bandit: str = parameter(
         "UCB1", "how the next formula to try is chosen", choices=("UCB1", "UCB-V", "halving")
@@ -135,41 +104,39 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
     def search(
         self, seed: int, prior: DirichletPrior, trials: Trials, before: Findings | None
     ) -> Iterator[Findings]:
-        groups, bandit = _grouped(space_of(self.space, self.domain)), self._bandit(prior)
-        n_arms = len(groups.group)
-        trials.compile(list(groups.policies.values()), max(n_arms, self.budget // 8))
-        bandit.compile(n_arms, max(trials.width, n_arms, self.budget // 4))
-        start = (
-            bandits.begin(bandit, n_arms, seed)
-            if before is None
-            else bandits.restored(bandit, n_arms, before.arrays)
-        )
+        space, bandit = space_of(self.space, self.domain), self._bandit(prior)
+        n_arms = len(space)
+        # formulas of as many variables share a compiled program
+        sizes = np.array([len(e.variables) for e in space])
+        policies, rows = {}, np.zeros(n_arms, np.int64)
+        for size in np.unique(sizes):
+            members = np.flatnonzero(sizes == size)
+            rows[members] = np.arange(len(members))
+            policies[size] = formula_policies([space[i] for i in members])
 
         def pull(arms: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             returns = np.empty(len(arms))
-            for group in groups.policies:
-                mine = np.flatnonzero(groups.group[arms] == group)
-                if len(mine):
-                    returns[mine] = trials(
-                        groups.pick(group, arms[mine]), arms[mine], numbers[mine]
-                    )
+            for size in np.unique(sizes[arms]):
+                mine = np.flatnonzero(sizes[arms] == size)
+                agents = jax.tree.map(lambda v, mine=mine: v[rows[arms[mine]]], policies[size])
+                returns[mine] = trials(agents, arms[mine], numbers[mine])
             return returns
 
+        trials.compile(list(policies.values()), max(n_arms, self.budget // 8))
+        bandit.compile(n_arms, max(trials.width, n_arms, self.budget // 4))
+        start = bandits.begin(bandit, n_arms, seed)
+        if before is not None:
+            start = bandits.restored(start, before.arrays)
         yield self._findings(start)
         for progress in bandits.search(bandit, start, self.budget, pull, trials.width):
             yield self._findings(progress)
 
     def strategy(self, findings: Findings) -> Agent:
-        space, bandit = space_of(self.space, self.domain), self._bandit(None)
-        chosen = space[
-            bandit.recommend(bandits.restored(bandit, len(space), findings.arrays).state)
-        ]
-        parameters: dict[str, Any] = {"formula": chosen.text}
-        return Formula(**parameters)
+        space, bandit, state = self._ended(findings)
+        return Formula(formula=space[bandit.recommend(state)].text)
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
-        space, bandit = space_of(self.space, self.domain), self._bandit(None)
-        state = bandits.restored(bandit, len(space), findings.arrays).state
+        space, bandit, state = self._ended(findings)
         with np.errstate(invalid="ignore", divide="ignore"):
             deviations = np.sqrt(state.variances * state.counts / (state.counts - 1))
         return {
@@ -180,6 +147,11 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
             "discarded": state.discarded,
             "chosen": np.arange(len(space)) == bandit.recommend(state),
         }
+
+    def _ended(self, findings: Findings) -> tuple[tuple[Expression, ...], Bandit[Any], StreamState]:
+        """Return the space, the bandit and the state in which a search has ended."""
+        space, bandit = space_of(self.space, self.domain), self._bandit(None)
+        return space, bandit, bandits.refilled(bandit.start(len(space)), findings.arrays)
 
     def _bandit(self, prior: DirichletPrior | None) -> Bandit[Any]:
         """Return the bandit; without a prior, one that can only recommend."""
@@ -192,19 +164,14 @@ class OPPSDS(OfflineSearch, Agent[None, None]):
         return kinds[self.bandit]
 
     def _findings(self, progress: bandits.BanditProgress[Any]) -> Findings:
-        return Findings(
-            progress.state.pulls, progress.streams.simulated, self.budget, bandits.arrays(progress)
-        )
+        arrays = bandits.as_arrays(progress.state, progress.streams)
+        return Findings(progress.state.pulls, progress.streams.simulated, self.budget, arrays)
 
 
 def _range(prior: DirichletPrior) -> float:
     """Return the distance between the least and the greatest possible discounted return."""
     rewards, discount = np.asarray(prior.mdps.rewards, np.float64), float(prior.discount)
     return float(rewards.max() - rewards.min()) * (1 - discount**prior.horizon) / (1 - discount)
-
-
-def _check_features(text: str) -> None:
-    features(text)
 
 
 @register_agent("OPPS-CS", cite="castronovo2016,valko2013")
@@ -225,7 +192,7 @@ class OPPSCS(OfflineSearch, Agent[None, None]):
     """
 
     variables: str = parameter(
-        "Q0,Q1,Q2", "Q-functions to weigh, separated by commas", check=_check_features
+        "Q0,Q1,Q2", "Q-functions to weigh, separated by commas", check=features
     )
     budget: int = parameter(50_000, "trajectories in all", low=1, high=LARGEST_BUDGET)
     draws: int = parameter(500, "trajectories for one value, at most the budget", low=1, high=10**6)
@@ -256,36 +223,29 @@ class OPPSCS(OfflineSearch, Agent[None, None]):
     def search(
         self, seed: int, prior: DirichletPrior, trials: Trials, before: Findings | None
     ) -> Iterator[Findings]:
-        names, rules, draws = (
-            features(self.variables),
-            self._rules(seed),
-            min(self.draws, self.budget),
-        )
+        names, rules, draws = features(self.variables), self._rules(seed), self._draws
         trials.compile([linear_policies(names, np.zeros((1, len(names))))], draws)
-        start = rules.start() if before is None else _tree(before)
+        start = rules.start() if before is None else self._tree(before)
         evaluations = itertools.count(start.evaluations)
 
         def value(weights: np.ndarray) -> float:
             first = next(evaluations) * draws
             policies = linear_policies(names, np.broadcast_to(weights, (draws, len(names))))
-            return float(
-                trials(policies, np.zeros(draws, np.int64), np.arange(first, first + draws)).mean()
-            )
+            numbers = np.arange(first, first + draws)
+            return float(trials(policies, np.zeros(draws, np.int64), numbers).mean())
 
         yield self._findings(start)
         for tree in rules.search(value, start):
             yield self._findings(tree)
 
     def strategy(self, findings: Findings) -> Agent:
-        tree, names = _tree(findings), features(self.variables)
-        weights = tree.centres[self._rules(0).best(tree)]
-        parameters: dict[str, Any] = {
-            f"w{name[1]}": float(w) for name, w in zip(names, weights, strict=True)
-        }
-        return Linear(**parameters | {"variables": ",".join(names)})
+        tree, names = self._tree(findings), features(self.variables)
+        weights = tree.centres[self._rules(0).best(tree)].tolist()
+        named = {f"w{name[1]}": w for name, w in zip(names, weights, strict=True)}
+        return Linear(**named, variables=",".join(names))
 
     def arms(self, findings: Findings) -> dict[str, np.ndarray]:
-        tree, names = _tree(findings), features(self.variables)
+        tree, names = self._tree(findings), features(self.variables)
         centres = np.round(tree.centres, 4) + 0.0  # no -0
         texts = [
             " + ".join(f"{w:g} {name}" for name, w in zip(names, centre, strict=True))
@@ -294,34 +254,27 @@ class OPPSCS(OfflineSearch, Agent[None, None]):
         tried = tree.counts > 0
         return {
             "strategy": np.array(texts)[tried],
-            "pulls": (tree.counts * min(self.draws, self.budget))[tried],
+            "pulls": (tree.counts * self._draws)[tried],
             "mean": tree.means[tried],
             "std": np.full(int(tried.sum()), np.nan),
             "discarded": np.zeros(int(tried.sum()), bool),
             "chosen": (np.arange(len(tree.counts)) == self._rules(0).best(tree))[tried],
         }
 
+    @property
+    def _draws(self) -> int:
+        return min(self.draws, self.budget)
+
     def _rules(self, seed: int) -> StoSOO:
-        n = len(features(self.variables))
-        evaluations = max(1, self.budget // self.draws)
-        return StoSOO(
-            (-self.width,) * n,
-            (self.width,) * n,
-            evaluations,
-            scale=self.scale,
-            linger=self.linger,
-            seed=seed,
-        )
+        box = (self.width,) * len(features(self.variables))
+        values = max(1, self.budget // self.draws)
+        low = tuple(-end for end in box)
+        return StoSOO(low, box, values, scale=self.scale, linger=self.linger, seed=seed)
+
+    def _tree(self, findings: Findings) -> PartitionTree:
+        tree: PartitionTree = bandits.refilled(self._rules(0).start(), findings.arrays)
+        return tree
 
     def _findings(self, tree: PartitionTree) -> Findings:
-        used = tree.evaluations * min(self.draws, self.budget)
-        return Findings(
-            used, used, self.budget, {name: np.asarray(value) for name, value in vars(tree).items()}
-        )
-
-
-def _tree(findings: Findings) -> PartitionTree:
-    saved: dict[str, Any] = {
-        name: value if value.ndim else value.item() for name, value in findings.arrays.items()
-    }
-    return PartitionTree(**saved)
+        used = tree.evaluations * self._draws
+        return Findings(used, used, self.budget, bandits.as_arrays(tree))

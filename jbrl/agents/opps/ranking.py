@@ -244,10 +244,6 @@ class Formula(Compiled, Agent[Any, Any]):
         return formula_policy(parse(self.formula))
 
 
-def _check_features(text: str) -> None:
-    features(text)
-
-
 def features(text: str) -> tuple[str, ...]:
     """Return the variables that `text` lists, separated by commas, in their own order.
 
@@ -287,7 +283,7 @@ class Linear(Compiled, Agent[Any, Any]):
     variables: str = parameter(
         "Q0,Q1,Q2",
         "those that are kept, separated by commas; the others count as weight 0",
-        check=_check_features,
+        check=features,
     )
 
     requires = BAYESIAN
