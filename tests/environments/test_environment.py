@@ -19,7 +19,7 @@ from jbrl.environments.environment import (
     drawn,
     register_environment,
 )
-from jbrl.environments.spec import Box, Discrete, OneHot, Spec
+from jbrl.environments.spec import MAX_COUNT, Box, Discrete, Episodes, OneHot, Spec, Steps
 
 
 class Fine(Environment):
@@ -86,87 +86,58 @@ def with_reset(outcome):
 SPEC = "expected Spec(observation, actions) with actions Discrete(n)"
 
 
-@pytest.mark.parametrize(
-    ("methods", "message"),
-    [
-        (without("spec"), "spec: NotImplementedError: Spoilt has no spec"),
-        (without("reset"), "reset: NotImplementedError: Spoilt has no method reset"),
-        (without("step"), "step: NotImplementedError: Spoilt has no method step"),
-        ({"spec": property(lambda self: 3)}, f"spec = 3: {SPEC}"),
-        ({"spec": property(lambda self: Spec(Box((2,)), OneHot(2)))}, SPEC),
-        (with_spec("Box"), SPEC),
-        (
-            with_spec(Box((2,)), 0),
-            "spec.actions = Discrete(n=0): expected n to be an integer from 1",
-        ),
-        (with_spec(OneHot(True)), "spec.observation = OneHot(n=True): expected n"),
-        (with_spec(Box(2)), "expected shape to be a tuple of integers from 1"),
-        (with_spec(Box((0,))), "expected shape to be a tuple of integers from 1"),
-        (with_spec(Box((2,), (0.0,))), "expected low and high to be one number, or 2"),
-        (
-            {"spec": property(lambda self: Spec(Discrete(self.bias), Discrete(2)))},
-            (
-                "spec.observation = Discrete(n=array(0.5, dtype=float32)): expected n to be an "
-                "integer from 1"
-            ),
-        ),
-        (
-            with_reset(jnp.float32(0)),
-            "reset returned ShapeDtypeStruct: expected (state, observation)",
-        ),
-        (with_reset((1, 2, 3)), "reset returned 3 values: expected (state, observation)"),
-        (
-            with_reset((jnp.float32(0), jnp.zeros(3))),
-            "reset returned an observation float32[3]: expected float32[2], as spec says (Box(2,))",
-        ),
-        (
-            with_reset((jnp.float32(0), jnp.zeros(2, jnp.int32))),
-            "reset returned an observation int32[2]: expected float32[2]",
-        ),
-        ({"reset": lambda self, key: 1 / 0}, "reset: ZeroDivisionError: division by zero"),
-        (
-            {"step": lambda self, key, state, action: state},
-            "step returned ShapeDtypeStruct: expected (state, Step)",
-        ),
-        (
-            {"step": lambda self, key, state, action: (state, 0.0)},
-            "step returned 2 values: expected (state, Step)",
-        ),
-        (
-            {"after": lambda self, state: (state > 0).astype(jnp.int32)},
-            "step returned a state int32[]: expected float32[], as reset returns it",
-        ),
-        (
-            {"step": lambda self, key, state, action: ((state, state), Step(**self.facts(state)))},
-            "step returned a state (float32[], float32[]): expected float32[], as reset returns it",
-        ),
-        (
-            fact("observation", jnp.zeros((2, 1))),
-            "step returned an observation float32[2, 1]: expected float32[2]",
-        ),
-        (
-            fact("reward", jnp.zeros(1)),
-            "step returned reward float32[1]: expected a scalar float32",
-        ),
-        (fact("reward", jnp.int32(1)), "step returned reward int32[]: expected a scalar float32"),
-        (
-            fact("terminated", jnp.float32(1)),
-            "step returned terminated float32[]: expected a scalar bool",
-        ),
-        (
-            fact("truncated", jnp.zeros(2, bool)),
-            "step returned truncated bool[2]: expected a scalar bool",
-        ),
-        (
-            {"metrics": lambda self, state: state},
-            "metrics returned ShapeDtypeStruct: expected a dictionary",
-        ),
-        (
-            {"metrics": lambda self, state: {"regret": jnp.int32(0)}},
-            "metrics returned regret int32[]: expected a scalar float32",
-        ),
-    ],
-)
+def with_step(outcome):
+    return {"step": lambda self, key, state, action: outcome(self, state)}
+
+
+BROKEN = [
+    (without("spec"), "spec: NotImplementedError: Spoilt has no spec"),
+    (without("reset"), "reset: NotImplementedError: Spoilt has no method reset"),
+    (without("step"), "step: NotImplementedError: Spoilt has no method step"),
+    ({"spec": property(lambda self: 3)}, f"spec = 3: {SPEC}"),
+    ({"spec": property(lambda self: Spec(Box((2,)), OneHot(2)))}, SPEC),
+    (with_spec("Box"), SPEC),
+    (with_spec(Box((2,)), 0), "spec.actions = Discrete(n=0): expected n to be an integer from 1"),
+    (with_spec(OneHot(True)), "spec.observation = OneHot(n=True): expected n"),
+    (with_spec(Box(2)), "expected shape to be a tuple of integers from 1"),
+    (with_spec(Box((0,))), "expected shape to be a tuple of integers from 1"),
+    (with_spec(Box((2,), (0.0,))), "expected low and high to be one number, or 2"),
+    (
+        {"spec": property(lambda self: Spec(Discrete(self.bias), Discrete(2)))},
+        "Discrete(n=array(0.5, dtype=float32)): expected n to be an integer from 1",
+    ),
+    (with_reset(jnp.float32(0)), "returned ShapeDtypeStruct: expected (state, observation)"),
+    (with_reset((1, 2, 3)), "reset returned 3 values: expected (state, observation)"),
+    (
+        with_reset((jnp.float32(0), jnp.zeros(3))),
+        "reset returned an observation float32[3]: expected float32[2], as spec says (Box(2,))",
+    ),
+    (with_reset((jnp.float32(0), jnp.zeros(2, int))), "an observation int32[2]: expected float32"),
+    ({"reset": lambda self, key: 1 / 0}, "reset: ZeroDivisionError: division by zero"),
+    (with_step(lambda self, s: s), "step returned ShapeDtypeStruct: expected (state, Step)"),
+    (with_step(lambda self, s: (s, 0.0)), "step returned 2 values: expected (state, Step)"),
+    (
+        {"after": lambda self, state: (state > 0).astype(jnp.int32)},
+        "step returned a state int32[]: expected float32[], as reset returns it",
+    ),
+    (
+        with_step(lambda self, s: ((s, s), Step(**self.facts(s)))),
+        "step returned a state (float32[], float32[]): expected float32[], as reset returns it",
+    ),
+    (fact("observation", jnp.zeros((2, 1))), "an observation float32[2, 1]: expected float32[2]"),
+    (fact("reward", jnp.zeros(1)), "step returned reward float32[1]: expected a scalar float32"),
+    (fact("reward", jnp.int32(1)), "step returned reward int32[]: expected a scalar float32"),
+    (fact("terminated", jnp.float32(1)), "returned terminated float32[]: expected a scalar bool"),
+    (fact("truncated", jnp.zeros(2, bool)), "returned truncated bool[2]: expected a scalar bool"),
+    ({"metrics": lambda self, s: s}, "returned ShapeDtypeStruct: expected a dictionary"),
+    (
+        {"metrics": lambda self, s: {"regret": jnp.int32(0)}},
+        "metrics returned regret int32[]: expected a scalar float32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("methods", "message"), BROKEN, ids=range(len(BROKEN)))
 def test_what_breaks_the_contract_is_refused(methods, message):
     with pytest.raises(JbrlError) as caught:
         check_environment(spoilt(**methods), "mine")
@@ -174,19 +145,16 @@ def test_what_breaks_the_contract_is_refused(methods, message):
     assert message in str(caught.value)
 
 
+OTHER = "perturb returned another structure or other shapes"
+
+
 @pytest.mark.parametrize(
     ("perturb", "message"),
     [
         (Perturbed.perturb, "perturb: NotImplementedError: Drawn has no method perturb"),
-        (
-            lambda self, key: dataclasses.replace(self, bias=jnp.zeros(2)),
-            "perturb returned another structure or other shapes",
-        ),
-        (
-            lambda self, key: dataclasses.replace(self, bias=jnp.int32(0)),
-            "perturb returned another structure or other shapes",
-        ),
-        (lambda self, key: (self, self), "perturb returned another structure or other shapes"),
+        (lambda self, key: dataclasses.replace(self, bias=jnp.zeros(2)), OTHER),
+        (lambda self, key: dataclasses.replace(self, bias=jnp.int32(0)), OTHER),
+        (lambda self, key: (self, self), OTHER),
     ],
 )
 def test_perturbations_that_change_more_than_values_are_refused(perturb, message):
@@ -211,12 +179,8 @@ def test_numbers_become_arrays_of_one_kind_each():
         d: object = None
 
     found = as_arrays(Mixed(d=np.zeros(3, np.int8)))
-    assert [leaf.dtype for leaf in (found.a, found.b, found.c, found.d)] == [
-        np.float32,
-        np.int32,
-        np.bool_,
-        np.int8,
-    ]
+    kinds = [np.float32, np.int32, np.bool_, np.int8]
+    assert [leaf.dtype for leaf in (found.a, found.b, found.c, found.d)] == kinds
 
 
 def test_two_environments_of_one_name_are_refused():
@@ -238,3 +202,26 @@ def test_summary_is_the_first_line_of_the_docstring():
 )
 def test_spaces_know_their_arrays(space, text, shape, dtype):
     assert (str(space), space.shape, space.dtype) == (text, shape, dtype)
+
+
+@pytest.mark.parametrize("count", [1, 250, np.int64(7), MAX_COUNT])
+def test_counts_from_one_are_accepted(count):
+    assert Steps(count).steps == count
+    assert Episodes(count).episodes == count
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "5", None, MAX_COUNT + 1])
+def test_anything_else_is_refused(count):
+    expected = "expected an integer from 1 to 2147483647"
+    with pytest.raises(JbrlError, match=f"^horizon = {count!r}: {expected}"):
+        Steps(count)
+    with pytest.raises(JbrlError, match=f"^episodes = {count!r}: {expected}"):
+        Episodes(count)
+    with pytest.raises(JbrlError, match=f"^max_steps = {count!r}: {expected}"):
+        Episodes(10, count)
+
+
+def test_lifetimes_are_values():
+    assert Steps(5) == Steps(5) != Steps(6)
+    assert hash(Episodes(5)) == hash(Episodes(5, 100_000))
+    assert Steps(5) != Episodes(5)

@@ -15,59 +15,29 @@ from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.problem import EnvironmentProblem, identity
 from jbrl.problems.recorder import EpisodeMean
 
+NAMES = [
+    ("Chain", "Chain", "Chain"),
+    ("Chain-50s", "Chain-50s", "Chain of 50 states, stochastic"),
+    ("Gridworld-10d", "Gridworld-10d", "Gridworld of 10 x 10 cells, deterministic"),
+    ("MountainCar", "MountainCar", "Mountain car"),
+    (" MountainCar ( random_start = true , ) ", "MountainCar(random_start=true)", "Mountain car"),
+    ("MountainCar(force=1e-3)", "MountainCar", "Mountain car"),
+    ("Chain(last_reward=-1)", "Chain(last_reward=-1.0)", "Chain"),
+    ("Gridworld(size=10, stochastic=true)", "Gridworld(size=10,stochastic=true)", "Gridworld"),
+    ("MountainCar(spread=0, force=2e-3)", "MountainCar(force=0.002,spread=0.0)", "Mountain car"),
+    ("MountainCar(max_steps=1_000)", "MountainCar(max_steps=1000)", "Mountain car"),
+    ("DeepSea(size=20)", "DeepSea(size=20)", "Deep sea"),
+    ("DeepSea(stochastic=true,size=12)", "DeepSea(size=12,stochastic=true)", "Deep sea"),
+    ("DeepSea-stochastic(size=12)", "DeepSea-stochastic(size=12)", "Deep sea, stochastic"),
+]
 
-@pytest.mark.parametrize(
-    ("name", "short_name", "title", "episodes"),
-    [
-        ("Chain", "Chain", "Chain", 100),
-        ("Chain-50s", "Chain-50s", "Chain of 50 states, stochastic", 100),
-        ("Gridworld-10d", "Gridworld-10d", "Gridworld of 10 x 10 cells, deterministic", 100),
-        ("MountainCar", "MountainCar", "Mountain car", 100),
-        (
-            " MountainCar ( random_start = true , ) ",
-            "MountainCar(random_start=true)",
-            "Mountain car",
-            100,
-        ),
-        ("MountainCar(force=1e-3)", "MountainCar", "Mountain car", 100),
-        ("Chain(last_reward=-1)", "Chain(last_reward=-1.0)", "Chain", 100),
-        (
-            "Gridworld(size=10, stochastic=true, perpendicular=true)",
-            "Gridworld(size=10,stochastic=true,perpendicular=true)",
-            "Gridworld",
-            100,
-        ),
-        (
-            "MountainCar(spread=0, force=2e-3)",
-            "MountainCar(force=0.002,spread=0.0)",
-            "Mountain car",
-            100,
-        ),
-        ("MountainCar(max_steps=1_000)", "MountainCar(max_steps=1000)", "Mountain car", 100),
-        ("DeepSea(size=20)", "DeepSea(size=20)", "Deep sea", 10_000),
-        (
-            "DeepSea(stochastic=true,size=12)",
-            "DeepSea(size=12,stochastic=true)",
-            "Deep sea",
-            10_000,
-        ),
-        (
-            "DeepSea-stochastic(size=12)",
-            "DeepSea-stochastic(size=12)",
-            "Deep sea, stochastic",
-            10_000,
-        ),
-    ],
-)
-def test_names_with_settings(name, short_name, title, episodes):
+
+@pytest.mark.parametrize(("name", "short_name", "title"), NAMES)
+def test_names_with_settings(name, short_name, title):
     found = problem(name)
     assert isinstance(found, EnvironmentProblem)
-    assert (found.short_name, found.name, found.lifetime, found.recorder) == (
-        short_name,
-        title,
-        Episodes(episodes),
-        EpisodeMean(),
-    )
+    assert (found.short_name, found.name, found.recorder) == (short_name, title, EpisodeMean())
+    assert found.lifetime == Episodes(10_000 if title.startswith("Deep sea") else 100)
     assert problem(short_name) == found
 
 
@@ -85,47 +55,29 @@ def test_two_names_of_one_environment_have_one_digest(one, other):
     assert problem(one).digest == problem(other).digest
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "MountainCar(random_start)",
-            "environment 'MountainCar': 'random_start' is not written parameter=value",
-        ),
-        (
-            "MountainCar(random_star=true)",
-            "unknown parameter 'random_star'; did you mean 'random_start'",
-        ),
-        (
-            "MountainCar(random_start=True)",
-            "random_start = True: expected a number, true, false or a string in quotes",
-        ),
-        ("MountainCar(random_start=1)", "random_start = 1: expected true or false"),
-        ("MountainCar(force='strong')", "force = 'strong': expected a number from 0 up to 1"),
-        ("MountainCar(force=)", "force = : expected a number"),
-        ("Chain(last_reward=1)", "last_reward = 1.0: expected a number from -1 up to 0"),
-        ("Gridworld(perpendicular=1)", "perpendicular = 1: expected true or false"),
-        ("MountainCar(force=-1)", "force = -1.0: expected a number from 0 up to 1"),
-        ("MountainCar(force=nan)", "force = nan: expected a number from 0 up to 1"),
-        ("MountainCar(force=[1])", "force = [1]: expected a number"),
-        ("MountainCar(max_steps=0)", "max_steps = 0: expected an integer from 1 up to 100000"),
-        ("MountainCar(max_steps=10.5)", "max_steps = 10.5: expected an integer"),
-        ("MountainCar(force=1e-3, force=2e-3)", "force is given twice"),
-        ("DeepSea(mapping=1)", "unknown parameter 'mapping'"),
-        ("DeepSea(size=1)", "size = 1: expected an integer from 2"),
-        (
-            "uniform(Chain)",
-            (
-                "uniform(Chain): expected a Dirichlet distribution over finite MDPs, for example "
-                "uniform(GC)"
-            ),
-        ),
-        (
-            "uniform(DeepSea(size=12))",
-            "uniform(DeepSea(size=12)): expected a Dirichlet distribution over finite MDPs",
-        ),
-    ],
-)
+BAD = {
+    "MountainCar(random_start)": "'MountainCar': 'random_start' is not written parameter=value",
+    "MountainCar(random_star=true)": "parameter 'random_star'; did you mean 'random_start'",
+    "MountainCar(random_start=True)": "True: expected a number, true, false or a string in quotes",
+    "MountainCar(random_start=1)": "random_start = 1: expected true or false",
+    "MountainCar(force='strong')": "force = 'strong': expected a number from 0 up to 1",
+    "MountainCar(force=)": "force = : expected a number",
+    "Chain(last_reward=1)": "last_reward = 1.0: expected a number from -1 up to 0",
+    "Gridworld(perpendicular=1)": "perpendicular = 1: expected true or false",
+    "MountainCar(force=-1)": "force = -1.0: expected a number from 0 up to 1",
+    "MountainCar(force=nan)": "force = nan: expected a number from 0 up to 1",
+    "MountainCar(force=[1])": "force = [1]: expected a number",
+    "MountainCar(max_steps=0)": "max_steps = 0: expected an integer from 1 up to 100000",
+    "MountainCar(max_steps=10.5)": "max_steps = 10.5: expected an integer",
+    "MountainCar(force=1e-3, force=2e-3)": "force is given twice",
+    "DeepSea(mapping=1)": "unknown parameter 'mapping'",
+    "DeepSea(size=1)": "size = 1: expected an integer from 2",
+    "uniform(Chain)": "uniform(Chain): expected a Dirichlet distribution over finite MDPs, for",
+    "uniform(DeepSea(size=12))": "uniform(DeepSea(size=12)): expected a Dirichlet distribution",
+}
+
+
+@pytest.mark.parametrize(("name", "message"), BAD.items())
 def test_bad_settings_are_refused(name, message):
     with pytest.raises(JbrlError) as caught:
         problem(name)
@@ -141,17 +93,10 @@ def test_settings_may_hold_commas_in_quotes():
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("DeepSea", "Deep sea"),
-        ("mine:MyOwnThing2D", "My own thing2 D"),
-        ("maze", "Maze"),
-        ("CartPoleXY", "Cart pole XY"),
-    ],
-)
-def test_titles_are_names_in_words(name, title):
-    assert lookup._title(name) == title
+def test_titles_are_names_in_words():
+    titles = {"DeepSea": "Deep sea", "mine:MyOwnThing2D": "My own thing2 D", "maze": "Maze"}
+    titles["CartPoleXY"] = "Cart pole XY"
+    assert {name: lookup._title(name) for name in titles} == titles
 
 
 def test_prior_is_the_environment_itself_with_its_lifetime():
@@ -192,21 +137,18 @@ def test_a_late_setting_with_its_default_is_not_part_of_the_identity():
     assert made[0].digest != made[1].digest
 
 
-@pytest.mark.parametrize(
-    ("name", "digest"),
-    [
-        ("Chain-10d", "9c11d1d5f26736de"),
-        ("Chain-10s", "7d59e4bd3ce31539"),
-        ("Chain-50d", "e5276f098afe178e"),
-        ("Chain-50s", "955516bcdcfc29c5"),
-        ("Gridworld-5d", "e4e520240a4d0077"),
-        ("Gridworld-5s", "787138da2f2b8bfd"),
-        ("Gridworld-10d", "658a9e2f611198fa"),
-        ("Gridworld-10s", "f845ad9ad5209404"),
-    ],
-)
-def test_late_settings_leave_digests_as_they_were(name, digest):
-    assert problem(name).digest.startswith(digest)
+def test_late_settings_leave_digests_as_they_were():
+    digests = {
+        "Chain-10d": "9c11d1d5f26736de",
+        "Chain-10s": "7d59e4bd3ce31539",
+        "Chain-50d": "e5276f098afe178e",
+        "Chain-50s": "955516bcdcfc29c5",
+        "Gridworld-5d": "e4e520240a4d0077",
+        "Gridworld-5s": "787138da2f2b8bfd",
+        "Gridworld-10d": "658a9e2f611198fa",
+        "Gridworld-10s": "f845ad9ad5209404",
+    }
+    assert {name: problem(name).digest[:16] for name in digests} == digests
 
 
 # An environment of one's own ----------------------------------------------------------------------
@@ -218,9 +160,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jbrl.environments.spec import Discrete, Spec
 from jbrl.environments.environment import Environment, Step, register_environment
-from jbrl.environments.spec import Episodes
+from jbrl.environments.spec import Discrete, Episodes, Spec
 from jbrl.base.errors import JbrlError
 from jbrl.mdp import sampling
 from jbrl.base.parameters import parameter
@@ -306,77 +247,48 @@ def test_source_of_ones_own_is_part_of_the_digest(write):
     assert one.digest != other.digest
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "coin_bad:Cion",
-            "module 'coin_bad' has no environment called 'Cion'; did you mean 'Coin'",
-        ),
-        ("coin_bad:NoCoin", "has no environment called 'NoCoin'"),
-        (
-            "coin_bad:Plain",
-            (
-                "environment 'coin_bad:Plain' is not registered: write "
-                '@register_environment("Plain") above the class'
-            ),
-        ),
-        (
-            "coin_bad:Coin(heads=2)",
-            "environment 'coin_bad:Coin': heads = 2.0: expected a number from 0 up to 1",
-        ),
-        ("coin_bad:Coin(tails=2)", "unknown parameter 'tails'"),
-        (
-            "coin_bad:Coin(label='refused')",
-            (
-                "environment 'coin_bad:Coin(label=\"refused\")': label = 'refused': expected "
-                "another one"
-            ),
-        ),
-        (
-            "coin_bad:Coin(label='broken')",
-            "environment 'coin_bad:Coin(label=\"broken\")': KeyError: 'broken'",
-        ),
-        ("no_such_module:Coin", "cannot import 'no_such_module'"),
-    ],
-)
-def test_faults_of_ones_own_are_told(name, message, write, request):
-    module = f"coin_bad_{request.node.callspec.indices['name']}"  # each is imported once
+FAULTS = {
+    "coin_bad:Cion": "'coin_bad' has no environment called 'Cion'; did you mean 'Coin'",
+    "coin_bad:NoCoin": "has no environment called 'NoCoin'",
+    "coin_bad:Plain": 'is not registered: write @register_environment("Plain") above the class',
+    "coin_bad:Coin(heads=2)": "'coin_bad:Coin': heads = 2.0: expected a number from 0 up to 1",
+    "coin_bad:Coin(tails=2)": "unknown parameter 'tails'",
+    "coin_bad:Coin(label='refused')": "(label=\"refused\")': label = 'refused': expected another",
+    "coin_bad:Coin(label='broken')": "'coin_bad:Coin(label=\"broken\")': KeyError: 'broken'",
+    "no_such_module:Coin": "cannot import 'no_such_module'",
+}
+
+
+@pytest.mark.parametrize(("name", "message"), FAULTS.items())
+def test_faults_of_ones_own_are_told(name, message, write):
+    module = f"coin_bad_{list(FAULTS).index(name)}"  # each is imported once
     folder = write(module, COIN)
     with pytest.raises(JbrlError) as caught:
         problem(name.replace("coin_bad", module), folder)
     assert message.replace("coin_bad", module) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "= parameter(0.5, ",
-            "= dataclasses.field(default=(0.5,), metadata={}); _ = dict(doc=",
-            "field 'heads': expected a default, a number",
-        ),
-        (
-            '"probability of heads", low=0, high=1)',
-            '"x"); side: str = "b"',
-            "field 'side' = 'b': expected a number or an array",
-        ),
-        (
-            "jnp.bool_(True)",
-            "jnp.int32(1)",
-            "step returned terminated int32[]: expected a scalar bool",
-        ),
-        (
-            "Spec(Discrete(1)",
-            "Spec(Discrete(0)",
-            "spec.observation = Discrete(n=0): expected n to be an integer from 1",
-        ),
-        ("import sampling", "import no_such_thing", "cannot import"),
-    ],
-)
-def test_contract_is_checked_before_anything_is_compiled(old, new, message, write, request):
+WRONG = [
+    (
+        "= parameter(0.5, ",
+        "= dataclasses.field(default=(0.5,)); _ = dict(doc=",
+        "a default, a number",
+    ),
+    (
+        'heads", low=0, high=1)',
+        'x"); side: str = "b"',
+        "'side' = 'b': expected a number or an array",
+    ),
+    ("jnp.bool_(True)", "jnp.int32(1)", "step returned terminated int32[]: expected a scalar bool"),
+    ("Spec(Discrete(1)", "Spec(Discrete(0)", "observation = Discrete(n=0): expected n to be an"),
+    ("import sampling", "import no_such_thing", "cannot import"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=range(5))
+def test_contract_is_checked_before_anything_is_compiled(old, new, message, write):
     assert old in COIN
-    module = f"coin_wrong_{request.node.callspec.indices['old']}"
+    module = f"coin_wrong_{WRONG.index((old, new, message))}"
     folder = write(module, COIN.replace(old, new))
     with pytest.raises(JbrlError) as caught:
         problem(f"{module}:Coin", folder)

@@ -44,92 +44,45 @@ def test_a_missing_field_is_named(field, tmp_path):
         read(tmp_path, data)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("name", 3, "name = 3: expected a string"),
-        ("n_states", 0, "n_states = 0: expected an integer from 1"),
-        ("n_states", "two", 'n_states = "two": expected an integer from 1'),
-        (
-            "n_states",
-            3,
-            "transition_weights has 2 entries: expected a list of 3, one for each state",
-        ),
-        (
-            "n_actions",
-            2,
-            r"transition_weights\[0\] has 1 entries: expected a list of 2, one for each action",
-        ),
-        ("n_actions", True, "n_actions = true: expected an integer from 1"),
-        ("initial_state", 2, "initial_state = 2: expected a state from 0 to 1, or -1"),
-        ("initial_state", -2, "initial_state = -2: expected an integer from -1"),
-        ("initial_state", 0.5, "initial_state = 0.5: expected an integer from -1"),
-        ("reward_type", "gaussian", 'reward_type = "gaussian": expected "constant"'),
-        (
-            "transition_weights",
-            [[[1, 1]], [[1]]],
-            (
-                r"transition_weights\[1\]\[0\] has 1 entries: expected a list of 2, one for each "
-                r"next state"
-            ),
-        ),
-        (
-            "transition_weights",
-            [[1, 1], [1, 1]],
-            r"transition_weights\[0\] has 2 entries: expected a list of 1",
-        ),
-        (
-            "transition_weights",
-            [[1], [1]],
-            r"transition_weights\[0\]\[0\] = 1: expected a list of 2, one for each next state",
-        ),
-        (
-            "transition_weights",
-            7,
-            "transition_weights = 7: expected a list of 2, one for each state",
-        ),
-        (
-            "transition_weights",
-            [[[1, "1"]], [[0, 1]]],
-            r'transition_weights\[0\]\[0\]\[1\] = "1": expected a number',
-        ),
-        (
-            "transition_weights",
-            [[[1, True]], [[0, 1]]],
-            r"transition_weights\[0\]\[0\]\[1\] = true: expected a number",
-        ),
-        (
-            "transition_weights",
-            [[[1, -1]], [[0, 1]]],
-            r"transition_weights\[0\]\[0\]\[1\] = -1: expected 0 or a positive number",
-        ),
-        (
-            "transition_weights",
-            [[[1, np.nan]], [[0, 1]]],
-            r"transition_weights\[0\]\[0\]\[1\] = nan: expected 0 or",
-        ),
-        (
-            "transition_weights",
-            [[[1, np.inf]], [[0, 1]]],
-            r"transition_weights\[0\]\[0\]\[1\] = inf: expected 0 or",
-        ),
-        (
-            "transition_weights",
-            [[[1, 10**400]], [[0, 1]]],
-            r"transition_weights\[0\]\[0\]\[1\] = 1000.*: expected a smaller number",
-        ),
-        ("transition_weights", [[[1, 1]], [[0, 0]]], r"transition_weights\[1\]\[0\] is all zeros"),
-        ("rewards", [[[0, 1]]], "rewards has 1 entries: expected a list of 2, one for each state"),
-        (
-            "rewards",
-            [[[0, 1]], [[np.nan, 1]]],
-            r"rewards\[1\]\[0\]\[0\] = nan: expected a finite number",
-        ),
-        ("rewards", [[[0, 1]], [[None, 1]]], r"rewards\[1\]\[0\]\[0\] = null: expected a number"),
-    ],
-)
+UNSOUND = [
+    ("name", 3, "name = 3: expected a string"),
+    ("n_states", 0, "n_states = 0: expected an integer from 1"),
+    ("n_states", "two", 'n_states = "two": expected an integer from 1'),
+    ("n_states", 3, "weights has 2 entries: expected a list of 3, one for each state"),
+    ("n_actions", 2, "weights[0] has 1 entries: expected a list of 2, one for each action"),
+    ("n_actions", True, "n_actions = true: expected an integer from 1"),
+    ("initial_state", 2, "initial_state = 2: expected a state from 0 to 1, or -1"),
+    ("initial_state", -2, "initial_state = -2: expected an integer from -1"),
+    ("initial_state", 0.5, "initial_state = 0.5: expected an integer from -1"),
+    ("reward_type", "gaussian", 'reward_type = "gaussian": expected "constant"'),
+    ("rewards", [[[0, 1]]], "rewards has 1 entries: expected a list of 2, one for each state"),
+    ("rewards", [[[0, 1]], [[np.nan, 1]]], "rewards[1][0][0] = nan: expected a finite number"),
+    ("rewards", [[[0, 1]], [[None, 1]]], "rewards[1][0][0] = null: expected a number"),
+]
+UNSOUND += [
+    ("transition_weights", weights, f"transition_weights{message}")
+    for weights, message in (
+        ([[[1, 1]], [[1]]], "[1][0] has 1 entries: expected a list of 2, one for each next state"),
+        ([[1, 1], [1, 1]], "[0] has 2 entries: expected a list of 1"),
+        ([[1], [1]], "[0][0] = 1: expected a list of 2, one for each next state"),
+        (7, " = 7: expected a list of 2, one for each state"),
+        ([[[1, "1"]], [[0, 1]]], '[0][0][1] = "1": expected a number'),
+        ([[[1, True]], [[0, 1]]], "[0][0][1] = true: expected a number"),
+        ([[[1, -1]], [[0, 1]]], "[0][0][1] = -1: expected 0 or a positive number"),
+        ([[[1, np.nan]], [[0, 1]]], "[0][0][1] = nan: expected 0 or"),
+        ([[[1, np.inf]], [[0, 1]]], "[0][0][1] = inf: expected 0 or"),
+        ([[[1, 10**400]], [[0, 1]]], "[0][0][1] = 1000"),
+        ([[[1, 1]], [[0, 0]]], "[1][0] is all zeros"),
+        ([[[1.0001e30, 1]], [[0, 1]]], "[0][0][0] = 1.0001e+30: expected"),
+        ([[[9.999e-31, 1]], [[0, 1]]], "[0][0][0] = 9.999e-31: expected"),
+        ([[[1e300, 1]], [[0, 1]]], "[0][0][0] = 1e+300: expected"),
+    )
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), UNSOUND, ids=range(len(UNSOUND)))
 def test_unsound_fields_are_refused(field, value, message, tmp_path):
-    with pytest.raises(JbrlError, match=rf"mine\.json: {message}"):
+    with pytest.raises(JbrlError, match=rf"mine\.json: .*{re.escape(message)}"):
         read(tmp_path, {**SOUND, field: value})
 
 
@@ -154,30 +107,7 @@ def json_again(problem, folder):
     return read_json(folder / "again.json")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [1.0001e30, 9.999e-31, 1e300, 10**400],
-    ids=["1.0001e30", "9.999e-31", "1e300", "400 digits"],
-)
-def test_what_is_beyond_the_limits_is_refused(value, tmp_path):
-    with pytest.raises(
-        JbrlError,
-        match=r"mine\.json: transition_weights\[0\]\[0\]\[0\] = (1|9\.999e-31).*: expected",
-    ):
-        read(tmp_path, {**SOUND, "transition_weights": [[[value, 1]], [[0, 1]]]})
-
-
-def test_integers_of_thousands_of_digits_are_refused(tmp_path):
-    text = json.dumps(SOUND).replace('"n_states": 2', '"n_states": 2' + "0" * 5000)
-    with pytest.raises(
-        JbrlError, match=r"mine\.json: not valid JSON: an integer of thousands of digits"
-    ):
-        read(tmp_path, text)
-
-
-def test_unknown_fields_are_refused(tmp_path):
-    with pytest.raises(JbrlError, match="unknown field 'reward'; did you mean 'rewards'"):
-        read(tmp_path, {**SOUND, "reward": 1})
+DIGITS = json.dumps(SOUND).replace('"n_states": 2', '"n_states": 2' + "0" * 5000)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +116,13 @@ def test_unknown_fields_are_refused(tmp_path):
         ('{"name": "x",\n "n_states": 2,,\n}', "not valid JSON: line 2, column 16"),
         ("", "not valid JSON: line 1, column 1"),
         ("[1, 2]", "expected a JSON object with the fields name, n_states"),
-        ("[" * 200_000, "not valid JSON"),
+        ("[" * 200_000, "not valid JSON: nested too deeply"),
+        (DIGITS, "not valid JSON: an integer of thousands of digits"),
+        (json.dumps({**SOUND, "reward": 1}), "unknown field 'reward'; did you mean 'rewards'"),
     ],
+    ids=range(6),
 )
-def test_what_is_not_a_json_object_is_refused(text, message, tmp_path):
+def test_what_is_not_a_json_object_of_known_fields_is_refused(text, message, tmp_path):
     with pytest.raises(JbrlError, match=rf"mine\.json: {message}"):
         read(tmp_path, text)
 
