@@ -54,6 +54,7 @@ def play_one(environment, key, actions):
     )[1]
 
 
+one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
 alone = jax.jit(play_one)
 together = jax.jit(jax.vmap(play_one))
 

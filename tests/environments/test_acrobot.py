@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from jbrl.environments.acrobot import Acrobot, AcrobotState, sine_and_cosine
-from jbrl.environments.environment import as_arrays, drawn
-from jbrl.problems.lookup import problem
-from tests.environments.playing import LANES, T, episodes, lane, play, uniforms
+from jbrl.environments.environment import as_arrays
+from tests.environments.playing import LANES, T, episodes, lane, one_step, play, uniforms
 
 KEY = jax.random.key(0)
 NAMES = ("mass_1", "length_1", "mass_2", "length_2", "gravity")
-one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
 
 
 def rates(state, tau, m1, l1, m2, l2, g):
@@ -147,16 +144,6 @@ def test_sine_and_cosine_are_those_of_double_precision(angle):
 pair = jax.jit(sine_and_cosine)
 
 
-def test_physics_are_drawn_uniformly():
-    """Kolmogorov-Smirnov tests, false-alarm rate 1e-4 each."""
-    keys = jax.random.split(jax.random.key(4), 5000)
-    found = jax.jit(jax.vmap(drawn, in_axes=(None, 0)))(as_arrays(Acrobot()), keys)
-    for name in NAMES:
-        low, high = (8, 10) if name == "gravity" else (0.8, 1.2)
-        values = np.asarray(getattr(found, name), np.float64)
-        assert stats.kstest(values, stats.uniform(low, high - low).cdf).pvalue > 1e-4
-
-
 @given(
     st.floats(-3, 3),
     st.floats(-3, 3),
@@ -173,8 +160,3 @@ def test_state_stays_in_its_ranges(theta_1, theta_2, dot_1, dot_2, action):
     np.testing.assert_array_equal(
         step.observation, [after.theta_1, after.theta_2, after.theta_1_dot, after.theta_2_dot]
     )
-
-
-def test_problem_has_the_published_lifetime():
-    assert problem("Acrobot").lifetime.episodes == 500
-    assert problem("Acrobot").environment.max_steps == 2001

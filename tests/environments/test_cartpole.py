@@ -7,21 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from jbrl.environments.cartpole import CartPole, CartPoleState
-from jbrl.environments.environment import as_arrays, drawn
-from jbrl.problems.lookup import problem
-from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, play, together
+from jbrl.environments.environment import as_arrays
+from tests.environments import playing
+from tests.environments.playing import LANES, T, episodes, lane, one_step
 
 KEY = jax.random.key(0)
-RANGES = {
-    "pole_mass": (0.025, 0.25),
-    "half_length": (0.1, 1.0),
-    "cart_mass": (0.1, 5.0),
-    "gravity": (8.0, 10.0),
-}
-one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
+PHYSICS = ("pole_mass", "half_length", "cart_mass", "gravity")
 
 
 def accelerations(state, u, m, half, mc, g):
@@ -47,16 +40,12 @@ def twin_step(state, u, physics):
 def test_every_step_is_that_of_a_twin_in_double_precision(settings):
     """One step at a time, from the state that was played: errors of single precision only."""
     environment = CartPole(**settings)
-    lanes, actions, _, log = play(environment)
+    lanes, actions, _, log = playing.play(environment)
     for i in range(LANES):
         played = lane(log, i)
-        physics = [np.float64(getattr(lanes, name)[i]) for name in RANGES]
-        after = np.array(
-            [
-                twin_step(before, 20 * action - 10, physics)
-                for before, action in zip(played.before.astype(float), actions[i], strict=True)
-            ]
-        )
+        physics = [np.float64(getattr(lanes, name)[i]) for name in PHYSICS]
+        pairs = zip(played.before.astype(float), actions[i], strict=True)
+        after = np.array([twin_step(before, 20 * u - 10, physics) for before, u in pairs])
         np.testing.assert_allclose(played.step.observation, after, rtol=2e-6, atol=2e-6)
         assert (played.step.reward == 1).all()
         assert not played.step.truncated.any()
@@ -99,8 +88,8 @@ def test_balancing_lasts_until_the_time_is_up_and_one_action_does_not():
     """A linear policy with a large gain on the angle keeps the pole of every draw up for a while;
     pushing one way alone ends within a second.
     """
-    lanes, keys = lifetimes(CartPole(spread=0.0))
-    log = on_host(together(lanes, keys, np.ones((LANES, T), np.int32))[1])
+    lanes, keys = playing.lifetimes(CartPole(spread=0.0))
+    log = playing.on_host(playing.together(lanes, keys, np.ones((LANES, T), np.int32))[1])
     for i in range(LANES):
         lengths, returns, _ = episodes(lane(log, i))
         assert len(set(lengths)) == 1
@@ -120,20 +109,6 @@ def test_balancing_lasts_until_the_time_is_up_and_one_action_does_not():
     assert int(state.steps) == 1000
 
 
-def test_physics_are_drawn_uniformly():
-    """Kolmogorov-Smirnov tests, false-alarm rate 1e-4 each."""
-    keys = jax.random.split(jax.random.key(4), 5000)
-    draw = jax.jit(jax.vmap(drawn, in_axes=(None, 0)))
-    found = draw(as_arrays(CartPole()), keys)
-    for name, (low, high) in RANGES.items():
-        values = np.asarray(getattr(found, name), np.float64)
-        assert stats.kstest(values, stats.uniform(low, high - low).cdf).pvalue > 1e-4
-        assert low * (1 - 1e-5) <= values.min()
-        assert values.max() <= high * (1 + 1e-5)
-    same = draw(as_arrays(CartPole(spread=0.0, gravity=5.0)), keys)
-    assert set(np.asarray(same.gravity)) == {5.0}
-
-
 @given(
     st.floats(-2.39, 2.39),
     st.floats(-5, 5),
@@ -150,8 +125,3 @@ def test_mirrored_states_move_to_mirrored_states(x, x_dot, theta, theta_dot, ste
     np.testing.assert_array_equal(step.observation, -mirrored.observation)
     ended = abs(step.observation[2]) > np.pi / 15 or abs(step.observation[0]) >= 2.4
     assert bool(step.terminated) == bool(mirrored.terminated) == bool(ended)
-
-
-def test_problem_has_the_published_lifetime():
-    assert problem("CartPole").lifetime.episodes == 100
-    assert problem("CartPole").environment.max_steps == 1000

@@ -7,30 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.environment import as_arrays
 from jbrl.environments.mountain_car import MountainCar, MountainCarState
-from tests.environments.playing import (
-    LANES,
-    T,
-    episodes,
-    lane,
-    lifetimes,
-    on_host,
-    play,
-    together,
-    uniforms,
-)
+from tests.environments import playing
+from tests.environments.playing import LANES, T, episodes, lane, one_step, uniforms
 
-one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
-many_steps = jax.jit(
-    jax.vmap(
-        lambda environment, key, state, action: environment.step(key, state, action)[1].observation,
-        in_axes=(None, None, 0, 0),
-    )
-)
 KEY = jax.random.key(0)
+many_steps = jax.jit(jax.vmap(one_step, in_axes=(None, None, 0, 0)))
 
 
 def twin_step(x, v, u, k):
@@ -50,16 +34,12 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
     are below 1e-6.
     """
     environment = MountainCar(**settings)
-    lanes, actions, first, log = play(environment)
+    lanes, actions, first, log = playing.play(environment)
     for i in range(LANES):
         played, k = lane(log, i), np.float64(lanes.force[i])
         lengths, _, ends = episodes(played)
-        after = np.array(
-            [
-                twin_step(*before, action - 1, k)
-                for before, action in zip(played.before.astype(float), actions[i], strict=True)
-            ]
-        )
+        pairs = zip(played.before.astype(float), actions[i], strict=True)
+        after = np.array([twin_step(*before, action - 1, k) for before, action in pairs])
         np.testing.assert_allclose(played.step.observation, after, atol=1e-6)
         assert (played.step.reward == -1).all()
         assert not played.step.truncated.any()
@@ -68,21 +48,13 @@ def test_every_step_is_that_of_a_twin_in_double_precision(settings):
         np.testing.assert_array_equal(np.flatnonzero(played.step.terminated), ends)
         assert (arrived[ends] | (lengths == environment.max_steps)).all()
         assert not arrived[~played.step.terminated].any()
-        begins = np.concatenate(
-            [
-                [first[i]],
-                played.reset_words[ends[:-1]] if ends[-1] == T - 1 else played.reset_words[ends],
-            ]
-        )
-        starts = played.before[np.concatenate([[0], ends[ends < T - 1] + 1])]
-        expected = (
-            0.2 * uniforms(begins)[:, 0] - 0.6
-            if environment.random_start
-            else np.full(len(begins), -0.5)
-        )
-        np.testing.assert_allclose(
-            starts, np.stack([expected, np.zeros(len(begins))], 1), atol=1e-7
-        )
+        ends = ends[ends < T - 1]
+        words = np.concatenate([[first[i]], played.reset_words[ends]])
+        starts = played.before[np.concatenate([[0], ends + 1])]
+        anywhere = 0.2 * uniforms(words)[:, 0] - 0.6
+        expected = anywhere if environment.random_start else np.full(len(words), -0.5)
+        np.testing.assert_allclose(starts[:, 0], expected, atol=1e-7)
+        assert not starts[:, 1].any()
 
 
 def swing(environment, state, key=KEY):
@@ -116,33 +88,12 @@ def test_swinging_up_takes_as_many_steps_as_in_double_precision():
 
 @pytest.mark.parametrize("action", range(3))
 def test_the_engine_is_too_weak_for_a_constant_push(action):
-    lanes, keys = lifetimes(MountainCar())
-    log = on_host(together(lanes, keys, np.full((LANES, T), action, np.int32))[1])
+    lanes, keys = playing.lifetimes(MountainCar())
+    log = playing.on_host(playing.together(lanes, keys, np.full((LANES, T), action, np.int32))[1])
     for i in range(LANES):
         lengths, returns, _ = episodes(lane(log, i))
         assert list(lengths) == [5000]
         assert list(returns) == [-5000]
-
-
-def test_force_is_drawn_uniformly():
-    """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
-    keys = jax.random.split(jax.random.key(4), 5000)
-    draw = jax.jit(
-        jax.vmap(lambda environment, key: drawn(environment, key).force, in_axes=(None, 0))
-    )
-    forces = np.asarray(draw(as_arrays(MountainCar()), keys), np.float64)
-    assert stats.kstest(forces, stats.uniform(0.0008, 0.0004).cdf).pvalue > 1e-4
-    assert set(np.asarray(draw(as_arrays(MountainCar(spread=0.0)), keys))) == {np.float32(0.001)}
-
-
-def test_random_start_is_uniform():
-    """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
-    keys = jax.random.split(jax.random.key(5), 5000)
-    observations = np.asarray(
-        jax.jit(jax.vmap(as_arrays(MountainCar(random_start=True)).reset))(keys)[1], np.float64
-    )
-    assert stats.kstest(observations[:, 0], stats.uniform(-0.6, 0.2).cdf).pvalue > 1e-4
-    assert not observations[:, 1].any()
 
 
 @given(
@@ -167,7 +118,6 @@ def test_more_push_means_more_speed(position, velocity):
     state = MountainCarState(
         np.full(3, position, np.float32), np.full(3, velocity, np.float32), np.zeros(3, np.int32)
     )
-    after = np.asarray(
-        many_steps(as_arrays(MountainCar()), KEY, state, np.arange(3, dtype=np.int32))
-    )
-    assert (np.diff(after[:, 1]) > 0).all()
+    actions = np.arange(3, dtype=np.int32)
+    after = many_steps(as_arrays(MountainCar()), KEY, state, actions)[1].observation
+    assert (np.diff(np.asarray(after)[:, 1]) > 0).all()

@@ -11,10 +11,9 @@ import re
 import jax
 import numpy as np
 import pytest
-from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.environment import as_arrays
 from jbrl.environments.pinball import MAPS, Ball, Pinball, PinballState, read_map
 from jbrl.problems.lookup import problem
 from tests.environments.playing import LANES, T, lane, on_host, play, uniforms
@@ -328,33 +327,6 @@ def test_nothing_is_earned_by_waiting():
         step = lived(environment, environment.reset(KEY)[0], np.int32(action), 1001)
         assert list(np.flatnonzero(step.terminated)) == [1000]
         assert float(np.asarray(step.reward, np.float64).sum()) == total
-
-
-def test_physics_are_drawn_as_published():
-    """Kolmogorov-Smirnov tests, false-alarm rate 1e-4 each."""
-    keys = jax.random.split(jax.random.key(4), 5000)
-    found = jax.jit(jax.vmap(drawn, in_axes=(None, 0)))(as_arrays(Pinball()), keys)
-    ranges = {
-        "ball": (0.018, 0.022),
-        "target_radius": (0.036, 0.044),
-        "noise": (0, 0.25),
-        "force": (0.1, 0.3),
-    }
-    for name, (low, high) in ranges.items():
-        values = np.asarray(getattr(found, name), np.float64)
-        assert stats.kstest(values, stats.uniform(low, high - low).cdf).pvalue > 1e-4
-    logs = np.log10(np.asarray(found.friction, np.float64))
-    assert stats.kstest(logs, stats.uniform(-3, 2).cdf).pvalue > 1e-4
-
-
-def test_random_start_is_normal():
-    """Kolmogorov-Smirnov tests, false-alarm rate 1e-4 each."""
-    keys = jax.random.split(jax.random.key(5), 5000)
-    found = np.asarray(jax.jit(jax.vmap(as_arrays(Pinball(random_start=True)).reset))(keys)[1])
-    for column, middle in ((0, 0.2), (1, 0.9)):
-        law = stats.norm(middle, 0.02).cdf
-        assert stats.kstest(found[:, column].astype(float), law).pvalue > 1e-4
-    assert not found[:, 2:].any()
 
 
 def test_problems_have_the_published_maps_and_lifetimes():

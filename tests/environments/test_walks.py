@@ -7,22 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.environment import as_arrays
 from jbrl.environments.walks import Chain, ChainState, Gridworld, GridworldState
 from tests.environments import playing
-from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, together
+from tests.environments.playing import LANES, T, episodes, lane, lifetimes, on_host, one_step
 
 N = {Chain: 10, Gridworld: 5}
 MOVES = [(0, -1), (0, 1), (-1, 0), (1, 0)]  # of the gridworld
-one_step = jax.jit(lambda environment, key, state, action: environment.step(key, state, action))
 observations = jax.jit(
     jax.vmap(
         lambda environment, key, state, action: environment.step(key, state, action)[1].observation,
         in_axes=(None, 0, None, None),
     )
 )
-draws = jax.jit(jax.vmap(lambda environment, key: drawn(environment, key).slip, (None, 0)))
-both = pytest.mark.parametrize("cls", [Chain, Gridworld])
 
 
 class ChainTwin:
@@ -109,7 +106,7 @@ def test_bounds_of_the_return_are_attained(environment, path, longest, shortest,
     lanes, keys = lifetimes(environment)
     actions = np.zeros((LANES, T), np.int32)
     actions[3] = np.tile(path, T)[:T]
-    log = on_host(together(lanes, keys, actions)[1])
+    log = on_host(playing.together(lanes, keys, actions)[1])
     for i, length in ((0, longest), (3, shortest)):
         lengths, returns, _ = episodes(lane(log, i))
         assert (set(lengths), set(returns)) == ({length}, {last - length})
@@ -189,7 +186,7 @@ def test_mean_return_is_that_of_the_markov_chain(cls, slip, policy, perpendicula
     lanes, keys = lifetimes(cls(N[cls], slip=slip, **more), seed=1, lanes=64)
     limit = 20 * (N[cls] if cls is Chain else N[cls] ** 2)
     actions = np.random.default_rng(2).choice(len(policy), (64, T), p=policy).astype(np.int32)
-    log = on_host(together(lanes, keys, actions)[1])
+    log = on_host(playing.together(lanes, keys, actions)[1])
     lengths = np.concatenate([episodes(lane(log, i))[0][: T // limit] for i in range(64)])
     assert len(lengths) == 64 * (T // limit)
     expected = expected_length(cls, N[cls], slip, np.array(policy), limit, perpendicular)
@@ -237,15 +234,6 @@ def test_slips_of_the_gridworld_have_exactly_their_probabilities(action, perpend
     assert (ahead.tolist(), len(aside)) == ([action], 2)
     opposite = any(np.dot(MOVES[action], MOVES[other]) == -1 for other in aside)
     assert opposite is not perpendicular
-
-
-@both
-def test_slip_is_drawn_uniformly_where_it_is_drawn(cls):
-    """Kolmogorov-Smirnov test, false-alarm rate 1e-4."""
-    keys = jax.random.split(jax.random.key(4), 5000)
-    slips = np.asarray(draws(as_arrays(cls(N[cls], stochastic=True)), keys), np.float64)
-    assert stats.kstest(slips, stats.uniform(0, 0.25).cdf).pvalue > 1e-4
-    assert set(np.asarray(draws(as_arrays(cls(N[cls], slip=0.5)), keys))) == {0.5}
 
 
 words, slips = st.integers(0, 2**32 - 1), st.floats(0, 1, width=32)
