@@ -11,11 +11,11 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING
 from jbrl.bsuite_logs import read_places
-from jbrl.report.bsuite import learning_figures, score_figures
-from jbrl.report.bsuite.words import in_words
-from jbrl.report.figures import Drawing
+from jbrl.report import bsuite_figures
+from jbrl.report.axes import Drawing
+from jbrl.report.bsuite_figures import in_words
+from jbrl.report.html import alone
 from jbrl.report.style import styles
-from jbrl.report.svg import alone
 from jbrl.stats.bsuite import curves, scores
 from jbrl.stats.bsuite.logs import Logs
 
@@ -111,17 +111,17 @@ def figures(found: Logs) -> dict[str, Drawing]:
     seas = logs("exploration", "agents")
     tags = scores.tag_scores(found)
     drawings = {
-        "agents-radar": score_figures.radar(tags[tags["agent"] != "Scripted"], looks),
-        "agents-seas": learning_figures.solving(
+        "agents-radar": bsuite_figures.radar(tags[tags["agent"] != "Scripted"], looks),
+        "agents-seas": bsuite_figures.solving(
             curves.solutions(seas, "deep_sea"), looks, logarithmic=False
         ),
-        "agents-memory-len": learning_figures.scaling(
+        "agents-memory-len": bsuite_figures.scaling(
             curves.final_regrets(found, "memory_len"), EXPERIMENTS["memory_len"], looks
         ),
     }
     for name, experiment in LEARNING.items():
         rows = curves.mean_curves(curves.regrets(found, experiment))
-        drawings[name] = learning_figures.learning(rows, EXPERIMENTS[experiment], looks)
+        drawings[name] = bsuite_figures.learning(rows, EXPERIMENTS[experiment], looks)
     return drawings
 
 

@@ -28,9 +28,9 @@ sys.path.insert(0, str(ROOT))
 import jbrl  # noqa: E402
 from experiments import castronovo2016 as whole  # noqa: E402
 from jbrl.comparison import read  # noqa: E402
-from jbrl.report import bounds, comparison_figures, figures  # noqa: E402
+from jbrl.report import bounds, comparison, figures  # noqa: E402
+from jbrl.report.sections import Section, sections  # noqa: E402
 from jbrl.report.style import LOOK, styles  # noqa: E402
-from jbrl.report.tables import Section, sections  # noqa: E402
 from jbrl.report.text import score_text  # noqa: E402
 from jbrl.stats.published import castronovo2016 as published  # noqa: E402
 from jbrl.stats.published.castronovo2016 import MISPRINT, OTHER  # noqa: E402
@@ -211,7 +211,7 @@ def drawn(results: jbrl.Results, found: Comparison) -> dict[str, Image.Image]:
     look = styles((*ALGORITHMS, *TRAINED, "Optimal"), {"Optimal"})
     images: dict[str, Image.Image] = {}
     for case in ("accurate", "inaccurate"):
-        images[f"paper-cpu-{case}.png"] = _image(comparison_figures.beside(found.candidates, case))
+        images[f"paper-cpu-{case}.png"] = _image(comparison.beside(found.candidates, case))
     kinds: dict[str, Callable] = {
         "online": figures.score_against_online_time,
         "offline": figures.score_against_offline_time,

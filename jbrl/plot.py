@@ -9,7 +9,6 @@ The marks are those of the report. In a notebook, figures show below the cell th
 """
 
 import io
-import math
 import sys
 from typing import Any, Protocol
 
@@ -22,10 +21,9 @@ from matplotlib.figure import Figure
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.notebook import running
 from jbrl.report import figures
-from jbrl.report.axes import WIDTH, duration_ticks, mark, rows_figure
-from jbrl.report.figures import Drawing
+from jbrl.report.axes import HATCH, WIDTH, Drawing, duration_ticks, interval, mark, rows_figure
+from jbrl.report.sections import Section
 from jbrl.report.style import COLOURS, LOOK, Style, styles
-from jbrl.report.tables import Section
 from jbrl.stats.time_bounds import winners_by_bound
 
 TIMES = {
@@ -33,7 +31,6 @@ TIMES = {
     "offline": figures.score_against_offline_time,
     "latency": figures.score_against_latency,
 }
-HATCH = "////"  # where an algorithm is tied with the best
 
 
 class HasSections(Protocol):
@@ -168,12 +165,14 @@ def _scores(section: Section, looks: dict[str, Style], *, everyone: bool = False
     if rows.empty:
         raise JbrlError(f"experiment '{section.name}': nothing has a score yet")
     with mpl.rc_context(LOOK):
-        figure, axes = rows_figure(rows)
+        figure, axes = rows_figure(rows["label"])
         for y, (index, row) in enumerate(rows.iterrows()):
-            style = looks[row["algorithm"]]
-            if math.isfinite(row["ci95"]):
-                low, high = row["mean"] - row["ci95"], row["mean"] + row["ci95"]
-                axes.hlines(y, low, high, colors=style.colour, linewidth=1.6)
+            style, low, high = (
+                looks[row["algorithm"]],
+                row["mean"] - row["ci95"],
+                row["mean"] + row["ci95"],
+            )
+            interval(axes, y, low, high, colors=style.colour)
             mark(axes, row["mean"], y, style, f"mark-{index}")
         axes.set_xlabel(section.terms.mean)
     return figure
@@ -182,7 +181,7 @@ def _scores(section: Section, looks: dict[str, Style], *, everyone: bool = False
 def _winners(found: pd.DataFrame, looks: dict[str, Style]) -> Figure:
     """One row for each algorithm that wins somewhere."""
     names = list(dict.fromkeys(name for row in found["algorithms"] for name in row))
-    figure, axes = rows_figure(pd.DataFrame({"label": names}))
+    figure, axes = rows_figure(names)
     starts = np.log10(np.maximum(found["bound"].to_numpy(np.float64), 1e-12))
     edges = np.append(starts, starts[-1] + max(0.3, 0.1 * (starts[-1] - starts[0])))
     for left, right, algorithms in zip(edges, edges[1:], found["algorithms"], strict=False):

@@ -22,8 +22,8 @@ from jbrl.study.storage.store import Store
 
 if TYPE_CHECKING:
     from jbrl.play.offline import Learned
-    from jbrl.report.forms import Form
-    from jbrl.report.tables import Section
+    from jbrl.report.files import Form
+    from jbrl.report.sections import Section
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
@@ -231,16 +231,16 @@ class Results:
         Raises:
           JbrlError: no such form, or `out` cannot be written.
         """
-        from jbrl.report import forms
+        from jbrl.report.study import write_report
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
-        return forms.write(
-            form,
+        return write_report(
             scores,
             self.returns,
             with_digests(self.manifest, self.units),
             Path(out) if out else self.store.folder / "report",
             self.strategies,
+            form,
         )
 
     def sections(self) -> list["Section"]:
@@ -250,8 +250,8 @@ class Results:
         Raises:
           JbrlError: a score is not finite.
         """
-        from jbrl.report.tables import sections
-        from jbrl.report.terms import rules_of
+        from jbrl.report.sections import sections
+        from jbrl.report.text import rules_of
 
         scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         manifest = self.manifest

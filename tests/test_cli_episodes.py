@@ -11,7 +11,7 @@ import pytest
 
 import jbrl
 from jbrl.cli.results import lines
-from jbrl.report.terms import Rules, rules_of
+from jbrl.report.text import Rules, rules_of
 from jbrl.study.slurm.status import Status, Worker
 from tests.test_cli import COLUMNS, call
 

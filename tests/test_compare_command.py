@@ -120,7 +120,7 @@ def test_the_page(folder: Path, tmp_path: Path) -> None:
     assert sum(tag == "svg" for tag, _ in page.elements) == 2
     assert (
         text.count('class="chip bad">differs') == 1
-        and text.count('class="chip tied">known defect') >= 2
+        and text.count('class="chip near">known defect') >= 2
     )
     assert "the program never divides its weights by their sum" in text
     assert len(pd.read_csv(path.parent / "compare.csv")) == 48

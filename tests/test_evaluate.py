@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 
 import jbrl
 from jbrl.cli.app import app
-from jbrl.report.evaluation_figures import labels_of, quantiles, weights
+from jbrl.report.axes import labels_of
+from jbrl.report.evaluation_figures import quantiles, weights
 from jbrl.report.style import styles
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from jbrl import plot
 from jbrl.base.errors import JbrlError
-from jbrl.report import tables
+from jbrl.report import sections
 from jbrl.report.style import styles
 from tests.report import synthetic
 
@@ -21,7 +21,7 @@ class Small:
 
     def __init__(self, scores=None, returns=None):
         given = synthetic.study() if scores is None else (scores, returns)
-        self._sections = tables.sections(*given, ["Optimal"])
+        self._sections = sections.sections(*given, ["Optimal"])
 
     def sections(self):
         return self._sections

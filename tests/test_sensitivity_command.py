@@ -84,7 +84,14 @@ def test_the_command_and_its_page(study):
     page = Path("page/index.html").read_text()
     assert "Which parameters matter?" in page and "idle" in page
     assert sorted(p.suffix for p in Path("page").iterdir()) == [
-        *(".csv", ".csv", ".html", ".png", ".svg"),  # tables, page, the figure of one algorithm
+        *(
+            ".csv",
+            ".csv",
+            ".csv",
+            ".html",
+            ".png",
+            ".svg",
+        ),  # tables, page, a figure and its numbers
     ]
 
 

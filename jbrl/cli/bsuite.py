@@ -155,7 +155,7 @@ def report(places: Places, *, out: Path, latex: bool = False, release: Release =
     Example:
       jbrl bsuite report DQN=logs/dqn Random=out/random --out report --latex
     """
-    from jbrl.report.bsuite.page import write_report
+    from jbrl.report.bsuite import write_report
 
     logs = _read(places)
     for path in write_report(logs, out, release, latex=latex):

@@ -56,7 +56,7 @@ def compare(
       jbrl compare out/jordan --to jordan2020
     """
     from jbrl.comparison import compare as comparison_of
-    from jbrl.report.comparison_page import write_page
+    from jbrl.report.comparison import write_page
 
     comparison = comparison_of(source, to)
     readable = format in ("table", "md")
@@ -69,7 +69,8 @@ def compare(
 
 def _short(comparison: "Comparison") -> "pd.DataFrame":
     """Return the columns that fit a terminal, means with their intervals."""
-    from jbrl.report.text import decimals_for, parameters_text, score_text
+    from jbrl.report.text import decimals_for, score_text
+    from jbrl.stats.labels import parameters_text
 
     table = comparison.table
     if "z" in table:  # beside the means of Jordan et al. 2020

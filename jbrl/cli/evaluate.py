@@ -123,7 +123,7 @@ def evaluate(
         wanted = metrics or table == "metrics"
         extras = analysis.metrics(samples, options, show) if wanted else {}
     if html or latex:
-        from jbrl.report.evaluation_page import write_evaluation
+        from jbrl.report.evaluation import write_evaluation
 
         out = out or beside(tables[0], "evaluation")
         for path in write_evaluation(evaluation, out, extras=extras, html=html, latex=latex):

@@ -238,7 +238,7 @@ def sensitivity(
     shown = shares if table == "shares" else curves
     print_table(_without_needless_columns(shown) if format in ("table", "md") else shown, format)
     if out is not None:
-        from jbrl.report.sensitivity_page import write_page
+        from jbrl.report.sensitivity import write_page
 
         typer.echo(write_page(curves, shares, out))
 

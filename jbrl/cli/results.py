@@ -18,7 +18,7 @@ from jbrl.cli.output import complain, count, duration, print_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from jbrl.report.forms import Form
+    from jbrl.report.files import Form
     from jbrl.results import Results
     from jbrl.study.slurm.status import Status, Worker
 
@@ -193,7 +193,7 @@ def _with_rules(results: "Results") -> "pd.DataFrame":
     """Return the scores with their criterion and the length of lifetimes, where some are no
     discounted returns; without priors that carry no information.
     """
-    from jbrl.report.terms import MDPS, Rules, rules_of
+    from jbrl.report.text import MDPS, Rules, rules_of
 
     table, known = results.scores.copy(), rules_of(results.manifest)
     if all(rules.terms is MDPS for rules in known.values()):

@@ -230,7 +230,7 @@ def report(
     Example:
       jbrl subset report scores.csv --references references.csv --preset atari5 --out out/atari5
     """
-    from jbrl.report.subset_page import write_report
+    from jbrl.report.subset import write_report
     from jbrl.stats.subset.study import study
 
     prepared = prepare(table, options)

@@ -1,42 +1,132 @@
-"""Parts that figures are made of: axes for times and for rows of agents, legends, symbols,
+"""Parts that figures are made of: axes for times and for rows of names, legends, symbols,
 intervals, histograms.
 """
 
+import dataclasses
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
 
-from jbrl.report.style import FAINT, INK, ORACLE, Style
-from jbrl.report.tables import Section
+from jbrl.report.style import FAINT, INK, PAPER, Style
 from jbrl.report.text import seconds_text
 
 WIDTH = 5.5  # inches
 # seconds
 DECADES = (
     *(10.0**e for e in range(-12, 2)),
-    60.0,
-    600.0,
-    3600.0,
-    36000.0,
+    *(60.0, 600.0, 3600.0, 36000.0),
     *(86400.0 * 10**e for e in range(5)),
 )
 LINE, GAP = 0.165, 0.09  # inches: a line of the name of a row, the gap between two names
-STRIP = 0.08  # of the axes' height, for an oracle above the scale
+DASHES: tuple[Any, ...] = (  # of lines that differ in grey, too
+    (0, ()),
+    (0, (5, 2)),
+    (0, (1.2, 1.5)),
+    (0, (5, 1.5, 1.2, 1.5)),
+    (0, (8, 2, 2, 2)),
+)
+DASHED: Any = (0, (4, 3))  # of lines to compare with
+HATCH = "////"  # where an algorithm is tied with the best: different from full in grey as well
+Styles = Mapping[str, Style]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass
+class Drawing:
+    """A figure, the texts of its marks under the pointer (by gid), an addition to its caption, and
+    the numbers that it shows.
+    """
+
+    figure: Figure
+    data: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # one row per mark or area
+    titles: dict[str, str] = dataclasses.field(default_factory=dict)
+    note: str = ""
+    svg: str = ""  # of the page, where it is drawn already; the figure is an empty one then
+    wide: bool = False  # needs the width of a page
+
+    def mark(
+        self,
+        axes: Axes,
+        place: tuple[float, float],
+        style: Style,
+        gid: str,
+        title: str,
+        **look: Any,
+    ) -> None:
+        """Draw one symbol with the text that the pointer shows; `look` as of `mark`."""
+        mark(axes, *place, style, gid, **look)
+        self.titles[gid] = title
+
+    def margins(self, left: float, bottom: float, top: float, **more: float) -> None:
+        """Place the axes: `left` and `top` are shares of the figure, `bottom` is in inches."""
+        bottom /= self.figure.get_figheight()
+        self.figure.subplots_adjust(
+            **{"left": left, "right": 0.965, "bottom": bottom, "top": top} | more
+        )
+
+
+def symbol_look(style: Style, size: float = 6.5, width: float = 0.5) -> dict[str, Any]:
+    """Return the look of a symbol, `size` in points, with an outline of this width."""
+    return {
+        "color": style.colour,
+        "marker": style.marker,
+        "markersize": size * style.size,
+        "markeredgecolor": INK,
+        "markeredgewidth": width,
+    }
+
+
+def line_look(style: Style, k: int) -> dict[str, Any]:
+    """Return the look of line number `k`, which differs from others without colour."""
+    line = {"linewidth": 1.5, "linestyle": DASHES[k % len(DASHES)]}
+    return symbol_look(style, 5, 0.4) | line
+
+
+def mark(
+    axes: Axes,
+    x: float,
+    y: float,
+    style: Style,
+    gid: str,
+    *,
+    scale: float = 1.0,
+    faint: bool = False,
+    full: bool = True,
+) -> None:
+    """Draw one symbol, to be found in the SVG under `gid`; hollow unless `full`."""
+    look = symbol_look(style, 7.5 * scale, 0.6 if full else 1.1)
+    if not full:
+        look |= {"markerfacecolor": PAPER, "markeredgecolor": style.colour}
+    alpha, zorder = (0.4, 3) if faint else (1, 4)
+    axes.plot(
+        [x], [y], gid=gid, alpha=alpha, linestyle="none", clip_on=False, zorder=zorder, **look
+    )
+
+
+def interval(
+    axes: Axes, at: float, low: float, high: float, *, upright: bool = False, **look: Any
+) -> None:
+    """Draw a bar between two ends, along the x axis or upright; none where they are not known."""
+    if math.isfinite(low) and math.isfinite(high):
+        draw = axes.vlines if upright else axes.hlines
+        draw(at, low, high, **{"linewidth": 1.6} | look)
 
 
 def time_axis(
     axes: Axes, seconds: pd.Series, algorithms: pd.Series, order: Sequence[str]
-) -> dict[object, float]:
+) -> dict[Hashable, float]:
     """Make the x axis one of decimal logarithms of `seconds`, which are finite and not negative;
     the place of each, by index.
 
@@ -44,31 +134,26 @@ def time_axis(
     algorithm in the given order.
     """
     positive, zero = seconds[seconds > 0], seconds[seconds == 0]
-    found: dict[object, float] = {index: float(np.log10(s)) for index, s in positive.items()}
+    places: dict[Hashable, float] = {index: float(np.log10(s)) for index, s in positive.items()}
     left = right = 0.0
     ticks: dict[float, str] = {}
-    if found:
-        left, right = _padded(min(found.values()), max(found.values()))
+    if places:
+        left, right = _padded(min(places.values()), max(places.values()))
         ticks = {float(np.log10(s)): seconds_text(s) for s in _time_ticks(10**left, 10**right)}
         _fine_ticks(axes, left, right)
     if len(zero):
         strip = 0.22 * (right - left) or 1.0
         names = [name for name in order if name in set(algorithms[zero.index])]
-        places = dict(
-            zip(
-                names,
-                left - strip + strip * np.arange(1, len(names) + 1) / (len(names) + 1),
-                strict=True,
-            )
-        )
-        found |= {index: float(places[algorithms[index]]) for index in zero.index}
+        side_by_side = np.arange(1, len(names) + 1) / (len(names) + 1)
+        columns = dict(zip(names, left - strip + strip * side_by_side, strict=True))
+        places |= {index: float(columns[algorithms[index]]) for index in zero.index}
         ticks[left - strip / 2] = "0"
         if len(positive):
             axes.axvline(left, color=FAINT, linewidth=0.8, linestyle=(0, (1, 2)), gid="strip")
         left -= strip
     axes.set_xlim(left, right)
     axes.set_xticks(list(ticks), list(ticks.values()))
-    return found
+    return places
 
 
 def duration_ticks(axis: Axis, low: float, high: float, most: int) -> None:
@@ -97,15 +182,8 @@ def _fine_ticks(axes: Axes, left: float, right: float) -> None:
     )
     places = places[(places > left) & (places < right)]
     y = np.tile([0, -0.012, np.nan], len(places))
-    line = Line2D(
-        np.repeat(places, 3),
-        y,
-        transform=axes.get_xaxis_transform(),
-        color=INK,
-        linewidth=0.5,
-        clip_on=False,
-    )
-    axes.add_artist(line)
+    look: Any = {"color": INK, "linewidth": 0.5, "clip_on": False}
+    axes.add_artist(Line2D(np.repeat(places, 3), y, transform=axes.get_xaxis_transform(), **look))
 
 
 def _time_ticks(low: float, high: float) -> list[float]:
@@ -116,10 +194,10 @@ def _time_ticks(low: float, high: float) -> list[float]:
         wanted = {
             d * f for d, following in pairwise(DECADES) for f in factors if d * f * 1.5 < following
         }
-        found = sorted(s for s in wanted if low <= s <= high)
-        if len(found) >= 3:
+        ticks = sorted(s for s in wanted if low <= s <= high)
+        if len(ticks) >= 3:
             break
-    return found
+    return ticks
 
 
 def left_margin(axes: Axes, least: float) -> float:
@@ -130,129 +208,113 @@ def left_margin(axes: Axes, least: float) -> float:
     return max(least, 0.1 + 0.018 * (longest - 4))
 
 
-def reference_lines(axes: Axes, section: Section) -> int:
-    """Draw a horizontal line for each oracle, with its score.
-
-    A line that would squeeze everything else is drawn above the scale; the number of these is
-    returned.
-    """
-    low, high = axes.get_ylim()
-    reach = high + 0.45 * (high - low)
-    beyond = 0
-    for index, row in section.oracles.iloc[::-1].iterrows():
-        text = f"{row['label']} {section.score(row)}"
-        if row["mean"] <= reach:
-            y, transform = row["mean"], axes.get_yaxis_transform()
-            low, high = min(low, y - 0.03 * (high - low)), max(high, y + 0.03 * (high - low))
-        else:
-            beyond += 1
-            y, transform = 1 + STRIP * beyond, axes.transAxes
-            text += " (above the scale)"
-        line = Line2D(
-            [0, 1],
-            [y, y],
-            transform=transform,
-            color=ORACLE,
-            linewidth=1.1,
-            linestyle=(0, (5, 3)),
-            clip_on=False,
-        )
-        line.set_gid(f"reference-{index}")
-        axes.add_artist(line)
-        axes.annotate(
-            text,
-            (1, y),
-            (0, -3),
-            xycoords=transform,
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            color=ORACLE,
-            fontsize=8.5,
-        )
-    axes.set_ylim(low, high)
-    return beyond
+def log_ticks(axes: Axes, which: str, ticks: Sequence[float]) -> None:
+    """Make the axis "x" or "y" logarithmic, with these numbers only."""
+    axes.set(**{f"{which}scale": "log"})
+    axis: Axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:,.0f}")
 
 
-def legend_height(names: Sequence[str]) -> float:
+def legend_height(names: Sequence[str], *, lines: bool = False) -> float:
     """Return the inches that `legend` needs, with the space to be free around it."""
-    return 0.17 + 0.215 * math.ceil(len(names) / _columns(names))
+    return 0.17 + 0.215 * math.ceil(len(names) / _columns(names, lines=lines))
 
 
-def legend(figure: Figure, names: Sequence[str], styles: Mapping[str, Style]) -> float:
-    """Draw symbols and names above the axes; return the fraction of the height that is left to the
-    axes.
+def legend(
+    figure: Figure,
+    names: Sequence[str],
+    styles: Styles,
+    *,
+    lines: bool = False,
+    place: str = "upper left",
+) -> float:
+    """Draw symbols, on `lines` or alone, and names above the axes or below; return the fraction of
+    the height that is left to the axes.
     """
     handles = []
-    for name in names:
+    for k, name in enumerate(names):
         style = styles[name]
-        look: Any = {
-            "color": style.colour,
-            "markeredgecolor": INK,
-            "markeredgewidth": 0.5,
-            "markersize": 6.5 * style.size,
-        }
-        handles.append(Line2D([], [], linestyle="none", marker=style.marker, label=name, **look))
-    place: Any = {
-        "loc": "upper left",
-        "bbox_to_anchor": (0.08, 1.0),
-        "handletextpad": 0.1,
-        "columnspacing": 1.2,
-    }
-    figure.legend(handles=handles, ncols=_columns(names), fontsize=9, **place)
-    return 1 - legend_height(names) / figure.get_figheight()
+        look = line_look(style, k) if lines else symbol_look(style) | {"linestyle": "none"}
+        handles.append(Line2D([], [], label=name, **look))
+    where: dict[str, Any] = {"loc": place}
+    if not lines:
+        where |= {"bbox_to_anchor": (0.08, 1.0), "handletextpad": 0.1, "columnspacing": 1.2}
+    columns = _columns(names, lines=lines)
+    figure.legend(handles=handles, ncols=columns, fontsize=9, **where)
+    return float(1 - legend_height(names, lines=lines) / figure.get_figheight())
 
 
-def _columns(names: Sequence[str]) -> int:
+def _columns(names: Sequence[str], *, lines: bool) -> int:
     """As many columns as the width holds, by the length of the names."""
     for columns in range(len(names), 1, -1):
         parts = np.array_split([len(name) for name in names], columns)
-        if sum(5.6 * part.max() + 30 for part in parts) < 0.92 * 72 * WIDTH:
+        if sum(5.6 * part.max() + (52 if lines else 30) for part in parts) < 0.92 * 72 * WIDTH:
             return columns
     return 1
 
 
-def rows_figure(rows: pd.DataFrame, step: float = 0.36) -> tuple[Figure, Axes]:
-    """Make axes with one line per agent, the first on top, named on the left in the order of
-    `rows`; higher where names take many lines.
+def rows_figure(
+    names: Sequence[str], *, step: float = 0.36, size: float = 9.6, above: float = 0.08
+) -> tuple[Figure, Axes]:
+    """Make axes with one line per name, the first on top; higher where names take many lines.
+
+    Args:
+      step: inches from one line to the next, at least.
+      size: of the letters.
+      above: inches to be free above the axes.
     """
-    names = [textwrap.fill(label, 28, break_on_hyphens=False) for label in rows["label"]]
+    names = [textwrap.fill(str(name), 28, break_on_hyphens=False) for name in names]
     lines = [name.count("\n") + 1 for name in names]
     neighbours = [(one + other) / 2 for one, other in pairwise(lines)]
-    step = max(step, GAP + LINE * max(neighbours, default=lines[0]))
+    if max(lines) > 1:
+        step = max(step, GAP + LINE * max(neighbours, default=lines[0]))
     ends = [max(0.55, (LINE * count + GAP) / 2 / step) for count in (lines[0], lines[-1])]
-    height = 0.6 + step * (len(rows) - 1 + sum(ends))
+    height = 0.52 + above + step * (len(names) - 1 + sum(ends))
     figure = Figure(figsize=(WIDTH, height))
     axes = figure.subplots()
-    axes.set_yticks(range(len(rows)), names)
-    axes.set_ylim(len(rows) - 1 + ends[1], -ends[0])
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    axes.set_ylim(len(names) - 1 + ends[1], -ends[0])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
     longest = max(len(line) for name in names for line in name.split("\n"))
-    left = min(0.42, 0.03 + 0.0145 * longest)
-    figure.subplots_adjust(left=left, right=0.965, bottom=0.52 / height, top=1 - 0.08 / height)
+    left = min(0.42, 0.03 + 0.0015 * size * longest)
+    figure.subplots_adjust(left=left, right=0.965, bottom=0.52 / height, top=1 - above / height)
     return figure, axes
 
 
-def histogram(axes: Axes, sample: np.ndarray, edges: np.ndarray, y: float, colour: str) -> None:
+def labels_of(names: Iterable[str], width: int, lines: int) -> list[str]:
+    """Return labels of so many lines and characters at most, cut in the middle where need be, all
+    different.
+
+    Long names of algorithms often differ in their last parameters only: ends are kept.
+    """
+    labels: list[str] = []
+    room = width * lines - 2 * (lines - 1)
+    for name in map(str, names):
+        text = name if len(name) <= room else f"{name[: room // 3]}…{name[1 - room + room // 3 :]}"
+        label = "\n".join(textwrap.wrap(text, width)) or name
+        again = 2
+        while label in labels:
+            label = f"{label.removesuffix(f' ({again - 1})')} ({again})"
+            again += 1
+        labels.append(label)
+    return labels
+
+
+def histogram(axes: Axes, sample: Floats, edges: Floats, y: float, colour: str) -> None:
     """Draw outline of a histogram above row `y`, its highest bin as high as the row allows."""
     counts, _ = np.histogram(sample, edges)
     used = np.flatnonzero(counts)
     counts, edges = counts[used[0] : used[-1] + 1], edges[used[0] : used[-1] + 2]
     tops = y + 0.1 - 0.62 * counts / counts.max()
-    axes.stairs(
-        tops,
-        edges,
-        baseline=y + 0.1,
-        fill=True,
-        facecolor=to_rgba(colour, 0.32),
-        edgecolor=colour,
-        linewidth=0.8,
-    )
+    look: Any = {"facecolor": to_rgba(colour, 0.32), "edgecolor": colour, "linewidth": 0.8}
+    axes.stairs(tops, edges, baseline=y + 0.1, fill=True, **look)
 
 
-def box(axes: Axes, sample: np.ndarray, y: float, colour: str) -> None:
+def box(axes: Axes, sample: Floats, y: float, colour: str) -> None:
     """Draw 5, 25, 50, 75 and 95% of a sample as a thin bar, a thick bar and a stroke at height
     `y`.
     """
@@ -260,44 +322,3 @@ def box(axes: Axes, sample: np.ndarray, y: float, colour: str) -> None:
     axes.hlines(y, p5, p95, colors=colour, linewidth=1)
     axes.hlines(y, p25, p75, colors=colour, linewidth=5)
     axes.vlines(p50, y - 0.1, y + 0.1, colors=INK, linewidth=1.4)
-
-
-def interval(axes: Axes, x: float, mean: float, ci95: float, colour: str, *, faint: bool) -> None:
-    """Draw vertical bar from mean - ci95 to mean + ci95; none where the interval is not known."""
-    if math.isfinite(ci95):
-        axes.vlines(
-            x,
-            mean - ci95,
-            mean + ci95,
-            colors=colour,
-            linewidth=1.0 if faint else 1.5,
-            alpha=0.35 if faint else 1,
-        )
-
-
-def mark(
-    axes: Axes,
-    x: float,
-    y: float,
-    style: Style,
-    gid: str,
-    *,
-    scale: float = 1.0,
-    faint: bool = False,
-    face: str | None = None,
-) -> None:
-    """Draw one symbol, to be found in the SVG under `gid`."""
-    axes.plot(
-        [x],
-        [y],
-        gid=gid,
-        marker=style.marker,
-        markersize=7.5 * scale * style.size,
-        markerfacecolor=face or style.colour,
-        markeredgecolor=INK if face is None or face == style.colour else style.colour,
-        markeredgewidth=0.6,
-        alpha=0.4 if faint else 1,
-        linestyle="none",
-        clip_on=False,
-        zorder=4 if not faint else 3,
-    )

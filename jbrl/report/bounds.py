@@ -6,10 +6,10 @@ the panels show all that tie, and read in grey.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
@@ -17,17 +17,31 @@ from matplotlib.figure import Figure
 from scipy import ndimage
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.axes import WIDTH, duration_ticks, legend, legend_height
-from jbrl.report.figures import LONELY, Drawing, figure
+from jbrl.report.axes import (
+    HATCH,
+    WIDTH,
+    Drawing,
+    Floats,
+    Styles,
+    duration_ticks,
+    legend,
+    legend_height,
+    symbol_look,
+)
+from jbrl.report.figures import ONE_ALGORITHM, figure
+from jbrl.report.sections import Section
 from jbrl.report.style import FAINT, INK, PAPER, Style
-from jbrl.report.tables import Section
 from jbrl.report.text import listing
 from jbrl.stats.time_bounds import winners_map
 
 POINTS = 60  # bounds on each axis
 COLUMNS = 3  # panels side by side
-HATCH = "////"  # where an algorithm is tied with the best: different from full in grey as well
-LEAST = 12  # points of an area that has a symbol
+SMALLEST_AREA = 12  # points of an area that has a symbol
+NO_OFFLINE_TIMES = (
+    "no agent computes anything offline, so that winners depend on the bound on online time alone: "
+    "see the table of winners"
+)
+Grid = npt.NDArray[Any]
 
 
 @figure(
@@ -40,35 +54,32 @@ LEAST = 12  # points of an area that has a symbol
     "blank point. {Figures} 8 and 12 of the paper.",
     part="answer",
 )
-def best_within_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
+def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
     """Return the panels of all algorithms laid over each other; without offline times, one
     strip.
     """
-    found = _found(section)
-    if isinstance(found, str):
-        return found
+    points = _winners(section)
+    if isinstance(points, str):
+        return points
     strip = not (section.contest.times("offline") > 0).any()
     if strip:  # all bounds on offline time admit the same agents
-        found = found[found["y"] == found["y"].iloc[0]]
-    best = [name for name in styles if name in {a[0] for a in found["algorithms"] if a}]
-    tied = {name for algorithms in found["algorithms"] for name in algorithms[1:2]}
-    shown = [name for name in styles if name in {*best, *tied}]
+        points = points[points["y"] == points["y"].iloc[0]]
+    winners = {name for algorithms in points["algorithms"] for name in algorithms[:2]}
+    shown = [name for name in styles if name in winners]
     height = legend_height(shown) + (0.95 if strip else 3.27)
-    drawing = Drawing(Figure(figsize=(WIDTH, height)), _data(found))
+    drawing = Drawing(Figure(figsize=(WIDTH, height)), _data(points))
     axes = drawing.figure.subplots()
-    x, y = np.log10(found["x"].unique()), np.log10(found["y"].unique())
+    x, y = np.log10(points["x"].unique()), np.log10(points["y"].unique())
     y = y if len(y) > 1 else np.array([0.0, 1.0])
-    cells = found["algorithms"].to_numpy().reshape(-1, len(x))
-    cells = np.repeat(cells, 2, axis=0) if strip else cells
-    _areas(axes, cells, x, y, styles)
-    duration_ticks(axes.xaxis, x[0], x[-1], most=6)
-    duration_ticks(axes.yaxis, y[0], y[-1], most=7)
+    cells = points["algorithms"].to_numpy().reshape(-1, len(x))
+    _areas(axes, np.repeat(cells, 2, axis=0) if strip else cells, x, y, styles)
+    _limits(axes, x, y, (6, 7))
+    axes.set_xlabel("bound on online time per decision")
     if strip:
         axes.set_yticks([])
-    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel="bound on online time per decision")
-    axes.set_ylabel("" if strip else "bound on offline time")
-    top = legend(drawing.figure, shown, styles)
-    drawing.figure.subplots_adjust(left=0.15, right=0.965, bottom=0.5 / height, top=top)
+    else:
+        axes.set_ylabel("bound on offline time")
+    drawing.margins(0.15, 0.5, legend(drawing.figure, shown, styles))
     drawing.note = " ".join(section.left_out(section.timed))
     return drawing
 
@@ -83,196 +94,168 @@ def best_within_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing
     "of the paper.",
     part="answer",
 )
-def best_under_bounds(section: Section, styles: Mapping[str, Style]) -> Drawing | str:
+def best_under_bounds(section: Section, styles: Styles) -> Drawing | str:
     """Algorithms that win nowhere are named in the note."""
-    found = _found(section)
-    if isinstance(found, str):
-        return found
+    points = _winners(section)
+    if isinstance(points, str):
+        return points
     if not (section.contest.times("offline") > 0).any():
-        return (
-            "no agent computes anything offline, so that winners depend on the bound on online "
-            "time alone: see the table of winners"
-        )
-    ranks = _ranks(found)
-    drawing = Drawing(
-        _panels(ranks, [name for name in styles if name in ranks], found, styles), _data(found)
-    )
+        return NO_OFFLINE_TIMES
+    ranks = _ranks(points)
+    winning = [name for name in styles if name in ranks]
+    drawing = Drawing(_panels(ranks, winning, points, styles), _data(points))
     nowhere = [n for n in dict.fromkeys(section.timed["algorithm"]) if n not in ranks]
     notes = [f"Among the best nowhere: {listing(nowhere)}."] if nowhere else []
     drawing.note = " ".join([*notes, *section.left_out(section.timed)])
     return drawing
 
 
-def _found(section: Section) -> pd.DataFrame | str:
+def _winners(section: Section) -> pd.DataFrame | str:
     """Return the map of winners, or the reason why there is none."""
     rows = section.competitors
     if section.timed["algorithm"].nunique() < 2:
         if rows.empty:
             return ""
         few = rows["algorithm"].nunique() < 2
-        return LONELY if few else "fewer than two algorithms have known times"
+        return ONE_ALGORITHM if few else "fewer than two algorithms have known times"
     try:
         return winners_map(section.contest, points=POINTS)
     except JbrlError as error:
         return str(error)
 
 
-def _areas(
-    axes: Axes, cells: np.ndarray, x: np.ndarray, y: np.ndarray, styles: Mapping[str, Style]
-) -> None:
+def _areas(axes: Axes, cells: Grid, x: Floats, y: Floats, styles: Styles) -> None:
     """Points [y, x], tuples of algorithms with the best first, in the colour of the best; those
     of a tie striped; a symbol in each area.
     """
     edges = _edges(x), _edges(y)
-    firsts = np.vectorize(lambda names: names[0] if names else "", otypes=[object])(cells)
-    seconds = np.vectorize(lambda n: n[1] if len(n) > 1 else "", otypes=[object])(cells)
+    firsts, seconds = (
+        np.vectorize(lambda names, k=k: (*names, "", "")[k], otypes=[object])(cells) for k in (0, 1)
+    )
     for name in dict.fromkeys(firsts[firsts != ""]):
-        style, mine = styles[name], firsts == name
-        for other in dict.fromkeys(seconds[mine]):
+        style, own = styles[name], firsts == name
+        for other in dict.fromkeys(seconds[own]):
             look: Any = {"edgecolors": "none"}
             if other:
                 look = {"edgecolors": styles[other].colour, "hatch": HATCH}
-            rectangles = _rectangles(mine & (seconds == other), *edges)
-            axes.add_collection(
-                PolyCollection(rectangles, facecolors=style.colour, linewidths=0, **look)
-            )
-        for place in _middles(mine):
-            axes.plot(
-                [x[place[1]]],
-                [y[0] + (y[-1] - y[0]) * (place[0] + 0.5) / len(cells)],
-                linestyle="none",
-                marker=style.marker,
-                color=PAPER,
-                markeredgecolor=INK,
-                markeredgewidth=0.8,
-                markersize=9 * style.size,
-            )
+            rectangles = _rectangles(own & (seconds == other), *edges)
+            look |= {"facecolors": style.colour, "linewidths": 0}
+            axes.add_collection(PolyCollection(rectangles, **look))
+        for row, column in _middles(own):
+            height = y[0] + (y[-1] - y[0]) * (row + 0.5) / len(cells)
+            look = symbol_look(style, 9, 0.8) | {"color": PAPER, "linestyle": "none"}
+            axes.plot([x[column]], [height], **look)
 
 
-def _middles(mine: np.ndarray) -> list[tuple[int, int]]:
+def _middles(own: Grid) -> list[tuple[int, int]]:
     """Return the point of each connected area of the true points [y, x] that is farthest from its
     edge; small areas have none.
     """
-    areas, count = ndimage.label(mine)
-    found = []
+    areas, count = ndimage.label(own)
+    middles = []
     for area in range(1, count + 1):
         inside = areas == area
-        if inside.sum() >= min(LEAST, mine.shape[1] // 10 * len(mine)):
+        if inside.sum() >= min(SMALLEST_AREA, own.shape[1] // 10 * len(own)):
             depth = ndimage.distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
             deepest = np.argwhere(depth == depth.max())
             middle = ((deepest - deepest.mean(axis=0)) ** 2).sum(axis=1).argmin()
-            found.append((int(deepest[middle, 0]), int(deepest[middle, 1])))
-    return found
+            middles.append((int(deepest[middle, 0]), int(deepest[middle, 1])))
+    return middles
 
 
 def _panels(
-    ranks: Mapping[str, np.ndarray],
-    winning: list[str],
-    found: pd.DataFrame,
-    styles: Mapping[str, Style],
+    ranks: dict[str, Grid], winning: list[str], points: pd.DataFrame, styles: Styles
 ) -> Figure:
     """One panel for each winning algorithm, under its symbol and name."""
     lines = math.ceil(len(winning) / COLUMNS)
     height = 0.55 + 1.45 * lines
-    drawn = Figure(figsize=(WIDTH, height))
-    panels = drawn.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
-    x, y = np.log10(found["x"].unique()), np.log10(found["y"].unique())
+    canvas = Figure(figsize=(WIDTH, height))
+    panels = canvas.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
+    x, y = np.log10(points["x"].unique()), np.log10(points["y"].unique())
     for number, axes in enumerate(panels.flat):
         if number < len(winning):
             _panel(axes, winning[number], ranks[winning[number]], x, y, styles[winning[number]])
             axes.tick_params(labelbottom=number + COLUMNS >= len(winning))
         else:
             axes.set_visible(False)
-    drawn.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
-    drawn.supylabel("bound on offline time", fontsize=9.6, x=0.015)
-    drawn.subplots_adjust(
+    canvas.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
+    canvas.supylabel("bound on offline time", fontsize=9.6, x=0.015)
+    canvas.subplots_adjust(
         left=0.15, right=0.985, bottom=0.62 / height, top=1 - 0.22 / height, hspace=0.42, wspace=0.1
     )
-    return drawn
+    return canvas
 
 
-def _data(found: pd.DataFrame) -> pd.DataFrame:
+def _data(points: pd.DataFrame) -> pd.DataFrame:
     """For each offline bound, the stretches of online bounds with the same winners, the best
     first; seconds.
     """
-    changed = (found["algorithms"] != found["algorithms"].shift()) | (
-        found["y"] != found["y"].shift()
+    columns = points[["algorithms", "y"]]
+    changed = (columns != columns.shift()).any(axis=1)
+    points = points.assign(winners=points["algorithms"].map("; ".join))
+    return points.groupby(changed.cumsum()).agg(
+        offline_bound=("y", "first"),
+        online_bound_from=("x", "min"),
+        online_bound_to=("x", "max"),
+        winners=("winners", "first"),
     )
-    stretches = found.assign(winners=found["algorithms"].map("; ".join)).groupby(changed.cumsum())
-    columns = {
-        "offline_bound": ("y", "first"),
-        "online_bound_from": ("x", "min"),
-        "online_bound_to": ("x", "max"),
-    }
-    return stretches.agg(**columns, winners=("winners", "first"))
 
 
-def _ranks(found: pd.DataFrame) -> dict[str, np.ndarray]:
+def _ranks(points: pd.DataFrame) -> dict[str, Grid]:
     """For each algorithm that wins somewhere: 2 where it is best, 1 where it is tied, else 0;
     [y, x].
     """
-    shape = (found["y"].nunique(), found["x"].nunique())
-    names = dict.fromkeys(name for algorithms in found["algorithms"] for name in algorithms)
-    return {
-        name: np.array(
-            [2 if a[:1] == (name,) else int(name in a) for a in found["algorithms"]]
-        ).reshape(shape)
+    shape = (points["y"].nunique(), points["x"].nunique())
+    names = dict.fromkeys(name for algorithms in points["algorithms"] for name in algorithms)
+    ranks = {
+        name: [2 if a[:1] == (name,) else int(name in a) for a in points["algorithms"]]
         for name in names
     }
+    return {name: np.array(rank).reshape(shape) for name, rank in ranks.items()}
 
 
-def _panel(
-    axes: Axes, name: str, ranks: np.ndarray, x: np.ndarray, y: np.ndarray, style: Style
-) -> None:
+def _panel(axes: Axes, name: str, ranks: Grid, x: Floats, y: Floats, style: Style) -> None:
     """One algorithm: rectangles around the points where it wins."""
-    tied, best = (_rectangles(ranks == rank, _edges(x), _edges(y)) for rank in (1, 2))
-    axes.add_collection(
-        PolyCollection(tied, facecolors=PAPER, edgecolors=style.colour, hatch=HATCH, linewidths=0)
-    )
-    axes.add_collection(
-        PolyCollection(best, facecolors=style.colour, edgecolors="none", linewidths=0)
-    )
-    axes.set_title(name, fontsize=min(9.6, 160 / len(name)), loc="left", pad=3, x=0.11)
-    look: Any = {
-        "color": style.colour,
-        "markeredgecolor": INK,
-        "markeredgewidth": 0.5,
-        "markersize": 6.5 * style.size,
+    looks: Any = {
+        1: {"facecolors": PAPER, "edgecolors": style.colour, "hatch": HATCH},
+        2: {"facecolors": style.colour, "edgecolors": "none"},
     }
-    axes.plot(
-        [0.045],
-        [1.075],
-        transform=axes.transAxes,
-        clip_on=False,
-        linestyle="none",
-        marker=style.marker,
-        **look,
-    )
+    for rank, look in looks.items():
+        rectangles = _rectangles(ranks == rank, _edges(x), _edges(y))
+        axes.add_collection(PolyCollection(rectangles, linewidths=0, **look))
+    axes.set_title(name, fontsize=min(9.6, 160 / len(name)), loc="left", pad=3, x=0.11)
+    look = symbol_look(style) | {"linestyle": "none", "clip_on": False}
+    axes.plot([0.045], [1.075], transform=axes.transAxes, **look)
     for side in ("top", "right"):
         axes.spines[side].set(visible=True, color=FAINT)
-    duration_ticks(axes.xaxis, x[0], x[-1], most=3)
-    duration_ticks(axes.yaxis, y[0], y[-1], most=4)
-    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    _limits(axes, x, y, (3, 4))
     axes.tick_params(labelsize=8.2, color=INK)
 
 
-def _edges(centres: np.ndarray) -> np.ndarray:
+def _limits(axes: Axes, x: Floats, y: Floats, most: tuple[int, int]) -> None:
+    """Set the ends of axes of logarithms of seconds, with so many ticks at most."""
+    duration_ticks(axes.xaxis, x[0], x[-1], most=most[0])
+    duration_ticks(axes.yaxis, y[0], y[-1], most=most[1])
+    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+
+
+def _edges(centres: Floats) -> Floats:
     """Borders of cells around evenly spaced points: one more than there are points."""
     half = (centres[1] - centres[0]) / 2
     return np.append(centres - half, centres[-1] + half)
 
 
-def _rectangles(cells: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+def _rectangles(cells: Grid, x: Floats, y: Floats) -> list[Floats]:
     """Few rectangles [4, 2] that cover the true cells [Y, X]: runs of a row, joined to the same run
     of the rows before.
     """
     # first and last cell of a run, and the row where it began
     open_runs: dict[tuple[int, int], int] = {}
-    found = []
+    rectangles = []
 
     def close(run: tuple[int, int], begin: int, end: int) -> None:
         left, right, low, high = x[run[0]], x[run[1] + 1], y[begin], y[end]
-        found.append(np.array([(left, low), (right, low), (right, high), (left, high)]))
+        rectangles.append(np.array([(left, low), (right, low), (right, high), (left, high)]))
 
     for row in range(len(cells) + 1):
         runs = _runs(cells[row]) if row < len(cells) else []
@@ -280,10 +263,10 @@ def _rectangles(cells: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[np.ndar
             close(run, open_runs.pop(run), row)
         for run in runs:
             open_runs.setdefault(run, row)
-    return found
+    return rectangles
 
 
-def _runs(row: np.ndarray) -> list[tuple[int, int]]:
+def _runs(row: Grid) -> list[tuple[int, int]]:
     """First and last index of each run of true entries."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
     return [(int(a), int(b) - 1) for a, b in zip(steps[::2], steps[1::2], strict=True)]

@@ -1,5 +1,4 @@
-"""Content of a report, independent of its format: chapters of paragraphs, facts, figures and
-tables.
+"""Content of a page, independent of its format: chapters of paragraphs, facts, figures and tables.
 
 Nothing here knows of HTML, LaTeX or Markdown. A writer goes through `Document.chapters` and renders
 each block by its type; what it cannot show (a symbol, a hint, the small drawing of an interval) it
@@ -8,16 +7,17 @@ so in its text or in its `standing`.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, Literal
 
-import pandas as pd
-
-from jbrl.report.figures import Drawing
+from jbrl.report.axes import Drawing
 from jbrl.report.style import Style
 
-# of a cell: "bad" was not done, "none" is empty
-Standing = Literal["", "best", "tied", "oracle", "bad", "quiet", "none"]
+# of a cell: "near" is almost as good as "best", "bad" was not done or fails, "none" is empty
+Standing = Literal["", "best", "tied", "near", "oracle", "bad", "quiet", "none"]
+_MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`|\[([^]]+)\]\(([^)]+)\)|\{(\w+)\}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,19 +27,66 @@ class Span:
     text: str
     look: Literal["", "strong", "chip", "best", "tied", "code"] = ""
     algorithm: str = ""  # whose symbol stands before it
-    target: str = ""  # what it points to: "#" and the id of a chapter, or a file beside the report
+    target: str = ""  # what it points to: "#" and the id of a chapter, or a file beside the page
 
 
-Words = tuple[Span | str, ...]  # a sentence; spaces are part of the pieces
+Sentence = tuple[Span | str, ...]  # spaces are part of the pieces
 
 
-def marked(text: str) -> Words:
-    """Return a text in which backticks enclose code as a sentence."""
+def sentence(template: str, **values: Any) -> Sentence:
+    """Return the sentence that a template makes.
+
+    Args:
+      template: `**strong**`, `` `code` ``, `[text](target)`, and `{name}` for a value.
+      values: spans, sentences, or what is shown as its text; their texts are no markup.
+    """
+    parts: list[Span | str] = []
+    end = 0
+    for match in _MARKUP.finditer(template):
+        strong, code, text, target, name = match.groups()
+        parts.append(template[end : match.start()])
+        end = match.end()
+        if name:
+            value = values[name]
+            parts += value if isinstance(value, tuple) else [_piece(value)]
+        elif strong:
+            parts.append(Span(strong.format(**values), "strong"))
+        else:
+            parts.append(Span(code, "code") if code else Span(text, target=target))
+    parts.append(template[end:])
+    return tuple(part for part in parts if part != "")
+
+
+def _piece(value: Any) -> Span | str:
+    return value if isinstance(value, Span) else str(value)
+
+
+def marked(text: str) -> Sentence:
+    """Return a message as a sentence: backticks enclose code, other signs are themselves."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # one is left over: it is part of the text
         return (text,)
-    found = [Span(part, "code") if k % 2 else part for k, part in enumerate(parts)]
-    return tuple(part for part in found if part != "")
+    pieces = [Span(part, "code") if k % 2 else part for k, part in enumerate(parts)]
+    return tuple(piece for piece in pieces if piece != "")
+
+
+def links(names: Iterable[str]) -> Sentence:
+    """Return files beside the page as a list of links."""
+    parts: list[Span | str] = []
+    for name in names:
+        parts += [", ", Span(name, target=name)]
+    return tuple(parts[1:])
+
+
+def reading(page: str, files: Iterable[str] = (), **values: Any) -> tuple[Sentence, ...]:
+    """Return the explanations of a page, from `templates/reading.md`, and what `files` are beside
+    it.
+    """
+    text = resources.files("jbrl.report").joinpath("templates/reading.md").read_text("utf-8")
+    part = text.split(f"# {page}\n", 1)[1].split("\n# ", 1)[0]
+    items = [sentence(line[2:], **values) for line in part.splitlines() if line]
+    beside = links(files)
+    return (*items, *(reading("files", names=beside) if beside else ()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +104,7 @@ class Heading:
 class Paragraph:
     """A sentence or several."""
 
-    words: Words
+    words: Sentence
     # a notice must not be missed; a key explains marks
     role: Literal["text", "setup", "verdict", "notice", "key"] = "text"
 
@@ -66,7 +113,7 @@ class Paragraph:
 class Items:
     """A list without order."""
 
-    items: tuple[Words, ...]
+    items: tuple[Sentence, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,18 +128,13 @@ class Facts:
 class Plot:
     """A figure with its caption and the numbers that it shows."""
 
-    id: str  # different from all other ids of the report; letters, digits and hyphens
+    id: str  # different from all other ids of the page; letters, digits and hyphens
     title: str
     caption: str
-    note: str  # what this one needs to have said, "" when nothing
     drawing: Drawing
     # beside the page, with figure and numbers; none: the page holds the numbers
     files: tuple[str, ...] = ()
-
-    @property
-    def data(self) -> pd.DataFrame:
-        """Data of the drawing, one row per mark or area, in seconds and returns as measured."""
-        return self.drawing.data
+    height: float = 0.8  # at most, on paper, as a part of the height of the text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +155,7 @@ class Column:
 class Cell:
     """One cell of a table. `tied` cells are to be marked with ≈."""
 
-    text: str = ""
+    text: str | Sentence = ""
     value: float | str | None = None  # to sort by; None: the text
     strong: bool = False
     standing: Standing = ""
@@ -128,7 +170,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of a table; its first cell names it."""
+    """One line of a table."""
 
     cells: tuple[Cell, ...]
     kind: Literal["", "oracle", "missing", "failed"] = ""
@@ -142,9 +184,34 @@ class Table:
     title: str  # "" where the heading of the chapter says it; a page repeats that as the caption
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    kind: Literal["overview", "scores", "plain"] = "plain"
+    kind: Literal["overview", "scores", "dense", "plain"] = "plain"
     sortable: bool = False
     long: bool = False
+    heads: int = 1  # first cells of a row that name it
+
+    @property
+    def hints(self) -> str:
+        """The meaning of the headings, for pages without a pointer."""
+        named = [c for c in self.columns if c.hint and c.kind != "bar"]
+        return "; ".join(f"{c.text}: {c.hint}" for c in named)
+
+
+def table(
+    id: str,
+    title: str,
+    columns: Iterable[Column | str],
+    rows: Iterable[Row | Iterable[Cell | str]],
+    **options: Any,
+) -> Table:
+    """Return a table; texts stand for plain columns and cells, `options` are those of `Table`."""
+    heads = tuple(Column(c) if isinstance(c, str) else c for c in columns)
+    lines = (
+        row
+        if isinstance(row, Row)
+        else Row(tuple(Cell(c) if isinstance(c, str) else c for c in row))
+        for row in rows
+    )
+    return Table(id, title, heads, tuple(lines), **options)
 
 
 Block = Heading | Paragraph | Items | Facts | Plot | Table
@@ -157,7 +224,7 @@ def folded(title: str, blocks: Sequence[Block]) -> list[Block]:
 
 @dataclasses.dataclass(frozen=True)
 class Chapter:
-    """A part of the report with a heading of its own."""
+    """A part of a page with a heading of its own."""
 
     id: str
     title: str
@@ -168,12 +235,19 @@ class Chapter:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A report as a whole."""
+    """A page as a whole."""
 
     title: str
     kind: str  # what stands above the title
     facts: tuple[str, ...]  # what it is about, in a few words each
-    notices: tuple[Paragraph, ...]  # before everything else
     chapters: tuple[Chapter, ...]
     styles: Mapping[str, Style]  # symbol and colour of each algorithm
-    version: str  # of jbrl, "" when it is not known
+    notices: tuple[Paragraph, ...] = ()  # before everything else
+    version: str = ""  # of jbrl, "" when it is not known
+    pages: Mapping[str, str] = dataclasses.field(default_factory=dict)  # beside it, file by title
+
+    @property
+    def plots(self) -> Iterator[Plot]:
+        """All figures with their numbers, in order."""
+        for chapter in self.chapters:
+            yield from (block for block in chapter.blocks if isinstance(block, Plot))

@@ -2,8 +2,7 @@
 distribution functions.
 """
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -14,120 +13,101 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jbrl.report.axes import WIDTH, left_margin, legend, legend_height, mark, rows_figure
-from jbrl.report.figures import Drawing
+from jbrl.report.axes import (
+    WIDTH,
+    Drawing,
+    Floats,
+    Styles,
+    interval,
+    labels_of,
+    left_margin,
+    legend,
+    legend_height,
+    rows_figure,
+)
 from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
 from jbrl.stats.evaluation.bands import half_widths
 from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.samples import Samples
 
-Styles = Mapping[str, Style]
 POINTS = 70  # of a curve: more than that many are not seen
 BELOW, PLOT = 0.48, 2.85  # inches below the axes of curves, and of the axes
 LEGEND = (58, 1)  # characters of a name, and lines
 METHOD_NAMES = {"pbp": "PBP", "pbp-t": "PBP-t", "bootstrap": "bootstrap"}
-_DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
+METHOD_DASHES: dict[str, Any] = {"pbp": (0, ()), "pbp-t": (0, (4, 1.5)), "bootstrap": (0, (1, 1))}
 
 
 @drawn
-def aggregate(found: Evaluation, styles: Styles) -> Drawing:
+def aggregate(evaluation: Evaluation, styles: Styles) -> Drawing:
     """Draw aggregate scores, best on top, with the interval of each method (figure 5 of Jordan et
     al. 2020).
     """
-    methods = list(dict.fromkeys(found.aggregate["method"]))
-    order = found.aggregate[found.aggregate["method"] == methods[0]]
-    figure, axes = rows_figure(
-        pd.DataFrame({"label": order["algorithm"]}), step=0.3 + 0.1 * len(methods)
-    )
-    drawing = Drawing(figure)
-    offsets = np.linspace(-0.22, 0.22, len(methods)) if len(methods) > 1 else [0.0]
-    for y, name in enumerate(order["algorithm"]):
-        rows = found.aggregate[found.aggregate["algorithm"] == name].set_index("method")
+    table = evaluation.aggregate
+    methods = list(dict.fromkeys(table["method"]))
+    names = table.loc[table["method"] == methods[0], "algorithm"]
+    several = len(methods) > 1
+    above = 0.38 if several else 0.08
+    figure, axes = rows_figure(names, step=0.3 + 0.1 * len(methods), above=above)
+    drawing = Drawing(figure, table)
+    offsets = np.linspace(-0.22, 0.22, len(methods)) if several else [0.0]
+    for y, name in enumerate(names):
+        rows, colour = table[table["algorithm"] == name].set_index("method"), styles[name].colour
         for offset, method in zip(offsets, methods, strict=True):
-            row, gid = rows.loc[method], f"{method}-{y}"
-            axes.hlines(
-                y + offset,
-                row["lower"],
-                row["upper"],
-                colors=styles[name].colour,
-                linewidth=1.8,
-                linestyles=_DASHES[method],
-            )
-            axes.vlines(
-                [row["lower"], row["upper"]],
-                y + offset - 0.07,
-                y + offset + 0.07,
-                colors=styles[name].colour,
-                linewidth=1.2,
-            )
-            mark(axes, row["score"], y + offset, styles[name], gid, scale=0.75)
-            drawing.titles[gid] = (
-                f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f} ({row['lower']:.4f} to "
-                f"{row['upper']:.4f})"
-            )
+            row, at = rows.loc[method], y + offset
+            ends = [row["lower"], row["upper"]]
+            look: Any = {"linewidth": 1.8, "linestyles": METHOD_DASHES[method]}
+            interval(axes, at, *ends, colors=colour, **look)
+            axes.vlines(ends, at - 0.07, at + 0.07, colors=colour, linewidth=1.2)
+            title = f"{name}, {METHOD_NAMES[method]}: {row['score']:.4f}"
+            title += f" ({row['lower']:.4f} to {row['upper']:.4f})"
+            place = (row["score"], at)
+            drawing.mark(axes, place, styles[name], f"{method}-{y}", title, scale=0.75)
     axes.set_xlabel("aggregate score")
-    if len(methods) > 1:
+    if several:
+        looks = {METHOD_NAMES[m]: METHOD_DASHES[m] for m in methods}
         lines = [
-            Line2D([], [], color=INK, linestyle=_DASHES[m], linewidth=1.8, label=METHOD_NAMES[m])
-            for m in methods
+            Line2D([], [], color=INK, linestyle=dashes, linewidth=1.8, label=name)
+            for name, dashes in looks.items()
         ]
-        top = figure.subplotpars.top - 0.3 / figure.get_figheight()
-        figure.subplots_adjust(top=top)
-        figure.legend(
-            handles=lines,
-            ncols=len(methods),
-            loc="upper right",
-            bbox_to_anchor=(0.98, 1.0),
-            handlelength=3,
-            fontsize=9,
-        )
+        place_: Any = {"loc": "upper right", "bbox_to_anchor": (0.98, 1.0), "handlelength": 3}
+        figure.legend(handles=lines, ncols=len(methods), fontsize=9, **place_)
     return drawing
 
 
 @drawn
-def weights(found: Evaluation) -> Drawing:
+def weights(evaluation: Evaluation) -> Drawing:
     """Draw the strategies of player q: environments in rows, opponents in columns, per cent; the
     last column is the sum of a row.
     """
-    table = found.weights.pivot(index="environment", columns="algorithm", values="weight")
-    table = table.loc[list(found.samples.environments), list(found.samples.algorithms)]
+    samples = evaluation.samples
+    table = evaluation.weights.pivot(index="environment", columns="algorithm", values="weight")
+    table = table.loc[list(samples.environments), list(samples.algorithms)]
     table = table.loc[table.sum(axis=1).sort_values(ascending=False, kind="stable").index]
-    share = np.column_stack([table.to_numpy(), table.sum(axis=1)])
-    m, n = table.shape
-    columns = labels_of(table.columns, 34, 1)
-    rows = labels_of(table.index, 26, 2)
+    columns, rows = labels_of(table.columns, 34, 1), labels_of(table.index, 26, 2)
+    table["sum"] = table.sum(axis=1)
+    share = table.to_numpy()
+    m, n = share[:, :-1].shape
     slanted = _inches(columns) * np.sqrt(0.5)  # of a label at 45°, to the left and down
     beside = max(0.25 + _inches(rows), slanted - 0.2)
     right, below = 0.1, 0.2 + slanted
     width = max(WIDTH, beside + right + 0.42 * (n + 1.35))
-    step = 0.3 if all("\n" not in row for row in rows) else 0.36
-    figure = Figure(figsize=(width, below + step * m + 0.1))
+    step = 0.36 if any("\n" in row for row in rows) else 0.3
+    height = below + step * m + 0.1
+    figure = Figure(figsize=(width, height))
     axes = figure.subplots()
-    drawing = Drawing(figure)
+    drawing = Drawing(figure, evaluation.weights)
     for y in range(m):
         for x in range(n + 1):
-            value = share[y, x]
-            left = x + 0.35 * (x == n)
-            axes.add_patch(
-                _cell(
-                    left,
-                    y,
-                    value / share[:, :n].max() if x < n else value / share[:, n].max(),
-                    1 if x == n else 0,
-                )
-            )
+            total = x == n
+            left, value = x + 0.35 * total, share[y, x]
+            most = share[:, n].max() if total else share[:, :n].max()
+            axes.add_patch(_cell(left, y, value / most, COLOURS[total]))
             if value >= 0.005:
-                text = axes.text(
-                    left + 0.5,
-                    y + 0.5,
-                    f"{100 * value:.0f}",
-                    ha="center",
-                    va="center",
-                    fontsize=8.5,
-                )
-                text.set_gid(f"cell-{y}-{x}")
-                what = f"against {table.columns[x]}" if x < n else "in all"
-                drawing.titles[f"cell-{y}-{x}"] = f"{table.index[y]}, {what}: {100 * value:.2f}%"
+                gid = f"cell-{y}-{x}"
+                place: Any = {"ha": "center", "va": "center", "fontsize": 8.5}
+                axes.text(left + 0.5, y + 0.5, f"{100 * value:.0f}", **place).set_gid(gid)
+                what = "in all" if total else f"against {table.columns[x]}"
+                drawing.titles[gid] = f"{table.index[y]}, {what}: {100 * value:.2f}%"
     axes.set_xlim(0, n + 1.35)
     axes.set_ylim(m, 0)
     axes.set_xticks([*np.arange(n) + 0.5, n + 0.85], [*columns, "sum"])
@@ -136,32 +116,9 @@ def weights(found: Evaluation) -> Drawing:
         label.set(horizontalalignment="right", rotation_mode="anchor")
     axes.set_yticks(np.arange(m) + 0.5, rows)
     axes.tick_params(axis="y", length=0)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_visible(False)
-    high = figure.get_figheight()
-    figure.subplots_adjust(
-        left=beside / width, right=1 - right / width, top=1 - 0.1 / high, bottom=below / high
-    )
+    axes.spines[["left", "bottom"]].set_visible(False)
+    drawing.margins(beside / width, below, 1 - 0.1 / height, right=1 - right / width)
     return drawing
-
-
-def labels_of(names: Iterable[str], width: int, lines: int) -> list[str]:
-    """Return labels of so many lines and characters at most, cut in the middle where need be, all
-    different.
-
-    Long names of algorithms often differ in their last parameters only: ends are kept.
-    """
-    found: list[str] = []
-    room = width * lines - 2 * (lines - 1)
-    for name in map(str, names):
-        text = name if len(name) <= room else f"{name[: room // 3]}…{name[1 - room + room // 3 :]}"
-        label = "\n".join(textwrap.wrap(text, width)) or name
-        again = 2
-        while label in found:
-            label = f"{label.removesuffix(f' ({again - 1})')} ({again})"
-            again += 1
-        found.append(label)
-    return found
 
 
 def _inches(labels: Sequence[str]) -> float:
@@ -170,15 +127,13 @@ def _inches(labels: Sequence[str]) -> float:
     return 0.085 * max(map(len, lines)) + 0.12
 
 
-def _cell(x: float, y: float, share: float, colour: int) -> mpl.patches.Rectangle:
+def _cell(x: float, y: float, share: float, colour: str) -> mpl.patches.Rectangle:
     """Draw a cell whose colour strengthens with its share, 0 to 1; light enough for dark text."""
-    paint = (*to_rgb(COLOURS[colour]), 0.75 * float(np.sqrt(share)))
-    return mpl.patches.Rectangle(
-        (x + 0.03, y + 0.06), 0.94, 0.88, facecolor=paint, edgecolor=FAINT, linewidth=0.3
-    )
+    look: Any = {"facecolor": (*to_rgb(colour), 0.75 * float(np.sqrt(share)))}
+    look |= {"edgecolor": FAINT, "linewidth": 0.3}
+    return mpl.patches.Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, **look)
 
 
-@drawn
 def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
     """Draw quantile functions of an environment with their bands: the higher a curve, the better
     (figure 4 of Jordan et al. 2020).
@@ -186,7 +141,6 @@ def quantiles(samples: Samples, environment: int, delta: float, styles: Styles) 
     return _curves(samples, environment, delta, styles, swapped=True)
 
 
-@drawn
 def distributions(samples: Samples, environment: int, delta: float, styles: Styles) -> Drawing:
     """Draw distribution functions of an environment with their bands: the further right a curve,
     the better.
@@ -194,57 +148,44 @@ def distributions(samples: Samples, environment: int, delta: float, styles: Styl
     return _curves(samples, environment, delta, styles, swapped=False)
 
 
+@drawn
 def _curves(
     samples: Samples, environment: int, delta: float, styles: Styles, *, swapped: bool
 ) -> Drawing:
-    drawing = _with_room(samples.algorithms)
-    axes: Axes = drawing.figure.subplots()
+    drawing, axes = _with_legend(samples.algorithms, styles)
     widths = half_widths(samples, delta)[:, environment]
     for i, name in enumerate(samples.algorithms):
         x, p = _thinned(samples, i, environment)
         below, above = np.maximum(0, p - widths[i]), np.minimum(1, p + widths[i])
-        look: Any = {
-            "color": styles[name].colour,
-            "linewidth": 1.2,
-            "marker": styles[name].marker,
-            "markersize": 4,
-        }
-        look |= {"markevery": (3 + 5 * i % 17, 18)}  # not all at the same place
-        if swapped:
-            axes.fill_betweenx(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
-            axes.plot(p, x, **look)
-        else:
-            axes.fill_between(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
-            axes.plot(x, p, **look)
+        fill = axes.fill_betweenx if swapped else axes.fill_between
+        fill(x, below, above, color=styles[name].colour, alpha=0.13, linewidth=0)
+        axes.plot(*((p, x) if swapped else (x, p)), **_curve(styles[name], 3 + 5 * i % 17, 18))
     labels = ("probability", "score")
     axes.set_xlabel(labels[not swapped])
     axes.set_ylabel(labels[swapped])
     (axes.set_xlim if swapped else axes.set_ylim)(0, 1)
-    axes.grid()
-    top = _legend(drawing, samples.algorithms, styles)
-    bottom = BELOW / drawing.figure.get_figheight()
-    drawing.figure.subplots_adjust(
-        left=left_margin(axes, 0.13), right=0.965, bottom=bottom, top=top
-    )
+    drawing.figure.subplots_adjust(left=left_margin(axes, 0.13))
     return drawing
 
 
-def _with_room(names: Sequence[str]) -> Drawing:
-    """Return an empty figure whose axes keep their height for any length of the legend of these
-    names.
-    """
-    labels = labels_of(names, *LEGEND)
-    return Drawing(Figure(figsize=(WIDTH, BELOW + PLOT + legend_height(labels))))
+def _curve(style: Style, first: int, every: int) -> dict[str, Any]:
+    """Return the look of a curve whose symbols are not all at the same place."""
+    look = {"color": style.colour, "linewidth": 1.2, "marker": style.marker, "markersize": 4}
+    return look | {"markevery": (first, every)}
 
 
-def _legend(drawing: Drawing, names: Sequence[str], styles: Styles) -> float:
-    """Draw the legend, with names that fit; return the fraction of the height left to the axes."""
+def _with_legend(names: Sequence[str], styles: Styles) -> tuple[Drawing, Axes]:
+    """Make axes that keep their height for any length of the legend of these names above them."""
     labels = labels_of(names, *LEGEND)
+    drawing = Drawing(Figure(figsize=(WIDTH, BELOW + PLOT + legend_height(labels))))
+    axes = drawing.figure.subplots()
+    axes.grid()
     looks = {label: styles[name] for label, name in zip(labels, names, strict=True)}
-    return legend(drawing.figure, labels, looks)
+    drawing.margins(0.1, BELOW, legend(drawing.figure, labels, looks))
+    return drawing, axes
 
 
-def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[np.ndarray, np.ndarray]:
+def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[Floats, Floats]:
     """Return scores and the distribution function at them: both corners of each step; where steps
     are too many to be seen, some of them.
     """
@@ -262,33 +203,12 @@ def _thinned(samples: Samples, algorithm: int, environment: int) -> tuple[np.nda
 @drawn
 def profiles(table: pd.DataFrame, styles: Styles) -> Drawing:
     """Draw performance profiles: share of normalised scores above a threshold, with bands."""
-    names = list(dict.fromkeys(table["algorithm"]))
-    drawing = _with_room(names)
-    axes = drawing.figure.subplots()
-    for i, name in enumerate(names):
-        rows = table[table["algorithm"] == name]
-        axes.fill_between(
-            rows["threshold"],
-            rows["lower"],
-            rows["upper"],
-            color=styles[name].colour,
-            alpha=0.15,
-            linewidth=0,
-        )
-        marker: Any = {
-            "marker": styles[name].marker,
-            "markevery": (4 + 3 * i % 12, 14),
-            "markersize": 4,
-        }
-        axes.plot(
-            rows["threshold"], rows["value"], color=styles[name].colour, linewidth=1.2, **marker
-        )
-    axes.set_xlabel("normalised score")
-    axes.set_ylabel("share of scores above it")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.grid()
-    top = _legend(drawing, names, styles)
-    bottom = BELOW / drawing.figure.get_figheight()
-    drawing.figure.subplots_adjust(left=0.1, right=0.965, bottom=bottom, top=top)
+    drawing, axes = _with_legend(list(dict.fromkeys(table["algorithm"])), styles)
+    drawing.data = table
+    for i, (name, rows) in enumerate(table.groupby("algorithm", sort=False)):
+        x, style = rows["threshold"], styles[str(name)]
+        band: Any = {"color": style.colour, "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(x, rows["lower"], rows["upper"], **band)
+        axes.plot(x, rows["value"], **_curve(style, 4 + 3 * i % 12, 14))
+    axes.set(xlabel="normalised score", ylabel="share of scores above it", xlim=(0, 1), ylim=(0, 1))
     return drawing

@@ -1,4 +1,4 @@
-"""The figures of a report.
+"""The figures of an experiment.
 
 Adding one is writing one function: `@figure(id, title, caption, part)` on
 `draw(section, styles) -> Drawing | str`.
@@ -12,57 +12,51 @@ pointer.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Hashable, Mapping
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from jbrl.base.errors import JbrlError
 from jbrl.report.axes import (
-    STRIP,
     WIDTH,
+    Drawing,
+    Floats,
+    Styles,
     box,
     histogram,
     interval,
     left_margin,
     legend,
     legend_height,
-    mark,
-    reference_lines,
     rows_figure,
     time_axis,
 )
-from jbrl.report.style import INK, ORACLE, PAPER, Style, drawn
-from jbrl.report.tables import Section
-from jbrl.report.terms import MDPS
-from jbrl.report.text import score_text, seconds_text
+from jbrl.report.sections import Section
+from jbrl.report.style import INK, ORACLE, drawn
+from jbrl.report.text import MDPS, score_text, seconds_text
+from jbrl.stats.paired_bootstrap import RESAMPLES, draw_counts, pair, resampled
 from jbrl.stats.paired_test import critical_value, fractions
+from jbrl.stats.rank_stability import rank_stability, ranks_table
 
-CROWD = 50  # agents in one scatter plot from which on intervals hide more than they show
+MANY_AGENTS = 50  # in one scatter plot: intervals would hide more than they show
 BASELINE = "Random"  # the score of 0
-LONELY = "there is one algorithm only"
-WHO = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
-Styles = Mapping[str, Style]
+ONE_ALGORITHM = "there is one algorithm only"
+STRIP = 0.08  # of the axes' height, for an oracle above the scale
+SQUARE = 0.86  # side of a square that stands for all resamples
+LEAST_SHARE = 0.001  # of the resamples, that is drawn
+AGENT = ["algorithm", "setting"]  # columns that name an agent in the data of a figure
+ZERO: Any = {"color": INK, "linewidth": 0.8}
 Part = Literal["answer", "times", "scores"]  # of an experiment; all but the first are details
-
-
-@dataclasses.dataclass
-class Drawing:
-    """A figure, the texts of its marks under the pointer (by gid), an addition to its caption, and
-    the numbers that it shows.
-    """
-
-    figure: Figure
-    data: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)  # one row per mark or area
-    titles: dict[str, str] = dataclasses.field(default_factory=dict)
-    note: str = ""
-    svg: str = ""  # of the page, where it is drawn already; the figure is an empty one then
-    wide: bool = False  # needs the width of a page
-
-
 Draw = Callable[[Section, Styles], Drawing | str]
 
 
@@ -83,7 +77,7 @@ FIGURES: list[Kind] = []
 def figure(id: str, title: str, caption: str, part: Part) -> Callable[[Draw], Draw]:
     """List a function as a figure that every experiment of a report gets.
 
-    `caption` is a template of `jbrl.report.terms.Terms.say`; `part` is where the figure stands.
+    `caption` is a template of `jbrl.report.text.Terms.say`; `part` is where the figure stands.
     """
 
     def register(function: Draw) -> Draw:
@@ -132,12 +126,73 @@ def score_against_latency(section: Section, styles: Styles) -> Drawing | str:
     experiment.
     """
     if section.table["latency_seconds"].isna().all():
-        return (
-            "it was not measured (`latency = true` in the study measures it)"
-            if len(section.competitors)
-            else ""
-        )
+        reason = "it was not measured (`latency = true` in the study measures it)"
+        return reason if len(section.competitors) else ""
     return _score_against(section, styles, "latency_seconds", "latency")
+
+
+def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
+    """Draw means against a time on a logarithmic axis, with a place for 0."""
+    rows = section.comparable
+    timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
+    if timed.empty:
+        return f"no agent has a known {name}" if len(section.competitors) else ""
+    shown = [name for name in styles if name in set(timed["algorithm"])]
+    drawing = Drawing(
+        Figure(figsize=(WIDTH, 3.27 + legend_height(shown))),
+        timed[[*AGENT, column, "n", "mean", "std", "ci95", "best_of_algorithm"]],
+    )
+    axes = drawing.figure.subplots()
+    crowded = len(timed) > MANY_AGENTS
+    positions = time_axis(axes, timed[column], timed["algorithm"], shown)
+    axes.grid(axis="y")
+    for best in (False, True):  # the best on top
+        for index, row in timed[timed["best_of_algorithm"] == best].iterrows():
+            style, x = styles[row["algorithm"]], positions[index]
+            if best or not crowded:
+                look = {"linewidth": 1.5} if best else {"linewidth": 1.0, "alpha": 0.35}
+                low, high = row["mean"] - row["ci95"], row["mean"] + row["ci95"]
+                interval(axes, x, low, high, upright=True, colors=style.colour, **look)
+            title = f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
+            look = {"scale": 1.0 if best else 0.7, "faint": not best}
+            drawing.mark(axes, (x, row["mean"]), style, f"mark-{index}", title, **look)
+    axes.set_xlabel(name)
+    axes.set_ylabel(section.terms.mean)
+    top = legend(drawing.figure, shown, styles)
+    beyond = _oracle_lines(axes, section)
+    drawing.margins(left_margin(axes, 0.1), 0.48, top / (1 + STRIP * beyond))
+    notes = ["There being so many agents, only the best ones have bars."] if crowded else []
+    drawing.note = " ".join([*notes, *section.left_out(timed, f"Not drawn, having no {name}")])
+    return drawing
+
+
+def _oracle_lines(axes: Axes, section: Section) -> int:
+    """Draw a horizontal line for each oracle, with its score.
+
+    A line that would squeeze everything else is drawn above the scale; the number of these is
+    returned.
+    """
+    low, high = axes.get_ylim()
+    reach = high + 0.45 * (high - low)
+    beyond = 0
+    for index, row in section.oracles.iloc[::-1].iterrows():
+        text = f"{row['label']} {section.score(row)}"
+        y, transform = row["mean"], axes.get_yaxis_transform()
+        if y <= reach:
+            low, high = min(low, y - 0.03 * (high - low)), max(high, y + 0.03 * (high - low))
+        else:
+            beyond += 1
+            y, transform = 1 + STRIP * beyond, axes.transAxes
+            text += " (above the scale)"
+        look: Any = {"color": ORACLE, "linewidth": 1.1, "linestyle": (0, (5, 3))}
+        line = Line2D([0, 1], [y, y], transform=transform, clip_on=False, **look)
+        line.set_gid(f"reference-{index}")
+        axes.add_artist(line)
+        place: Any = {"xycoords": transform, "textcoords": "offset points"}
+        place |= {"ha": "right", "va": "top"}
+        axes.annotate(text, (1, y), (0, -3), color=ORACLE, fontsize=8.5, **place)
+    axes.set_ylim(low, high)
+    return beyond
 
 
 @figure(
@@ -152,38 +207,21 @@ def difference_from_the_best(section: Section, styles: Styles) -> Drawing | str:
     """Draw the paired test as a picture: bars end where the one-sided test at 95% rejects."""
     rows = section.champions
     if len(rows) < 2:
-        return LONELY if len(rows) else ""
+        return ONE_ALGORITHM if len(rows) else ""
     if rows["difference"].isna().any():
         return "no test was made"
-    drawn, axes = rows_figure(rows)
-    drawing = Drawing(
-        drawn, rows[[*WHO, "difference", "standard_error", "z", "p_value", "best", "tied"]]
-    )
-    axes.axvline(0, color=INK, linewidth=0.8, gid="zero")
+    canvas, axes = rows_figure(rows["label"])
+    columns = ["difference", "standard_error", "z", "p_value", "best", "tied"]
+    drawing = Drawing(canvas, rows[[*AGENT, *columns]])
+    axes.axvline(0, gid="zero", **ZERO)
     for y, (index, row) in enumerate(rows.iterrows()):
         style, width = styles[row["algorithm"]], critical_value("one") * row["standard_error"]
-        if math.isfinite(width):
-            axes.hlines(
-                y,
-                row["difference"] - width,
-                row["difference"] + width,
-                colors=style.colour,
-                linewidth=1.6,
-            )
-        whole = row["best"] or row["tied"]
-        mark(
-            axes,
-            row["difference"],
-            y,
-            style,
-            f"mark-{index}",
-            face=style.colour if whole else PAPER,
-        )
-        verdict = "best" if row["best"] else ("tied" if row["tied"] else "worse")
-        drawing.titles[f"mark-{index}"] = (
-            f"{row['label']}: {row['difference']:+.{section.decimals}f}, Z = {row['z']:.2f}, "
-            f"{verdict}"
-        )
+        x = row["difference"]
+        interval(axes, y, x - width, x + width, colors=style.colour)
+        verdict = "best" if row["best"] else "tied" if row["tied"] else "worse"
+        title = f"{row['label']}: {x:+.{section.decimals}f}, Z = {row['z']:.2f}, {verdict}"
+        full = verdict != "worse"
+        drawing.mark(axes, (x, y), style, f"mark-{index}", title, full=full)
     axes.set_xlabel("difference of mean returns")
     return drawing
 
@@ -207,46 +245,27 @@ def fraction_of_the_optimum(section: Section, styles: Styles) -> Drawing | str:
         return ""
     if zero.empty or one.empty:
         return f"the experiment has no {'oracle' if one.empty else BASELINE}"
+    who = ["algorithm", "parameters"]
+    ends = (tuple(end[who].iloc[0]) for end in (zero, one))
     try:
-        found = fractions(
-            section.returns_of(pd.concat([rows, one])), *(_who(r.iloc[0]) for r in (zero, one))
-        )
+        shares = fractions(section.returns_of(pd.concat([rows, one])), *ends)
     except JbrlError as error:
         return str(error)
-    rows = (
-        rows.reset_index()
-        .merge(found.drop(columns="n"), on=["algorithm", "parameters"], suffixes=("", "_fraction"))
-        .set_index("index")
-    )
-    drawn, axes = rows_figure(rows)
-    drawing = Drawing(drawn, rows[[*WHO, "n", "fraction", "ci95_fraction"]])
-    for x in (0, 1):
-        axes.axvline(
-            x,
-            color=INK if x == 0 else ORACLE,
-            linewidth=0.8,
-            linestyle="-" if x == 0 else (0, (5, 3)),
-        )
+    shares = shares.drop(columns="n")
+    rows = rows.reset_index().merge(shares, on=who, suffixes=("", "_fraction")).set_index("index")
+    canvas, axes = rows_figure(rows["label"])
+    drawing = Drawing(canvas, rows[[*AGENT, "n", "fraction", "ci95_fraction"]])
+    axes.axvline(0, **ZERO)
+    axes.axvline(1, color=ORACLE, linewidth=0.8, linestyle=(0, (5, 3)))
     for y, (index, row) in enumerate(rows.iterrows()):
-        style, width = styles[row["algorithm"]], row["ci95_fraction"]
-        if math.isfinite(width):
-            axes.hlines(
-                y,
-                row["fraction"] - width,
-                row["fraction"] + width,
-                colors=style.colour,
-                linewidth=1.6,
-            )
-        mark(axes, row["fraction"], y, style, f"mark-{index}")
-        drawing.titles[f"mark-{index}"] = f"{row['label']}: {score_text(row['fraction'], width, 3)}"
+        style, x, width = styles[row["algorithm"]], row["fraction"], row["ci95_fraction"]
+        interval(axes, y, x - width, x + width, colors=style.colour)
+        title = f"{row['label']}: {score_text(x, width, 3)}"
+        drawing.mark(axes, (x, y), style, f"mark-{index}", title)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, -0.03), max(high, 1.03))
     axes.set_xlabel(f"fraction of the way from {BASELINE} to {one.iloc[0]['algorithm']}")
     return drawing
-
-
-def _who(row: pd.Series) -> tuple[str, str]:
-    return row["algorithm"], row["parameters"]
 
 
 @figure(
@@ -266,79 +285,89 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
     rows = rows[[samples[index].size > 0 for index in rows.index]]
     if rows.empty:
         return "there are no returns" if len(section.done) else ""
-    drawn, axes = rows_figure(rows, step=0.5)
-    drawing = Drawing(drawn, _distributions(rows, samples))
-    everything = np.concatenate([samples[index] for index in rows.index])
-    low, high = float(everything.min()), float(everything.max())
+    canvas, axes = rows_figure(rows["label"], step=0.5)
+    points = range(0, 101, 5)
+    percentiles = np.array([np.percentile(samples[index], points) for index in rows.index])
+    data = pd.DataFrame(percentiles, rows.index, [f"p{p}" for p in points])
+    drawing = Drawing(canvas, pd.concat([rows[[*AGENT, "n", "mean", "std"]], data], axis=1))
+    low, high = float(data["p0"].min()), float(data["p100"].max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
     for y, (index, row) in enumerate(rows.iterrows()):
-        style, sample = styles[row["algorithm"]], samples[index]
+        style, sample, d = styles[row["algorithm"]], samples[index], section.decimals
         histogram(axes, sample, edges, y, style.colour)
         box(axes, sample, y + 0.22, style.colour)
-        mark(axes, row["mean"], y + 0.22, style, f"mark-{index}", scale=0.8)
         five, median, ninetyfive = np.percentile(sample, [5, 50, 95])
-        d = section.decimals
-        drawing.titles[f"mark-{index}"] = (
+        title = (
             f"{row['label']}: mean {section.score(row)}, median {median:.{d}f}, 5% to 95%: "
             f"{five:.{d}f} to {ninetyfive:.{d}f}"
         )
+        drawing.mark(axes, (row["mean"], y + 0.22), style, f"mark-{index}", title, scale=0.8)
     axes.set_xlabel(section.rules.criterion)
     return drawing
 
 
-def _distributions(rows: pd.DataFrame, samples: Mapping[Hashable, np.ndarray]) -> pd.DataFrame:
-    """Return percentiles of the returns of each agent: 0, 5, …, 100."""
-    points = range(0, 101, 5)
-    found = np.array([np.percentile(samples[index], points) for index in rows.index])
-    return pd.concat(
-        [
-            rows[[*WHO, "n", "mean", "std"]],
-            pd.DataFrame(found, rows.index, [f"p{p}" for p in points]),
-        ],
-        axis=1,
-    )
-
-
-def _score_against(section: Section, styles: Styles, column: str, name: str) -> Drawing | str:
-    """Draw means against a time on a logarithmic axis, with a place for 0."""
-    rows = section.comparable
-    timed = rows[(rows[column] >= 0) & np.isfinite(rows[column])]
-    if timed.empty:
-        return f"no agent has a known {name}" if len(section.competitors) else ""
-    shown = [name for name in styles if name in set(timed["algorithm"])]
-    drawn = Figure(figsize=(WIDTH, 3.27 + legend_height(shown)))
-    drawing = Drawing(drawn, timed[[*WHO, column, "n", "mean", "std", "ci95", "best_of_algorithm"]])
-    axes = drawn.subplots()
-    crowded = len(timed) > CROWD
-    positions = time_axis(axes, timed[column], timed["algorithm"], shown)
-    axes.grid(axis="y")
-    for best in (False, True):  # the best on top
-        for index, row in timed[timed["best_of_algorithm"] == best].iterrows():
-            gid, style = f"mark-{index}", styles[row["algorithm"]]
-            if best or not crowded:
-                interval(
-                    axes, positions[index], row["mean"], row["ci95"], style.colour, faint=not best
-                )
-            mark(
-                axes,
-                positions[index],
-                row["mean"],
-                style,
-                gid,
-                scale=1.0 if best else 0.7,
-                faint=not best,
-            )
-            drawing.titles[gid] = (
-                f"{row['label']}: {section.score(row)}, {seconds_text(row[column])}"
-            )
-    axes.set_xlabel(name)
-    axes.set_ylabel(section.terms.mean)
-    top = legend(drawing.figure, shown, styles)
-    beyond = reference_lines(axes, section)
-    left, bottom = left_margin(axes, 0.1), 0.48 / drawn.get_figheight()
-    drawing.figure.subplots_adjust(
-        left=left, right=0.965, bottom=bottom, top=top / (1 + STRIP * beyond)
-    )
-    notes = ["There being so many agents, only the best ones have bars."] if crowded else []
-    drawing.note = " ".join([*notes, *section.left_out(timed, f"Not drawn, having no {name}")])
+@figure(
+    "ranks",
+    "How firm the ranks are",
+    f"The best agent of each algorithm, ranked by its mean in each of {RESAMPLES:,} resamples of "
+    "the {environments}. The area of a square is the share of resamples in which the agent has "
+    "that rank; thin lines hold 95% of them. On the right, the share in which no other agent is "
+    "better.",
+    part="scores",
+)
+def ranks_under_resampling(section: Section, styles: Styles) -> Drawing | str:
+    """Draw ranks with rows in the order of all environments, so that a firm order is a diagonal."""
+    champions = section.champions.reset_index(drop=True)
+    if len(champions) < 2:
+        return ONE_ALGORITHM if len(champions) else ""
+    try:
+        [paired] = pair(section.returns_of(champions))
+        stability = rank_stability([resampled(paired, _counts(len(paired.mdps)))])
+    except JbrlError as error:
+        return str(error)
+    who = ["algorithm", "parameters"]
+    rows = stability.parts[0].paired.agents.merge(champions, on=who, how="left")
+    shares, table = stability.shares(), ranks_table([stability]).set_index(who)
+    canvas, axes = rows_figure(rows["label"])
+    rank, agent = np.meshgrid(np.arange(1, len(rows) + 1), np.arange(len(rows)))
+    data = rows.loc[agent.ravel(), AGENT].assign(rank=rank.ravel(), share=shares.ravel())
+    drawing = Drawing(canvas, data[data["share"] > 0].reset_index(drop=True))
+    for y, row in rows.iterrows():
+        ranks = table.loc[(row["algorithm"], row["parameters"])]
+        low, high, first = ranks["rank_lower"], ranks["rank_upper"], _share(ranks["first"])
+        _squares(axes, y, shares[y], styles[row["algorithm"]].colour, f"mark-{y}")
+        interval(axes, y, low, high, colors=INK, linewidth=0.8)
+        place: Any = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        axes.text(1.01, y, first, fontsize=8.5, **place)
+        drawing.titles[f"mark-{y}"] = (
+            f"{row['label']}: rank {ranks['rank']}, 95%: {low} to {high}, first in {first}"
+        )
+    axes.set(xlim=(0.4, len(rows) + 0.6), xlabel="rank")
+    axes.set_xticks(range(1, len(rows) + 1, math.ceil(len(rows) / 15)))
+    canvas.subplots_adjust(right=0.9)
     return drawing
+
+
+@functools.lru_cache(maxsize=1)
+def _counts(n: int) -> npt.NDArray[Any]:
+    """Return the resamples of `n` environments, [R, n]: the same for experiments of that size."""
+    counts = draw_counts(n, RESAMPLES, 0)
+    counts.flags.writeable = False
+    return counts
+
+
+def _squares(axes: Axes, y: int, shares: Floats, colour: str, gid: str) -> None:
+    """Draw a square for each rank of an agent, unless it is too small to be seen."""
+    ranks = np.flatnonzero(shares >= LEAST_SHARE) + 1
+    half = SQUARE / 2 * np.sqrt(shares[ranks - 1])
+    left, right = ranks - half, ranks + half
+    corners = np.array([[left, right, right, left], [y - half, y - half, y + half, y + half]])
+    look: Any = {"facecolors": [to_rgba(colour, 0.75)], "edgecolors": colour, "linewidths": 0.5}
+    axes.add_collection(PolyCollection(list(corners.transpose(2, 1, 0)), gid=gid, **look))
+
+
+def _share(share: float) -> str:
+    """Return a share in per cent; none is rounded to 0 or 1."""
+    if 0 < share < 0.01:
+        return "< 1%"
+    return "> 99%" if 0.99 < share < 1 else f"{100 * share:.0f}%"

@@ -1,26 +1,63 @@
-"""Common parts of writers of reports: the figures of a document, and folders that are written whole
-or not at all.
-"""
+"""Folders that are written whole or not at all, and pages with their figures in one form."""
 
 import contextlib
 import os
 import secrets
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.content import Document, Plot
+from jbrl.report import html, latex, markdown
+from jbrl.report.content import Document
+from jbrl.report.style import LOOK
 
+Form = Literal["html", "latex", "markdown"]
+# ending, renderer, and ending of the figures beside it, none where the page has them inside
+RENDERERS = {
+    "html": ("html", html.render, ""),
+    "latex": ("tex", latex.render, "pdf"),
+    "markdown": ("md", markdown.render, "svg"),
+}
+DPI = 150  # of PNG
 _STALE_SECONDS = 3600.0  # temporary folders older than this were left by a killed process
 
 
-def plots_of(report: Document) -> Iterator[Plot]:
-    """Yield all figures, in order."""
-    for chapter in report.chapters:
-        yield from (block for block in chapter.blocks if isinstance(block, Plot))
+def write_document(report: Document, folder: Path, name: str, form: Form = "html") -> None:
+    """Write a page `name` in one form, and the files of its figures, to `folder`."""
+    ending, render, image = RENDERERS[form]
+    for plot in report.plots:
+        beside = tuple(f"figures/{plot.id}.{kind}" for kind in (image, "csv"))
+        for file in beside if image else plot.files:
+            path = folder / file
+            path.parent.mkdir(exist_ok=True)
+            if path.suffix == ".csv":
+                plot.drawing.data.to_csv(path, index=False, lineterminator="\n")
+            else:
+                save(plot.drawing.figure, path)
+    (folder / f"{name}.{ending}").write_text(render(report), encoding="utf-8")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, PDF or PNG, by the ending of `path`; letters that the font of the
+    latter two lacks become boxes.
+
+    The same figure gives the same bytes: no date and no versions are in the file.
+    """
+    if path.suffix == ".svg":
+        path.write_text(html.alone(figure), encoding="utf-8")
+        return
+    keys = ("Software",) if path.suffix == ".png" else ("CreationDate", "Creator", "Producer")
+    with mpl.rc_context(LOOK | {"pdf.fonttype": 42}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        figure.savefig(path, dpi=DPI, facecolor="white", metadata=dict.fromkeys(keys))
 
 
 @contextmanager

@@ -1,128 +1,34 @@
-"""One self-contained page per study, with its tables beside it."""
+"""A page as self-contained HTML, its figures as small SVG elements that take part in it: its font,
+its colours, its dark mode, its ids.
+"""
 
+import io
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import groupby
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+import matplotlib as mpl
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jbrl.report import strategies as searches
-from jbrl.report import tables
-from jbrl.report.chapters import document, experiment, name_of
-from jbrl.report.content import Block, Cell, Chapter, Document, Heading, Plot, Span, Words
-from jbrl.report.files import writing
-from jbrl.report.style import Style, styles
-from jbrl.report.svg import inline
-from jbrl.report.terms import rules_of
-from jbrl.report.text import listing, seconds_text
-from jbrl.report.workers import side_by_side
-from jbrl.stats.brackets import of_experiments
-from jbrl.stats.labels import oracles_of
+from jbrl.report.content import Block, Cell, Chapter, Document, Heading, Plot, Sentence
+from jbrl.report.style import LOOK, variable
 
-MANY = 300  # rows of scores from which on experiments are drawn side by side
-REMARK: Words = (
-    Span("Tables", "strong"),
-    " are sorted by a click on a heading. They are also here as files, beside this page: ",
-    *(
-        Span("summary.csv", target="summary.csv"),
-        ", ",
-        Span("summary.md", target="summary.md"),
-        ", ",
-    ),
-    *(Span("scores.csv", target="scores.csv"), ", ", Span("scores.md", target="scores.md"), "."),
-)
-DATA: Words = (
-    Span("Figures", "strong"),
-    " give the numbers that they show as CSV, in full precision, from a link under each.",
+_STYLE = r' style="([^"]*)"'
+MANY = 8  # elements with the same style from which on it gets a name
+_NAMELESS = (
+    r"(?:figure|axes|patch|text|line2d|xtick|ytick|matplotlib\.axis|LineCollection|"
+    r"PathCollection|FillBetweenPolyCollection|legend)_\d+"
 )
 
 
-def write_report(
-    scores: pd.DataFrame,
-    returns: pd.DataFrame,
-    manifest: Mapping[str, Any],
-    out: Path,
-    strategies: pd.DataFrame | None = None,
-) -> Path:
-    """Write `index.html` and the same tables as `summary` and `scores`, each `.csv` and `.md`, to
-    the folder `out`.
-
-    Where agents have searched, write `strategies.html` as well.
-
-    Args:
-      scores: one row per unit of the study, columns `jbrl.report.tables.SCORES`; seconds; NaN where
-        nothing is known.
-      returns: one row per environment of each finished unit, columns `jbrl.stats.table.RETURNS`.
-      manifest: `study`, `machine` and `versions` are tables to show. Oracles are the algorithms in
-        the list `oracles`, and those of the entries of `units` whose `oracle` is true. The entries
-        of `experiments` say how each is played and scored (`jbrl.report.terms.Rules`). All may
-        be absent.
-      out: made if it is not there.
-      strategies: what agents have tried offline: columns as `jbrl.report.strategies.render` says.
-
-    Returns:
-      Path of the page.
-
-    Raises:
-      JbrlError: a table lacks a column, holds a score that is not finite or two rows for one agent,
-        or `out` cannot be written.
-    """
-    oracles = oracles_of(manifest)
-    parts = tables.sections(scores, returns, oracles, rules_of(manifest), of_experiments(manifest))
-    searched = strategies is not None and len(strategies) > 0
-    looks = styles(scores["algorithm"], oracles)
-    experiments = None
-    if len(parts) > 1 and len(scores) >= MANY:
-        experiments = side_by_side(lambda number: _drawn(parts, number, looks), len(parts))
-    report = document(parts, looks, manifest, (REMARK, DATA), experiments)
-    pages = {
-        "index.html": render(
-            report, {"Strategies found offline": "strategies.html"} if searched else {}
-        )
-    }
-    if strategies is not None and searched:
-        pages["strategies.html"] = searches.render(
-            strategies, name_of(manifest), template("strategies.html"), report.version
-        )
-    with writing(out) as folder:
-        tables.write_tables(parts, folder)
-        for name, page in pages.items():
-            (folder / name).write_text(page, encoding="utf-8")
-    return out / "index.html"
-
-
-def _drawn(parts: Sequence[tables.Section], number: int, looks: Mapping[str, Style]) -> Chapter:
-    """Return the chapter of an experiment with its figures as SVG, which can be passed to other
-    processes.
-    """
-    chapter = experiment(parts, number, looks)
-    for block in chapter.blocks:
-        if isinstance(block, Plot):
-            block.drawing.svg = _svg(block, chapter)
-            block.drawing.figure = Figure()
-    return chapter
-
-
-def render(report: Document, pages: Mapping[str, str]) -> str:
-    """Return the page as text.
-
-    Args:
-      pages: other pages beside it, title and file name, for the list of contents.
-    """
-    numbers = {name: number for number, name in enumerate(report.styles, 1)}
-    return template("report.html").render(
-        report=report, pages=pages, styles=report.styles, numbers=numbers
-    )
-
-
-def template(name: str) -> Template:
-    """Return a template of `jbrl/report/templates`."""
+def render(report: Document) -> str:
+    """Return the page as text."""
     environment = Environment(
         loader=PackageLoader("jbrl.report"),
         autoescape=True,
@@ -130,9 +36,10 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"seconds": seconds_text, "listing": listing, "sortable": _sortable}
-    environment.filters |= {"folds": _folds, "runs": _runs, "svg": _svg, "csv": _csv, "key": _key}
-    return environment.get_template(name)
+    environment.filters |= {"folds": _folds, "runs": _runs, "svg": svg, "csv": _csv, "key": _key}
+    environment.filters["words"] = _words
+    numbers = {name: number for number, name in enumerate(report.styles, 1)}
+    return environment.get_template("report.html").render(report=report, numbers=numbers)
 
 
 def _folds(chapter: Chapter) -> list[tuple[str, list[Block]]]:
@@ -153,26 +60,109 @@ def _runs(part: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     ]
 
 
-def _svg(plot: Plot, chapter: Chapter) -> Markup:
-    if plot.drawing.svg:
-        return Markup(plot.drawing.svg)
-    return Markup(
-        inline(plot.drawing.figure, plot.id, f"{plot.title}, {chapter.title}", plot.drawing.titles)
-    )
+def svg(plot: Plot, chapter: Chapter) -> Markup:
+    """Return the figure as an element of the page."""
+    drawing = plot.drawing
+    label = f"{plot.title}, {chapter.title}"
+    return Markup(drawing.svg or inline(drawing.figure, plot.id, label, drawing.titles))
 
 
 def _csv(plot: Plot) -> str:
     """Return the numbers of a figure as a link that holds them."""
-    text = plot.data.to_csv(index=False, lineterminator="\n")
+    text = plot.drawing.data.to_csv(index=False, lineterminator="\n")
     return "data:text/csv;charset=utf-8," + quote(text, safe=" ,;:=()[]{}/*$!@'|+-.")
+
+
+def _words(text: str | Sentence) -> Sentence:
+    return (text,) if isinstance(text, str) else text
 
 
 def _key(cell: Cell) -> str:
     """Return the sort key that the script for tables compares; empty when there is nothing."""
     if cell.value is None:
-        return cell.text
-    return cell.value if isinstance(cell.value, str) else _sortable(cell.value)
+        return "".join(w if isinstance(w, str) else w.text for w in _words(cell.text))
+    if isinstance(cell.value, str):
+        return cell.value
+    return f"{cell.value:.9g}" if math.isfinite(cell.value) else ""
 
 
-def _sortable(value: Any) -> str:
-    return f"{value:.9g}" if value is not None and math.isfinite(value) else ""
+def inline(figure: Figure, id: str, label: str, titles: Mapping[str, str] | None = None) -> str:
+    """Return the figure as an `<svg>` element.
+
+    Args:
+      id: of the element; a prefix to all ids within, so that ids on a page stay different.
+      label: text for a screen reader.
+      titles: for artists with a gid, the text shown while the pointer rests on them.
+    """
+    text = _small(_drawn(figure, transparent=True), id, label)
+    for gid, title in (titles or {}).items():
+        mark = f'<g id="{id}-{gid}"'
+        titled = f'{mark} class="mark"><title>{escape(title)}</title>'
+        text = text.replace(f"{mark}>", titled, 1)
+    return text
+
+
+def alone(figure: Figure) -> str:
+    """Return the figure as an SVG file, on white paper."""
+    return _drawn(figure, transparent=False)
+
+
+def _drawn(figure: Figure, *, transparent: bool) -> str:
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # same figure, same bytes
+    with mpl.rc_context(LOOK):
+        figure.savefig(buffer, format="svg", transparent=transparent, metadata=nothing)
+    return buffer.getvalue()
+
+
+def _small(text: str, id: str, label: str) -> str:
+    box = re.search(r'viewBox="([^"]*)"', text)
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<svg[^>]*>", "", text, count=1)
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>|<!--.*?-->", "", text, flags=re.S)
+    # what stands between tags is the user's
+    text = re.sub(r"<[^>]*>", lambda tag: _small_tag(tag.group(), id), text)
+    text = re.sub(r">\s*\n\s*<", "><", text)
+    # grounds that are not painted
+    text = re.sub(r'<path d="[^"]*" style="fill: none"/>|<g/>', "", text)
+    text = re.sub(r"(?:<g></g>)+", "", text)
+    text = _classed(text.strip(), id)
+    viewbox = box.group(1) if box else "0 0 1 1"
+    return (
+        f'<svg class="plot" id="{escape(id)}" role="img" aria-label="{escape(label)}" '
+        f'viewBox="{viewbox}">{text}'
+    )
+
+
+def _small_tag(tag: str, id: str) -> str:
+    tag = re.sub(rf' id="{_NAMELESS}"', "", tag)
+    tag = re.sub(r";? ?font-family: [^;\"]*", "", tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", tag)
+    # symbols are small and need the second digit
+    digits = r"(\.\d)\d+" if "clip-path" in tag else r"(\.\d\d)\d+"
+    tag = re.sub(digits, r"\1", tag)
+    # the ground of a pattern: an attribute holds no variable, a style does
+    tag = re.sub(r' fill="(#[0-9a-f]{6})"', r' style="fill: \1"', tag)
+    tag = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda found: variable(found.group()), tag)
+    tag = re.sub(r'\bid="', f'id="{id}-', tag)
+    tag = re.sub(r'(?:xlink:)?(href="#|url\(#)', rf"\g<1>{id}-", tag)
+    return re.sub(r"\s+", " ", tag)
+
+
+def _classed(text: str, id: str) -> str:
+    """Write styles that many elements have once: this halves a figure of hundreds of symbols."""
+    times = Counter(
+        style for tag in re.findall(r"<[^>]*>", text) for style in re.findall(_STYLE, tag)
+    )
+    frequent = [style for style, number in times.items() if number >= MANY]
+    names = {style: f"k{i}" for i, style in enumerate(frequent)}
+
+    def classed(style: re.Match[str]) -> str:
+        name = names.get(style.group(1))
+        return f' class="{name}"' if name else style.group()
+
+    def named(tag: re.Match[str]) -> str:
+        return re.sub(_STYLE, classed, tag.group())
+
+    rules = "".join(f"#{escape(id)} .{name}{{{style}}}" for style, name in names.items())
+    return f"<style>{rules}</style>{re.sub('<[^>]*>', named, text)}" if names else text

@@ -1,21 +1,104 @@
-"""The report as LaTeX: `report.tex` with booktabs tables, its figures as PDF and their numbers
-as CSV.
+r"""A page as LaTeX with booktabs tables, its figures as PDF and their numbers as CSV beside it.
+
+Any text becomes source that is set as that text, by pdfLaTeX with the encoding T1. Letters of
+Latin-1 and Latin Extended-A are known to LaTeX; Greek letters and signs that pages use become
+commands; what no font at hand has is written as its code, U+65E5, rather than lost or refused.
 """
 
 import dataclasses
+import re
+import unicodedata
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from jbrl.report.content import Cell, Column, Document, Row, Span, Table, Words
-from jbrl.report.files import plots_of, writing
-from jbrl.report.images import save
-from jbrl.report.tex import Tex, escape
+from jbrl.report.content import Cell, Column, Document, Row, Sentence, Span, Table
 
 ABREAST = 6  # experiments side by side in the overview; more go into further tables
 LINE = 116.0  # characters of \footnotesize in a line
 GAP = 1.5  # characters between columns
+COMMANDS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "[": "{[}",  # after \\ it would begin an argument
+    "]": "{]}",
+    "*": "{*}",
+    "\N{NO-BREAK SPACE}": "~",
+    "\N{THIN SPACE}": r"\,",
+    "\N{MICRO SIGN}": r"\textmu{}",
+    "\N{EN DASH}": r"\textendash{}",
+    "\N{EM DASH}": r"\textemdash{}",
+    "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": r"\textquoteright{}",
+    "\N{LEFT SINGLE QUOTATION MARK}": r"\textquoteleft{}",
+    "\N{LEFT DOUBLE QUOTATION MARK}": r"\textquotedblleft{}",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": r"\textquotedblright{}",
+    "\N{EURO SIGN}": r"\texteuro{}",
+}
+_NAMES = {
+    "±≈×÷¬√→←≤≥≠∞·": "pm approx times div neg surd rightarrow leftarrow leq geq neq infty cdot",
+    "αβγδεζηθικλμνξ": "alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi",
+    "πρσςτυφχψω": "pi rho sigma varsigma tau upsilon varphi chi psi omega",
+    "ΓΔΘΛΞΠΣΥΦΨΩ": "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega",
+}
+MATHS = {  # what stands between \ensuremath{ and }
+    "−": "-",
+    **{
+        letter: rf"\{name}"
+        for letters, names in _NAMES.items()
+        for letter, name in zip(letters, names.split(), strict=True)
+    },
+}
+LOWERED = {chr(0x2080 + k): str(k) for k in range(10)}
+
+
+class Tex(str):
+    """LaTeX source, not to be escaped again."""
+
+    __slots__ = ()
+
+
+def escape(text: object) -> Tex:
+    """Return source that LaTeX sets as `text`; `Tex` stays as it is."""
+    if isinstance(text, Tex):
+        return text
+    plain = re.sub(r"(?![\u00a0\u2009])[\s\x00-\x1f\x7f-\x9f]", " ", str(text))
+    source = "".join(map(_character, unicodedata.normalize("NFC", plain)))
+    # two in a row would become a dash, or a quotation mark
+    return Tex(re.sub("-(?=-)|,(?=,)", r"\g<0>{}", source))
+
+
+def _character(c: str) -> str:
+    if c in COMMANDS:
+        return COMMANDS[c]
+    if c in MATHS:
+        return rf"\ensuremath{{{MATHS[c]}}}"
+    if c in LOWERED:
+        return r"\textsubscript{" + LOWERED[c] + "}"
+    if c.isascii() or _known(c):
+        return c
+    return rf"\texttt{{U+{ord(c):04X}}}"
+
+
+def _known(c: str) -> bool:
+    """Return whether LaTeX knows the character in T1 or TS1: all but a few of Latin-1 and Latin
+    Extended-A.
+    """
+    return 0xA1 <= ord(c) <= 0x17F and c not in "\u00adĦħĸĿŀŉŦŧſ"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,31 +110,11 @@ class Part:
     rows: tuple[Tex, ...]
 
 
-def write_latex(report: Document, out: Path) -> Path:
-    """Write `report.tex`, `figures/*.pdf` and `figures/*.csv` to the folder `out`; return the path
-    of the first.
-
-    Raises:
-      JbrlError: `out` cannot be written.
-    """
-    with writing(out) as folder:
-        figures = folder / "figures"
-        figures.mkdir()
-        for plot in plots_of(report):
-            save(plot.drawing.figure, figures / f"{plot.id}.pdf")
-            plot.data.to_csv(figures / f"{plot.id}.csv", index=False)
-        (folder / "report.tex").write_text(render(report), encoding="utf-8")
-    return out / "report.tex"
-
-
 def render(report: Document) -> str:
-    """Return the source as text."""
-    return templates().get_template("report.tex").render(report=report)
+    """Return the source as text.
 
-
-def templates() -> Environment:
-    """Return templates in LaTeX: `<< >>` and `<% %>` in place of braces, expressions escaped unless
-    they are Tex.
+    The template has `<< >>` and `<% %>` in place of braces; its expressions are escaped unless they
+    are Tex.
     """
     environment = Environment(
         loader=PackageLoader("jbrl.report"),
@@ -72,28 +135,49 @@ def templates() -> Environment:
         "type": lambda block: type(block).__name__,
         "sentence": sentence,
         "parts": parts,
-        "hints": hints,
     }
-    return environment
+    return environment.get_template("report.tex").render(report=report)
 
 
-def sentence(words: Words, role: str = "text") -> Tex:
+def fragment(content: Table, caption: str, label: str) -> str:
+    r"""Return a table for a paper, in plain LaTeX: nothing needs a package.
+
+    Args:
+      caption: a sentence.
+      label: what `\ref` calls it.
+    """
+    spec = "".join("l" if column.kind == "text" else "r" for column in content.columns)
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape(caption)}}}",
+        rf"\label{{{label}}}",
+        rf"\begin{{tabular}}{{{spec}}}",
+        r"\hline",
+        " & ".join(escape(column.text) for column in content.columns) + r" \\",
+        r"\hline",
+        *(
+            " & ".join(_cell(cell, wrap=False) for cell in row.cells) + r" \\"
+            for row in content.rows
+        ),
+        r"\hline",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sentence(words: str | Sentence, role: str = "text") -> Tex:
     """Write a sentence; in a key, each mark after some space."""
-    found = [_span(w) if isinstance(w, Span) else escape(w) for w in words]
-    if role == "key":
-        spaced = [
-            rf"\qquad {tex}:" if isinstance(w, Span) else tex
-            for w, tex in zip(words, found, strict=True)
+    if isinstance(words, str):
+        return escape(words)
+    texts = [_span(w) if isinstance(w, Span) else escape(w) for w in words]
+    if role == "key" and len(words) > 1:
+        marks = [isinstance(w, Span) and not w.target for w in words]
+        texts = [
+            Tex(rf"\qquad {tex}:") if mark else tex for tex, mark in zip(texts, marks, strict=True)
         ]
-        return Tex("".join(spaced).removeprefix(r"\qquad "))
-    return Tex("".join(found))
-
-
-def hints(table: Table) -> Tex:
-    """Explain the headings."""
-    return escape(
-        "; ".join(f"{c.text}: {c.hint}" for c in table.columns if c.hint and c.kind != "bar")
-    )
+    return Tex("".join(texts).removeprefix(r"\qquad "))
 
 
 def parts(table: Table) -> list[Part]:
@@ -162,11 +246,11 @@ def _columns(columns: Sequence[Column], lengths: Sequence[int]) -> Tex:
 
 def _shared(wanted: dict[int, float], room: float) -> dict[int, float]:
     """Return the wanted lengths, or an equal part of what those that want less leave over."""
-    found = {}
+    widths = {}
     for place, k in enumerate(sorted(wanted, key=lambda k: wanted[k])):
-        found[k] = max(4.0, min(wanted[k], room / (len(wanted) - place)))
-        room -= found[k]
-    return found
+        widths[k] = max(4.0, min(wanted[k], room / (len(wanted) - place)))
+        room -= widths[k]
+    return widths
 
 
 def _heading(column: Column, wrap: bool) -> Tex:
@@ -182,7 +266,8 @@ def _row(row: Row, wraps: Sequence[bool]) -> Tex:
 
 
 def _cell(cell: Cell, wrap: bool) -> Tex:
-    text = str(escape(f"≈ {cell.text}" if cell.standing == "tied" else cell.text))
+    text = str(sentence(cell.text))
+    text = rf"{escape('≈')} {text}" if cell.standing == "tied" else text
     if cell.strong:
         text = rf"\textbf{{{text}}}"
     if cell.code:
@@ -200,7 +285,9 @@ def _length(column: Column) -> int:
 
 def _width(cell: Cell) -> int:
     """Return the characters of the longer of its lines."""
-    text = len(cell.text) + 2 * (cell.standing == "tied")
+    words = (cell.text,) if isinstance(cell.text, str) else cell.text
+    text = sum(len(w if isinstance(w, str) else w.text) for w in words)
+    text += 2 * (cell.standing == "tied")
     return max(
         round(text * (1.3 if cell.code else 1.12 if cell.strong else 1.0)),
         round(0.85 * len(cell.small)),

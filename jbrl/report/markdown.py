@@ -1,8 +1,7 @@
-"""The report as Markdown: one page, its figures as SVG and their numbers as CSV beside it."""
+"""A page as Markdown, its figures as SVG and their numbers as CSV beside it."""
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from jbrl.report.content import (
     Block,
@@ -15,29 +14,10 @@ from jbrl.report.content import (
     Paragraph,
     Plot,
     Row,
+    Sentence,
     Span,
     Table,
-    Words,
 )
-from jbrl.report.files import plots_of, writing
-from jbrl.report.svg import alone
-
-
-def write_markdown(report: Document, out: Path) -> Path:
-    """Write `report.md`, `figures/*.svg` and `figures/*.csv` to the folder `out`; return the path
-    of the first.
-
-    Raises:
-      JbrlError: `out` cannot be written.
-    """
-    with writing(out) as folder:
-        figures = folder / "figures"
-        figures.mkdir()
-        for plot in plots_of(report):
-            (figures / f"{plot.id}.svg").write_text(alone(plot.drawing.figure), encoding="utf-8")
-            plot.data.to_csv(figures / f"{plot.id}.csv", index=False)
-        (folder / "report.md").write_text(render(report), encoding="utf-8")
-    return out / "report.md"
 
 
 def render(report: Document) -> str:
@@ -56,70 +36,53 @@ def render(report: Document) -> str:
 
 def escape(text: str) -> str:
     """Return Markdown that is read as `text`, also within a table; line breaks become spaces."""
-    found = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", re.sub(r"[\s\x00]+", " ", str(text)))
+    text = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", re.sub(r"[\s\x00]+", " ", str(text)))
     # what would begin a list, or underline a heading
-    found = re.sub(r"^( *)([-+=])", r"\1\\\2", found)
-    return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", found)
+    text = re.sub(r"^( *)([-+=])", r"\1\\\2", text)
+    return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", text)
 
 
-def sentence(words: Words) -> str:
+def sentence(words: str | Sentence) -> str:
     """Write a sentence."""
+    if isinstance(words, str):
+        return escape(words)
     return "".join(_span(w) if isinstance(w, Span) else escape(w) for w in words)
 
 
-def table(found: Table) -> str:
+def table(content: Table) -> str:
     """Write a pipe table; small drawings are left out."""
-    kept = [k for k, column in enumerate(found.columns) if column.kind != "bar"]
-    columns = [found.columns[k] for k in kept]
+    kept = [k for k, column in enumerate(content.columns) if column.kind != "bar"]
+    columns = [content.columns[k] for k in kept]
     rules = ["---:" if column.kind == "number" else "---" for column in columns]
-    rows = [[_cell(row.cells[k], row) for k in kept] for row in found.rows]
-    return "\n".join(
-        f"| {' | '.join(line)} |" for line in ([_heading(c) for c in columns], rules, *rows)
-    )
+    rows = [[_cell(row.cells[k], row) for k in kept] for row in content.rows]
+    lines = ([_heading(column) for column in columns], rules, *rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _block(block: Block) -> Iterator[str]:
     """Yield paragraphs of a block."""
-    if isinstance(block, Heading):
-        yield f"### {escape(block.text)}"
-    elif isinstance(block, Paragraph):
-        yield ("> " if block.role == "notice" else "") + sentence(block.words)
-    elif isinstance(block, Items):
-        yield "\n".join(f"- {sentence(words)}" for words in block.items)
-    elif isinstance(block, Facts):
-        yield f"### {escape(block.title)}"
-        yield "\n".join(f"- {escape(name)}: {escape(value)}" for name, value in block.lines)
-    elif isinstance(block, Plot):
-        yield f"### {escape(block.title)}"
-        yield f"![{escape(block.title)}](figures/{block.id}.svg)"
-        yield " ".join(
-            filter(
-                None,
-                [
-                    escape(block.caption),
-                    f"*{escape(block.note)}*" if block.note else "",
-                    _data(block),
-                ],
-            )
-        )
-    else:
-        yield from _titled(block)
-
-
-def _titled(found: Table) -> Iterator[str]:
-    """Write a table with its title and the meaning of its headings."""
-    if found.title:
-        yield f"### {escape(found.title)}"
-    hints = [
-        f"{escape(c.text)}: {escape(c.hint)}" for c in found.columns if c.hint and c.kind != "bar"
-    ]
-    if hints:
-        yield "; ".join(hints) + "."
-    yield table(found)
-
-
-def _data(plot: Plot) -> str:
-    return f"[CSV](figures/{plot.id}.csv)"
+    match block:
+        case Heading():
+            yield f"### {escape(block.text)}"
+        case Paragraph():
+            yield ("> " if block.role == "notice" else "") + sentence(block.words)
+        case Items():
+            yield "\n".join(f"- {sentence(words)}" for words in block.items)
+        case Facts():
+            yield f"### {escape(block.title)}"
+            yield "\n".join(f"- {escape(name)}: {escape(value)}" for name, value in block.lines)
+        case Plot():
+            yield f"### {escape(block.title)}"
+            yield f"![{escape(block.title)}](figures/{block.id}.svg)"
+            note = f"*{escape(block.drawing.note)}*" if block.drawing.note else ""
+            texts = (escape(block.caption), note, f"[CSV](figures/{block.id}.csv)")
+            yield " ".join(filter(None, texts))
+        case Table():
+            if block.title:
+                yield f"### {escape(block.title)}"
+            if block.hints:
+                yield f"{escape(block.hints)}."
+            yield table(block)
 
 
 def _span(span: Span) -> str:
@@ -136,7 +99,7 @@ def _heading(column: Column) -> str:
 
 
 def _cell(cell: Cell, row: Row) -> str:
-    text = "; ".join(map(escape, cell.items)) if cell.items else escape(cell.text).strip()
+    text = "; ".join(map(escape, cell.items)) if cell.items else sentence(cell.text).strip()
     if not text:
         return ""
     text = f"**{text}**" if cell.strong else text

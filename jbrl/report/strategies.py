@@ -1,113 +1,122 @@
 """The page about searches: for each prior, the best strategies that were found and how often they
 were tried.
+
+Its table has one row for each strategy of each search, the most pulled of a search first, or for
+each stretch of a training, in order: prior, algorithm, parameters, seed, strategy, pulls, mean,
+std, ci95, discarded, chosen, consumed, simulated, offline_seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
-from jinja2 import Template
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from jbrl.report.axes import mark, rows_figure
-from jbrl.report.style import LOOK, PAPER, Style, styles
-from jbrl.report.svg import inline
-from jbrl.report.text import decimals_for, parameters_text, score_text, slug, varied
+from jbrl.report.axes import Drawing, Styles, interval, rows_figure
+from jbrl.report.content import (
+    Block,
+    Cell,
+    Chapter,
+    Column,
+    Document,
+    Paragraph,
+    Plot,
+    Table,
+    folded,
+    sentence,
+    table,
+)
+from jbrl.report.style import drawn, styles
+from jbrl.report.text import decimals_for, score_text, seconds_text, slug
+from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.table import few, is_training
 
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
 LISTED = 10  # strategies in a figure and in a table
+INTRO = (
+    "Before the first decision, these agents tried strategies on MDPs drawn from the prior. For "
+    "each prior: which ones they tried most, and which one they then played. All that was tried: "
+    "`jbrl strategies DIR --top 100000 --format csv`."
+)
+CAPTION = (
+    "The search that tried its choice most often. Mean return of the strategies that were tried "
+    "most, with its 95% interval, and how often: the strategies of the table. The full symbol is "
+    "the one chosen. Means of arms that a bandit pulls more often the better they look are a "
+    "little biased."
+)
 
 
-def render(strategies: pd.DataFrame, name: str, template: Template, version: str) -> str:
-    """Return the page as text.
-
-    Args:
-      strategies: one row for each strategy of each search, the most pulled of a search first, or
-        for each stretch of a training, in order:
-        prior, algorithm, parameters, seed, strategy, pulls, mean, std, ci95, discarded, chosen,
-        consumed, simulated, offline_seconds.
-      name: of the study.
-      template: `strategies.html`.
-    """
-    look, sections, taken = styles(strategies["algorithm"]), list[dict[str, Any]](), list[str]()
-    labelled = _labelled(strategies)
-    for prior, rows in labelled.groupby("prior", sort=False):
-        searches = [found for _, found in rows.groupby(SEARCH, sort=False)]
-        taken.append(slug(str(prior), taken))
-        sections.append(_section(str(prior), taken[-1], searches, look))
-    return template.render(name=name, sections=sections, version=version)
+def document(strategies: pd.DataFrame, report: Document, page: str) -> Document:
+    """Return the page beside a report, which stands in the file `page`."""
+    looks, chapters = styles(strategies["algorithm"]), list[Chapter]()
+    for prior, rows in _labelled(strategies).groupby("prior", sort=False):
+        id = slug(str(prior), [chapter.id for chapter in chapters])
+        searches = [search for _, search in rows.groupby(SEARCH, sort=False)]
+        blocks = tuple(_blocks(id, searches, looks))
+        chapters.append(Chapter(id, f"Prior {prior}", blocks, "experiment"))
+    return Document(
+        title="Strategies found offline",
+        kind=report.title,
+        facts=(),
+        notices=(Paragraph(sentence(INTRO)),),
+        chapters=tuple(chapters),
+        styles=looks,
+        version=report.version,
+        pages={"← Report": page},
+    )
 
 
 def _labelled(strategies: pd.DataFrame) -> pd.DataFrame:
     """Add a column `label`: the search in words, by what differs."""
-    shown = {
-        name: varied(rows["parameters"])
-        for name, rows in strategies.groupby("algorithm", sort=False)
-    }
+    shown = strategies.groupby("algorithm", sort=False)["parameters"].agg(list).map(varied)
     several = strategies["seed"].nunique() > 1
     labels = {}
-    for search in strategies[SEARCH].drop_duplicates().itertuples(index=False):
-        algorithm, parameters, seed = search
-        texts = [
-            text
-            for text in (
-                parameters_text(parameters, shown[algorithm]),
-                f"seed {seed}" if several else "",
-            )
-            if text
-        ]
-        labels[tuple(search)] = f"{algorithm} ({', '.join(texts)})" if texts else algorithm
-    return strategies.assign(
-        label=[
-            labels[search] for search in zip(*(strategies[name] for name in SEARCH), strict=True)
-        ]
-    )
+    for algorithm, parameters, seed in strategies[SEARCH].drop_duplicates().to_numpy():
+        texts = [parameters_text(parameters, shown[algorithm]), f"seed {seed}" * several]
+        text = ", ".join(filter(None, texts))
+        labels[algorithm, parameters, seed] = f"{algorithm} ({text})" if text else algorithm
+    agents = zip(*(strategies[name] for name in SEARCH), strict=True)
+    return strategies.assign(label=[labels[agent] for agent in agents])
 
 
-def _section(
-    prior: str, id: str, searches: list[pd.DataFrame], look: Mapping[str, Style]
-) -> dict[str, Any]:
+def _blocks(id: str, searches: list[pd.DataFrame], looks: Styles) -> Iterator[Block]:
+    """Yield the search that is surest in the open, all in a table, the others as details."""
     # large sets are tried only a few times each
     surest = max(searches, key=lambda rows: rows.loc[rows["chosen"], "pulls"].iloc[0])
-    return {
-        "prior": prior,
-        "id": id,
-        "searches": [_search(rows) for rows in searches],
-        "surest": _search(surest),
-        "figure": _figure(surest, f"{id}--arms", prior, look),
-    }
+    label = surest["label"].iloc[0]
+    yield Plot(f"{id}--arms", label, CAPTION, _figure(_most(surest), looks))
+    yield _tried(f"{id}--tried", surest)
+    columns = ("Pulls of it", "Mean return", "Strategies", "Discarded", "Trajectories", "Unused")
+    numbers = [Column(name, "number") for name in (*columns, "Offline")]
+    rows = map(_search, searches)
+    heads = ("Search", "Chosen", *numbers)
+    yield table(f"{id}--searches", "All searches", heads, rows, sortable=True)
+    for number, rows_ in enumerate(searches, 1):
+        if rows_ is not surest:
+            listed = _tried(f"{id}--tried-{number}", rows_)
+            title = f"{listed.title[:1].lower()}{listed.title[1:]}"
+            yield from folded(f"{rows_['label'].iloc[0]}: {title}", [listed])
 
 
-def _search(rows: pd.DataFrame) -> dict[str, Any]:
+def _search(rows: pd.DataFrame) -> list[Cell | str]:
     """Return the facts of one search that a table states."""
-    first, decimals = rows.iloc[0], decimals_for(rows["ci95"])
-    listed = [
-        {
-            **row,
-            "score": score_text(row["mean"], row["ci95"], decimals),
-            "share": row["pulls"] / max(1, first["consumed"]),
-        }
-        for row in _most(rows).to_dict("records")
+    first, chosen = rows.iloc[0], rows[rows["chosen"]].iloc[0]
+    unused = first["simulated"] / max(1, first["consumed"]) - 1
+    score = score_text(chosen["mean"], chosen["ci95"], decimals_for(rows["ci95"]))
+    return [
+        first["label"],
+        Cell(chosen["strategy"], strong=True),
+        _number(chosen["pulls"]),
+        Cell(score, chosen["mean"]),
+        _number(len(rows)),
+        _number(rows["discarded"].sum()),
+        _number(first["consumed"]),
+        Cell(f"{100 * unused:.1f}%", unused),
+        Cell(seconds_text(first["offline_seconds"]), first["offline_seconds"]),
     ]
-    chosen = rows[rows["chosen"]].iloc[0]
-    return {
-        "label": first["label"],
-        "caption": _caption(rows, len(listed)),
-        "algorithm": first["algorithm"],
-        "chosen": chosen["strategy"],
-        "pulls": chosen["pulls"],
-        "score": score_text(chosen["mean"], chosen["ci95"], decimals),
-        "mean": chosen["mean"],
-        "arms": len(rows),
-        "discarded": int(rows["discarded"].sum()),
-        "consumed": first["consumed"],
-        "overhead": first["simulated"] / max(1, first["consumed"]) - 1,
-        "offline_seconds": first["offline_seconds"],
-        "listed": listed,
-    }
+
+
+def _number(value: int) -> Cell:
+    return Cell(f"{value:,}", int(value))
 
 
 def _most(rows: pd.DataFrame) -> pd.DataFrame:
@@ -115,51 +124,42 @@ def _most(rows: pd.DataFrame) -> pd.DataFrame:
     return few(rows[rows["pulls"] > 0], LISTED)
 
 
-def _caption(rows: pd.DataFrame, listed: int) -> str:
-    """Say which rows of a search a table lists."""
-    of = f" of {len(rows):,}" if listed < len(rows) else ""
-    return f"{listed}{of} stretches of it" if is_training(rows) else f"The {listed} tried most{of}"
-
-
-def _figure(rows: pd.DataFrame, id: str, prior: str, look: Mapping[str, Style]) -> Markup:
-    """Draw means and intervals of the strategies that were tried most, and how often."""
-    rows = _most(rows).reset_index(drop=True)
-    rows = rows.assign(label=rows["strategy"])
-    with mpl.rc_context(LOOK):
-        drawn, axes = rows_figure(rows, step=0.3)
-        drawn.subplots_adjust(right=0.86)
-        titles = {}
-        for y, row in rows.iterrows():
-            style = look[row["algorithm"]]
-            axes.hlines(
-                y,
-                row["mean"] - row["ci95"],
-                row["mean"] + row["ci95"],
-                colors=style.colour,
-                linewidth=1.6,
-            )
-            mark(axes, row["mean"], y, style, f"mark-{y}", face=None if row["chosen"] else PAPER)
-            axes.annotate(
+def _tried(id: str, rows: pd.DataFrame) -> Table:
+    """Tabulate the strategies that a search tried most."""
+    listed, decimals = _most(rows), decimals_for(rows["ci95"])
+    of = f" of {len(rows):,}" if len(listed) < len(rows) else ""
+    number = len(listed)
+    title = f"{number}{of} stretches of it" if is_training(rows) else f"The {number} tried most{of}"
+    lines: list[Any] = []
+    for row in listed.to_dict("records"):
+        state = "chosen" if row["chosen"] else "discarded" if row["discarded"] else ""
+        lines.append(
+            (
+                row["strategy"],
+                Cell(state, standing="best" if row["chosen"] else "bad"),
                 f"{row['pulls']:,}",
-                (1.02, y),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=8.5,
+                f"{100 * row['pulls'] / max(1, row['consumed']):.1f}%",
+                score_text(row["mean"], row["ci95"], decimals),
             )
-            titles[f"mark-{y}"] = f"{row['strategy']}: {row['mean']:.4g} in {row['pulls']:,} pulls"
-        axes.annotate(
-            "pulls",
-            (1.02, -0.62),
-            xycoords=("axes fraction", "data"),
-            va="bottom",
-            fontsize=8.5,
-            annotation_clip=False,
         )
-        axes.set_xlabel("mean discounted return on the prior")
-        _room_on_top(drawn)
-    return Markup(inline(drawn, id, f"Strategies tried on {prior}", titles))
+    mean = Column("Mean return", "number", "± 95% interval")
+    numbers = (Column("Pulls", "number"), Column("Share", "number"), mean)
+    return table(id, title, ("Strategy", Column("State", "chip"), *numbers), lines)
 
 
-def _room_on_top(figure: Figure) -> None:
-    """Make room for the heading of the column of pulls."""
-    figure.subplots_adjust(top=1 - 0.24 / figure.get_figheight())
+@drawn
+def _figure(rows: pd.DataFrame, looks: Styles) -> Drawing:
+    """Draw means and intervals of strategies, and how often they were tried."""
+    canvas, axes = rows_figure(rows["strategy"], step=0.3, above=0.24)
+    canvas.subplots_adjust(right=0.86)
+    drawing = Drawing(canvas, rows[["strategy", "pulls", "mean", "ci95", "chosen"]])
+    place: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 8.5}
+    for y, row in enumerate(rows.to_dict("records")):
+        style, mean = looks[row["algorithm"]], row["mean"]
+        interval(axes, y, mean - row["ci95"], mean + row["ci95"], colors=style.colour)
+        title = f"{row['strategy']}: {mean:.4g} in {row['pulls']:,} pulls"
+        drawing.mark(axes, (mean, y), style, f"mark-{y}", title, full=row["chosen"])
+        axes.annotate(f"{row['pulls']:,}", (1.02, y), va="center", **place)
+    axes.annotate("pulls", (1.02, -0.62), va="bottom", annotation_clip=False, **place)
+    axes.set_xlabel("mean discounted return on the prior")
+    return drawing

@@ -1,15 +1,14 @@
 """The figures of a subset report."""
 
-import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from jbrl.report.axes import WIDTH
-from jbrl.report.figures import Drawing
+from jbrl.report.axes import WIDTH, Drawing, rows_figure
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.stats.subset.study import Study
 
@@ -19,13 +18,14 @@ BLUE, ORANGE, GREEN = COLOURS[:3]
 @drawn
 def weights(study: Study) -> Drawing:
     """Draw coefficients with bootstrap intervals."""
-    best, interval = study.outcome.best, study.weights
-    figure, axes = _rows(list(best.subset), 0.36)
-    y = np.arange(len(best.subset))
+    best = study.outcome.best
+    low, high, y = study.weights.low, study.weights.high, np.arange(len(best.subset))
+    figure, axes = rows_figure(best.subset)
     axes.barh(y, best.coefficients, 0.55, color=BLUE)
-    axes.hlines(y, interval.low, interval.high, colors=INK, linewidth=1.3)
-    for ends in (interval.low, interval.high):
-        axes.vlines(ends, y - 0.1, y + 0.1, colors=INK, linewidth=1.3)
+    look: Any = {"colors": INK, "linewidth": 1.3}
+    axes.hlines(y, low, high, **look)
+    for ends in (low, high):
+        axes.vlines(ends, y - 0.1, y + 0.1, **look)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlabel("weight")
     return Drawing(figure)
@@ -42,26 +42,18 @@ def predicted(study: Study) -> Drawing:
     axes = figure.subplots()
     ends = [min(truth.min(), values.min()), max(truth.max(), values.max())]
     axes.plot(ends, ends, color=FAINT, linewidth=1)
-    titles = {}
+    drawing = Drawing(figure)
+    look: Any = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 5.5}
     for i, (x, y) in enumerate(zip(truth, values, strict=True)):
-        axes.plot(
-            [x],
-            [y],
-            "o",
-            color=BLUE,
-            markeredgecolor=INK,
-            markeredgewidth=0.5,
-            markersize=5.5,
-            gid=f"algorithm-{i}",
-        )
-        titles[f"algorithm-{i}"] = (
-            f"{prepared.algorithms[best.rows[i]]}: target {x:.3f}, predicted {y:.3f}"
-        )
-    axes.set_xlabel(f"target{_unit(study)}")
+        gid, name = f"algorithm-{i}", prepared.algorithms[best.rows[i]]
+        axes.plot([x], [y], "o", color=BLUE, gid=gid, **look)
+        drawing.titles[gid] = f"{name}: target {x:.3f}, predicted {y:.3f}"
+    unit = {"log10": ", log₁₀(1 + x)", "rank": ", rank"}.get(prepared.target_transform.name, "")
+    axes.set_xlabel(f"target{unit}")
     axes.set_ylabel("prediction, cross-validated" if held_out else "fitted value")
     axes.grid()
     figure.subplots_adjust(left=0.12, right=0.97, bottom=0.13, top=0.98)
-    return Drawing(figure, titles)
+    return drawing
 
 
 @drawn
@@ -70,11 +62,7 @@ def environments(study: Study) -> Drawing:
     table = study.environments[study.environments["r2_intercept"].notna()].sort_values(
         "cv_r2_intercept", ascending=False, kind="stable"
     )
-    names = [
-        f"{name} ●" if member else name
-        for name, member in zip(table["environment"], table["in_subset"], strict=True)
-    ]
-    figure, axes = _rows(names, 0.155, size=7.5)
+    figure, axes = rows_figure(_named(table["environment"], study), step=0.155, size=7.5)
     y = np.arange(len(table))
     axes.barh(y, table["r2_intercept"], 0.62, color=BLUE, alpha=0.85)
     shown = np.maximum(table["cv_r2_intercept"].to_numpy(), -0.5)
@@ -82,12 +70,8 @@ def environments(study: Study) -> Drawing:
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set_xlim(-0.55, 1.03)
     axes.set_xlabel("R²: bar in sample, dot cross-validated")
-    return Drawing(
-        figure,
-        note="Values below −0.5 are drawn at −0.5."
-        if (table["cv_r2_intercept"] < -0.5).any()
-        else "",
-    )
+    below = (table["cv_r2_intercept"] < -0.5).any()
+    return Drawing(figure, note="Values below −0.5 are drawn at −0.5." if below else "")
 
 
 @drawn
@@ -96,8 +80,7 @@ def correlation(study: Study) -> Drawing:
     table = study.correlations
     order = alike(table)
     table = table.iloc[order, order]
-    members = set(study.outcome.best.subset)
-    names = [f"{name} ●" if name in members else name for name in table.columns]
+    names = _named(table.columns, study)
     size = 6.2 if len(names) > 30 else 8
     figure = Figure(figsize=(WIDTH + 1.0, WIDTH + 1.0))
     axes = figure.subplots()
@@ -125,9 +108,8 @@ def sizes(study: Study) -> Drawing:
         axes.plot(table["size"], table[column], color=colour, linewidth=1.2, label=label)
         for heuristic, rows in table.groupby("heuristic"):
             face = PAPER if heuristic else colour
-            axes.plot(
-                rows["size"], rows[column], marker, color=colour, markerfacecolor=face, markersize=6
-            )
+            look: Any = {"color": colour, "markerfacecolor": face, "markersize": 6}
+            axes.plot(rows["size"], rows[column], marker, **look)
     if (table[["mse", "cv_mse", "loo_mse"]].to_numpy() > 0).all():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -155,10 +137,7 @@ def choices(study: Study) -> Drawing:
         {label: pd.Series(c.environments, dtype=float) / c.repeats for label, c in bars.items()}
     ).fillna(0.0)
     shares = shares.sort_values(list(shares.columns), ascending=False).head(16)
-    members = set(study.outcome.best.subset)
-    figure, axes = _rows(
-        [f"{name} ●" if name in members else name for name in shares.index], 0.27, above=0.3
-    )
+    figure, axes = rows_figure(_named(shares.index, study), step=0.27, above=0.3)
     y = np.arange(len(shares))
     for i, (label, colour) in enumerate(zip(bars, (BLUE, ORANGE), strict=False)):
         height = 0.7 / len(bars)
@@ -169,7 +148,7 @@ def choices(study: Study) -> Drawing:
     return Drawing(figure)
 
 
-def alike(correlations: pd.DataFrame) -> np.ndarray:
+def alike(correlations: pd.DataFrame) -> npt.NDArray[np.intp]:
     """Return an order of the environments in which correlated ones stand together: leaves of
     average linkage on 1 - r.
     """
@@ -183,28 +162,7 @@ def alike(correlations: pd.DataFrame) -> np.ndarray:
     return leaves_list(linkage(squareform((distance + distance.T) / 2, checks=False), "average"))
 
 
-def _unit(study: Study) -> str:
-    name = study.outcome.prepared.target_transform.name
-    return {"log10": ", log₁₀(1 + x)", "rank": ", rank"}.get(name, "")
-
-
-def _rows(
-    names: list[str], step: float, size: float = 9.0, above: float = 0.1
-) -> tuple[Figure, Axes]:
-    """Make axes with one line for each name, the first on top."""
-    height = 0.62 + above + step * len(names)
-    figure = Figure(figsize=(WIDTH, height))
-    axes = figure.subplots()
-    axes.set_yticks(range(len(names)), names, fontsize=size)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
-    left = min(0.45, 0.03 + 0.0016 * size * max(map(len, names), default=1))
-    figure.subplots_adjust(left=left, right=0.97, bottom=0.5 / height, top=1 - above / height)
-    return figure, axes
-
-
-def finite(value: float, digits: int = 4) -> str:
-    """Return a number, or a dash where there is none."""
-    return f"{value:#.{digits}g}" if math.isfinite(value) else "–"
+def _named(names: Any, study: Study) -> list[str]:
+    """Return names of environments; those of the subset have a mark."""
+    members = set(study.outcome.best.subset)
+    return [f"{name} ●" if name in members else name for name in names]

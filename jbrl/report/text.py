@@ -1,24 +1,21 @@
-"""Numbers, times and names as people write them."""
+"""Numbers, times and names as people write them, and the words for an experiment, which depend on
+its kind: finite MDPs and discounted returns, or other environments.
+"""
 
+import dataclasses
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from jbrl.stats.labels import parameters_text as parameters_text
-from jbrl.stats.labels import symbol as symbol
-from jbrl.stats.labels import varied as varied
-
+# criteria, as the manifest calls them
+DISCOUNTED, PER_EPISODE = "discounted return", "mean return per episode"
 ABSENT = "–"
 _UNITS = (
-    (1e-9, "ns"),
-    (1e-6, "µs"),
-    (1e-3, "ms"),
-    (1.0, "s"),
-    (60.0, "min"),
-    (3600.0, "h"),
-    (86400.0, "d"),
+    *((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")),
+    *((60.0, "min"), (3600.0, "h"), (86400.0, "d")),
 )
 
 
@@ -63,10 +60,10 @@ def slug(name: str, taken: Iterable[str] = ()) -> str:
     id and a file name.
     """
     base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"
-    taken, found, count = set(taken), base, 2
-    while found in taken:
-        found, count = f"{base}-{count}", count + 1
-    return found
+    taken, text, number = set(taken), base, 2
+    while text in taken:
+        text, number = f"{base}-{number}", number + 1
+    return text
 
 
 def listing(words: Sequence[str]) -> str:
@@ -77,3 +74,96 @@ def listing(words: Sequence[str]) -> str:
 def count(n: int, noun: str) -> str:
     """Count in words: `1 agent`, `2,000 agents`."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """Names of things in a report."""
+
+    mean: str  # over the environments of an experiment
+    scores: str  # one for each environment
+    values: str  # the same in short
+    environment: str
+    figures: str  # before the numbers of those of Castronovo et al. 2016 that a figure resembles
+    meaning: str  # of a mean score
+
+    @property
+    def environments(self) -> str:
+        return f"{self.environment}s"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of things, to be put into sentences; `Mean` is `mean` with a capital letter."""
+        names = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        names["environments"] = self.environments
+        return names | {name.capitalize(): t[:1].upper() + t[1:] for name, t in names.items()}
+
+    def say(self, template: str) -> str:
+        """Return the sentence that a template makes."""
+        return template.format_map(self.names)
+
+    def adapt(self, text: str) -> str:
+        """Return a message of `jbrl.stats`, which names MDPs, in these words."""
+        return re.sub(r"\bMDP(?=s?\b)", self.environment, text)
+
+
+MDPS = Terms(
+    mean="mean discounted return",
+    scores="discounted returns",
+    values="returns",
+    environment="MDP",
+    figures="Figs",
+    meaning="Mean over N MDPs of the discounted return of one trajectory on each, "
+    "± 1.96 s/√N (for N < 100 Student's factor).",
+)
+EPISODES = Terms(
+    mean="mean return per episode",
+    scores="mean returns per episode",
+    values="mean returns per episode",
+    environment="environment",
+    figures="As in Figs",
+    meaning="Mean over N environments of the mean return per episode of one lifetime in each, "
+    "± 1.96 s/√N (for N < 100 Student's factor). Returns are not discounted. An "
+    "episode that the end of a lifetime cuts off counts with what it has earned.",
+)
+OTHERS = Terms(  # of other scores, and of several kinds together
+    mean="mean score",
+    scores="scores",
+    values="scores",
+    environment="environment",
+    figures="As in Figs",
+    meaning="Mean over N environments of the score of one lifetime in each, "
+    "± 1.96 s/√N (for N < 100 Student's factor).",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Rules by which an experiment is played and scored, as `Store.open` writes them into the
+    manifest.
+    """
+
+    criterion: str = DISCOUNTED
+    lifetime: str = ""  # "250 steps", "100 episodes"; "" where it is not known
+
+    @property
+    def terms(self) -> Terms:
+        return {DISCOUNTED: MDPS, PER_EPISODE: EPISODES}.get(self.criterion, OTHERS)
+
+
+def rules_of(manifest: Mapping[str, Any]) -> dict[str, Rules]:
+    """Return the rules of experiments, by name.
+
+    Studies that were stored before they were written have none: all were of finite MDPs.
+    """
+    tables = manifest.get("experiments") or []
+    return {
+        table["name"]: Rules(table["criterion"], table["lifetime"])
+        for table in tables
+        if "criterion" in table
+    }
+
+
+def shared(terms: Collection[Terms]) -> Terms:
+    """Return the words that fit all of several experiments."""
+    return next(iter(terms)) if len(set(terms)) == 1 else OTHERS

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from jbrl.report import tables
+from jbrl.report import sections
 from jbrl.report.chapters import document
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
 from jbrl.report.style import styles
@@ -16,7 +16,7 @@ from tests.report.synthetic import MANIFEST, study, undo
 def report_of(scores, returns, manifest=MANIFEST):
     oracles = oracles_of(manifest)
     return document(
-        tables.sections(scores, returns, oracles), styles(scores["algorithm"], oracles), manifest
+        sections.sections(scores, returns, oracles), styles(scores["algorithm"], oracles), manifest
     )
 
 
@@ -88,8 +88,8 @@ def test_ids_differ_and_targets_exist(report):
 
 def test_figures_have_data_without_gaps_in_names(report):
     for plot in blocks(report, Plot):
-        assert len(plot.data) > 0
-        assert not plot.data.columns.has_duplicates
+        assert len(plot.drawing.data) > 0
+        assert not plot.drawing.data.columns.has_duplicates
         assert plot.caption.endswith((".", ")."))
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbrl.report import tables
-from jbrl.report.choice import _chain, _chains, advice, standing
+from jbrl.report import sections
+from jbrl.report.summary import _chain, _chains, advice, standing
 from tests.report.synthetic import study
 
 ONE = [("GC", "GC", "GC")]
@@ -15,7 +15,7 @@ ONLINE = [1e-8, 2e-7, 3e-7, 4e-7, 1e-8]  # of Random, e-Greedy(0), e-Greedy(0.1)
 def section_of(offline, online=ONLINE, oracles=("Optimal",), **columns):
     scores, returns = study(experiments=ONE)
     scores = scores.assign(offline_seconds=offline, online_seconds=online, **columns)
-    return tables.sections(scores, returns, oracles)[0]
+    return sections.sections(scores, returns, oracles)[0]
 
 
 def told(section):
@@ -86,6 +86,6 @@ def test_each_algorithm_named_is_a_winner_within_its_bounds():
 
 def test_how_often_each_algorithm_is_among_the_best():
     scores, returns = study()
-    parts = tables.sections(scores, returns, ("Optimal",))
+    parts = sections.sections(scores, returns, ("Optimal",))
     assert standing(parts) == "BEB in 2 of 2 experiments and e-Greedy in 2"
     assert standing([]) == ""

@@ -10,10 +10,11 @@ from matplotlib.colors import to_hex
 from scipy.stats import binom
 
 import jbrl.report.chapters  # noqa: F401 (lists all figures)
-from jbrl.report import axes, bounds, ranks, tables
-from jbrl.report.figures import FIGURES, Drawing
+from jbrl.report import axes, bounds, figures, sections
+from jbrl.report.axes import Drawing
+from jbrl.report.figures import FIGURES
+from jbrl.report.html import inline
 from jbrl.report.style import COLOURS, SYMBOLS, styles
-from jbrl.report.svg import inline
 from tests.report.synthetic import study
 
 KINDS = {kind.id: kind for kind in FIGURES}
@@ -22,7 +23,7 @@ STYLES = styles(["Random", "e-Greedy", "BEB", "Optimal"], {"Optimal"})
 
 def section_of(oracles=("Optimal",), **columns):
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    return tables.sections(scores.assign(**columns), returns, oracles)[0]
+    return sections.sections(scores.assign(**columns), returns, oracles)[0]
 
 
 def draw(kind, section, style=STYLES):
@@ -46,9 +47,9 @@ def test_register():
         "difference",
         "fraction",
         "distribution",
+        "ranks",
         "choice",
         "bounds",
-        "ranks",
     ]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
@@ -120,7 +121,7 @@ def test_unknown_times_are_said_not_drawn():
 def test_a_crowd_loses_its_bars_but_not_its_symbols():
     agents = [("e-Greedy", {"epsilon": k / 100}) for k in range(51)]
     scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
-    text, drawing = draw("online", tables.sections(scores, returns)[0])
+    text, drawing = draw("online", sections.sections(scores, returns)[0])
     assert len(marks(text)) == 51
     assert len(drawing.figure.axes[0].collections) == 1
     assert "only the best ones have bars" in drawing.note
@@ -132,7 +133,7 @@ def test_an_oracle_far_above_does_not_squeeze_the_rest():
     assert drawing.figure.axes[0].get_ylim()[1] < 50
     assert "(above the scale)" in inline(drawing.figure, "x", "")
     near = section.table.assign(mean=section.table["mean"].where(~section.table["oracle"], 44.0))
-    text, drawing = draw("online", tables.dataclasses.replace(section, table=near))
+    text, drawing = draw("online", sections.dataclasses.replace(section, table=near))
     assert "(above the scale)" not in text
     assert drawing.figure.axes[0].get_ylim()[1] > 44
 
@@ -154,12 +155,14 @@ def test_difference_shows_the_test():
 def test_difference_needs_two_algorithms_and_a_test():
     scores, returns = study(agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
     assert (
-        KINDS["difference"].draw(tables.sections(scores, returns)[0], STYLES)
+        KINDS["difference"].draw(sections.sections(scores, returns)[0], STYLES)
         == "there is one algorithm only"
     )
     scores, returns = study(experiments=[("GC", "GC", "GC")])
     assert (
-        KINDS["difference"].draw(tables.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES)
+        KINDS["difference"].draw(
+            sections.sections(scores, returns.iloc[1:], ["Optimal"])[0], STYLES
+        )
         == "no test was made"
     )
 
@@ -173,7 +176,7 @@ def test_distribution_has_the_best_of_each_algorithm_and_the_oracle():
 
 def test_distribution_of_constant_returns():
     scores, returns = study(n=3, agents=[("Random", {})], experiments=[("GC", "GC", "GC")])
-    section = tables.sections(
+    section = sections.sections(
         scores.assign(mean=0.0, std=0.0, ci95=0.0), returns.assign(score=0.0)
     )[0]
     text, _ = draw("distribution", section)
@@ -183,7 +186,7 @@ def test_distribution_of_constant_returns():
 def test_without_returns_there_is_no_distribution():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
     assert (
-        KINDS["distribution"].draw(tables.sections(scores, returns.iloc[:0])[0], STYLES)
+        KINDS["distribution"].draw(sections.sections(scores, returns.iloc[:0])[0], STYLES)
         == "there are no returns"
     )
 
@@ -191,7 +194,7 @@ def test_without_returns_there_is_no_distribution():
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_one_mdp(kind):
     scores, returns = study(n=1, experiments=[("GC", "GC", "GC")])
-    section = tables.sections(
+    section = sections.sections(
         scores.assign(offline_seconds=0.5, latency_seconds=0.1), returns, ["Optimal"]
     )[0]
     if kind == "fraction":
@@ -226,17 +229,17 @@ def test_fraction_of_the_optimum_starts_at_random_and_ends_at_the_oracle():
 def test_fraction_without_its_ends_is_refused_with_the_reason():
     assert KINDS["fraction"].draw(section_of(oracles=()), STYLES) == "the experiment has no oracle"
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    rest = tables.sections(
+    rest = sections.sections(
         scores[scores["algorithm"] != "Random"],
         returns[returns["algorithm"] != "Random"],
         ["Optimal"],
     )[0]
     assert KINDS["fraction"].draw(rest, STYLES) == "the experiment has no Random"
-    cut = tables.sections(scores, returns.iloc[1:], ["Optimal"])[0]
+    cut = sections.sections(scores, returns.iloc[1:], ["Optimal"])[0]
     assert "were not played on the same environments" in KINDS["fraction"].draw(cut, STYLES)
     same = returns.assign(score=returns["score"].where(returns["algorithm"] != "Optimal", 0.0))
     assert "Optimal is not significantly better than Random" in KINDS["fraction"].draw(
-        tables.sections(scores, same, ["Optimal"])[0], STYLES
+        sections.sections(scores, same, ["Optimal"])[0], STYLES
     )
 
 
@@ -244,7 +247,7 @@ def test_names_are_text_not_markup_nor_formulas():
     agents = [("$x_1$ <b>&\"'", {"alpha": 0.00123}), ("other", {})]
     scores, returns = study(agents=agents, experiments=[("GC", "GC", "GC")])
     names = [name for name, _ in agents]
-    text, _ = draw("distribution", tables.sections(scores, returns)[0], styles(names))
+    text, _ = draw("distribution", sections.sections(scores, returns)[0], styles(names))
     assert "$x_1$ &lt;b&gt;&amp;" in text
     assert "0.00123" in text
 
@@ -267,7 +270,7 @@ def test_svg_is_small_and_takes_colours_and_font_from_the_page():
 def test_styles_of_many_elements_are_written_once():
     agents = [("e-Greedy", {"epsilon": k / 100}) for k in range(40)]
     scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
-    text, _ = draw("online", tables.sections(scores, returns)[0])
+    text, _ = draw("online", sections.sections(scores, returns)[0])
     rules = re.search(r"<style>(.*?)</style>", text).group(1)
     assert all(rule.startswith("#gc--online .k") for rule in rules.split("}") if rule)
     classes = set(re.findall(r"\.(k\d+)\{", rules))
@@ -315,7 +318,7 @@ def test_the_map_of_bounds_shows_where_each_algorithm_wins():
         for name, text in scores[["algorithm", "parameters"]].values
     ]
     scores["offline_seconds"], scores["online_seconds"] = zip(*pairs, strict=True)
-    section = tables.sections(scores, returns, ("Optimal",))[0]
+    section = sections.sections(scores, returns, ("Optimal",))[0]
     _, drawing = draw("bounds", section)
     panels = {
         panel.get_title(loc="left"): panel for panel in drawing.figure.axes if panel.get_visible()
@@ -345,7 +348,7 @@ def test_the_composite_map_shows_the_best_and_stripes_ties():
         for name, text in scores[["algorithm", "parameters"]].values
     ]
     scores["offline_seconds"], scores["online_seconds"] = zip(*pairs, strict=True)
-    section = tables.sections(scores, returns, ("Optimal",))[0]
+    section = sections.sections(scores, returns, ("Optimal",))[0]
     text, drawing = draw("choice", section)
     assert 'fill="#' not in text  # patterns take part in the dark mode
     [panel] = drawing.figure.axes
@@ -453,12 +456,12 @@ def test_ranks_under_resampling_are_shares_with_squares_of_their_area():
 def test_no_share_is_rounded_to_none_or_all():
     shares = (0.0, 0.0099, 0.01, 0.5, 0.99, 0.9901, 0.9996, 1.0)
     texts = ["0%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%", "100%"]
-    assert [ranks._share(share) for share in shares] == texts
+    assert [figures._share(share) for share in shares] == texts
 
 
 def test_ranks_of_other_mdps_are_not_drawn():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    section = tables.sections(scores, returns.iloc[1:], ("Optimal",))[0]
+    section = sections.sections(scores, returns.iloc[1:], ("Optimal",))[0]
     assert "were not played on the same environments" in KINDS["ranks"].draw(section, STYLES)
 
 
@@ -478,7 +481,7 @@ def test_names_of_rows_overlap_neither_each_other_nor_the_axis(kind, number):
         for k in range(number)
     ]
     scores, returns = study(n=3, agents=agents, experiments=[("GC", "GC", "GC")])
-    section = tables.sections(scores, returns)[0]
+    section = sections.sections(scores, returns)[0]
     _, drawing = draw(kind, section, styles([name for name, _ in agents]))
     drawing.figure.canvas.draw()
     panel = drawing.figure.axes[0]

@@ -7,7 +7,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.report.files import writing
-from jbrl.report.forms import write
+from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
 
 FORMS = ("html", "latex", "markdown")
@@ -45,7 +45,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, form, before):
     expected = listed(tmp_path)
     monkeypatch.setattr(Path, "write_text", Full(1 if form == "html" else 0)(Path.write_text))
     with pytest.raises(JbrlError, match=r"report.*: the report cannot be written here: No space"):
-        write(form, scores, returns, MANIFEST, out)
+        write_report(scores, returns, MANIFEST, out, form=form)
     assert listed(tmp_path) == expected
     assert (tmp_path / "new").exists() == before
 

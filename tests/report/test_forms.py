@@ -3,7 +3,7 @@
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.forms import write
+from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
 
 SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
@@ -15,14 +15,14 @@ SMALL = study(n=3, experiments=(("GC", "GC", "GC"),))
     [("html", "index.html"), ("latex", "latex/report.tex"), ("markdown", "markdown/report.md")],
 )
 def test_forms(form, path, tmp_path):
-    found = write(form, *SMALL, MANIFEST, tmp_path)
+    found = write_report(*SMALL, MANIFEST, tmp_path, form=form)
     assert found == tmp_path / path
     assert "BEB" in found.read_text(encoding="utf-8")
 
 
 def test_unknown_forms_are_refused(tmp_path):
     with pytest.raises(JbrlError, match="unknown form of a report 'latx'; did you mean 'latex'"):
-        write("latx", *SMALL, MANIFEST, tmp_path)
+        write_report(*SMALL, MANIFEST, tmp_path, form="latx")
 
 
 @pytest.mark.parametrize("form", ["latex", "markdown"])
@@ -30,4 +30,4 @@ def test_where_nothing_can_be_written_it_says_so(form, tmp_path):
     (tmp_path / "file").write_text("")
     little = study(n=3, experiments=(("GC", "GC", "GC"),), agents=(("Random", {}),))
     with pytest.raises(JbrlError, match="the report cannot be written here"):
-        write(form, *little, MANIFEST, tmp_path / "file")
+        write_report(*little, MANIFEST, tmp_path / "file", form=form)

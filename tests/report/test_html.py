@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.html import write_report
+from jbrl.report.study import write_report
 from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from benchmarks.large_study import EXPERIMENTS, agents, study
-from jbrl.report import tables
-from jbrl.report.html import write_report
+from jbrl.report import sections
+from jbrl.report.study import write_report
 
 
 def test_the_grid_is_that_of_the_paper():
@@ -36,6 +36,6 @@ def test_one_experiment_takes_a_sixth_of_five_megabytes(tmp_path):
 
 @pytest.mark.slow
 def test_tables_of_the_whole_study():
-    parts = tables.sections(*study(), ["Optimal"])
+    parts = sections.sections(*study(), ["Optimal"])
     assert [len(s.competitors) for s in parts] == [242] * 6
     assert all(s.contest.winners({}).algorithms for s in parts)

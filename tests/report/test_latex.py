@@ -12,13 +12,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jbrl.report.content import Cell, Column, Facts, Plot, Row, Span, Table
-from jbrl.report.latex import ABREAST, parts, render, sentence, write_latex
-from jbrl.report.tex import COMMANDS, GREEK, LOWERED, SIGNS, Tex, escape
+from jbrl.report.files import write_document
+from jbrl.report.latex import (
+    ABREAST,
+    COMMANDS,
+    LOWERED,
+    MATHS,
+    Tex,
+    escape,
+    parts,
+    render,
+    sentence,
+)
 from tests.report.synthetic import AGENTS, MANIFEST, study, undo
 from tests.report.test_chapters import blocks, report_of
 
 KNOWN = "".join(chr(c) for c in (*range(0x20, 0x7F), *range(0xA0, 0x180))) + "".join(
-    [*SIGNS, *GREEK, *LOWERED, "–—…’‘“”€"]
+    [*MATHS, *LOWERED, "–—…’‘“”€"]
 )
 AWKWARD = (
     "a_b^c~d $5 & 100% #1 {x} \\y <z> |w| \"q\" 'r' `s` -- ,, ?` << [1] * é ß ł µ β₀ ≈ − ½ № 日本 "
@@ -29,9 +39,7 @@ AWKWARD = (
 def plain(tex):
     """Return the text that LaTeX sets, by the definitions of its commands."""
     words = {source: text for text, source in COMMANDS.items()}
-    words |= {
-        rf"\ensuremath{{\{name}}}": c for c, name in {**SIGNS, **GREEK}.items() if name != "-"
-    } | {r"\ensuremath{-}": "−"}
+    words |= {rf"\ensuremath{{{name}}}": c for c, name in MATHS.items()}
     words |= {rf"\textsubscript{{{digit}}}": c for c, digit in LOWERED.items()}
     words |= {"{}": ""}
     found, rest = "", tex
@@ -144,13 +152,14 @@ def test_everything_is_in_the_source():
 
 @pytest.mark.slow
 def test_files(tmp_path):
-    path = write_latex(report_of(*study(n=3, experiments=(("GC", "GC", "GC"),))), tmp_path / "deep")
-    assert path.name == "report.tex"
-    drawn = re.findall(r"figures/([\w-]+)\.pdf", path.read_text(encoding="utf-8"))
+    report = report_of(*study(n=3, experiments=(("GC", "GC", "GC"),)))
+    write_document(report, tmp_path, "report", "latex")
+    source = (tmp_path / "report.tex").read_text(encoding="utf-8")
+    drawn = re.findall(r"figures/([\w-]+)\.pdf", source)
     assert drawn
     for name in drawn:
-        assert (tmp_path / "deep/figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        assert (tmp_path / "deep/figures" / f"{name}.csv").stat().st_size > 20
+        assert (tmp_path / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert (tmp_path / "figures" / f"{name}.csv").stat().st_size > 20
 
 
 @pytest.mark.slow
@@ -167,8 +176,8 @@ def test_it_compiles(tmp_path):
     report = report_of(
         scores, returns, MANIFEST | {"study": {"name": AWKWARD, "seed": [0, 1]}, "machine": machine}
     )
-    path = write_latex(report, tmp_path)
-    command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", path.name]
+    write_document(report, tmp_path, "report", "latex")
+    command = ["latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=300
     )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from jbrl.report.content import Cell, Column, Row, Span, Table
-from jbrl.report.markdown import escape, render, sentence, table, write_markdown
+from jbrl.report.files import write_document
+from jbrl.report.markdown import escape, render, sentence, table
 from tests.report.synthetic import study, undo
 from tests.report.test_chapters import blocks, report_of
 
@@ -96,9 +97,9 @@ def test_the_page_is_whole():
 
 
 def test_files(tmp_path):
-    path = write_markdown(
-        report_of(*study(n=3, experiments=(("GC", "GC", "GC"),))), tmp_path / "deep"
-    )
-    named = re.findall(r"\]\((figures/[\w.-]+)\)", path.read_text(encoding="utf-8"))
+    report = report_of(*study(n=3, experiments=(("GC", "GC", "GC"),)))
+    write_document(report, tmp_path, "report", "markdown")
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\((figures/[\w.-]+)\)", page)
     assert len(named) >= 8
-    assert all((path.parent / name).stat().st_size > 20 for name in named)
+    assert all((tmp_path / name).stat().st_size > 20 for name in named)

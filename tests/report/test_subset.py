@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from jbrl.report.html import render
+from jbrl.report.subset import FIGURES, document, write_report
 from jbrl.report.subset_figures import alike
-from jbrl.report.subset_page import FIGURES, render, write_report
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study
@@ -41,7 +42,7 @@ def test_progress_ends_with_all_done(made):
 
 @pytest.fixture(scope="module")
 def text(made):
-    return render(made[0], "A <title> & more")
+    return render(document(made[0], "A <title> & more", ["search.json"]))
 
 
 def test_page_stands_alone(text):
@@ -51,7 +52,7 @@ def test_page_stands_alone(text):
     assert len(ids) == len(set(ids))
     assert "A &lt;title&gt; &amp; more" in text and "<title> &" not in text and "<b>A" not in text
     assert "mathdefault" not in text
-    for _, title, _, _ in FIGURES:
+    for title, _, _ in FIGURES.values():
         assert title in page.text
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from jbrl.base.errors import JbrlError
-from jbrl.report import tables
+from jbrl.report import markdown, sections, tables
 from tests.report.synthetic import study, undo
 
 
@@ -19,7 +19,7 @@ def whole():
 
 @pytest.fixture(scope="module")
 def parts(whole):
-    return tables.sections(*whole, ["Optimal"])
+    return sections.sections(*whole, ["Optimal"])
 
 
 def test_sections_keep_order_and_sort_agents(parts):
@@ -60,7 +60,7 @@ def test_numbers_are_those_of_the_scores(whole, parts):
 
 def test_units_not_done_come_last_and_do_not_compete(whole):
     scores, returns = undo(*undo(*whole, "BEB", "failed"), "Optimal")
-    section = tables.sections(scores, returns, ["Optimal"])[0]
+    section = sections.sections(scores, returns, ["Optimal"])[0]
     # as the study names them
     assert list(section.table["status"]) == ["done", "done", "done", "failed", "missing"]
     assert section.competitors["label"].iloc[0] == "e-Greedy (ε = 0.1)"
@@ -74,16 +74,16 @@ def test_nothing_done(whole):
     scores, returns = whole
     for algorithm in ("Random", "e-Greedy", "BEB", "Optimal"):
         scores, returns = undo(scores, returns, algorithm)
-    section = tables.sections(scores, returns, ["Optimal"])[0]
+    section = sections.sections(scores, returns, ["Optimal"])[0]
     assert section.done.empty
     assert section.champions.empty
-    assert "missing" in tables.scores_markdown(section)
+    assert "missing" in "".join(tables._scores_markdown(section))
 
 
 def test_other_mdps_are_refused_with_the_reason_but_the_rest_is_shown(whole):
     scores, returns = whole
     cut = returns[(returns["algorithm"] != "Random") | (returns["unit"] != 7)]
-    section = tables.sections(scores, cut, ["Optimal"])[0]
+    section = sections.sections(scores, cut, ["Optimal"])[0]
     assert "not played on the same environments" in section.note
     assert "seed 0, unit 7" in section.note
     assert section.competitors["best"].iloc[0]
@@ -93,12 +93,12 @@ def test_other_mdps_are_refused_with_the_reason_but_the_rest_is_shown(whole):
 def test_oracles_need_not_be_paired(whole):
     scores, returns = whole
     cut = returns[(returns["algorithm"] != "Optimal") | (returns["unit"] != 7)]
-    assert tables.sections(scores, cut, ["Optimal"])[0].note == ""
+    assert sections.sections(scores, cut, ["Optimal"])[0].note == ""
 
 
 def test_returns_of_a_finished_unit_are_missing(whole):
     scores, returns = whole
-    section = tables.sections(scores, returns[returns["algorithm"] != "BEB"], ["Optimal"])[0]
+    section = sections.sections(scores, returns[returns["algorithm"] != "BEB"], ["Optimal"])[0]
     assert "no returns of BEB" in section.note
     assert section.competitors["label"].iloc[0].startswith("BEB")
 
@@ -107,7 +107,7 @@ def test_csv_can_be_read_back(parts, tmp_path):
     tables.write_tables(parts, tmp_path)
     found = pd.read_csv(tmp_path / "scores.csv")
     given = pd.concat([s.table for s in parts], ignore_index=True)
-    assert list(found.columns) == [*tables.SCORES, *tables.MARKS]
+    assert list(found.columns) == [*sections.SCORES, *sections.MARKS]
     for column in ("experiment", "parameters", "tied", "best"):
         assert list(found[column]) == list(given[column]), column
     for column in ("mean", "ci95", "online_seconds", "z"):
@@ -118,41 +118,35 @@ def test_csv_can_be_read_back(parts, tmp_path):
 
 
 def test_markdown(parts):
-    text = tables.overview_markdown(parts)
-    lines = text.splitlines()
-    assert lines[0] == "| Algorithm | GC | GC, inaccurate |"
+    lines = markdown.table(tables.overview(parts)).splitlines()
+    small = ("prior GC → test GC", "prior UGC → test GC")
+    assert lines[0] == f"| Algorithm | GC<br>{small[0]} | GC, inaccurate<br>{small[1]} |"
     assert lines[2].startswith("| BEB | **40.00 ± 3.83** (β = 2.5, bonus = visits) |")
     assert lines[3].startswith("| e-Greedy | ≈ 39.80")
-    assert [line.split(" | ")[0] for line in lines[2:]] == [
-        "| BEB",
-        "| e-Greedy",
-        "| Random",
-        "| Optimal",
-    ]
-    section = tables.scores_markdown(parts[1])
-    assert "Prior UGC, test GC." in section
-    assert "**Random**" in section
-    assert "| e-Greedy (ε = 0) |" in section
-    assert "| ≈ **e-Greedy (ε = 0.1)** |" in section
-    assert "800 ns" in section
+    names = ["| BEB", "| e-Greedy", "| Random", "| *Optimal* (sees the true MDP)"]
+    assert [line.split(" | ")[0] for line in lines[2:]] == names
+    title, drawn, agents = tables._scores_markdown(parts[1])
+    assert (title, drawn) == ("## GC, inaccurate", "Prior UGC, test GC.")
+    assert "| **Random** |" in agents and "| e-Greedy (ε = 0) |" in agents
+    tied = next(line for line in agents.splitlines() if "**e-Greedy (ε = 0.1)**" in line)
+    assert "| ≈ tied |" in tied and "800 ns" in agents
 
 
 def test_markdown_tables_survive_any_name():
     scores, returns = study(experiments=[("a|b\n*c*", "GC", "GC")])
-    text = tables.overview_markdown(tables.sections(scores, returns))
-    rows = text.splitlines()
+    rows = markdown.table(tables.overview(sections.sections(scores, returns))).splitlines()
     assert all(row.replace("\\|", "").count("|") == 3 for row in rows)
     assert "a\\|b \\*c\\*" in rows[0]
 
 
 def test_single_mdp():
-    section = tables.sections(*study(n=1), ["Optimal"])[0]
+    section = sections.sections(*study(n=1), ["Optimal"])[0]
     assert section.score(section.table.iloc[0]).count("±") == 0
     assert section.competitors["tied"].sum() == 3  # nothing can be told apart
 
 
 def test_single_algorithm():
-    section = tables.sections(*study(agents=[("Random", {})]))[0]
+    section = sections.sections(*study(agents=[("Random", {})]))[0]
     assert list(section.table["best"]) == [True]
 
 
@@ -172,12 +166,12 @@ def test_single_algorithm():
 )
 def test_bad_input(whole, spoil, message):
     with pytest.raises(JbrlError, match=message):
-        tables.sections(*spoil(*whole))
+        sections.sections(*spoil(*whole))
 
 
 def test_reads_back_from_csv_as_well(whole):
     # Frames that went through a file have text where numbers are missing.
     scores, returns = undo(*whole, "BEB")
     again = pd.read_csv(io.StringIO(scores.to_csv(index=False)))
-    section = tables.sections(again, returns, ["Optimal"])[0]
+    section = sections.sections(again, returns, ["Optimal"])[0]
     assert list(section.table["status"]) == ["done"] * 4 + ["missing"]

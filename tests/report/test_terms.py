@@ -4,13 +4,13 @@ uses for each the right words.
 
 import pytest
 
-from jbrl.report import tables
+from jbrl.report import sections, tables
 from jbrl.report.chapters import document
 from jbrl.report.content import Facts, Items, Paragraph, Plot, Table
 from jbrl.report.figures import FIGURES
-from jbrl.report.forms import write
+from jbrl.report.study import write_report
 from jbrl.report.style import styles
-from jbrl.report.terms import EPISODES, MDPS, OTHERS, Rules, rules_of, shared
+from jbrl.report.text import EPISODES, MDPS, OTHERS, Rules, rules_of, shared
 from tests.report.synthetic import CHAIN, EPISODIC, GC, LEARNERS, MANIFEST, MIXED, SEA, study
 from tests.report.test_chapters import blocks, strings, text
 
@@ -22,7 +22,7 @@ FINITE = ("MDP", "discounted return", "trajectory", "prior", "Trained on")
 
 
 def report_of(whole, manifest, oracles=()):
-    parts = tables.sections(*whole, oracles, rules_of(manifest))
+    parts = sections.sections(*whole, oracles, rules_of(manifest))
     return document(parts, styles(whole[0]["algorithm"], oracles), manifest)
 
 
@@ -91,7 +91,9 @@ def test_rules_are_those_of_the_manifest():
 
 def test_nothing_is_said_of_finite_mdps_where_there_are_none(report):
     found = [s for part in (report.chapters, report.facts, report.kind) for s in strings(part)]
-    found += [s for plot in blocks(report, Plot) for s in (plot.title, plot.caption, plot.note)]
+    found += [
+        s for plot in blocks(report, Plot) for s in (plot.title, plot.caption, plot.drawing.note)
+    ]
     assert not [s for s in found if any(word in s.replace("discounted.", "") for word in FINITE)]
     assert report.kind == "Reinforcement learning benchmark"
     assert report.facts == (
@@ -129,7 +131,7 @@ def test_what_an_experiment_is_stands_in_its_chapter_and_below_its_name(report):
 
 
 def test_axes_say_what_the_score_is():
-    section = tables.sections(*WHOLE, (), rules_of(EPISODIC))[0]
+    section = sections.sections(*WHOLE, (), rules_of(EPISODIC))[0]
     kinds = {kind.id: kind for kind in FIGURES}
     looks = styles(WHOLE[0]["algorithm"])
     assert (
@@ -146,11 +148,11 @@ def test_axes_say_what_the_score_is():
 
 def test_long_numbers_leave_place_for_the_label():
     scores, returns = study(experiments=(CHAIN,), agents=LEARNERS)
-    small = tables.sections(scores.assign(mean=scores["mean"] * -1e-5, ci95=1e-5), returns)[0]
+    small = sections.sections(scores.assign(mean=scores["mean"] * -1e-5, ci95=1e-5), returns)[0]
     kinds, looks = {kind.id: kind for kind in FIGURES}, styles(scores["algorithm"])
     margins = [
         kinds["online"].draw(section, looks).figure.subplotpars.left
-        for section in (tables.sections(scores, returns)[0], small)
+        for section in (sections.sections(scores, returns)[0], small)
     ]
     assert margins[0] == 0.1 and 0.13 < margins[1] < 0.2
 
@@ -221,7 +223,7 @@ def test_of_both_kinds_each_is_said_what_is_right_for_it(mixed):
     ]
     assert items[0].startswith("Score, mean discounted return. Mean over N MDPs")
     assert items[1].startswith("Score, mean return per episode. Mean over N environments")
-    assert "Jordan" in items[-1] and "Castronovo" in items[-1]
+    assert "Jordan" in items[-1] and "Castronovo" in items[-2]
 
 
 def test_an_oracle_sees_the_environment(mixed):
@@ -238,7 +240,7 @@ def test_an_oracle_sees_the_environment(mixed):
 
 def test_agents_that_cannot_be_paired(report):
     scores, returns = WHOLE
-    [first, _] = tables.sections(scores, returns.iloc[1:], (), rules_of(EPISODIC))
+    [first, _] = sections.sections(scores, returns.iloc[1:], (), rules_of(EPISODIC))
     assert (
         "(39 environments)" in first.note
         and "were not played on the same environments" in first.note
@@ -246,9 +248,12 @@ def test_agents_that_cannot_be_paired(report):
 
 
 def test_tables_beside_the_page_say_it_too():
-    parts = tables.sections(*BOTH, ["Optimal"], rules_of(MIXED))
-    told = [tables.scores_markdown(part).splitlines()[2] for part in parts]
-    assert told == ["Prior GC, test GC.", "Chain-10d, 100 episodes.", "DeepSea(size=5), 500 steps."]
+    parts = sections.sections(*BOTH, ["Optimal"], rules_of(MIXED))
+    assert [list(tables._scores_markdown(part))[1] for part in parts] == [
+        "Prior GC, test GC.",
+        "Chain-10d, 100 episodes.",
+        "DeepSea(size=5), 500 steps.",
+    ]
 
 
 @pytest.mark.first_case_quick
@@ -258,6 +263,6 @@ def test_tables_beside_the_page_say_it_too():
 )
 def test_every_form(form, place, tmp_path):
     whole = study(experiments=(CHAIN,), agents=LEARNERS)
-    assert write(form, *whole, EPISODIC, tmp_path) == tmp_path / place
+    assert write_report(*whole, EPISODIC, tmp_path, form=form) == tmp_path / place
     page = (tmp_path / place).read_text(encoding="utf-8")
     assert "100 episodes in each" in page and "MDP" not in page

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from jbrl.report import tables
+from jbrl.report import sections
 from jbrl.report.content import Paragraph, Table
-from jbrl.report.winners import winners
+from jbrl.report.tables import winners
 from tests.report.synthetic import study
 
 # BEB is best, e-Greedy(0.1) tied with it, e-Greedy(0) and Random worse.
@@ -14,7 +14,9 @@ ONLINE = [1e-8, 2e-7, 3e-7, 4e-7, 1e-8]
 def blocks_of(offline, online=ONLINE, returns=None):
     scores, played = study(experiments=[("GC", "GC", "GC")])
     scores = scores.assign(offline_seconds=offline, online_seconds=online)
-    return winners(tables.sections(scores, played if returns is None else returns, ("Optimal",))[0])
+    return winners(
+        sections.sections(scores, played if returns is None else returns, ("Optimal",))[0]
+    )
 
 
 def texts(blocks):

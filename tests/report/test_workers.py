@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.report import html, workers
-from jbrl.report.html import write_report
+from jbrl.report import study as reports
+from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import os, sys
-from jbrl.report import html, workers
-from jbrl.report.html import write_report
+from jbrl.report import study as reports
+from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
-workers._cores = lambda: 2
-html.MANY = 1
+reports._cores = lambda: 2
+reports.MANY_ROWS = 1
 def told():
     os.write(1, f"{os.getpid()} ".encode())  # in one piece, for processes write at the same time
-drawn = html._drawn
-html._drawn = lambda *given: (drawn(*given), told())[0]
+drawn = reports._drawn
+reports._drawn = lambda *given: (drawn(*given), told())[0]
 write_report(*study(n=6), MANIFEST, __import__("pathlib").Path(sys.argv[1]))
 told()
 """
@@ -41,14 +41,14 @@ def test_the_page_is_the_same(tmp_path):
 
 
 def test_errors_and_results_come_back(monkeypatch):
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(reports, "_cores", lambda: 2)
     monkeypatch.setitem(sys.modules, "jax", sys)  # then nothing is forked
     here = os.getpid()
-    assert workers.side_by_side(lambda k: (k, os.getpid()), 3) == [(k, here) for k in range(3)]
+    assert reports.side_by_side(lambda k: (k, os.getpid()), 3) == [(k, here) for k in range(3)]
     with pytest.raises(ZeroDivisionError):
-        workers.side_by_side(lambda k: 1 // k, 2)
+        reports.side_by_side(lambda k: 1 // k, 2)
 
 
 def test_small_reports_are_drawn_by_one_process(tmp_path, monkeypatch):
-    monkeypatch.delattr(html, "side_by_side")
+    monkeypatch.delattr(reports, "side_by_side")
     write_report(*study(n=6, agents=[("Random", {})]), MANIFEST, tmp_path)

@@ -16,7 +16,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.play import experiment
 from jbrl.play.protocol import Chunk, played
-from jbrl.report import sensitivity_page
+from jbrl.report import sensitivity as page_of_parameters
 from jbrl.report.style import Style
 from jbrl.stats import sensitivity
 from jbrl.study.played import check_returns
@@ -113,10 +113,10 @@ def test_an_error_when_it_is_played_again_leaves_the_scores(
 def test_a_page_counts_the_trials_that_failed(results: jbrl.Results, tmp_path: Path) -> None:
     trials, drawn = results.trials, ["learning_rate"]
     curves, shares = sensitivity.curves(trials, drawn), sensitivity.shares(trials, drawn)
-    page = sensitivity_page.write_page(curves, shares, tmp_path).read_text()
+    page = page_of_parameters.write_page(curves, shares, tmp_path).read_text()
     chosen = curves["parameters"].iloc[0]
     rows = curves[(curves["experiment"] == "GC") & (curves["parameters"] == chosen)]
-    drawing = sensitivity_page.sensitivity(
+    drawing = page_of_parameters.sensitivity(
         rows.assign(mean=[0.5, np.nan], n=[12, 0]), shares[:1], Style("tab:blue", "o")
     )
     (axes,) = drawing.figure.axes

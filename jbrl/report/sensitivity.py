@@ -7,19 +7,27 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from jbrl import __version__
-from jbrl.report.axes import WIDTH
-from jbrl.report.content import Cell, Chapter, Column, Document, Paragraph, Plot, Row, Table
-from jbrl.report.figures import Drawing
-from jbrl.report.files import plots_of, writing
-from jbrl.report.html import render
-from jbrl.report.images import save
+from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, symbol_look
+from jbrl.report.content import (
+    Block,
+    Cell,
+    Chapter,
+    Column,
+    Document,
+    Paragraph,
+    Plot,
+    Table,
+    table,
+)
+from jbrl.report.files import write_document, writing
 from jbrl.report.style import INK, Style, drawn, styles
-from jbrl.report.svg import alone
-from jbrl.report.text import count, parameters_text, slug, symbol, varied
+from jbrl.report.text import count, slug
+from jbrl.stats.labels import parameters_text, symbol, varied
 from jbrl.stats.sensitivity import CURVES, SHARES, WHO
 
 ACROSS = 2  # panels beside each other
@@ -59,10 +67,7 @@ def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
     with writing(out) as folder:
         shares.to_csv(folder / "shares.csv", index=False, lineterminator="\n")
         curves.to_csv(folder / "curves.csv", index=False, lineterminator="\n")
-        for plot in plots_of(report):
-            (folder / f"{plot.id}.svg").write_text(alone(plot.drawing.figure), encoding="utf-8")
-            save(plot.drawing.figure, folder / f"{plot.id}.png")
-        (folder / "index.html").write_text(render(report, {}), encoding="utf-8")
+        write_document(report, folder, "index")
     return out / "index.html"
 
 
@@ -82,7 +87,6 @@ def document(curves: pd.DataFrame, shares: pd.DataFrame) -> Document:
             count(shares["algorithm"].nunique(), "algorithm"),
             _trials(shares["n"]),
         ),
-        notices=(),
         chapters=tuple(chapters),
         styles=looks,
         version=__version__,
@@ -114,34 +118,24 @@ def sensitivity(curves: pd.DataFrame, shares: pd.DataFrame, style: Style) -> Dra
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel in panels[len(names) :]:
         panel.set_visible(False)
-    for panel, row in zip(panels, shares.to_dict("records"), strict=False):
+    for panel, (_, row) in zip(panels, shares.iterrows(), strict=False):
         _panel(panel, curves[curves["parameter"] == row["parameter"]], row, style)
-        panel.axhline(mean, color=INK, linewidth=0.7, linestyle=(0, (4, 3)))
+        panel.axhline(mean, color=INK, linewidth=0.7, linestyle=DASHED)
     figure.supylabel("mean score", fontsize=9.6)
     return Drawing(figure, curves)
 
 
-def _panel(axes: Any, rows: pd.DataFrame, share: dict[str, Any], style: Style) -> None:
+def _panel(axes: Axes, rows: pd.DataFrame, share: pd.Series, style: Style) -> None:
     x, y = rows["middle"].to_numpy(np.float64), rows["mean"].to_numpy(np.float64)
     half = rows["ci95"].fillna(0.0).to_numpy(np.float64)
-    axes.errorbar(
-        x,
-        y,
-        yerr=half,
-        color=style.colour,
-        marker=style.marker,
-        markersize=4.5 * style.size,
-        markeredgecolor=INK,
-        markeredgewidth=0.4,
-        linewidth=1.2,
-        elinewidth=1.0,
-    )
+    look = symbol_look(style, 4.5, 0.4)
+    axes.errorbar(x, y, yerr=half, linewidth=1.2, elinewidth=1.0, **look)
     # values of which all trials have failed are on the axis, too
     axes.update_datalim(np.column_stack([x, np.full(len(x), np.nanmean(y))]))
     axes.autoscale_view()
     for middle, failed in rows.loc[rows["failed"] > 0, ["middle", "failed"]].to_numpy():
-        place = {"xy": (middle, 0), "xycoords": ("data", "axes fraction")}
-        axes.annotate(f"×{failed:.0f}", **place, ha="center", va="bottom", fontsize=7.5, color=INK)
+        place: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+        axes.annotate(f"×{failed:.0f}", (middle, 0), fontsize=7.5, color=INK, **place)
     low, high = float(rows["low"].min()), float(rows["high"].max())
     if low > 0 and high / low >= WIDE_RANGE and np.median(x) < SKEWED * high:
         axes.set_xscale("log")
@@ -157,31 +151,32 @@ def _panel(axes: Any, rows: pd.DataFrame, share: dict[str, Any], style: Style) -
     axes.tick_params(labelsize=8)
 
 
-def _counted(row: dict[str, Any]) -> str:
+def _counted(row: pd.Series) -> str:
     return f"{row['n']:,}" + (f" (×{row['failed']:,})" if row["failed"] else "")
 
 
-def _share(row: dict[str, Any]) -> str:
+def _share(row: pd.Series) -> str:
     if not math.isfinite(row["share"]):
         return "nothing to compare"
     return f"{row['share']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
 
 
 def _blocks(
-    number: int, curves: pd.DataFrame, shares: pd.DataFrame, looks: dict[str, Style]
-) -> Iterator[Paragraph | Plot | Table]:
+    number: int, curves: pd.DataFrame, shares: pd.DataFrame, looks: Styles
+) -> Iterator[Block]:
     yield _table(number, shares)
     yield Paragraph((KEY,), "key")
     for place, (who, rows) in enumerate(shares.groupby(list(WHO), sort=False), 1):
-        inside = (curves[list(WHO)] == pd.Series(who, index=list(WHO))).all(axis=1)
-        title = _name(rows.iloc[0], shares)
-        yield Plot(
-            id=slug(f"parameters-{number}-{place}-{rows['algorithm'].iloc[0]}"),
-            title=title,
-            caption=CAPTION,
-            note=FAILED if curves[inside]["failed"].any() else "",
-            drawing=sensitivity(curves[inside], rows, looks[rows["algorithm"].iloc[0]]),
+        own = curves[(curves[list(WHO)] == pd.Series(who, index=list(WHO))).all(axis=1)]
+        algorithm = rows["algorithm"].iloc[0]
+        drawing = sensitivity(own, rows, looks[algorithm])
+        drawing.note = FAILED if own["failed"].any() else ""
+        id = slug(f"parameters-{number}-{place}-{algorithm}")
+        title, files = (
+            _name(rows.iloc[0], shares),
+            tuple(f"{id}.{end}" for end in ("csv", "svg", "png")),
         )
+        yield Plot(id, title, CAPTION, drawing, files)
 
 
 def _name(row: pd.Series, shares: pd.DataFrame) -> str:
@@ -201,14 +196,15 @@ def _table(number: int, shares: pd.DataFrame) -> Table:
         Column("Trials", "number", hint="with a score, and those that have failed"),
     )
     rows = []
-    for (_, row), known in zip(shares.iterrows(), shares.to_dict("records"), strict=True):
-        mark = " ≠" if known["significant"] else ""
-        cells = (
-            Cell(_name(row, shares), algorithm=known["algorithm"]),
-            Cell(symbol(known["parameter"])),
-            Cell(_share(known) + mark, value=known["share"], strong=bool(known["significant"])),
-            Cell(f"{known['p_value']:.4f}", value=known["p_value"]),
-            Cell(_counted(known), value=float(known["n"])),
+    for _, row in shares.iterrows():
+        mark = " ≠" * bool(row["significant"])
+        rows.append(
+            (
+                Cell(_name(row, shares), algorithm=row["algorithm"]),
+                symbol(row["parameter"]),
+                Cell(_share(row) + mark, row["share"], strong=bool(mark)),
+                Cell(f"{row['p_value']:.4f}", row["p_value"]),
+                Cell(_counted(row), float(row["n"])),
+            )
         )
-        rows.append(Row(cells))
-    return Table(f"shares-{number}", "Shares", columns, tuple(rows), sortable=True)
+    return table(f"shares-{number}", "Shares", columns, rows, sortable=True)

@@ -1,0 +1,299 @@
+"""The report of bsuite logs: one page, its figures and tables beside it, a page for a paper."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl import __version__
+from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
+from jbrl.report import bsuite_figures as figures
+from jbrl.report.axes import Styles
+from jbrl.report.bsuite_experiments import chapter, plot
+from jbrl.report.bsuite_figures import in_words
+from jbrl.report.content import (
+    Block,
+    Cell,
+    Chapter,
+    Column,
+    Document,
+    Items,
+    Paragraph,
+    Plot,
+    Sentence,
+    Span,
+    Table,
+    links,
+    reading,
+    sentence,
+    table,
+)
+from jbrl.report.files import write_document, writing
+from jbrl.report.style import styles
+from jbrl.report.text import ABSENT, count, listing
+from jbrl.stats.bsuite import scores
+from jbrl.stats.bsuite.logs import Logs
+from jbrl.stats.bsuite.measures import RELEASES
+
+MOST_NOTICES = 12
+ABREAST = 3  # agents from whose number on tables have no place for intervals
+CROWD = 5  # agents beyond which lines of a radar hide each other
+LONG = 30  # rows of a table from which on it is shown a part at a time
+FILES = ("scores.csv", "tags.csv", "tests.csv")
+CAPTIONS = {
+    "radar": "Mean score of the experiments that carry a tag. Scores below 0.05 are drawn at 0.05. "
+    "A hollow symbol: some of these experiments are not there or not finished.",
+    "tags": "The same scores. Bars are 95% intervals over runs, where every setting was played "
+    "several times.",
+    "bars": "Hatched: not finished. A dash: no score.",
+}
+KEY = (
+    "Bars of one colour are of one type. The dashed line is the best possible score; strokes are "
+    "95% intervals over runs, where settings were played several times."
+)
+TESTS = (
+    "Names are exchanged at random between the runs of equal settings: if two agents behave alike, "
+    "that changes nothing. Differs: p is small enough at 5% with Holm's correction over the "
+    "experiments of a pair."
+)
+APPENDIX = (
+    "The Behaviour Suite for Reinforcement Learning (Osband et al. 2020) probes abilities of "
+    "agents, one at a time, in 23 experiments with several levels of difficulty each. Scores are "
+    "those of release {release} of its program, between 0 and 1: means of the experiments that "
+    "carry a tag, and those of all experiments by type; the dashed line is the best possible "
+    "score. Hollow or hatched: not finished."
+)
+
+
+def write_report(
+    logs: Logs, out: Path, release: str = RELEASES[0], *, latex: bool = False
+) -> list[Path]:
+    """Write the page `index.html`, `scores.csv`, `tags.csv`, `tests.csv`, and `figures`.
+
+    Every figure is there as SVG, PNG and as CSV with the numbers it shows.
+
+    Args:
+      release: whose rules count.
+      latex: the folder `latex` as well: `report.tex`, one page for an appendix, with its figures.
+
+    Returns:
+      Paths of the page and of the LaTeX source.
+
+    Raises:
+      JbrlError: `out` cannot be written, or no such release.
+    """
+    report = document(logs, release)
+    tables = (
+        scores.summary(logs, release, intervals=True),
+        scores.tag_scores(logs, release, intervals=True),
+        scores.compare(logs, release),
+    )
+    with writing(out) as folder:
+        for name, content in zip(FILES, tables, strict=True):
+            content.to_csv(folder / name, index=False, lineterminator="\n")
+        write_document(report, folder, "index")
+        if latex:
+            (folder / "latex").mkdir()
+            write_document(appendix(logs, release), folder / "latex", "report", "latex")
+    return [out / "index.html"] + [out / "latex" / "report.tex"] * latex
+
+
+def document(logs: Logs, release: str = RELEASES[0]) -> Document:
+    """Return the report as chapters: summary, experiments, how to read it."""
+    looks = styles(logs.agents)
+    scored = scores.summary(logs, release, intervals=True)
+    tags = scores.tag_scores(logs, release, intervals=True)
+    chapters = [_summary(logs, scored, tags, looks)]
+    if len(logs.agents) > 1:
+        chapters.append(_differences(scores.compare(logs, release)))
+    ordered = sorted(logs.experiments, key=figures.BARS.index)
+    chapters += [chapter(logs, EXPERIMENTS[n], scored, release, looks) for n in ordered]
+    explained = Items(reading("bsuite", FILES, release=release))
+    chapters.append(Chapter("reading", "How to read this page", (explained,)))
+    many = len(logs.agents) > 3
+    return Document(
+        title=f"bsuite: {count(len(logs.agents), 'agent') if many else listing(logs.agents)}",
+        kind="Behaviour Suite",
+        facts=_facts(logs, release),
+        notices=tuple(_notices(logs)),
+        chapters=tuple(chapters),
+        styles=looks,
+        version=__version__,
+    )
+
+
+def appendix(logs: Logs, release: str) -> Document:
+    """Return one page for the appendix of a paper: radar, scores of tags, bars, what was run."""
+    looks = styles(logs.agents)
+    tags = scores.tag_scores(logs, release)
+    rows = [
+        (agent, *(_number(own.set_index("tag")["score"][tag]) for tag in TAGS))
+        for agent, own in tags.groupby("agent", sort=False)
+    ]
+    columns = ("Agent", *(Column(in_words(tag).capitalize(), "number") for tag in TAGS))
+    unfinished = [f"{text[0].upper()}{text[1:]}." for text in scores.unfinished(logs)]
+    blocks: list[Block] = [
+        Paragraph(sentence(APPENDIX, release=release)),
+        *(Paragraph((text,), "notice") for text in unfinished),
+        plot("radar", "Radar", CAPTIONS["radar"], figures.radar(tags, looks), height=0.3),
+        table("tag-scores", "", columns, rows),
+        plot(
+            "bars",
+            "Scores of all experiments",
+            CAPTIONS["bars"],
+            figures.bars(scores.summary(logs, release, intervals=True)),
+            height=0.3,
+        ),
+    ]
+    agents = Chapter("agents", listing(logs.agents), tuple(blocks))
+    return Document("Behaviour Suite", "", _facts(logs, release), (agents,), looks)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if np.isfinite(value) else ABSENT
+
+
+def _facts(logs: Logs, release: str) -> tuple[str, ...]:
+    ids = len({run.bsuite_id for run in logs.runs})
+    return (
+        count(len(logs.agents), "agent"),
+        f"{ids} of {len(SWEEP)} settings",
+        count(len(logs.runs), "run"),
+        f"scores of release {release}",
+    )
+
+
+def _notices(logs: Logs) -> Iterator[Paragraph]:
+    texts = [*logs.problems, *scores.incomplete(logs), *logs.notes, *scores.unfinished(logs)]
+    for text in texts[:MOST_NOTICES]:
+        yield Paragraph((f"{text[0].upper()}{text[1:]}.",), "notice")
+    if len(texts) > MOST_NOTICES:
+        yield Paragraph((f"{len(texts) - MOST_NOTICES} more of that kind.",), "notice")
+
+
+def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles) -> Chapter:
+    """Show scores of tags and experiments: the figures and tables of all agents."""
+    names = sorted(set(scored["bsuite_env"]), key=figures.BARS.index)
+    crowd = (
+        f"{len(logs.agents)} agents: lines of the radar hide each other beyond five; the rows "
+        "beside it do not."
+    )
+    crowded = len(logs.agents) > CROWD
+    blocks: list[Block] = [
+        Paragraph(_verdict(tags), "verdict"),
+        *([Paragraph((crowd,), "setup")] if crowded else []),
+        _plot("radar", "Radar", figures.radar(tags, looks)),
+        _plot("tags", "Tags in rows", figures.tag_lines(tags, looks)),
+        Paragraph((KEY,), "key"),
+        _plot("bars", "Scores of all experiments", figures.bars(scored)),
+        _table("scores", "Scores", "Experiment", scored.set_index("bsuite_env"), names),
+        _table("tag-scores", "Means of tags", "Tag", tags.set_index("tag"), TAGS),
+        Paragraph(("As files beside this page: ", *links(FILES), "."), "key"),
+    ]
+    return Chapter("summary", "Summary", tuple(blocks))
+
+
+def _plot(id: str, title: str, drawing: Any) -> Plot:
+    return plot(id, title, CAPTIONS[id], drawing)
+
+
+def _verdict(tags: pd.DataFrame) -> Sentence:
+    """Return the best and the worst tag of one agent, or the best agent of each tag."""
+    agents = list(dict.fromkeys(tags["agent"]))
+    known = tags[tags["score"].notna()]
+    if len(agents) == 1:
+        if known.empty:
+            return ("No score is known.",)
+        ordered = known.sort_values("score", ascending=False)
+        best, worst = (
+            f"{in_words(row['tag'])} ({row['score']:.2f})"
+            for row in (ordered.iloc[0], ordered.iloc[-1])
+        )
+        agent = Span(agents[0], "strong", agents[0])
+        return (agent, f" does best in {best} and worst in {worst}.")
+    leads: dict[str, list[str]] = {}
+    for tag in TAGS:
+        rows = known[known["tag"] == tag]
+        if len(rows):
+            leader = str(rows.loc[rows["score"].idxmax(), "agent"])
+            leads.setdefault(leader, []).append(in_words(tag))
+    parts: list[Span | str] = ["Highest tag scores: "]
+    for k, (leader, names) in enumerate(leads.items()):
+        parts += ["; " if k else "", Span(leader, "strong", leader), f" in {listing(names)}"]
+    return (*parts, ".")
+
+
+def _table(id: str, title: str, head: str, scored: pd.DataFrame, names: Sequence[str]) -> Table:
+    """Return experiments or tags in rows, agents in columns; `scored` has the former in its
+    index.
+    """
+    agents = list(dict.fromkeys(scored["agent"]))
+    rows = []
+    for name in names:
+        own = scored.loc[[name]].set_index("agent")
+        values = own["score"].dropna()
+        several = len(agents) > 1 and values.nunique() > 1
+        best = values.max() if several else np.inf
+        label = name if name in EXPERIMENTS else in_words(name).capitalize()
+        interval = len(agents) <= ABREAST
+        rows.append((label, *(_cell(own.loc[agent], interval, best) for agent in agents)))
+    heads = [
+        Column(textwrap.shorten(agent, 20, placeholder="…"), "number", hint=agent)
+        for agent in agents
+    ]
+    return table(id, title, (head, *heads), rows, sortable=True)
+
+
+def _cell(row: pd.Series, interval: bool, best: float) -> Cell:
+    """Return a score with its interval; an asterisk where it is not finished, bold where it is the
+    best.
+    """
+    score = float(row["score"])
+    if not np.isfinite(score):
+        return Cell(ABSENT, float("nan"), standing="none")
+    text = f"{score:.3f}" + ("" if row["finished"] else "*")
+    known = interval and np.isfinite(row["lower"]) and np.isfinite(row["upper"])
+    small = f" ({row['lower']:.2f}–{row['upper']:.2f})" if known else ""
+    return Cell(text, score, strong=score == best, small=small)
+
+
+def _differences(tests: pd.DataFrame) -> Chapter:
+    """Describe pairs of agents: in how many experiments they differ, and all p-values."""
+    items = []
+    for (agent, other), rows in tests.groupby(["agent", "other"], sort=False):
+        better = int((rows["differs"] & (rows["difference"] > 0)).sum())
+        worse = int((rows["differs"] & (rows["difference"] < 0)).sum())
+        known = int(rows["p_value"].notna().sum())
+        counts = (
+            f"better in {better} experiments, worse in {worse}, no sure difference in "
+            f"{known - better - worse}"
+        )
+        if known < len(rows):
+            counts += f", not finished in {len(rows) - known}"
+        pair = {"one": Span(agent, algorithm=agent), "two": Span(other, algorithm=other)}
+        items.append(sentence("{one} against {two}: {counts}.", counts=counts, **pair))
+    columns = (
+        *("Experiment", "Agents", Column("Difference", "number")),
+        Column("p", "number", hint="two-sided, not corrected"),
+        Column("Differs", "chip", hint="with Holm's correction over a pair's experiments"),
+    )
+    rows = map(_test_row, tests.to_dict("records"))
+    long = len(tests) > LONG
+    every = table("tests", "All tests", columns, rows, sortable=True, long=long)
+    blocks = (Paragraph((TESTS,)), Items(tuple(items)), every)
+    return Chapter("tests-of-agents", "Which differences are sure", blocks)
+
+
+def _test_row(row: Mapping[str, Any]) -> tuple[Cell | str, ...]:
+    known = np.isfinite(row["p_value"])
+    difference = f"{row['difference']:+.3f}".replace("-", "−")
+    return (
+        str(row["bsuite_env"]),
+        f"{row['agent']} and {row['other']}",
+        Cell(difference if known else ABSENT, row["difference"]),
+        Cell(f"{row['p_value']:.2g}" if known else ABSENT, row["p_value"]),
+        Cell("differs" if row["differs"] else "", standing="best"),
+    )

@@ -1,1 +1,0 @@
-"""The report of logs of the Behaviour Suite."""

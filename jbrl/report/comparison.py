@@ -1,0 +1,320 @@
+"""The page of a comparison: a study beside the published numbers, or beside another study."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from jbrl import __version__
+from jbrl.report.axes import Drawing, interval
+from jbrl.report.content import (
+    Block,
+    Cell,
+    Chapter,
+    Column,
+    Document,
+    Items,
+    Paragraph,
+    Plot,
+    Standing,
+    Table,
+    reading,
+    table,
+)
+from jbrl.report.files import write_document, writing
+from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
+from jbrl.report.text import ABSENT, decimals_for, score_text, slug
+from jbrl.stats import brackets, two_studies
+from jbrl.stats.labels import parameters_text
+from jbrl.stats.published.castronovo2016 import ABSENT as NOT_PLAYED
+from jbrl.stats.published.castronovo2016 import (
+    BEST,
+    CELL,
+    DEFECT,
+    DIFFERS,
+    MISPRINT,
+    OTHER,
+    SAME,
+    VERDICTS,
+    cells,
+)
+from jbrl.stats.two_studies import Comparison
+
+STANDINGS: dict[str, Standing] = {  # how a verdict looks
+    VERDICTS[SAME]: "best",
+    VERDICTS[DEFECT]: "near",
+    VERDICTS[MISPRINT]: "near",
+    VERDICTS[OTHER]: "near",
+    DIFFERS: "bad",
+    NOT_PLAYED: "",
+    two_studies.IDENTICAL: "best",
+    two_studies.UNTESTED: "",
+}
+PUBLISHED = (0.95, 250)  # discount and horizon
+DIGITS = 2  # as the paper prints its scores
+PANEL = (3.0, 3.1)  # inches, without the names on the left
+NAMES = 1.0  # inches, of the names
+# Symbol, face and shift of each way; published means lie on the line.
+WAYS = {
+    SAME: ("o", COLOURS[0], 0.16),
+    DEFECT: ("s", COLOURS[1], 0.32),
+    MISPRINT: ("D", COLOURS[3], 0.32),
+    OTHER: ("^", COLOURS[2], 0.16),
+    BEST: ("o", PAPER, 0.48),
+}
+WORDS = {
+    SAME: "as described",
+    DEFECT: "as the program computes it",
+    MISPRINT: "misprint corrected",
+    OTHER: "as described, other parameters",
+    BEST: "our best setting",
+}
+COLUMNS = (  # of the table of published cells
+    Column("Experiment"),
+    Column("Algorithm", hint="with the parameters that are printed"),
+    Column("Published", "number"),
+    Column(
+        "Share",
+        "number",
+        "published score as a part of the Bayes-optimal value: the least and the greatest that its "
+        "bracket allows",
+    ),
+    Column(
+        "As described",
+        "number",
+        "the algorithm with the printed parameters, or with a smaller budget where that one was "
+        "not played",
+    ),
+    Column(
+        "As published",
+        "number",
+        "what the published program computes under the name of the algorithm, or the algorithm "
+        "with a misprint corrected",
+    ),
+    Column("Our best", "number", "best setting of the algorithm that was played"),
+    Column(
+        "Difference",
+        "number",
+        "of the way that decides (bold): the first that agrees, else the nearest",
+    ),
+    Column("Allowed", "number", "the sum of both half-widths"),
+    Column("Apart", "number", "difference in combined standard errors"),
+    Column("Verdict", "chip"),
+)
+FIGURE = (
+    "Line and band: published mean and 95% interval. Symbols: means here with their intervals. Two "
+    "means agree when they differ by no more than both half-widths together."
+)
+LOOK: Any = {"kind": "dense", "sortable": True, "heads": 2}
+
+
+def write_page(comparison: Comparison, out: Path) -> Path:
+    """Write `compare.html` and the table as `compare.csv` to the folder `out`, made if it is not
+    there; return the path of the page, or of the table where it says all (Jordan et al. 2020).
+
+    Raises:
+      JbrlError: it cannot be written.
+    """
+    paged = comparison.candidates is not None or "other_mean" in comparison.table
+    with writing(out, "the page", "choose another --out") as folder:
+        comparison.table.to_csv(folder / "compare.csv", index=False, lineterminator="\n")
+        if paged:
+            write_document(document(comparison), folder, "compare")
+    return out / ("compare.html" if paged else "compare.csv")
+
+
+def document(comparison: Comparison) -> Document:
+    """Return the page beside the published numbers, or beside another study."""
+    published = comparison.candidates is not None
+    if published:
+        chapters = [_case(comparison, case) for case in dict.fromkeys(cells()["case"])]
+    else:
+        chapters = [Chapter("Agents", "Agents in both", (_agents(comparison.table),))]
+    items = reading("published" if published else "studies", ["compare.csv"])
+    chapters.append(Chapter("Reading", "How to read this page", (Items(items),)))
+    beside = f"{comparison.ours} beside {comparison.theirs}"
+    return Document(
+        title="Beside the published comparison" if published else "Two studies",
+        kind="Castronovo et al. 2016" if published else beside,
+        facts=(comparison.ours,),
+        notices=tuple(Paragraph((note,), "verdict") for note in comparison.note.splitlines()),
+        chapters=tuple(chapters),
+        styles={},
+        version=__version__,
+    )
+
+
+def _case(comparison: Comparison, case: str) -> Chapter:
+    """Show one case: its figure and its tables."""
+    assert comparison.candidates is not None
+    id = slug(case)
+    ways = dict(list(comparison.candidates.groupby(list(CELL), sort=False)))
+    found = comparison.table[comparison.table["case"] == case].to_dict("records")
+    rows = [_cell(row, ways.get(tuple(row[c] for c in CELL)), comparison.digests) for row in found]
+    drawing = beside(comparison.candidates, case)
+    blocks: list[Block] = [
+        Plot(f"{id}--means", "Published means and ours", FIGURE, drawing),
+        table(f"{id}--cells", "Published scores and ours", COLUMNS, rows, **LOOK),
+    ]
+    reasons = [
+        (
+            f"{row['experiment']}, {row['algorithm']}",
+            _verdict(row),
+            Cell(row["explanation"], small=f"({row['reference']})" if row["reference"] else ""),
+        )
+        for row in found
+        if row["explanation"]
+    ]
+    if reasons:
+        columns = ("Cell", Column("Verdict", "chip"), "Reason")
+        title = "Reasons of the differences"
+        blocks.append(table(f"{id}--reasons", title, columns, reasons))
+    return Chapter(id, f"{case.capitalize()} prior", tuple(blocks), "experiment")
+
+
+def _verdict(row: Mapping[str, Any], small: str = "") -> Cell:
+    return Cell(row["verdict"], standing=STANDINGS[row["verdict"]], small=small)
+
+
+def _cell(
+    row: dict[str, Any], ways: pd.DataFrame | None, digests: Mapping[str, str]
+) -> tuple[Cell | str, ...]:
+    """Return a row of the table of cells; `ways` says how it was played."""
+    played = {} if ways is None else {way["way"]: _way(way, row) for way in ways.to_dict("records")}
+    none = Cell(ABSENT, np.nan, standing="none")
+    return (
+        row["experiment"],
+        Cell(row["algorithm"], small=row["printed"]),
+        Cell(score_text(row["published"], row["published_ci95"], DIGITS), row["published"]),
+        bayes_share(row, digests) or ABSENT,
+        played.get(SAME) or played.get(OTHER) or none,
+        played.get(DEFECT) or played.get(MISPRINT) or none,
+        played.get(BEST) or none,
+        _signed(row["difference"]),
+        Cell(_signed(row["combined"]).text.lstrip("+"), row["combined"]),
+        _signed(row["apart"], 1),
+        _verdict(row),
+    )
+
+
+def bayes_share(row: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+    """Return the share of the Bayes-optimal value that the published score is."""
+    bracket = brackets.find(row["experiment"], *PUBLISHED, digests.get(row["experiment"]))
+    if bracket is None:
+        return ""
+    return brackets.share_text(brackets.share(row["published"], row["published_ci95"], bracket))
+
+
+def _way(way: Mapping[str, Any], row: Mapping[str, Any]) -> Cell:
+    """Describe a way in which a cell was played; bold where it decides."""
+    decides = way["way"] != BEST and all(way[c] == row[c] for c in ("agent", "parameters"))
+    agrees = "agrees" if way["agrees"] else "does not agree"
+    hint = f"{WORDS[way['way']]}: {_named(way['agent'], way['parameters'])}, {agrees}"
+    score = score_text(way["mean"], way["ci95"], DIGITS)
+    return Cell(score, way["mean"], strong=decides, hint=hint)
+
+
+def _named(agent: str, parameters: str) -> str:
+    setting = parameters_text(parameters)
+    return f"{agent} ({setting})" if setting else str(agent)
+
+
+def _agents(rows: pd.DataFrame) -> Table:
+    """Tabulate the agents that are in both studies."""
+    interval = Column("± 95%", "number", "of the difference")
+    columns = (
+        *("Experiment", "Agent", Column("Here", "number"), Column("There", "number")),
+        *(Column("Difference", "number"), interval, Column("p", "number", "two-sided")),
+        *("Test", Column("Verdict", "chip")),
+    )
+    lines = []
+    for row in rows.to_dict("records"):
+        digits = decimals_for([row["ci95"], row["other_ci95"]])
+        half, p = row["interval"], row["p_value"]
+        line = (
+            row["experiment"],
+            _named(row["algorithm"], row["parameters"]),
+            Cell(score_text(row["mean"], row["ci95"], digits), row["mean"]),
+            Cell(score_text(row["other_mean"], row["other_ci95"], digits), row["other_mean"]),
+            _signed(row["difference"], digits + 1),
+            Cell(ABSENT if np.isnan(half) else f"{half:.{digits + 1}f}", half),
+            Cell(ABSENT if np.isnan(p) else f"{p:.2g}", p),
+            row["test"] or ABSENT,
+            _verdict(row, "with Holm's correction too" if row["holm"] else ""),
+        )
+        lines.append(line)
+    return table("Agents--table", "Agents in both studies", columns, lines, **LOOK)
+
+
+def _signed(value: float, digits: int = DIGITS) -> Cell:
+    """Return a difference with its sign."""
+    return Cell(ABSENT if np.isnan(value) else f"{value:+.{digits}f}".replace("-", "−"), value)
+
+
+@drawn
+def beside(candidates: pd.DataFrame, case: str) -> Drawing:
+    """Draw published means and ours of one case, side by side: one panel for each pair of
+    distributions.
+
+    Args:
+      candidates: what `castronovo2016.with_published` returns.
+      case: "accurate" or "inaccurate".
+    """
+    printed = cells()
+    printed = printed[printed["case"] == case]
+    experiments = list(dict.fromkeys(printed["experiment"]))
+    width, height = NAMES + PANEL[0] * len(experiments), PANEL[1] + 0.75
+    own = candidates[candidates["case"] == case]
+    drawing = Drawing(Figure(figsize=(width, height)), own, wide=True)
+    panels = drawing.figure.subplots(1, len(experiments), sharey=True, squeeze=False)[0]
+    for axes, experiment in zip(panels, experiments, strict=True):
+        rows = printed[printed["experiment"] == experiment]
+        _panel(axes, rows, own[own["experiment"] == experiment], drawing)
+        axes.set_title(experiment, fontsize=9.6, loc="left", pad=4)
+        axes.set_xlabel("mean discounted return")
+    drawing.margins(NAMES / width, 0.5, 1 - 0.55 / height, right=0.985, wspace=0.1)
+    handles = [Line2D([], [], color=FAINT, alpha=0.6, linewidth=7, label="published, 95% interval")]
+    for way in WAYS:
+        look = _look(way) | {"linewidth": 1.2, "label": WORDS[way]}
+        handles.append(Line2D([], [], color=look["markeredgecolor"], **look))
+    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
+    place |= {"columnspacing": 0.8, "handlelength": 1.5, "fontsize": 8.6}
+    drawing.figure.legend(handles=handles, ncols=len(handles), **place)
+    return drawing
+
+
+def _look(way: str) -> dict[str, Any]:
+    """Return the look of the symbol of a way."""
+    marker, face, _ = WAYS[way]
+    edge = INK if face == PAPER else face
+    return {"marker": marker, "markersize": 5, "markerfacecolor": face, "markeredgecolor": edge}
+
+
+def _panel(axes: Axes, printed: pd.DataFrame, own: pd.DataFrame, drawing: Drawing) -> None:
+    """Draw one experiment: a row for each algorithm, the published interval as a band, our means
+    below it.
+    """
+    for y, cell in enumerate(printed.to_dict("records")):
+        half = max(cell["ci95"], 1e-9)
+        band: Any = {"color": FAINT, "alpha": 0.35, "linewidth": 0}
+        axes.barh(y + 0.22, 2 * half, 0.74, left=cell["mean"] - half, **band)
+        axes.vlines(cell["mean"], y - 0.15, y + 0.59, colors=INK, linewidth=1.1)
+        for row in own[own["algorithm"] == cell["algorithm"]].to_dict("records"):
+            way, mean, ci95 = row["way"], row["mean"], row["ci95"]
+            place, look = y - 0.05 + WAYS[way][2], _look(way)
+            colour = look["markeredgecolor"]
+            interval(axes, place, mean - ci95, mean + ci95, colors=colour, linewidth=1.2)
+            gid = f"mark-{'-'.join(str(row[c]) for c in CELL)}-{way}".replace(" ", "-")
+            axes.plot([mean], [place], gid=gid, linestyle="none", **look)
+            who = _named(row["agent"], row["parameters"])
+            drawing.titles[gid] = f"{who}, {WORDS[way]}: {score_text(mean, ci95, DIGITS)}"
+    axes.set_yticks([y + 0.22 for y in range(len(printed))], list(printed["algorithm"]))
+    axes.set_ylim(len(printed) - 0.25, -0.35)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")

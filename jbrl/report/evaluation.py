@@ -1,0 +1,347 @@
+"""The page, the LaTeX tables and the files of an evaluation."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jbrl import __version__
+from jbrl.report import evaluation_figures as figures
+from jbrl.report.axes import Styles
+from jbrl.report.content import (
+    Block,
+    Cell,
+    Chapter,
+    Column,
+    Document,
+    Facts,
+    Items,
+    Paragraph,
+    Plot,
+    Sentence,
+    Span,
+    Table,
+    folded,
+    reading,
+    sentence,
+    table,
+)
+from jbrl.report.files import save, write_document, writing
+from jbrl.report.latex import fragment
+from jbrl.report.style import styles
+from jbrl.report.text import ABSENT, count, decimals_for, slug
+from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends
+
+AGGREGATE_DIGITS = 4  # as the paper prints them
+MOST_OPEN = 3  # environments whose curves and scores are no details
+TABLES = ("aggregate", "environments", "weights")
+Extras = dict[str, pd.DataFrame]
+AGGREGATE = (
+    "The mean performance percentile of each algorithm, over the environments and opponents that "
+    "an adversary would choose. An algorithm compared with itself counts 1/2. Numbers in **bold** "
+    "establish the best-ranked significant differences. [How to read them.](#Reading)"
+)
+WEIGHTS = (
+    "How often the adversary chooses each environment and opponent, in per cent. Environments that "
+    "separate algorithms weigh much, easy or redundant ones little."
+)
+METRICS = (
+    "Of scores on the scale of their environment's bounds, 0 to 1, every environment weighing the "
+    "same. These depend on the bounds; the aggregate scores above do not."
+)
+IMPROVEMENT = (
+    "Probability of improvement: how likely the algorithm of the row scores above that of the "
+    "column, on an environment drawn at random; ties count half. Pointing at a cell shows its "
+    "interval."
+)
+CAPTIONS = {
+    "aggregate": "Symbols are scores, bars the intervals of each method. Where two bars of a "
+    "method do not overlap, the difference is significant.",
+    "weights": "Rows: environments, the heaviest on top. Columns: the algorithm compared with. "
+    "Empty cells are below 0.5%.",
+    "profiles": "Share of all scores above a threshold, environments weighing the same. Bands: "
+    "percentile bootstrap at each threshold.",
+    "quantiles": "The score that a share of the trials (x) does not exceed. Higher is better. "
+    "Bands hold together for all algorithms and environments.",
+    "cdf": "The share of the trials that do not exceed a score. Further right is better.",
+}
+
+
+def write_evaluation(
+    evaluation: Evaluation,
+    out: Path,
+    *,
+    extras: Extras | None = None,
+    html: bool = True,
+    latex: bool = True,
+) -> list[Path]:
+    """Write an evaluation to the folder `out`, made if it is not there.
+
+    Args:
+      extras: further tables, by name: "metrics", "profiles" and "improvement", as
+        `jbrl.stats.metrics` makes them.
+      html: the page `index.html`, and two of its figures as files, `aggregate.svg` and
+        `weights.svg`.
+      latex: the tables as `tables.tex`.
+
+    Returns:
+      Paths written: `evaluation.json`, the tables as CSV, and what was asked for.
+
+    Raises:
+      JbrlError: the folder cannot be written.
+    """
+    extras = extras or {}
+    tables = {name: getattr(evaluation, name) for name in TABLES} | extras
+    names = ["evaluation.json", *(f"{name}.csv" for name in tables)]
+    with writing(out, "the evaluation", "choose another --out") as folder:
+        (folder / names[0]).write_text(json.dumps(evaluation.record(), indent=1), encoding="utf-8")
+        for name, content in tables.items():
+            content.to_csv(folder / f"{name}.csv", index=False)
+        if latex:
+            (folder / "tables.tex").write_text(latex_tables(evaluation), encoding="utf-8")
+        if html:
+            report = document(evaluation, extras, names)
+            for plot in report.plots:
+                if plot.id in ("aggregate", "weights"):
+                    save(plot.drawing.figure, folder / f"{plot.id}.svg")
+            write_document(report, folder, "index")
+    names += ["tables.tex"] * latex + ["index.html", "aggregate.svg", "weights.svg"] * html
+    return [out / name for name in names]
+
+
+def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Document:
+    """Return the page; `files` are beside it."""
+    samples, delta = evaluation.samples, evaluation.settings["delta"]
+    looks = styles(samples.algorithms)
+    weights = [Paragraph((WEIGHTS,)), _plot("weights", "Weights", figures.weights(evaluation))]
+    level = f"{100 * (1 - delta):g}%"
+    chapters = [
+        _summary(evaluation, looks),
+        Chapter("Weights", "What decides", tuple(weights)),
+        *_metrics(evaluation, extras, looks),
+        *(_environment(evaluation, j, looks) for j in range(len(samples.environments))),
+        _settings(evaluation),
+        Chapter(
+            "Reading",
+            "How to read this page",
+            (Items(reading("evaluation", files, level=level)),),
+        ),
+    ]
+    least, most = samples.totals.min(), samples.totals.max()
+    sizes = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return Document(
+        title="Which algorithm performs well?",
+        kind="Evaluation of a score table",
+        facts=(
+            f"{len(samples.algorithms)} algorithms",
+            count(len(samples.environments), "environment"),
+            f"{sizes} scores each",
+            f"δ = {delta:g}",
+        ),
+        chapters=tuple(chapters),
+        styles=looks,
+        version=__version__,
+    )
+
+
+def latex_tables(evaluation: Evaluation) -> str:
+    """Write tables for a paper, one of aggregate scores for each method and one for each
+    environment, in plain LaTeX.
+
+    Bold ends of intervals establish the best-ranked significant differences, as in table 1 of
+    Jordan et al. 2020.
+    """
+    parts, level = [], f"{100 * (1 - evaluation.settings['delta']):g}%"
+    for method in dict.fromkeys(evaluation.aggregate["method"]):
+        holds = (
+            f"all hold together with {level} confidence"
+            if method == "pbp"
+            else f"have the nominal level {level} together"
+        )
+        name = figures.METHOD_NAMES[method]
+        caption = f"Aggregate scores and ranks. The intervals ({name}) {holds}."
+        content = _aggregate(evaluation, method, symbols=False)
+        parts.append(fragment(content, caption, f"tab:aggregate-{method}"))
+    labels: list[str] = []
+    for j, name in enumerate(evaluation.samples.environments):
+        labels.append(slug(name, labels))
+        content = _means(evaluation, j, symbols=False)
+        parts.append(fragment(content, f"Mean scores on {name}.", f"tab:{labels[-1]}"))
+    return "\n".join(parts)
+
+
+def _summary(evaluation: Evaluation, looks: Styles) -> Chapter:
+    aggregate = evaluation.aggregate
+    methods = {
+        method: aggregate[aggregate["method"] == method]
+        for method in dict.fromkeys(aggregate["method"])
+    }
+    drawing = figures.aggregate(evaluation, looks)
+    blocks: list[Block] = [
+        *(Paragraph((_answer(rows, method),), "verdict") for method, rows in methods.items()),
+        Paragraph(sentence(AGGREGATE)),
+        _plot("aggregate", "Scores and intervals", drawing),
+    ]
+    for method, rows in methods.items():
+        lower, upper, n = rows["lower"].to_numpy(), rows["upper"].to_numpy(), len(rows)
+        apart, pairs = int(np.sum(lower[:, None] > upper[None, :])), n * (n - 1) // 2
+        text = f"{apart} of {pairs} pairs of algorithms differ significantly."
+        blocks += [_aggregate(evaluation, method), Paragraph((text,), "key")]
+    return Chapter("Summary", "Aggregate scores", tuple(blocks))
+
+
+def _answer(rows: pd.DataFrame, method: str) -> str:
+    """Return the sentence that names the first algorithm by a method, and the number of those that
+    it is separated from.
+
+    Args:
+      rows: of the aggregate scores, the best first.
+    """
+    best = rows[rows["rank"] == 1]
+    first, others = best.iloc[0], len(rows) - len(best)
+    has, it = ("have", "them") if len(best) > 1 else ("has", "it")
+    by = "the bootstrap" if method == "bootstrap" else figures.METHOD_NAMES[method]
+    names, score = ", ".join(best["algorithm"]), f"{first['score']:.{AGGREGATE_DIGITS}f}"
+    answer = f"By {by}, {names} {has} the highest aggregate score, {score}"
+    if not others:
+        return f"{answer}."
+    worse = int((rows["upper"] < first["lower"]).sum())
+    number = {0: "none", others: "all"}.get(worse, f"{worse}")
+    return f"{answer}; its intervals separate {it} from {number} of the {others} others."
+
+
+def _aggregate(evaluation: Evaluation, method: str, *, symbols: bool = True) -> Table:
+    rows = evaluation.aggregate[evaluation.aggregate["method"] == method]
+    title = f"Aggregate scores, {figures.METHOD_NAMES[method]}"
+    return _ranking(f"aggregate-{method}", title, rows, ("score", AGGREGATE_DIGITS), symbols)
+
+
+def _means(evaluation: Evaluation, j: int, *, symbols: bool = True) -> Table:
+    name = evaluation.samples.environments[j]
+    rows = evaluation.environments[evaluation.environments["environment"] == name]
+    digits = decimals_for((rows["upper"] - rows["lower"]) / 2)
+    return _ranking(f"environment-{j}-means", "Mean scores", rows, ("mean", digits), symbols)
+
+
+def _ranking(
+    id: str, title: str, rows: pd.DataFrame, score: tuple[str, int], symbols: bool
+) -> Table:
+    """Tabulate scores with their intervals and ranks; bold ends decide.
+
+    Args:
+      score: its column, and its digits after the point.
+      symbols: of algorithms, and the numbers of scores where they are known.
+    """
+    name, digits = score
+    ends = decisive_ends(*(rows[column].to_numpy() for column in (name, "lower", "upper")))
+    sizes = symbols and "n" in rows.columns
+    columns = [
+        "Algorithm",
+        Column(name.capitalize(), "number"),
+        Column("Interval", "number"),
+        Column("Rank" if symbols else "Rank (best–worst)", "number", "rank (best–worst)"),
+        *([Column("N", "number", "scores")] if sizes else []),
+    ]
+    lines = []
+    for row, low_bold, high_bold in zip(rows.to_dict("records"), *ends, strict=True):
+        low, high = (_number(row[end], digits) for end in ("lower", "upper"))
+        pair = ("(", _bold(low, low_bold), ", ", _bold(high, high_bold), ")")
+        ranks = f"{row['rank']} ({row['rank_best']}–{row['rank_worst']})"
+        line = (
+            Cell(row["algorithm"], algorithm=row["algorithm"] if symbols else ""),
+            Cell(_number(row[name], digits), row[name]),
+            Cell(pair, row["lower"]),
+            Cell(ranks, row["rank"]),
+            *([Cell(str(row["n"]), row["n"])] if sizes else []),
+        )
+        lines.append(line)
+    return table(id, title, columns, lines, sortable=True)
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _bold(text: str, bold: bool) -> Span | str:
+    return Span(text, "strong") if bold else text
+
+
+def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[Chapter]:
+    """Yield the chapter of other metrics, if there are any: algorithms in the order of the
+    aggregate scores.
+    """
+    if "metrics" not in extras:
+        return
+    order = list(dict.fromkeys(evaluation.aggregate["algorithm"]))
+    blocks: list[Block] = [Paragraph((METRICS,)), _metrics_table(extras["metrics"], order)]
+    if "profiles" in extras:
+        drawing = figures.profiles(extras["profiles"], looks)
+        blocks.append(_plot("profiles", "Performance profiles", drawing))
+    if "improvement" in extras:
+        pairs = extras["improvement"].set_index(["algorithm", "other"])
+        rows = [
+            (Cell(a, algorithm=a), *(_improvement(pairs, a, other) for other in order))
+            for a in order
+        ]
+        columns = ("Algorithm", *(Column(name, "number") for name in order))
+        title = "Probability of improvement"
+        blocks += [Paragraph((IMPROVEMENT,), "key"), table("improvement", title, columns, rows)]
+    yield Chapter("Metrics", "Other metrics", tuple(blocks))
+
+
+def _metrics_table(metrics: pd.DataFrame, order: list[str]) -> Table:
+    names = list(dict.fromkeys(metrics["metric"]))
+    values = metrics.set_index(["algorithm", "metric"])
+    titles = ["IQM" if n == "iqm" else str(n).replace("_", " ").capitalize() for n in names]
+    rows = []
+    for algorithm in order:
+        cells = [Cell(algorithm, algorithm=algorithm)]
+        for name in names:
+            value, low, high = values.loc[(algorithm, name), ["value", "lower", "upper"]]
+            cells.append(Cell(f"{value:.3f} ({low:.3f}, {high:.3f})", value))
+        rows.append(cells)
+    columns = ("Algorithm", *(Column(title, "number") for title in titles))
+    return table("metrics", "Metrics with their intervals", columns, rows, sortable=True)
+
+
+def _improvement(pairs: pd.DataFrame, algorithm: str, other: str) -> Cell:
+    if algorithm == other:
+        return Cell(ABSENT, standing="none")
+    row = pairs.loc[(algorithm, other)]
+    return Cell(f"{row['value']:.2f}", hint=f"{row['lower']:.3f} to {row['upper']:.3f}")
+
+
+def _environment(evaluation: Evaluation, j: int, looks: Styles) -> Chapter:
+    """Show the scores of one environment: as details where there are many of these."""
+    samples, delta, id = evaluation.samples, evaluation.settings["delta"], f"environment-{j}"
+    low, high = (f"{bound:g}" for bound in samples.bounds[j])
+    weight = f"{100 * evaluation.point.q[j].sum():.1f}%"
+    text = "Scores from **{low}** to **{high}**; weight in the aggregate **{weight}**."
+    setup: Sentence = sentence(text, low=low, high=high, weight=weight)
+    quantiles = figures.quantiles(samples, j, delta, looks)
+    distributions = figures.distributions(samples, j, delta, looks)
+    blocks: list[Block] = [
+        Plot(f"{id}-quantiles", "Quantile functions", CAPTIONS["quantiles"], quantiles),
+        Plot(f"{id}-cdf", "Distribution functions", CAPTIONS["cdf"], distributions),
+        _means(evaluation, j),
+    ]
+    if len(samples.environments) > MOST_OPEN:
+        blocks = folded("Curves and mean scores", blocks)
+    blocks = [Paragraph(setup, "setup"), *blocks]
+    return Chapter(id, samples.environments[j], tuple(blocks), "experiment")
+
+
+def _settings(evaluation: Evaluation) -> Chapter:
+    lines = [
+        (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
+        for name, value in evaluation.settings.items()
+        if name != "bounds"
+    ]
+    return Chapter("Settings", "Settings", (Facts("Evaluation", tuple(lines)),))
+
+
+def _plot(id: str, title: str, drawing: Any) -> Plot:
+    return Plot(id, title, CAPTIONS[id], drawing)

@@ -1,0 +1,155 @@
+"""The report of bsuite logs: everything is there, self-contained, and the LaTeX page compiles;
+figures say what is not finished, without colour, within the page.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS
+from jbrl.report import bsuite_experiments as words
+from jbrl.report import bsuite_figures as figures
+from jbrl.report.bsuite import document, write_report
+from jbrl.report.style import PAPER, styles
+from jbrl.stats.bsuite import curves, scores
+from jbrl.stats.bsuite.logs import Logs, merged
+from tests.report.test_html import Page
+from tests.stats.bsuite_cases import golden
+
+DETAILS = {
+    "catch": ("score", "learning", "seeds"),
+    "bandit-noise": ("score", "learning", "average", "seeds"),
+    "deep-sea": ("score", "learning", "linear", "logarithmic", "seeds"),
+    "memory-len": ("score", "learning", "scale", "seeds"),
+    "discounting-chain": ("score", "learning", "average", "seeds"),
+}
+SHOWN = tuple(name.replace("-", "_") for name in DETAILS)
+
+
+def some(name: str, experiments: tuple[str, ...] = SHOWN) -> Logs:
+    runs = (run for run in golden(name).runs if run.experiment.name in experiments)
+    return Logs(tuple(runs))
+
+
+@pytest.fixture(scope="module")
+def logs() -> Logs:
+    return merged([some("scores_a"), some("scores_partial")])
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, logs) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    assert write_report(logs, out, latex=True) == [
+        out / "index.html",
+        out / "latex" / "report.tex",
+    ]
+    return out
+
+
+def test_the_page_has_every_figure_and_loads_nothing(report):
+    page = Page((report / "index.html").read_text(encoding="utf-8"))
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    wanted = ["radar", "tags", "bars"]
+    wanted += [f"{name}-{kind}" for name, kinds in DETAILS.items() for kind in kinds]
+    assert set(wanted) <= set(ids) and len(ids) == len(set(ids))
+    assert not [tag for tag, a in page.elements if a.get("src") or tag == "link"]
+    for link in (a["href"] for tag, a in page.elements if tag == "a"):
+        target = link.removeprefix("#")
+        assert target in ids if link.startswith("#") else (report / link).is_file(), link
+    for name in wanted:
+        for ending in ("csv", "svg", "png"):
+            assert (report / "figures" / f"{name}.{ending}").stat().st_size > 50
+
+
+def test_every_experiment_has_a_text_a_rule_and_a_title_of_its_own(report):
+    for experiment in EXPERIMENTS.values():
+        assert len(words.text(experiment)) > 100 and words.rule(experiment)
+        assert str(len(experiment.settings)) in words.facts(experiment)
+    assert len({words.title(experiment) for experiment in EXPERIMENTS.values()}) == 23
+    text = (report / "index.html").read_text(encoding="utf-8")
+    assert "Agent scores_partial: " in text and "runs are not finished" in text
+    for name in SHOWN:
+        assert words.rule(EXPERIMENTS[name]).split("<")[0][:60] in text
+    assert "NaN" not in re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    assert "$" not in re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.S)
+
+
+def test_tables_beside_the_page(report):
+    found = pd.read_csv(report / "scores.csv")
+    assert len(found) == 2 * len(SHOWN)
+    assert list(found.columns) == [*scores.COLUMNS, *scores.INTERVAL]
+    assert len(pd.read_csv(report / "tags.csv")) == 14
+    assert len(pd.read_csv(report / "tests.csv")) == 5
+    data = pd.read_csv(report / "figures" / "catch-learning.csv")
+    assert len(data) == 2 * 49
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_latex_compiles_to_one_page(report):
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
+    folder = report / "latex"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "(1 page," in done.stdout
+    assert "scores\\_partial" in (folder / "report.tex").read_text(encoding="utf-8")
+
+
+def test_a_score_that_is_not_known_is_said():
+    logs = some("scores_partial", ("mnist_noise",))
+    table = next(b for b in document(logs).chapters[0].blocks if getattr(b, "id", "") == "scores")
+    assert table.rows[0].cells[1].text == "–"
+    assert not curves.final_regrets(logs, "mnist_noise")["finished"].all()
+
+
+def test_the_radar_tells_five_agents_apart_without_colour():
+    names = [f"agent {k}" for k in range(5)]
+    rows = [
+        {"agent": a, "tag": tag, "score": 0.1 + 0.15 * k, "experiments": 1, "of": 1}
+        for k, a in enumerate(names)
+        for tag in TAGS
+    ]
+    table = pd.DataFrame(rows).assign(finished=True)
+    table.loc[0, "finished"] = False
+    drawing = figures.radar(table, styles(names))
+    axes = drawing.figure.axes[0]
+    lines = [line for line in axes.get_lines() if len(line.get_xdata()) == len(TAGS) + 1]
+    dashes = {str(line._unscaled_dash_pattern) for line in lines}
+    assert len(lines) == len(dashes) == 5
+    marks = [line for line in axes.get_lines() if len(line.get_xdata()) == 1]
+    assert len({mark.get_marker() for mark in marks}) == 5
+    hollow = [m for m in marks if m.get_markerfacecolor() == PAPER]
+    assert [mark.get_gid() for mark in hollow] == ["radar-0-basic"]
+    canvas = FigureCanvasAgg(drawing.figure)
+    canvas.draw()
+    width, height = canvas.get_width_height()
+    for text in axes.texts:
+        box = text.get_window_extent(canvas.get_renderer())
+        assert box.x0 >= 0 and box.x1 <= width and box.y1 <= height, text.get_text()
+
+
+def test_small_scores_are_drawn_at_the_floor_and_given_as_they_are():
+    tags = scores.tag_scores(some("scores_a")).assign(score=0.01)
+    drawing = figures.radar(tags, styles(["scores_a"]))
+    line = next(line for line in drawing.figure.axes[0].get_lines() if len(line.get_xdata()) > 1)
+    assert set(line.get_ydata()) == {figures.FLOOR}
+    assert set(drawing.data["score"]) == {0.01}
+
+
+def test_bars_are_hatched_where_they_are_not_finished(logs):
+    whole, partial = figures.bars(scores.summary(logs)).figure.axes
+    assert {bar.get_hatch() for bar in whole.patches} == {None}
+    assert {bar.get_hatch() for bar in partial.patches} == {figures.HATCH}
+    assert len(whole.patches) == len(SHOWN)
+
+
+def test_panels_name_their_axes_once():
+    logs = some("scores_a", ("catch",))
+    rows = curves.returns(logs, "catch")
+    drawing = figures.raw_lines(rows, EXPERIMENTS["catch"], styles(logs.agents), "average return")
+    labels = [axes.get_xlabel() for axes in drawing.figure.axes]
+    assert [*labels, drawing.figure.get_supxlabel()] == ["", "episode"]
