@@ -41,32 +41,28 @@ def same(new, old):
 # Rows
 
 
-def test_get_row():
-    tables, rows = random(2, 3, 7, 4), integers(7, 2, 3)
+def test_rows():
+    tables, rows, new = random(2, 3, 7, 4), integers(7, 2, 3), random(2, 3, 4)
     for row, at in maps(vectorize.get_row, tables, rows):
         same(row, tables[at][rows[at]])
-
-
-def test_set_row():
-    tables, rows, new = random(2, 3, 7, 4), integers(7, 2, 3), random(2, 3, 4)
     for table, at in maps(vectorize.set_row, tables, rows, new):
         expected = tables[at].copy()
         expected[rows[at]] = new[at]
         same(table, expected)
+    several = integers(7, 2, 3, 3)
+    for found, at in maps(vectorize.get_rows, tables, several):
+        same(found, tables[at][several[at]])
 
 
 @pytest.mark.parametrize("axes", [(None, 0), (0, None)])
 def test_rows_of_what_is_not_mapped(axes):
-    table, row = (
-        random(*((3,) if axes[0] == 0 else ()), 7, 4),
-        integers(7, *((3,) if axes[1] == 0 else ())),
-    )
+    table = random(7, 4) if axes[0] is None else random(3, 7, 4)
+    row = integers(7) if axes[1] is None else integers(7, 3)
     got = jax.vmap(vectorize.get_row, axes)(table, row)
     tables, rows = np.broadcast_to(table, (3, 7, 4)), np.broadcast_to(row, 3)
     same(got, tables[np.arange(3), rows])
-    changed = np.array(
-        jax.vmap(vectorize.set_row, (*axes, None))(table, row, np.ones(4, np.float32))
-    )
+    write = jax.vmap(vectorize.set_row, (*axes, None))
+    changed = np.array(write(table, row, np.ones(4, np.float32)))
     assert (changed[np.arange(3), rows] == 1).all()
     changed[np.arange(3), rows] = tables[np.arange(3), rows]
     same(changed, tables)
@@ -103,11 +99,8 @@ def plainly(value, step):
     return value, rounds
 
 
-OPTIONS = [
-    {"keep": keep, "lanes_last": last}
-    for keep in ("all", "numbers", "nothing")
-    for last in (False, True)
-]
+KEEPS = ("all", "numbers", "nothing")
+OPTIONS = [{"keep": keep, "lanes_last": last} for keep in KEEPS for last in (False, True)]
 
 
 def careful(carry, step):
@@ -131,20 +124,20 @@ def test_while_active(options):
         assert tuple(map(int, result)) == plainly(values[at], steps[at])
 
 
+def mapped_lengths(outer, inner):
+    return ((2,) if outer == 0 else ()) + ((3,) if inner == 0 else ())
+
+
 @pytest.mark.parametrize("options", OPTIONS[:2])
 @pytest.mark.parametrize(
     "axes", [((0, None), (None, 0)), ((None, 0), (0, None)), ((0, 0), (None, 0))]
 )
 def test_while_active_where_some_arguments_are_shared(options, axes):
     (inner_value, inner_step), (outer_value, outer_step) = axes
-    shape = lambda outer, inner: ((2,) if outer == 0 else ()) + ((3,) if inner == 0 else ())  # noqa: E731
-    values, steps = (
-        integers(200, *shape(outer_value, inner_value)),
-        1 + integers(3, *shape(outer_step, inner_step)),
-    )
-    result = jax.jit(
-        jax.vmap(jax.vmap(run_loop(options), (inner_value, inner_step)), (outer_value, outer_step))
-    )(values, steps)
+    values = integers(200, *mapped_lengths(outer_value, inner_value))
+    steps = 1 + integers(3, *mapped_lengths(outer_step, inner_step))
+    once = jax.vmap(run_loop(options), (inner_value, inner_step))
+    result = jax.jit(jax.vmap(once, (outer_value, outer_step)))(values, steps)
     values = np.broadcast_to(values if inner_value == 0 else values[..., None], (2, 3))
     steps = np.broadcast_to(steps if inner_step == 0 else steps[..., None], (2, 3))
     for at in np.ndindex(2, 3):
@@ -182,19 +175,14 @@ def test_while_active_in_a_scan_on_two_devices():
     values = integers(200, 8)
     mesh = Mesh(np.array(jax.devices()[:2]), ("lanes",))
     spec = PartitionSpec("lanes")
-    sharded = jax.jit(
-        jax.shard_map(jax.vmap(play), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-    )(values)
+    specs = {"mesh": mesh, "in_specs": spec, "out_specs": spec, "check_vma": False}
+    sharded = jax.jit(jax.shard_map(jax.vmap(play), **specs))(values)
     same(sharded, jax.jit(jax.vmap(play))(values))
-    ends, rounds = [], []
-    for value in values:
-        rounds.append([])
-        for _ in range(3):
-            value, count = plainly(value, 2)
-            value += 5
-            rounds[-1].append(count)
-        ends.append(value)
-    same(sharded, (np.array(ends), np.array(rounds)))
+    ends, rounds = values.copy(), np.zeros((8, 3), int)
+    for i, t in np.ndindex(8, 3):
+        ends[i], rounds[i, t] = plainly(ends[i], 2)
+        ends[i] += 5
+    same(sharded, (ends, rounds))
 
 
 @pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True]])
@@ -208,16 +196,10 @@ def test_when_any(wanted):
 
 
 def test_when_any_does_nothing_when_none_wants_it():
-    """Dividing by 0 in a branch that no lane wants would be seen in debugging mode; here: the
-    branch is a conditional of one predicate.
-    """
-    text = str(
-        jax.make_jaxpr(jax.vmap(lambda w, v: vectorize.when_any(w, jnp.sin, v)))(
-            np.zeros(3, bool), np.ones(3, np.float32)
-        )
-    )
-    assert "cond" in text
-    assert "reduce_or" in text
+    """The branch is a conditional of one predicate."""
+    run = jax.vmap(lambda w, v: vectorize.when_any(w, jnp.sin, v))
+    text = str(jax.make_jaxpr(run)(np.zeros(3, bool), np.ones(3, np.float32)))
+    assert "cond" in text and "reduce_or" in text
 
 
 # Functions of all lanes
@@ -233,14 +215,15 @@ def blend(pair, scale):
     }
 
 
+def blended(table, row, scale):
+    return blend((table, row), scale)
+
+
 def test_over_lanes():
     tables, rows, scales = random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)
-    for result, at in maps(
-        lambda table, row, scale: blend((table, row), scale), tables, rows, scales
-    ):
-        same(
-            result, {"picked": tables[at][rows[at]] * scales[at], "table": tables[at] + scales[at]}
-        )
+    for result, at in maps(blended, tables, rows, scales):
+        picked, table = tables[at][rows[at]] * scales[at], tables[at] + scales[at]
+        same(result, {"picked": picked, "table": table})
 
 
 @pytest.mark.parametrize(
@@ -254,16 +237,13 @@ def test_over_lanes():
 )
 def test_over_lanes_where_some_arguments_are_shared(outer, inner):
     full = [random(2, 3, 5, 4), integers(5, 2, 3), random(2, 3)]
-    args = [
-        v[: 2 if o == 0 else 1, : 3 if i == 0 else 1]
-        for v, o, i in zip(full, outer, inner, strict=True)
+    axes = list(zip(full, outer, inner, strict=True))
+    args = [v[: 2 if o == 0 else 1, : 3 if i == 0 else 1] for v, o, i in axes]
+    given = [
+        v.reshape(mapped_lengths(o, i) + v.shape[2:])
+        for v, (_, o, i) in zip(args, axes, strict=True)
     ]
-    fn = lambda table, row, scale: blend((table, row), scale)  # noqa: E731
-    shown = [
-        v.reshape(((2,) if o == 0 else ()) + ((3,) if i == 0 else ()) + v.shape[2:])
-        for v, o, i in zip(args, outer, inner, strict=True)
-    ]
-    result = jax.jit(jax.vmap(jax.vmap(fn, inner), outer))(*shown)
+    result = jax.jit(jax.vmap(jax.vmap(blended, inner), outer))(*given)
     tables, rows, scales = (np.broadcast_to(v, (2, 3, *v.shape[2:])) for v in args)
     for at in np.ndindex(2, 3):
         same(result["picked"][at], tables[at][rows[at]] * scales[at])
@@ -315,11 +295,8 @@ def test_separate_changes_nothing():
 def test_what_any_lane_wants_is_computed_for_all_and_else_zeros():
     @jax.jit
     def found(wanted, x):
-        return jax.vmap(
-            lambda w, v: vectorize.computed_if_any(
-                w, lambda t: {"twice": 2 * t[0], "sum": t[0].sum() + t[1]}, (v, 1.0)
-            )
-        )(wanted, x)
+        results = lambda t: {"twice": 2 * t[0], "sum": t[0].sum() + t[1]}  # noqa: E731
+        return jax.vmap(lambda w, v: vectorize.computed_if_any(w, results, (v, 1.0)))(wanted, x)
 
     x = jnp.arange(6.0).reshape(3, 2)
     one = found(jnp.array([False, True, False]), x)
@@ -361,27 +338,9 @@ def test_a_result_is_computed_for_the_lanes_that_want_it(lanes):
     wanted = jnp.zeros(20, bool).at[jnp.array(lanes, int)].set(True)
     x, old = jnp.arange(40.0).reshape(20, 2), jnp.full((20, 2), -1.0)
 
-    @jax.jit
-    def found(wanted, x):
-        return jax.vmap(
-            lambda w, v, o: vectorize.computed_where(w, lambda t: t[0] * t[1], (v, 2.0), o)
-        )(wanted, x, old)
+    def one(wanted, x, old):
+        return vectorize.computed_where(wanted, lambda t: t[0] * t[1], (x, 2.0), old)
 
     expected = np.where(np.asarray(wanted)[:, None], 2 * np.asarray(x), -1)
-    np.testing.assert_array_equal(found(wanted, x), expected)
-
-
-def test_a_result_is_computed_for_one_lane_if_wanted():
-    x = jnp.arange(3.0)
-    for wanted in (True, False):
-        found = vectorize.computed_where(jnp.bool_(wanted), lambda v: 2 * v, x, -x)
-        np.testing.assert_array_equal(found, 2 * x if wanted else -x)
-
-
-def test_several_rows_are_read_at_once():
-    table = jnp.arange(12.0).reshape(4, 3)
-    rows = jnp.array([3, 0, 3], jnp.int32)
-    np.testing.assert_array_equal(vectorize.get_rows(table, rows), np.asarray(table)[[3, 0, 3]])
-    tables = jnp.stack([table, -table])
-    both = jax.vmap(vectorize.get_rows)(tables, jnp.stack([rows, rows[::-1]]))
-    np.testing.assert_array_equal(both[1], -np.asarray(table)[[3, 0, 3]])
+    np.testing.assert_array_equal(jax.jit(jax.vmap(one))(wanted, x, old), expected)
+    np.testing.assert_array_equal(one(wanted[4], x[4], old[4]), expected[4])

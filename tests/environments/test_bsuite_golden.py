@@ -10,28 +10,9 @@ import numpy as np
 import pytest
 
 from jbrl.base.bsuite_sweep import logged_episodes
-from jbrl.environments import bsuite_tasks as umbrella_chain
-from jbrl.environments.bsuite_cartpole import (
-    BsuiteCartPole,
-    BsuiteCartPoleState,
-    BsuiteCartPoleSwingup,
-    CartPole,
-    SwingupState,
-    move,
-)
-from jbrl.environments.bsuite_tasks import (
-    Bandit,
-    BanditState,
-    Catch,
-    CatchState,
-    DiscountingChain,
-    DiscountingChainState,
-    MemoryChain,
-    MemoryChainState,
-    UmbrellaChain,
-    UmbrellaChainState,
-    arm_rewards,
-)
+from jbrl.environments import bsuite_cartpole as carts
+from jbrl.environments import bsuite_tasks
+from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
 from jbrl.environments.environment import Step, as_arrays
 from jbrl.environments.images import ImageBandit, ImageBanditState
 from jbrl.environments.mountain_car import BsuiteMountainCar, MountainCarState
@@ -88,20 +69,22 @@ def whole(values):
 
 
 def bandit(case, found):
-    environment = Bandit(mapping_seed=case["mapping_seed"])
+    environment = bsuite_tasks.Bandit(mapping_seed=case["mapping_seed"])
     np.testing.assert_array_equal(environment.arms, found["arm_rewards"].astype(np.float32))
-    return environment, BanditState(np.zeros(len(found["step_type"]), np.float32))
+    return environment, bsuite_tasks.BanditState(np.zeros(len(found["step_type"]), np.float32))
 
 
 def catch(case, found):
-    environment = Catch(case["rows"], case["columns"])
+    environment = bsuite_tasks.Catch(case["rows"], case["columns"])
     parts = ("hid_ball_x", "hid_ball_y", "hid_paddle_x")
-    return environment, CatchState(*(whole(found[part]) for part in parts))
+    return environment, bsuite_tasks.CatchState(*(whole(found[part]) for part in parts))
 
 
 def discounting_chain(case, found):
     chain, steps = (whole(found[f"hid_{name}"]) for name in ("context", "timestep"))
-    return DiscountingChain(case["mapping_seed"]), DiscountingChainState(chain, steps)
+    return bsuite_tasks.DiscountingChain(case["mapping_seed"]), bsuite_tasks.DiscountingChainState(
+        chain, steps
+    )
 
 
 def memory_chain(case, found):
@@ -112,17 +95,17 @@ def memory_chain(case, found):
         words[:, bit // 32] |= context[:, bit] << np.uint32(bit % 32)
     query, steps = (whole(found[f"hid_{name}"]) for name in ("query", "timestep"))
     right = np.zeros(len(query), bool)
-    environment = MemoryChain(case["memory_length"], case["num_bits"])
-    return environment, MemoryChainState(words, query, steps, right)
+    environment = bsuite_tasks.MemoryChain(case["memory_length"], case["num_bits"])
+    return environment, bsuite_tasks.MemoryChainState(words, query, steps, right)
 
 
-def umbrella(case, found):
+def umbrella_chain(case, found):
     need, have = (whole(found[f"hid_{name}_umbrella"]) for name in ("need", "has"))
-    environment = UmbrellaChain(case["chain_length"], case["n_distractor"])
-    return environment, UmbrellaChainState(need, have, whole(found["hid_timestep"]))
+    environment = bsuite_tasks.UmbrellaChain(case["chain_length"], case["n_distractor"])
+    return environment, bsuite_tasks.UmbrellaChainState(need, have, whole(found["hid_timestep"]))
 
 
-def images(case, found):
+def mnist_digits(case, found):
     environment = ImageBandit(fraction=case["fraction"])
     assert len(environment.pixels) == case["num_data"]
     index = np.maximum(found["image_index"], 0)
@@ -140,31 +123,21 @@ def mountain_car(case, found):
 
 def physics(found):
     x, x_dot, theta, theta_dot, time = found["hid_state"].T.astype(np.float32)
-    return CartPole(x, x_dot, theta, theta_dot, whole(np.rint(time / 0.01)))
+    return carts.CartPole(x, x_dot, theta, theta_dot, whole(np.rint(time / 0.01)))
 
 
 def cartpole(case, found):
-    settings = {("x_threshold" if k == "x_threshold" else k): v for k, v in case["kwargs"].items()}
     earned = np.zeros(len(found["step_type"]), np.float32)
-    return BsuiteCartPole(**settings), BsuiteCartPoleState(physics(found), earned)
+    return BsuiteCartPole(**case["kwargs"]), carts.BsuiteCartPoleState(physics(found), earned)
 
 
-def swingup(case, found):
+def cartpole_swingup(case, found):
     zero = np.zeros(len(found["step_type"]), np.int32)
-    return BsuiteCartPoleSwingup(**case["kwargs"]), SwingupState(physics(found), zero, zero)
+    return BsuiteCartPoleSwingup(**case["kwargs"]), carts.SwingupState(physics(found), zero, zero)
 
 
-FAMILIES = {
-    "bandit": bandit,
-    "cartpole": cartpole,
-    "cartpole_swingup": swingup,
-    "catch": catch,
-    "discounting_chain": discounting_chain,
-    "memory_chain": memory_chain,
-    "mnist_digits": images,
-    "mountain_car": mountain_car,
-    "umbrella_chain": umbrella,
-}
+MADE = (bandit, cartpole, cartpole_swingup, catch, discounting_chain, memory_chain, mnist_digits)
+FAMILIES = {made.__name__: made for made in (*MADE, mountain_car, umbrella_chain)}
 # Physics in float32: single steps from the recorded states; long ones drift. All else is replayed
 # from the first state of each episode alone.
 FORCED = {"cartpole", "cartpole_swingup", "mountain_car"}
@@ -172,15 +145,15 @@ FORCED = {"cartpole", "cartpole_swingup", "mountain_car"}
 
 def shown(environment, state, found, t):
     """First observation of an episode in a given state."""
-    if isinstance(environment, Bandit):
+    if isinstance(environment, bsuite_tasks.Bandit):
         return jnp.ones(1)
-    if isinstance(environment, Catch):
+    if isinstance(environment, bsuite_tasks.Catch):
         return environment._board(state)
-    if isinstance(environment, DiscountingChain):
+    if isinstance(environment, bsuite_tasks.DiscountingChain):
         return environment.step(None, state, jnp.int32(0))[1].observation * 0 + jnp.array(
             [-1.0, 0.0]
         )
-    if isinstance(environment, UmbrellaChain):
+    if isinstance(environment, bsuite_tasks.UmbrellaChain):
         return environment._observation(state, found["bits"][t])
     if isinstance(environment, ImageBandit):
         return environment._shown(jnp.asarray(environment.pixels)[found["index"][t]])
@@ -228,10 +201,10 @@ def replayed(forced, recorder, environment, states, bits, aux, actions, step_typ
 
 def counted(kept, state):
     """The recorded physics with what the episode has brought so far."""
-    if isinstance(state, BsuiteCartPoleState):
-        return BsuiteCartPoleState(kept.physics, state.earned)
-    if isinstance(state, SwingupState):
-        return SwingupState(kept.physics, state.upright, state.moves)
+    if isinstance(state, carts.BsuiteCartPoleState):
+        return carts.BsuiteCartPoleState(kept.physics, state.earned)
+    if isinstance(state, carts.SwingupState):
+        return carts.SwingupState(kept.physics, state.upright, state.moves)
     return kept
 
 
@@ -241,7 +214,7 @@ def counted(kept, state):
     ids=str,
 )
 def test_trajectories_and_logs_are_those_of_the_original(file, i, monkeypatch):
-    monkeypatch.setattr(umbrella_chain, "_random_bits", lambda key, n: key)
+    monkeypatch.setattr(bsuite_tasks, "_random_bits", lambda key, n: key)
     case, found = recorded(file, i)
     environment, states = FAMILIES[file](case, found)
     steps = found["actions"].astype(np.int32)
@@ -308,9 +281,7 @@ def check_rows(rows, found, columns):
         "episode": np.array(scheduled),
         "total_return": total,
         "episode_len": at - begins,
-        "episode_return": np.array(
-            [rewards[b : t + 1].sum() for b, t in zip(begins, at, strict=True)]
-        ),
+        "episode_return": [rewards[b : t + 1].sum() for b, t in zip(begins, at, strict=True)],
         **{name: found[f"info_{name}"][at] for name in columns},
     }
     for name, values in wanted.items():
@@ -323,14 +294,14 @@ def check_rows(rows, found, columns):
 def test_arms_are_those_of_the_original():
     _, data = loaded("bandit")
     for seed, arms in enumerate(data["sweep_arm_rewards"]):
-        np.testing.assert_array_equal(arm_rewards(11, seed), arms.astype(np.float32))
+        np.testing.assert_array_equal(bsuite_tasks.arm_rewards(11, seed), arms.astype(np.float32))
 
 
 def test_single_steps_of_cart_and_car_are_those_of_the_original():
     _, data = loaded("cartpole")
     x, x_dot, theta, theta_dot, _ = data["onestep_state"].T.astype(np.float32)
-    state = CartPole(x, x_dot, theta, theta_dot, np.zeros(len(x), np.int32))
-    after = jax.vmap(move)(state, data["onestep_action"])
+    state = carts.CartPole(x, x_dot, theta, theta_dot, np.zeros(len(x), np.int32))
+    after = jax.vmap(carts.move)(state, data["onestep_action"])
     got = np.stack([after.x, after.x_dot, after.theta, after.theta_dot], 1).astype(np.float64)
     wanted = data["onestep_next_state"][:, :4]
     got[:, 2] += (
