@@ -50,22 +50,26 @@ def nearest_point(place, a, b):
     return a[0] + part * way[0], a[1] + part * way[1]
 
 
-def test_ball_rolls_straight_by_its_radius_and_velocity(tmp_path):
-    environment = on_map(tmp_path)
-    found, step = rolled(environment, 0.1, 0.2, 1.0, -0.5)
-    np.testing.assert_allclose(found, [0.14, 0.18, 1.0, -0.5], rtol=1e-6)
-    assert (float(step.reward), bool(step.terminated)) == (-1.0, False)
-
-
-def test_an_edge_mirrors_the_velocity(tmp_path):
-    """From x = 0.331 with x' = 1 the ball's border, at 0.371, meets the edge at 0.4 in substep 15
-    (centre at 0.361), and rolls back for five: 0.361 - 0.010. Its y' goes on.
-    """
-    environment = on_map(tmp_path)
-    found, _ = rolled(environment, 0.331, 0.5, 1.0, 0.5)
-    np.testing.assert_allclose(found, [0.351, 0.52, -1.0, 0.5], rtol=1e-5)
-    found, _ = rolled(environment, 0.5, 0.331, 0.5, 1.0)
-    np.testing.assert_allclose(found, [0.52, 0.351, 0.5, -1.0], rtol=1e-5)
+@pytest.mark.parametrize(
+    ("before", "after", "reward"),
+    [
+        ((0.1, 0.2, 1.0, -0.5), [0.14, 0.18, 1.0, -0.5], -1),  # straight, by radius and velocity
+        # From x = 0.331 with x' = 1 the ball's border, at 0.371, meets the edge at 0.4 in substep
+        # 15 (centre at 0.361), and rolls back for five: 0.361 - 0.010. Its y' goes on.
+        ((0.331, 0.5, 1.0, 0.5), [0.351, 0.52, -1.0, 0.5], -1),
+        ((0.5, 0.331, 0.5, 1.0), [0.52, 0.351, 0.5, -1.0], -1),
+        # 0.9 - 0.05 is passed in substep 6 from 0.839: no friction, no further rolling
+        ((0.839, 0.9, 1.0, 0.0), [0.851, 0.9, 1, 0], 10_000),
+        # a coordinate outside comes back inside
+        ((0.97, 0.2, 1.0, 0.0), [0.95, 0.2, 1, 0], -1),
+        ((0.959, 0.2, 1.0, 0.0), [0.999, 0.2, 1, 0], -1),
+        ((0.2, 0.03, 0.0, -1.0), [0.2, 0.05, 0, -1], -1),
+    ],
+)
+def test_a_step_by_hand(tmp_path, before, after, reward):
+    found, step = rolled(on_map(tmp_path), *before)
+    np.testing.assert_allclose(found, after, rtol=1e-5)
+    assert (float(step.reward), bool(step.terminated)) == (reward, reward > 0)
 
 
 def test_a_slanted_edge_mirrors_the_velocity(tmp_path):
@@ -113,7 +117,8 @@ def test_two_polygons_at_once_reverse_the_velocity(tmp_path):
 
 def test_the_nineteenth_substep_moves_twice_after_one_polygon(tmp_path):
     """The edge is met when the centre is beyond 0.36: from 0.36 - 0.037 in substep 19, and then
-    the ball moves back three times, in 18 and 20 substeps once and twice less.
+    the ball moves back three times, in 18 and 20 substeps once and twice less. Two edges of one
+    polygon move it twice as well, two polygons once.
     """
     environment = on_map(tmp_path)
     for substep, back in ((18, 2), (19, 2), (20, 0)):
@@ -121,16 +126,11 @@ def test_the_nineteenth_substep_moves_twice_after_one_polygon(tmp_path):
         found, _ = rolled(environment, x, 0.5, 1.0, 0.0)
         assert found[2] == -1
         np.testing.assert_allclose(found[0], x + 0.002 * (substep - back), rtol=1e-5)
-
-
-def test_the_nineteenth_substep_moves_twice_for_two_edges_and_once_for_two_polygons(tmp_path):
-    x = 0.36 - 0.002 * 19 + 0.001
-    corner = on_map(tmp_path)
     start = 0.4 - 0.04 / math.sqrt(2) - 0.002 * 19 + 0.001
-    found, _ = rolled(corner, start, start, 1.0, 1.0)
+    found, _ = rolled(environment, start, start, 1.0, 1.0)
     np.testing.assert_allclose(found[:2], start + 0.002 * 17, rtol=1e-5)
-    twice = on_map(tmp_path, polygons=[SQUARE, SQUARE])
-    found, _ = rolled(twice, x, 0.5, 1.0, 0.0)
+    x = 0.36 - 0.002 * 19 + 0.001
+    found, _ = rolled(on_map(tmp_path, polygons=[SQUARE, SQUARE]), x, 0.5, 1.0, 0.0)
     np.testing.assert_allclose(found[0], x + 0.002 * 18, rtol=1e-5)
 
 
@@ -154,25 +154,6 @@ def test_a_ball_that_leaves_an_edge_behind_does_not_hit_it(tmp_path, angle, hit)
     np.testing.assert_allclose(found[2:], mirrored, atol=1e-7)
 
 
-def test_target_ends_the_episode_at_once(tmp_path):
-    """0.9 - 0.05 is passed in substep 6 from 0.839: no friction, no further rolling."""
-    environment = on_map(tmp_path)
-    found, step = rolled(environment, 0.839, 0.9, 1.0, 0.0)
-    np.testing.assert_allclose(found, [0.851, 0.9, 1, 0], rtol=1e-6)
-    assert (float(step.reward), bool(step.terminated)) == (10_000.0, True)
-
-
-def test_a_coordinate_outside_comes_back_inside(tmp_path):
-    environment = on_map(tmp_path)
-    for before, after in ((0.97, 0.95), (0.959, 0.999)):
-        np.testing.assert_allclose(
-            rolled(environment, before, 0.2, 1.0, 0.0)[0], [after, 0.2, 1, 0], rtol=1e-6
-        )
-    np.testing.assert_allclose(
-        rolled(environment, 0.2, 0.03, 0.0, -1.0)[0], [0.2, 0.05, 0, -1], rtol=1e-6
-    )
-
-
 def test_actions_push_and_friction_slows_after_rolling(tmp_path):
     environment = on_map(tmp_path)
     values = {"force": np.float32(0.25), "friction": np.float32(0.5)}
@@ -188,7 +169,7 @@ def test_actions_push_and_friction_slows_after_rolling(tmp_path):
 
 lived = jax.jit(
     lambda environment, state, action, n: jax.lax.scan(
-        lambda now, _: (lambda after: (after[0], after[1]))(environment.step(KEY, now, action)),
+        lambda now, _: environment.step(KEY, now, action),
         state,
         length=n,
     )[1],
@@ -203,15 +184,9 @@ def test_speed_stays_without_friction_and_the_ball_stays_on_the_map(name):
     """
     environment = as_arrays(Pinball(map=name, **STILL))
     angles = np.linspace(0.1, 2 * np.pi + 0.1, 8, endpoint=False)
-    state = PinballState(
-        Ball(
-            np.full(8, 0.2, np.float32),
-            np.full(8, 0.9, np.float32),
-            np.float32(1.8 * np.cos(angles)),
-            np.float32(1.8 * np.sin(angles)),
-        ),
-        np.zeros(8, np.int32),
-    )
+    places = [np.full(8, place, np.float32) for place in (0.2, 0.9)]
+    velocities = [np.float32(1.8 * part(angles)) for part in (np.cos, np.sin)]
+    state = PinballState(Ball(*places, *velocities), np.zeros(8, np.int32))
     log = on_host(jax.jit(jax.vmap(lambda s: lived(environment, s, np.int32(4), 1000)))(state))
     x, y, x_dot, y_dot = np.moveaxis(log.observation.astype(float), -1, 0)
     np.testing.assert_allclose(np.hypot(x_dot, y_dot), 1.8, rtol=2e-5)

@@ -79,11 +79,7 @@ def test_extra_gain():
 
 def test_mapped_beliefs_learn_apart():
     held = believe(prior("GC"), DISCOUNT)
-    x, u, y = (
-        np.array([0, 4, 2], np.int32),
-        np.array([0, 1, 2], np.int32),
-        np.array([1, 4, 3], np.int32),
-    )
+    x, u, y = np.array([[0, 4, 2], [0, 1, 2], [1, 4, 3]], np.int32)
     together = jax.jit(jax.vmap(belief.learn, (None, 0, 0, 0)))(held, x, u, y)
     for i in range(3):
         alone = learn(held, x[i], u[i], y[i])

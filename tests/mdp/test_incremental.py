@@ -36,17 +36,10 @@ def changes(name, number, rng):
     """States, actions, new rows and rewards; rows keep to the transitions that the problem has."""
     mean, rewards = start(name)
     n_states, n_actions = rewards.shape
-    x, u = (
-        rng.integers(0, n_states, number).astype(np.int32),
-        rng.integers(0, n_actions, number).astype(np.int32),
-    )
+    x, u = (rng.integers(0, n, number).astype(np.int32) for n in (n_states, n_actions))
     rows = np.where(mean[x, u] > 0, rng.gamma(0.3, size=(number, n_states)) + 1e-6, 0)
-    return (
-        x,
-        u,
-        (rows / rows.sum(1, keepdims=True)).astype(np.float32),
-        rng.uniform(0, rewards.max(), number).astype(np.float32),
-    )
+    rows, paid = rows / rows.sum(1, keepdims=True), rng.uniform(0, rewards.max(), number)
+    return x, u, rows.astype(np.float32), paid.astype(np.float32)
 
 
 def change_row(plan, x, u, row, reward):
@@ -114,11 +107,8 @@ def test_500_changed_rows(name):
     # The inverse has not drifted.
     last = jax.tree.map(lambda v: np.asarray(v[-1]), plans)
     followed = (last.weights / last.totals[..., None])[np.arange(len(last.policy)), last.policy]
-    np.testing.assert_allclose(
-        last.inverse,
-        np.linalg.inv(np.eye(len(followed)) - 0.95 * followed.astype(float)),
-        atol=2e-4,
-    )
+    inverse = np.linalg.inv(np.eye(len(followed)) - 0.95 * followed.astype(float))
+    np.testing.assert_allclose(last.inverse, inverse, atol=2e-4)
 
 
 @pytest.mark.slow
@@ -128,22 +118,15 @@ def test_lanes_do_not_feel_each_other():
     rngs = [np.random.default_rng(i) for i in range(6)]
     changed = jax.tree.map(lambda *v: np.stack(v), *(changes("GDL", 40, rng) for rng in rngs))
     together = jax.jit(jax.vmap(change_all, (None, 0)))(plan, changed)
-    in_a_grid = jax.jit(jax.vmap(jax.vmap(change_all, (None, 0)), (None, 0)))(
-        plan, jax.tree.map(lambda v: v.reshape(2, 3, *v.shape[1:]), changed)
-    )
+    grid = jax.tree.map(lambda v: v.reshape(2, 3, *v.shape[1:]), changed)
+    in_a_grid = jax.jit(jax.vmap(jax.vmap(change_all, (None, 0)), (None, 0)))(plan, grid)
     for i in range(6):
         alone = change_all(plan, jax.tree.map(lambda v, i=i: v[i], changed))
         np.testing.assert_array_equal(together.policy[i], alone.policy)
-        one, other = (
-            jax.tree.map(lambda v, j=j: v[j], plans)
-            for plans, j in ((together, i), (in_a_grid, (i // 3, i % 3)))
-        )
-        np.testing.assert_allclose(
-            one.q + one.level[:, None, None], alone.q + alone.level[:, None, None], rtol=2e-6
-        )
-        np.testing.assert_allclose(
-            other.q + other.level[:, None, None], alone.q + alone.level[:, None, None], rtol=2e-6
-        )
+        whole = alone.q + alone.level[:, None, None]
+        for plans, j in ((together, i), (in_a_grid, (i // 3, i % 3))):
+            found = plans.q[j] + plans.level[j][:, None, None]
+            np.testing.assert_allclose(found, whole, rtol=2e-6)
 
 
 def test_solving_many_at_once():
@@ -184,13 +167,10 @@ def test_certified_plans_rest_and_others_accept_no_news():
     for field in ("weights", "totals", "gains", "inverse", "policy", "values", "level", "rounds"):
         np.testing.assert_array_equal(getattr(rested, field), getattr(plan, field))
     np.testing.assert_allclose(rested.q, plan.q, rtol=1e-6)
-    noted = jax.jit(incremental.add_transition)(
-        plan, np.int32(0), np.int32(1), np.int32(1), np.float32(7)
-    )
+    add = jax.jit(incremental.add_transition)
+    noted = add(plan, np.int32(0), np.int32(1), np.int32(1), np.float32(7))
     assert not incremental.converged(noted)
-    again = jax.jit(incremental.add_transition)(
-        noted, np.int32(2), np.int32(2), np.int32(0), np.float32(3)
-    )
+    again = add(noted, np.int32(2), np.int32(2), np.int32(0), np.float32(3))
     jax.tree.map(np.testing.assert_array_equal, again, noted)
 
 
@@ -201,9 +181,8 @@ def test_a_spoilt_inverse_only_delays():
     plan = jax.jit(incremental.solve)(*start("GC"), DISCOUNT)
     rng = np.random.default_rng(0)
     for _ in range(3):
-        spoilt = dataclasses.replace(
-            plan, inverse=jnp.asarray(rng.normal(0, 30, plan.inverse.shape), jnp.float32)
-        )
+        inverse = jnp.asarray(rng.normal(0, 30, plan.inverse.shape), jnp.float32)
+        spoilt = dataclasses.replace(plan, inverse=inverse)
         x, u, row, reward = (v[0] for v in changes("GC", 1, rng))
         check(jax.jit(change_row)(spoilt, x, u, row, reward))
 

@@ -15,19 +15,14 @@ DISCOUNT = np.float32(0.95)
 
 def random_mdps(n_states, n_actions, number=6, seed=0):
     rng = np.random.default_rng(seed)
-    transitions = rng.dirichlet(np.full(n_states, 0.5), (number, n_states, n_actions)).astype(
-        np.float32
-    )
-    return transitions, rng.uniform(-1, 3, (number, n_states, n_actions)).astype(np.float32)
+    shape = (number, n_states, n_actions)
+    transitions = rng.dirichlet(np.full(n_states, 0.5), shape).astype(np.float32)
+    return transitions, rng.uniform(-1, 3, shape).astype(np.float32)
 
 
 def exact(transitions, rewards, discount=DISCOUNT):
-    return np.stack(
-        [
-            twin.policy_iteration(p.astype(float), r.astype(float), float(discount))
-            for p, r in zip(transitions, rewards, strict=True)
-        ]
-    )
+    mdps = zip(transitions.astype(float), rewards.astype(float), strict=True)
+    return np.stack([twin.policy_iteration(p, r, float(discount)) for p, r in mdps])
 
 
 def iterate(transitions, rewards, discount=DISCOUNT, tolerance=1e-3):
@@ -47,9 +42,8 @@ def test_random_mdps_alone_and_mapped(solver, n_states, n_actions):
     expected = exact(transitions, rewards)
     run = lambda p, r: solvers[solver](p, r, DISCOUNT)  # noqa: E731
     together = jax.jit(jax.vmap(run))(transitions, rewards)
-    in_a_grid = jax.jit(jax.vmap(jax.vmap(run)))(
-        transitions.reshape(2, 3, *transitions.shape[1:]), rewards.reshape(2, 3, *rewards.shape[1:])
-    )
+    grid = (v.reshape(2, 3, *v.shape[1:]) for v in (transitions, rewards))
+    in_a_grid = jax.jit(jax.vmap(jax.vmap(run)))(*grid)
     alone = jax.jit(run)(transitions[4], rewards[4])
     # What is guaranteed, and float32: 1e-6 of the greatest value.
     bound = DISCOUNT / (1 - DISCOUNT) * np.asarray(together.residual) + 1e-6 * abs(expected).max()
@@ -58,9 +52,8 @@ def test_random_mdps_alone_and_mapped(solver, n_states, n_actions):
         np.testing.assert_allclose(together.q, expected, rtol=0, atol=1e-5 * abs(expected).max())
     assert abs(alone.q - expected[4]).max() <= bound[4]
     assert alone.sweeps == together.sweeps[4]
-    np.testing.assert_allclose(
-        np.reshape(in_a_grid.q, expected.shape), together.q, rtol=0, atol=1e-6 * abs(expected).max()
-    )
+    close = {"rtol": 0, "atol": 1e-6 * abs(expected).max()}
+    np.testing.assert_allclose(np.reshape(in_a_grid.q, expected.shape), together.q, **close)
     np.testing.assert_array_equal(np.ravel(in_a_grid.sweeps), together.sweeps)
 
 
@@ -101,12 +94,8 @@ def test_no_tolerance_at_all_stops_at_rounding():
     for scale in (1e-20, 1.0, 1e20):
         got = iterate(transitions, rewards * np.float32(scale), tolerance=0.0)
         assert got.sweeps < 1000
-        np.testing.assert_allclose(
-            got.q,
-            exact(transitions[None], rewards[None])[0] * scale,
-            rtol=0,
-            atol=2e-5 * 60 * scale,
-        )
+        expected = exact(transitions[None], rewards[None])[0] * scale
+        np.testing.assert_allclose(got.q, expected, rtol=0, atol=2e-5 * 60 * scale)
 
 
 @pytest.mark.parametrize("solver", solvers)
@@ -136,13 +125,11 @@ def test_not_a_number_ends_the_loops():
 @pytest.mark.parametrize("discount", [0.0, 0.95, 0.999])
 def test_resolvent(discount):
     followed = random_mdps(9, 1, number=4)[0][:, :, 0]
-    got = jax.jit(planning.lanes_resolvent)(
-        jnp.moveaxis(followed, 0, -1), jnp.full(4, discount, jnp.float32)
-    )
+    discounts = jnp.full(4, discount, jnp.float32)
+    got = jax.jit(planning.lanes_resolvent)(jnp.moveaxis(followed, 0, -1), discounts)
     expected = np.linalg.inv(np.eye(9) - discount * followed.astype(float))
-    np.testing.assert_allclose(
-        np.moveaxis(got, -1, 0), expected, rtol=0, atol=3e-6 / (1 - discount) ** 1.5
-    )
+    error = 3e-6 / (1 - discount) ** 1.5
+    np.testing.assert_allclose(np.moveaxis(got, -1, 0), expected, rtol=0, atol=error)
 
 
 def test_replacing_a_row_mends_it():
@@ -150,9 +137,8 @@ def test_replacing_a_row_mends_it():
     identity, whatever it was.
     """
     followed = random_mdps(6, 1, number=3)[0][:, :, 0]
-    inverse = np.linalg.inv(np.eye(6) - 0.95 * followed.astype(float)) + np.random.default_rng(
-        0
-    ).normal(0, 0.01, (3, 6, 6))
+    noise = np.random.default_rng(0).normal(0, 0.01, (3, 6, 6))
+    inverse = np.linalg.inv(np.eye(6) - 0.95 * followed.astype(float)) + noise
     x, wanted = np.array([1, 4, 5], np.int32), np.array([1, 1, 0], np.float32)
     rows = np.stack([followed[i, x[i]] for i in range(3)], -1)
     lanes_last = jnp.asarray(np.moveaxis(inverse, 0, -1), jnp.float32)
