@@ -128,18 +128,9 @@ def mean_table(samples: Samples, delta: float) -> pd.DataFrame:
         points, lower, upper = cdf_band(samples, j, delta)
         mean = frequencies(samples, j) @ samples.supports[j]
         low, high = np.diff(upper, prepend=0) @ points, np.diff(lower, prepend=0) @ points
-        rows.append(
-            pd.DataFrame(
-                {
-                    "environment": environment,
-                    "algorithm": samples.algorithms,
-                    "n": samples.totals[:, j],
-                    "mean": mean,
-                    "lower": low,
-                    "upper": high,
-                }
-            )
-        )
+        columns = {"environment": environment, "algorithm": samples.algorithms}
+        columns |= {"n": samples.totals[:, j], "mean": mean, "lower": low, "upper": high}
+        rows.append(pd.DataFrame(columns))
     return pd.concat(rows, ignore_index=True)
 
 

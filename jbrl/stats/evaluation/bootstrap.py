@@ -86,11 +86,8 @@ def bootstrap(
 
 def check_whole(name: str, value: int, low: int) -> None:
     """Refuse a value that is not an integer from `low` up to 2³² - 1."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not low <= value < 2**32
-    ):
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not low <= value < 2**32:
         raise JbrlError(f"{name} = {value!r}: expected an integer from {low} to {2**32 - 1}")
 
 
@@ -183,12 +180,10 @@ def resampled_payoffs(samples: Samples, resamples: int, seed: int = 0) -> Iterat
     devices = jax.devices()
     width = min(CHUNK, -(-resamples // len(devices)))
     program = _over_devices(_payoffs_of_cell, tuple(devices))
+    environments = range(len(samples.environments))
     with jax.enable_x64(True):
         key = jax.random.key(seed)
-        shared = [
-            (jax.random.fold_in(key, j), _cells(samples, j))
-            for j in range(len(samples.environments))
-        ]
+        shared = [(jax.random.fold_in(key, j), _cells(samples, j)) for j in environments]
     for start in range(0, resamples, width * len(devices)):
         numbers = np.arange(start, start + width * len(devices), dtype=np.uint32)
         with jax.enable_x64(True):  # not while the caller has the turn
@@ -228,11 +223,8 @@ def _over_devices(
         return lax.map(functools.partial(fn, shared), lanes, batch_size=wide)
 
     mesh, split = Mesh(np.array(devices), ("resamples",)), PartitionSpec("resamples")
-    return jax.jit(
-        jax.shard_map(
-            part, mesh=mesh, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
-        )
-    )
+    specs = {"in_specs": (PartitionSpec(), split), "out_specs": split}
+    return jax.jit(jax.shard_map(part, mesh=mesh, **specs, check_vma=False))
 
 
 def _cells(samples: Samples, environment: int) -> _Cells:
@@ -242,20 +234,11 @@ def _cells(samples: Samples, environment: int) -> _Cells:
     steps, adds, reads = _steps(place)
     by_algorithm = np.argsort(owner, kind="stable")
     totals = counts.sum(axis=1)
-    arrays = {
-        "owner": owner,
-        "place": place,
-        "steps": steps,
-        "adds": adds,
-        "reads": reads,
-        "entry": np.repeat(by_algorithm, each[by_algorithm]),
-        "first": np.repeat(np.cumsum(totals) - totals, totals),
-    }
-    padded = {
-        name: jnp.asarray(_padded(values).astype(np.int32)) for name, values in arrays.items()
-    }
+    entry = np.repeat(by_algorithm, each[by_algorithm])
+    first = np.repeat(np.cumsum(totals) - totals, totals)
+    arrays = (owner, place, steps, adds, reads, entry, first)
     return _Cells(
-        **padded,
+        *(jnp.asarray(_padded(values).astype(np.int32)) for values in arrays),
         total=jnp.asarray(_padded(np.repeat(totals, totals)).astype(np.uint32)),
         totals=jnp.asarray(totals.astype(np.float64)),
         n_steps=jnp.int32(len(steps)),
@@ -315,9 +298,8 @@ def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
         e = _at(drawn, t)
         return _set(times, e, _at(times, e) + 1)
 
-    times = lax.fori_loop(
-        jnp.int32(0), cells.n_samples, count, jnp.zeros(cells.owner.shape, jnp.int32)
-    )
+    never = jnp.zeros(cells.owner.shape, jnp.int32)
+    times = lax.fori_loop(jnp.int32(0), cells.n_samples, count, never)
 
     width = -(-n // 4) * 4  # rows of whole vectors
 
@@ -325,14 +307,12 @@ def _compared_by_loops(cells: _Cells, drawn: jax.Array) -> jax.Array:
         sums, below = carry
         e = _at(cells.steps, s)
         owner, drawn = _at(cells.owner, e), _at(times, e)
-        below = _set(
-            below, owner, _at(below, owner) + (drawn * _at(cells.adds, s)).astype(jnp.float64)
-        )
+        added = (drawn * _at(cells.adds, s)).astype(jnp.float64)
+        below = _set(below, owner, _at(below, owner) + added)
         more = (drawn * _at(cells.reads, s)).astype(jnp.float64) * below
         row = owner * width
-        return lax.dynamic_update_slice(
-            sums, lax.dynamic_slice(sums, (row,), (width,)) + more, (row,)
-        ), below
+        own = lax.dynamic_slice(sums, (row,), (width,)) + more
+        return lax.dynamic_update_slice(sums, own, (row,)), below
 
     begin = (jnp.zeros(n * width, jnp.float64), jnp.zeros(width, jnp.float64))
     return lax.fori_loop(jnp.int32(0), cells.n_steps, step, begin)[0].reshape(n, width)[:, :n]

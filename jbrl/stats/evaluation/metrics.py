@@ -50,26 +50,16 @@ def metrics(
     for name in names:
         if name not in METRICS:
             raise JbrlError(f"unknown metric '{name}'{nearest(name, METRICS)}")
-    rows = []
+    tables = {name: [] for name in names}
     for i, algorithm in enumerate(samples.algorithms):
         cell = _Sorted(samples, i, normalise)
         point = cell.metrics(*cell.observed)
-        spread = [
-            cell.metrics(*drawn)
-            for drawn in cell.resampled(resamples, np.random.default_rng([seed, i]))
-        ]
-        for name in names:
-            lower, upper = np.quantile(
-                np.concatenate([s[name] for s in spread]), [delta / 2, 1 - delta / 2]
-            )
-            rows.append((name, algorithm, point[name][0], lower, upper))
-    found = pd.DataFrame(rows, columns=["metric", "algorithm", "value", "lower", "upper"])
-    return found.sort_values(
-        "metric",
-        key=lambda c: c.map({name: k for k, name in enumerate(names)}),
-        kind="stable",
-        ignore_index=True,
-    )
+        spread = [cell.metrics(*drawn) for drawn in cell.resampled(resamples, seed)]
+        for name, rows in tables.items():
+            ends = _ends(np.concatenate([s[name] for s in spread]), delta)
+            rows.append((name, algorithm, point[name][0], *ends))
+    every = [row for rows in tables.values() for row in rows]
+    return pd.DataFrame(every, columns=["metric", "algorithm", "value", "lower", "upper"])
 
 
 def performance_profiles(
@@ -96,24 +86,10 @@ def performance_profiles(
     for i, algorithm in enumerate(samples.algorithms):
         cell = _Sorted(samples, i, normalise)
         value = cell.profile(cell.observed[0], places)[0]
-        spread = np.concatenate(
-            [
-                cell.profile(w, places)
-                for w, _ in cell.resampled(resamples, np.random.default_rng([seed, i]))
-            ]
-        )
-        lower, upper = np.quantile(spread, [delta / 2, 1 - delta / 2], axis=0)
-        parts.append(
-            pd.DataFrame(
-                {
-                    "algorithm": algorithm,
-                    "threshold": places,
-                    "value": value,
-                    "lower": lower,
-                    "upper": upper,
-                }
-            )
-        )
+        drawn = [cell.profile(weights, places) for weights, _ in cell.resampled(resamples, seed)]
+        lower, upper = _ends(np.concatenate(drawn), delta)
+        columns = {"algorithm": algorithm, "threshold": places, "value": value}
+        parts.append(pd.DataFrame(columns | {"lower": lower, "upper": upper}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -134,15 +110,19 @@ def probability_of_improvement(
     check_delta(delta)
     value = _improvement(payoffs(samples)[None])[0]
     spread = np.concatenate([_improvement(z) for z in resampled_payoffs(samples, resamples, seed)])
-    lower, upper = np.quantile(spread, [delta / 2, 1 - delta / 2], axis=0)
-    names = samples.algorithms
+    lower, upper = _ends(spread, delta)
     rows = [
-        (names[i], names[k], value[i, k], lower[i, k], upper[i, k])
-        for i in range(len(names))
-        for k in range(len(names))
+        (one, other, value[i, k], lower[i, k], upper[i, k])
+        for i, one in enumerate(samples.algorithms)
+        for k, other in enumerate(samples.algorithms)
         if i != k
     ]
     return pd.DataFrame(rows, columns=["algorithm", "other", "value", "lower", "upper"])
+
+
+def _ends(drawn: np.ndarray, delta: float) -> np.ndarray:
+    """Return both ends [2, ...] of the percentile interval of resampled values [R, ...]."""
+    return np.quantile(drawn, [delta / 2, 1 - delta / 2], axis=0)
 
 
 def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndarray]:
@@ -160,14 +140,16 @@ def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndar
                 f"algorithm '{algorithm}' has {min(sizes)} to {max(sizes)} scores on an "
                 "environment: expected the same number"
             )
-        found[algorithm] = np.stack(
-            [
-                _scaled(samples, j, normalise).repeat(counts[i])
-                for j, counts in enumerate(samples.counts)
-            ],
-            axis=1,
-        )
+        found[algorithm] = np.stack(_cells(samples, i, normalise), axis=1)
     return found
+
+
+def _cells(samples: Samples, algorithm: int, normalise: bool) -> list[np.ndarray]:
+    """Return the sorted scores of an algorithm in each environment on the common scale."""
+    return [
+        _scaled(samples, j, normalise).repeat(counts[algorithm])
+        for j, counts in enumerate(samples.counts)
+    ]
 
 
 def _scaled(samples: Samples, environment: int, normalise: bool) -> np.ndarray:
@@ -197,10 +179,8 @@ class _Sorted:
     """
 
     def __init__(self, samples: Samples, algorithm: int, normalise: bool) -> None:
-        cells = [
-            _scaled(samples, j, normalise).repeat(counts[algorithm])
-            for j, counts in enumerate(samples.counts)
-        ]
+        cells = _cells(samples, algorithm, normalise)
+        self.algorithm = algorithm
         self.scores, place = np.unique(np.concatenate(cells), return_inverse=True)
         sizes = np.array([len(cell) for cell in cells])
         # scores of an environment, and their places
@@ -210,39 +190,28 @@ class _Sorted:
         everything = [np.arange(size)[None] for size in sizes]
         self.observed = self._weighed(everything)
 
-    def resampled(
-        self, resamples: int, generator: np.random.Generator
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def resampled(self, resamples: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield data of bootstrap resamples, R at a time: weights [R, U] of the distinct scores,
         means [R, m] of the environments.
         """
-        step = max(1, _BLOCK // max(len(self.scores), *(len(x) for x, _ in self.cells)))
+        generator = np.random.default_rng([seed, self.algorithm])
+        sizes = [len(scores) for scores, _ in self.cells]
+        step = max(1, _BLOCK // max(len(self.scores), *sizes))
         for start in range(0, resamples, step):
             count = min(step, resamples - start)
-            yield self._weighed(
-                [generator.integers(0, len(x), (count, len(x)), np.uint32) for x, _ in self.cells]
-            )
+            yield self._weighed([generator.integers(0, T, (count, T), np.uint32) for T in sizes])
 
     def _weighed(self, drawn: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and means when the samples drawn of each environment [R, T] are these."""
         count, U, m = len(drawn[0]), len(self.scores), len(self.cells)
-        means = np.stack(
-            [
-                scores[which].mean(axis=1)
-                for (scores, _), which in zip(self.cells, drawn, strict=True)
-            ],
-            axis=1,
-        )
-        places = np.concatenate(
-            [place[which] for (_, place), which in zip(self.cells, drawn, strict=True)], axis=1
-        )
-        each = np.concatenate(
-            [np.full(len(scores), 1 / (m * len(scores))) for scores, _ in self.cells]
-        )
+        chosen = list(zip(self.cells, drawn, strict=True))
+        means = np.stack([scores[which].mean(axis=1) for (scores, _), which in chosen], axis=1)
+        places = np.concatenate([place[which] for (_, place), which in chosen], axis=1)
+        each = [np.full(len(scores), 1 / (m * len(scores))) for scores, _ in self.cells]
         places += np.arange(count)[:, None] * U
-        return np.bincount(places.ravel(), np.tile(each, count), minlength=count * U).reshape(
-            count, U
-        ), means
+        weights = np.tile(np.concatenate(each), count)
+        summed = np.bincount(places.ravel(), weights, minlength=count * U)
+        return summed.reshape(count, U), means
 
     def metrics(self, weights: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
         """Return all metrics, [R] each, of weights [R, U] and means [R, m]."""

@@ -8,6 +8,7 @@ appendix I.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -26,19 +27,9 @@ from jbrl.stats.evaluation.propagation import propagate
 from jbrl.stats.evaluation.samples import Samples, payoffs
 
 METHODS = ("pbp", "pbp-t", "bootstrap")
+ROUNDING = 1e-9  # of ends and scores, relative to the largest of them
 AGGREGATE = ("method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst")
-ENVIRONMENTS = (
-    "environment",
-    "algorithm",
-    "n",
-    "mean",
-    "lower",
-    "upper",
-    "rank",
-    "rank_best",
-    "rank_worst",
-)
-WEIGHTS = ("environment", "algorithm", "weight")
+ENVIRONMENTS = ("environment", "algorithm", "n", "mean", *AGGREGATE[3:])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,7 +53,8 @@ class Evaluation:
     aggregate: pd.DataFrame  # `AGGREGATE`: for each method all algorithms, the best first
     # `ENVIRONMENTS`: for each environment all algorithms, the best first
     environments: pd.DataFrame
-    # `WEIGHTS`: how often player q chooses an environment and an opponent; sums to 1
+    # columns environment, algorithm, weight: how often player q chooses an environment and an
+    # opponent; sums to 1
     weights: pd.DataFrame
     settings: dict[str, Any]
 
@@ -99,18 +91,24 @@ def evaluate(
     tell = tell or (lambda *_: None)
     z = payoffs(samples)
     point = equilibrium(z)
-    tables = [
-        _aggregate(method, samples, point, *_ends(method, samples, options, tell))
-        for method in METHODS
-        if method in methods
-    ]
+    chosen = [method for method in METHODS if method in methods]
+    tables = []
+    for method in chosen:
+        lower, upper = _ends(method, samples, options, tell)
+        columns = {"method": method, "algorithm": samples.algorithms, "score": point.scores}
+        tables.append(_ranked(pd.DataFrame(columns | {"lower": lower, "upper": upper}), "score"))
+    means = mean_table(samples, options.delta).groupby("environment", sort=False)
+    environments = pd.concat([_ranked(rows, "mean") for _, rows in means], ignore_index=True)
+    n, m = samples.shape
+    where, who = np.repeat(samples.environments, n), np.tile(samples.algorithms, m)
+    weights = {"environment": where, "algorithm": who, "weight": point.q.ravel()}
     return Evaluation(
         samples,
         point,
-        pd.concat(tables, ignore_index=True),
-        _environments(samples, options.delta),
-        _weights(samples, point),
-        settings_of(samples, [method for method in METHODS if method in methods], options),
+        pd.concat(tables, ignore_index=True)[list(AGGREGATE)],
+        environments[list(ENVIRONMENTS)],
+        pd.DataFrame(weights),
+        settings_of(samples, chosen, options),
     )
 
 
@@ -118,17 +116,13 @@ def settings_of(samples: Samples, methods: Sequence[str], options: Options) -> d
     """Return the settings that an evaluation depends on, for its record."""
     n, m = samples.shape
     used = {f.name: getattr(options, f.name) for f in dataclasses.fields(Options)}
-    for name, method in (
-        ("quantile", "pbp-t"),
-        ("resamples", "bootstrap"),
-        ("seed", "bootstrap"),
-        ("interval", "bootstrap"),
+    for method, names in (
+        ("pbp-t", ["quantile"]),
+        ("bootstrap", ["resamples", "seed", "interval"]),
     ):
-        if method not in methods:
+        for name in names if method not in methods else ():
             del used[name]
-    bounds = {
-        name: [float(v) for v in samples.bounds[j]] for j, name in enumerate(samples.environments)
-    }
+    bounds = dict(zip(samples.environments, samples.bounds.tolist(), strict=True))
     sizes = {"n_algorithms": n, "n_environments": m, "n_scores": int(samples.totals.sum())}
     return {"methods": list(methods), **used, **sizes, "bounds": bounds}
 
@@ -140,7 +134,7 @@ def _ends(
     if method == "bootstrap":
         from jbrl.stats.evaluation.bootstrap import bootstrap  # the only method that needs JAX
 
-        found = bootstrap(
+        drawn = bootstrap(
             samples,
             options.delta,
             resamples=options.resamples,
@@ -148,42 +142,14 @@ def _ends(
             interval=options.interval,
             tell=lambda done: tell("bootstrap", done, options.resamples),
         )
-        return found.lower, found.upper
+        return drawn.lower, drawn.upper
     tell(method, 0, 2 * samples.shape[0])
     if method == "pbp":
         low, high = payoff_bounds(samples, options.delta)
     else:
         low, high = payoff_t_intervals(samples, options.delta, options.quantile)
-    return propagate(
-        low,
-        high,
-        samples.same,
-        published=options.published,
-        tell=lambda done, total: tell(method, done, total),
-    )
-
-
-def _aggregate(
-    method: str, samples: Samples, point: Equilibrium, lower: np.ndarray, upper: np.ndarray
-) -> pd.DataFrame:
-    table = pd.DataFrame(
-        {
-            "method": method,
-            "algorithm": samples.algorithms,
-            "score": point.scores,
-            "lower": lower,
-            "upper": upper,
-        }
-    )
-    return _ranked(table, "score")[list(AGGREGATE)]
-
-
-def _environments(samples: Samples, delta: float) -> pd.DataFrame:
-    parts = [
-        _ranked(rows, "mean")
-        for _, rows in mean_table(samples, delta).groupby("environment", sort=False)
-    ]
-    return pd.concat(parts, ignore_index=True)[list(ENVIRONMENTS)]
+    show = partial(tell, method)
+    return propagate(low, high, samples.same, published=options.published, tell=show)
 
 
 def _ranked(rows: pd.DataFrame, score: str) -> pd.DataFrame:
@@ -194,18 +160,6 @@ def _ranked(rows: pd.DataFrame, score: str) -> pd.DataFrame:
     return rows.assign(rank=rank, rank_best=best, rank_worst=worst).sort_values(
         "rank", kind="stable", ignore_index=True
     )
-
-
-def _weights(samples: Samples, point: Equilibrium) -> pd.DataFrame:
-    n, m = samples.shape
-    names = {
-        "environment": np.repeat(samples.environments, n),
-        "algorithm": np.tile(samples.algorithms, m),
-    }
-    return pd.DataFrame({**names, "weight": point.q.ravel()})
-
-
-ROUNDING = 1e-9  # of ends and scores, relative to the largest of them
 
 
 def ranks(

@@ -57,18 +57,15 @@ def effort(
     """Estimate the cost of each method for n algorithms on m environments with so many scores in
     all.
     """
-    cores = os.cpu_count() or 1
-    found = []
-    for method in methods:
-        if method == "bootstrap":
-            each = RATE * n * (n * m) ** 2 + DRAW * scores
-            found.append(Effort(method, resamples * each / cores, cores * DENSE * n * (n * m) ** 2))
-        else:
-            joint, levels = n * n * m, math.log2(n * m + 1)
-            used = workers(n, m)
-            seconds = PRODUCT * 2 * n * joint * levels / used
-            found.append(Effort(method, seconds, used * _lists(n, m)))
-    return found
+    cores, used, rates = os.cpu_count() or 1, workers(n, m), n * (n * m) ** 2
+    resampled = resamples * (RATE * rates + DRAW * scores) / cores
+    propagated = PRODUCT * 2 * n * n * n * m * math.log2(n * m + 1) / used
+    return [
+        Effort(method, resampled, cores * DENSE * rates)
+        if method == "bootstrap"
+        else Effort(method, propagated, used * _lists(n, m))
+        for method in methods
+    ]
 
 
 def check_effort(costs: Sequence[Effort], n: int, m: int, minutes: float) -> None:
@@ -188,24 +185,17 @@ def samples_of(
     scores = table["score"].to_numpy() + 0.0  # no negative zero
     supports: list[np.ndarray] = []
     counts: list[np.ndarray] = []
-    for rows in np.split(
-        np.argsort(where, kind="stable"), np.cumsum(np.bincount(where, minlength=m))[:-1]
-    ):
+    ends = np.cumsum(np.bincount(where, minlength=m))
+    for rows in np.split(np.argsort(where, kind="stable"), ends[:-1]):
         support, place = np.unique(scores[rows], return_inverse=True)
         check_table(n, len(support), str(environments[len(supports)]))
-        found = np.bincount(who[rows] * len(support) + place, minlength=n * len(support))
+        number = np.bincount(who[rows] * len(support) + place, minlength=n * len(support))
         supports.append(support)
-        counts.append(found.astype(np.int32).reshape(n, len(support)))
+        counts.append(number.astype(np.int32).reshape(n, len(support)))
     limits = _limits(environments, supports, bounds)
     same = _same(list(algorithms), list(environments), identical, self_half=self_half)
-    return Samples(
-        tuple(map(str, algorithms)),
-        tuple(map(str, environments)),
-        tuple(supports),
-        tuple(counts),
-        limits,
-        same,
-    )
+    names = (tuple(map(str, algorithms)), tuple(map(str, environments)))
+    return Samples(*names, tuple(supports), tuple(counts), limits, same)
 
 
 def percentile(
@@ -267,13 +257,11 @@ def _index(name: str, known: Sequence[str], what: str) -> int:
 def _check_cells(
     who: np.ndarray, where: np.ndarray, algorithms: pd.Index, environments: pd.Index
 ) -> None:
-    sizes = np.bincount(
-        who * len(environments) + where, minlength=len(algorithms) * len(environments)
-    )
-    empty = np.flatnonzero(sizes == 0)
-    if empty.size:
-        i, j = divmod(int(empty[0]), len(environments))
-        more = f" (and {empty.size - 1} more cells are empty)" if empty.size > 1 else ""
+    empty = np.ones((len(algorithms), len(environments)), bool)
+    empty[who, where] = False
+    if empty.any():
+        i, j = np.argwhere(empty)[0]
+        more = f" (and {empty.sum() - 1} more cells are empty)" if empty.sum() > 1 else ""
         raise JbrlError(
             f"score table: algorithm '{algorithms[i]}' has no score on environment "
             f"'{environments[j]}': expected every algorithm on the same environments{more}; leave "
@@ -299,15 +287,12 @@ def _limits(
                 f"bounds: environment '{name}': low = {low:g}, high = {high:g}: expected low "
                 "below high"
             )
-        for score, outside in (
-            (observed[j, 0], observed[j, 0] < low),
-            (observed[j, 1], observed[j, 1] > high),
-        ):
-            if outside:
-                raise JbrlError(
-                    f"bounds: environment '{name}': score {score!s} lies outside [{low:g}, "
-                    f"{high:g}]: expected wider bounds"
-                )
+        outside = [score for score in observed[j] if not low <= score <= high]
+        if outside:
+            raise JbrlError(
+                f"bounds: environment '{name}': score {outside[0]!s} lies outside [{low:g}, "
+                f"{high:g}]: expected wider bounds"
+            )
         observed[j] = low, high
     return observed
 
@@ -320,8 +305,7 @@ def _same(
     self_half: bool,
 ) -> np.ndarray:
     n, m = len(algorithms), len(environments)
-    same = np.zeros((m, n, n), bool)
-    same[:, range(n), range(n)] = True
+    same = np.tile(np.eye(n, dtype=bool), (m, 1, 1))
     for environment, first, second in identical:
         j = _index(environment, environments, "environment in the list of identical definitions,")
         i, k = (

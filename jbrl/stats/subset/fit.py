@@ -28,11 +28,8 @@ class Folds:
     pooled: bool = False  # the mean error of all rows, not the mean over folds of their mean error
 
     def __post_init__(self) -> None:
-        for name, value, low in (
-            ("folds", self.k, 2),
-            ("seed", self.seed, 0),
-            ("repeats", self.repeats, 1),
-        ):
+        numbers = (("folds", self.k, 2), ("seed", self.seed, 0), ("repeats", self.repeats, 1))
+        for name, value, low in numbers:
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 2**31:
                 raise JbrlError(f"subset: {name} = {value!r}: expected an integer from {low}")
         n_groups = len(set(self.groups or ()))
@@ -48,22 +45,17 @@ class Folds:
 
     def of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return folds [R, n] int32 of the rows numbered `rows`, ascending."""
-        if self.groups is None:
-            return np.stack(
-                [shuffled(len(rows), self.k, self.seed + r) for r in range(self.repeats)]
-            )
-        names, group = np.unique(np.asarray(self.groups, object).astype(str), return_inverse=True)
-        return np.stack(
-            [shuffled(len(names), self.k, self.seed + r)[group[rows]] for r in range(self.repeats)]
-        )
+        n, place = len(rows), np.arange(len(rows))
+        if self.groups is not None:
+            names, group = np.unique(np.array(self.groups, str), return_inverse=True)
+            n, place = len(names), group[rows]
+        seeds = range(self.seed, self.seed + self.repeats)
+        return np.stack([shuffled(n, self.k, seed)[place] for seed in seeds])
 
     def held_out(self, rows: np.ndarray) -> np.ndarray:
         """Return [n, F] bool, the folds of a repeat beside each other."""
-        return (
-            (self.of_rows(rows)[..., None] == np.arange(self.k))
-            .transpose(1, 0, 2)
-            .reshape(len(rows), self.count)
-        )
+        held = self.of_rows(rows)[..., None] == np.arange(self.k)
+        return held.transpose(1, 0, 2).reshape(len(rows), self.count)
 
 
 @lru_cache(maxsize=4096)
@@ -171,7 +163,7 @@ def fit_subset(
     spread = float(((t - t.mean()) ** 2).sum())
     design = np.column_stack([a, np.ones(len(a))]) if intercept else a
     cv = _cross_validated(a, t, rows, folds, kind)
-    singular_values = np.linalg.svd(design, compute_uv=False)
+    largest, least = np.linalg.svd(design, compute_uv=False)[[0, -1]]
     return Fit(
         subset=tuple(environments[c] for c in columns),
         columns=tuple(columns),
@@ -189,9 +181,7 @@ def fit_subset(
         spearman=rank_correlation(t, fitted, "spearman"),
         cv_kendall=rank_correlation(t, cv["predictions"], "kendall"),
         cv_spearman=rank_correlation(t, cv["predictions"], "spearman"),
-        condition=float((singular_values[0] / singular_values[-1]) ** 2)
-        if singular_values[-1] > 0
-        else math.inf,
+        condition=float((largest / least) ** 2) if least > 0 else math.inf,
         predictions=fitted,
         cv_predictions=cv["predictions"],
     )

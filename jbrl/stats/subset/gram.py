@@ -67,34 +67,19 @@ def make(
     observed, start = ~np.isnan(columns), ~np.isnan(swept).any(1)
     n_rows, n_columns = columns.shape
     n_sets = folds.count if loss == "kfold" else 1
-    each = 8 * n_columns * (n_columns + 1) / 2 * n_sets * (
-        2 if loss == "kfold" else 1
-    ) + 8 * n_columns * n_rows * (loss == "loo")
+    entries = n_columns * (n_columns + 1) / 2 * n_sets * (2 if loss == "kfold" else 1)
+    each = 8 * entries + 8 * n_columns * n_rows * (loss == "loo")
     found = row_masks(observed, start, size, int(BYTES / each))
     if found is None:
         return None
     masks, following = found
     parts = [_table(columns, swept, rows, loss, folds) for rows in masks]
     spare = -len(masks) % PADDED  # so that tables of nearly the same size share a program
-    train, held, weight, rows, leverage = (
-        _padded(np.stack(part), spare) for part in zip(*parts, strict=True)
-    )
+    arrays = [following, masks.sum(1).astype(np.int32)]
+    arrays += [np.stack(part) for part in zip(*parts, strict=True)]
     with jax.enable_x64(True):
-        return Tables(
-            following=jnp.asarray(_padded(following, spare)),
-            count=jnp.asarray(_padded(masks.sum(1).astype(np.int32), spare)),
-            start=jnp.int32(0),
-            **{
-                name: jnp.asarray(value)
-                for name, value in (
-                    ("train", train),
-                    ("held", held),
-                    ("weight", weight),
-                    ("rows", rows),
-                    ("leverage", leverage),
-                )
-            },
-        )
+        following, count, *tables = (jnp.asarray(_padded(array, spare)) for array in arrays)
+        return Tables(following, count, jnp.int32(0), *tables)
 
 
 def _padded(table: np.ndarray, spare: int) -> np.ndarray:
@@ -127,7 +112,7 @@ def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -
 def _table(
     columns: np.ndarray, swept: np.ndarray, mask: np.ndarray, loss: Loss, folds: Folds
 ) -> tuple[np.ndarray, ...]:
-    """Return entries of `Tables` for one set of rows."""
+    """Return entries of `Tables` for one set of rows: train, held, weight, rows, leverage."""
     rows = np.flatnonzero(mask)
     a, z = np.where(np.isnan(columns[rows]), 0.0, columns[rows]), swept[rows]
     above = np.triu_indices(a.shape[1])
@@ -136,12 +121,10 @@ def _table(
     if loss != "kfold":
         rest, leverage = sweep(a, z, a, z)
         train = (rest.T @ rest)[upper][:, None]
-        shown = np.zeros((a.shape[1], len(columns)))
-        lever = np.zeros(len(columns))
+        n_rows = len(columns) if loss == "loo" else 0
+        shown, lever = np.zeros((a.shape[1], n_rows)), np.zeros(n_rows)
         if loss == "loo":
             shown[:, rows], lever[rows] = rest.T, leverage
-        else:
-            shown, lever = shown[:, :0], lever[:0]
         return train, np.zeros((len(train), 0)), np.ones(1), shown, lever
     out = folds.held_out(rows)
     train, held = [], []

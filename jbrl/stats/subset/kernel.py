@@ -8,7 +8,7 @@ functions within `jax.enable_x64`.
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import jax
@@ -212,23 +212,18 @@ def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
         jnp.arange(n_columns - 1 - shape.fixed, n_columns, dtype=columns.dtype),
         (len(columns), shape.fixed + 1),
     )
-    # [B, C + 1, m]
-    values = data.columns[jnp.concatenate([columns, fixed], 1)] * complete[:, None].astype(
-        jnp.float64
-    )
+    known = complete[:, None].astype(jnp.float64)
+    values = data.columns[jnp.concatenate([columns, fixed], 1)] * known  # [B, C + 1, m]
+    held = jnp.zeros((len(columns), n_rows, 1), jnp.float64)
     if shape.loss == "kfold":
         if len(data.folds) == 1:
             fold = jnp.broadcast_to(data.folds[0].T[None], (len(columns), n_rows, shape.repeats))
         else:
             by_rank = data.folds[count]  # [B, R, m]
             fold = jnp.take_along_axis(by_rank, jnp.maximum(rank, 0)[:, None, :], 2).swapaxes(1, 2)
-        each = shape.folds // shape.repeats
-        held = (fold[..., None] == jnp.arange(each, dtype=fold.dtype)[None, None, None]) & complete[
-            :, :, None, None
-        ]
-        held = held.reshape(len(columns), n_rows, shape.folds).astype(jnp.float64)
-    else:
-        held = jnp.zeros((len(columns), n_rows, 1), jnp.float64)
+        each = jnp.arange(shape.folds // shape.repeats, dtype=fold.dtype)[None, None, None]
+        out = (fold[..., None] == each) & complete[:, :, None, None]
+        held = out.reshape(len(columns), n_rows, shape.folds).astype(jnp.float64)
     train = complete[:, :, None].astype(jnp.float64) - held
 
     def entry(use: jax.Array, i: int, j: int) -> jax.Array:
@@ -260,22 +255,14 @@ def fold_weights(sizes: Any, repeats: int, *, pooled: bool) -> Any:
         return xp.broadcast_to(1.0 / xp.maximum(sizes.sum(-1, keepdims=True), 1.0), sizes.shape)
     each = sizes.reshape(*sizes.shape[:-1], repeats, -1)
     used = xp.maximum((each > 0).sum(-1, keepdims=True).astype(xp.float64), 1.0)
-    return xp.where(each > 0, 1.0 / (xp.maximum(each, 1.0) * used * repeats), 0.0).reshape(
-        sizes.shape
-    )
+    weights = xp.where(each > 0, 1.0 / (xp.maximum(each, 1.0) * used * repeats), 0.0)
+    return weights.reshape(sizes.shape)
 
 
 def _once(entry: Callable[[int, int], jax.Array]) -> Callable[[int, int], jax.Array]:
     """Make each entry of a symmetric matrix once."""
-    known: dict[tuple[int, int], jax.Array] = {}
-
-    def get(i: int, j: int) -> jax.Array:
-        place = (min(i, j), max(i, j))
-        if place not in known:
-            known[place] = entry(*place)
-        return known[place]
-
-    return get
+    known = cache(entry)
+    return lambda i, j: known(min(i, j), max(i, j))
 
 
 def _held_out_squares(system: _System, b: list[jax.Array]) -> jax.Array:

@@ -52,9 +52,8 @@ class Model:
         """Typical error in per cent of the estimate, first order: 100 ln 10 times the mean error of
         a decimal logarithm; else NaN.
         """
-        return (
-            100 * math.log(10) * self.cv_mae if self.target_transform.name == "log10" else math.nan
-        )
+        is_log10 = self.target_transform.name == "log10"
+        return 100 * math.log(10) * self.cv_mae if is_log10 else math.nan
 
 
 def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
@@ -65,6 +64,7 @@ def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
     inverse = np.linalg.pinv(design.T @ design)
     free = len(t) - design.shape[1]
     errors = t - fit.cv_predictions
+    low, high = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     target = prepared.preparation.target
     return Model(
         environments=fit.subset,
@@ -80,10 +80,7 @@ def model_of(prepared: Prepared, fit: Fit, *, intercept: bool) -> Model:
         ranges=np.column_stack([a.min(0), a.max(0)]),
         highest_leverage=float(np.einsum("ij,jk,ik->i", design, inverse, design).max()),
         cv_mae=fit.cv_mae,
-        cv_quantiles=(
-            float(np.quantile(errors, (1 - LEVEL) / 2)),
-            float(np.quantile(errors, (1 + LEVEL) / 2)),
-        ),
+        cv_quantiles=(float(low), float(high)),
     )
 
 
@@ -108,25 +105,20 @@ def predict(model: Model, table: pd.DataFrame, *, duplicates: str = "error") -> 
         cells = table.groupby(["algorithm", "environment"], sort=False)["score"]
         table = cells.agg(duplicates).reset_index()
     scores = _scores(model, table)
-    raw = scores.to_numpy(np.float64)
-    z = model.scale(raw)
-    f = np.column_stack(
-        [transform.forward(column) for transform, column in zip(model.transforms, z.T, strict=True)]
-    )
+    z = model.scale(scores.to_numpy(np.float64))
+    columns = zip(model.transforms, z.T, strict=True)
+    f = np.column_stack([transform.forward(column) for transform, column in columns])
     y = f @ model.coefficients + model.intercept
     design = np.column_stack([f, np.ones(len(f))]) if model.has_intercept else f
     leverage = np.einsum("ij,jk,ik->i", design, model.gram_inverse, design)
     half = _quantile(model.n - len(model.gram_inverse)) * np.sqrt(model.variance * (1 + leverage))
     back = model.target_transform.inverse
     estimate = back(y)
-    if math.isnan(model.relative_error):
-        typical = back(y - model.cv_mae), back(y + model.cv_mae)
-    else:
-        typical = (
-            estimate * (1 - model.relative_error / 100),
-            estimate * (1 + model.relative_error / 100),
-        )
+    typical = [back(y - model.cv_mae), back(y + model.cv_mae)]
+    if not math.isnan(model.relative_error):
+        typical = [estimate * (1 + sign * model.relative_error / 100) for sign in (-1, 1)]
     low, high = model.cv_quantiles
+    rows = zip(z, f, leverage, strict=True)
     return pd.DataFrame(
         {
             "algorithm": list(scores.index),
@@ -139,9 +131,7 @@ def predict(model: Model, table: pd.DataFrame, *, duplicates: str = "error") -> 
             "empirical_high": back(y + high),
             "transformed": y,
             "leverage": leverage,
-            "warnings": [
-                "; ".join(_doubts(model, *row)) for row in zip(z, f, leverage, strict=True)
-            ],
+            "warnings": ["; ".join(_doubts(model, *row)) for row in rows],
         }
     )
 
@@ -201,25 +191,9 @@ def save(model: Model, path: str | Path) -> None:
             f"{path}: a model with a transform of one's own cannot be saved: expected identity, "
             "log10 or rank"
         )
-    fields = {
-        "format": FORMAT,
-        "environments": list(model.environments),
-        "coefficients": model.coefficients.tolist(),
-        "intercept": model.intercept,
-        "low": model.scale.low.tolist(),
-        "high": model.scale.high.tolist(),
-        "unit": model.scale.unit,
-        "transforms": [_described(t) for t in model.transforms],
-        "target_transform": _described(model.target_transform),
-        "target": model.target,
-        "n": model.n,
-        "variance": model.variance,
-        "gram_inverse": model.gram_inverse.tolist(),
-        "ranges": model.ranges.tolist(),
-        "highest_leverage": model.highest_leverage,
-        "cv_mae": model.cv_mae,
-        "cv_quantiles": list(model.cv_quantiles),
-    }
+    fields: dict[str, Any] = {"format": FORMAT}
+    for name, value in vars(model).items():
+        fields |= _plain(vars(value)) if name == "scale" else _plain({name: value})
     try:
         Path(path).write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -253,42 +227,41 @@ def load(path: str | Path) -> Model:
 
 
 def _model(fields: dict[str, Any]) -> Model:
-    array = {
-        name: np.array(fields[name], np.float64)
-        for name in ("coefficients", "low", "high", "gram_inverse", "ranges")
-    }
     n = len(fields["environments"])
-    if (
-        not all(len(array[name]) == n for name in ("coefficients", "low", "high", "ranges"))
-        or len(fields["transforms"]) != n
-    ):
+    names = ("coefficients", "low", "high", "ranges", "transforms")
+    if any(len(fields[name]) != n for name in names):
         raise ValueError(
             "'environments': one number for each environment is expected in coefficients, low, "
             "high, ranges, transforms"
         )
+    numbers = ("intercept", "variance", "highest_leverage", "cv_mae")
+    arrays = ("coefficients", "gram_inverse", "ranges")
+    low, high = (np.array(fields[name], np.float64) for name in ("low", "high"))
+    least, most = fields["cv_quantiles"][:2]
     return Model(
         environments=tuple(map(str, fields["environments"])),
-        coefficients=array["coefficients"],
-        intercept=float(fields["intercept"]),
-        scale=Scale(array["low"], array["high"], float(fields["unit"])),
+        scale=Scale(low, high, float(fields["unit"])),
         transforms=tuple(map(_transform, fields["transforms"])),
         target_transform=_transform(fields["target_transform"]),
         target=str(fields["target"]),
         n=int(fields["n"]),
-        variance=float(fields["variance"]),
-        gram_inverse=array["gram_inverse"],
-        ranges=array["ranges"],
-        highest_leverage=float(fields["highest_leverage"]),
-        cv_mae=float(fields["cv_mae"]),
-        cv_quantiles=(float(fields["cv_quantiles"][0]), float(fields["cv_quantiles"][1])),
+        cv_quantiles=(float(least), float(most)),
+        **{name: float(fields[name]) for name in numbers},
+        **{name: np.array(fields[name], np.float64) for name in arrays},
     )
 
 
-def _described(transform: Transform) -> Any:
-    """Return a transform as JSON: its name, or the knots of its ranks."""
-    return (
-        transform.name if transform.knots is None else [knot.tolist() for knot in transform.knots]
-    )
+def _plain(value: Any) -> Any:
+    """Return a value of a model as JSON has it: a transform by its name, or the knots of its
+    ranks.
+    """
+    if isinstance(value, Transform):
+        return value.name if value.knots is None else _plain(value.knots)
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _transform(described: Any) -> Transform:

@@ -78,6 +78,11 @@ class Prepared:
     warnings: tuple[str, ...]
     preparation: Preparation
 
+    @property
+    def data(self) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+        """What `fit_subset` fits: features, target, names of the environments."""
+        return self.features, self.target, self.environments
+
     def column(self, name: str) -> int:
         """Return the number of an environment.
 
@@ -104,10 +109,8 @@ class Prepared:
         )
 
     def _of(self, rows: np.ndarray, algorithms: tuple[str, ...]) -> "Prepared":
-        arrays = {
-            name: getattr(self, name)[rows]
-            for name in ("normalised", "features", "summary", "target")
-        }
+        names = ("normalised", "features", "summary", "target")
+        arrays = {name: getattr(self, name)[rows] for name in names}
         return dataclasses.replace(self, algorithms=algorithms, **arrays)
 
 
@@ -140,30 +143,23 @@ def prepare(
     normalised = scale(scores.to_numpy(np.float64))
     counted = _counted(preparation, environments)
     transforms = tuple(transform_of(preparation.transform, column) for column in normalised.T)
-    features = np.column_stack(
-        [
-            transform.forward(column)
-            for transform, column in zip(transforms, normalised.T, strict=True)
-        ]
-    )
+    columns = zip(transforms, normalised.T, strict=True)
+    features = np.column_stack([transform.forward(column) for transform, column in columns])
     summary = _summary(preparation, algorithms, normalised, features, counted)
     rows, usable, dropped = _filtered(preparation, algorithms, normalised, summary, counted)
-    to_target = transform_of(
-        "identity" if _is_transformed(preparation) else preparation.transform, summary[rows]
-    )
+    back = transform_of(preparation.transform, summary[rows])
+    forward = np.asarray if _is_transformed(preparation) else back.forward
     found = Prepared(
         algorithms=tuple(np.array(algorithms, object)[rows]),
         environments=environments,
         normalised=normalised[rows],
         features=features[rows],
         summary=summary[rows],
-        target=to_target.forward(summary[rows]),
+        target=forward(summary[rows]),
         usable=usable,
         scale=scale,
         transforms=transforms,
-        target_transform=transform_of(preparation.transform, summary[rows])
-        if _is_transformed(preparation)
-        else to_target,
+        target_transform=back,
         dropped=dropped,
         warnings=(),
         preparation=preparation,
@@ -245,18 +241,16 @@ def _summary(
         "iqm": _middle_mean,
         "gap": lambda z: np.mean(np.maximum(full - z, 0)),
     }
-    if isinstance(preparation.target, str) and preparation.target not in summaries:
+    summary: Any = preparation.target
+    if isinstance(summary, str) and summary not in summaries:
         raise JbrlError(
-            f"subset: target = {preparation.target!r}: expected one of {', '.join(TARGETS)}, or "
+            f"subset: target = {summary!r}: expected one of {', '.join(TARGETS)}, or "
             "one number for each algorithm"
         )
+    summary = summaries.get(summary, summary)
     values = (features if _is_transformed(preparation) else normalised)[:, counted]
-    summary = (
-        summaries[preparation.target] if isinstance(preparation.target, str) else preparation.target
-    )
-    return np.array(
-        [summary(row[~np.isnan(row)]) if not np.isnan(row).all() else np.nan for row in values]
-    )
+    known = [row[~np.isnan(row)] for row in values]
+    return np.array([summary(row) if len(row) else np.nan for row in known])
 
 
 def _custom(target: dict[str, float], algorithms: tuple[str, ...]) -> np.ndarray:

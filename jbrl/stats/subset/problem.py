@@ -3,6 +3,7 @@ computes losses on the device.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -74,21 +75,14 @@ class Problem:
 
     def by(self, criterion: kernel.Loss) -> "Problem":
         """Return the same subsets compared by another criterion; rows are counted as before."""
-        return dataclasses.replace(
-            self,
-            settings=dataclasses.replace(
-                self.settings, criterion=criterion, min_rows=self.min_rows
-            ),
-        )
+        changes = {"criterion": criterion, "min_rows": self.min_rows}
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
 
     def compiled(self, size: int, *, tables: bool = True) -> "Evaluator":
         """Compile the function that computes the losses of subsets of `size` free columns."""
         settings, loss = self.settings, self.settings.criterion
-        n_folds = (
-            {"folds": settings.folds.count, "repeats": settings.folds.repeats}
-            if loss == "kfold"
-            else {}
-        )
+        folds = settings.folds
+        counts = {"folds": folds.count, "repeats": folds.repeats} if loss == "kfold" else {}
         features, target = self.prepared.features, self.prepared.target
         ones = np.ones((len(target), int(settings.intercept)))
         free, forced = features[:, self.free], features[:, self.forced]
@@ -96,32 +90,19 @@ class Problem:
         shown = forced if settings.non_negative else forced[:, :0]
         swept = ones if settings.non_negative else np.column_stack([forced, ones])
         signs = (settings.non_negative,) * (size + shown.shape[1])
-        shape = kernel.Shape(
-            loss,
-            size,
-            shown.shape[1],
-            self.min_rows,
-            signs,
-            **n_folds,
-            pooled=settings.folds.pooled,
-        )
-        data: Any = (
-            gram.make(np.column_stack([free, shown, target]), swept, size, loss, settings.folds)
-            if tables
-            else None
-        )
-        tile = kernel.tile_size()
+        data: Any = None
+        if tables:
+            data = gram.make(np.column_stack([free, shown, target]), swept, size, loss, folds)
+        tile, fixed = kernel.tile_size(), shown.shape[1]
         if data is None:
-            start = ~np.isnan(forced).any(1)
-            data = gram.own_rows(
-                np.column_stack([free, forced, ones, target]), start, loss, settings.folds
-            )
+            start, fixed = ~np.isnan(forced).any(1), len(self.forced) + ones.shape[1]
+            every = np.column_stack([free, forced, ones, target])
+            data = gram.own_rows(every, start, loss, folds)
             signs = (settings.non_negative,) * (size + len(self.forced)) + (False,) * ones.shape[1]
-            shape = dataclasses.replace(
-                shape, fixed=len(self.forced) + ones.shape[1], non_negative=signs
-            )
             # one-hot folds of all rows, 32 MB
-            tile = max(16, int(2**22 / (len(target) * shape.folds)))
+            tile = max(16, int(2**22 / (len(target) * counts.get("folds", 1))))
+        pooled = folds.pooled
+        shape = kernel.Shape(loss, size, fixed, self.min_rows, signs, **counts, pooled=pooled)
         return Evaluator(data, shape, len(self.free), size, tile)
 
     def columns(self, chosen: np.ndarray) -> tuple[int, ...]:
@@ -158,16 +139,10 @@ class Evaluator:
         tiles = max(1, -(-min(chunk, total) // self.tile))
         with jax.enable_x64(True):
             numbers = jnp.asarray(table)
+        sizes = {"shape": self.shape, "tiles": tiles, "tile": self.tile}
         for start in range(0, total, tiles * self.tile):
             with jax.enable_x64(True):
-                found = kernel.losses_of_ranks(
-                    self.data,
-                    numbers,
-                    jnp.int64(start),
-                    shape=self.shape,
-                    tiles=tiles,
-                    tile=self.tile,
-                )
+                found = kernel.losses_of_ranks(self.data, numbers, jnp.int64(start), **sizes)
             yield start, jax.tree.map(lambda v, n=total - start: np.asarray(v)[:n], found)
 
 
@@ -186,7 +161,7 @@ def candidates(
 ) -> tuple[Prepared, tuple[int, ...], tuple[int, ...]]:
     """Return the data, the free and the forced columns, once the settings are found valid."""
     _check(prepared, settings)
-    usable = {name for name, use in zip(prepared.environments, prepared.usable, strict=True) if use}
+    usable = set(itertools.compress(prepared.environments, prepared.usable))
     forced = tuple(prepared.column(name) for name in dict.fromkeys(settings.force_in))
     for name in settings.force_in:
         if name in settings.force_out:
@@ -218,16 +193,13 @@ def candidates(
             f"subset: size = {settings.size}: expected an integer from 1 to {most}, the number of "
             "environments to choose from"
         )
+    features = prepared.features
     if settings.rows == "impute":
-        means = np.nanmean(prepared.features, 0)
-        prepared = dataclasses.replace(
-            prepared, features=np.where(np.isnan(prepared.features), means, prepared.features)
-        )
+        filled = np.where(np.isnan(features), np.nanmean(features, 0), features)
+        prepared = dataclasses.replace(prepared, features=filled)
     if settings.rows == "common":
-        holes = np.isnan(prepared.features[:, [*free, *forced]]).any(1)
-        prepared = prepared.without(
-            [name for name, hole in zip(prepared.algorithms, holes, strict=True) if hole]
-        )
+        holes = np.isnan(features[:, [*free, *forced]]).any(1)
+        prepared = prepared.without(list(itertools.compress(prepared.algorithms, holes)))
     if len(prepared.algorithms) < settings.size + 2:
         raise JbrlError(
             f"subset: {len(prepared.algorithms)} algorithms for {settings.size} environments: "
@@ -237,24 +209,14 @@ def candidates(
 
 
 def _check(prepared: Prepared, settings: Search) -> None:
-    for name, value, accepted in (
-        ("criterion", settings.criterion, CRITERIA),
-        ("rows", settings.rows, ROWS),
-    ):
-        if value not in accepted:
+    for name, accepted in (("criterion", CRITERIA), ("rows", ROWS)):
+        if (value := getattr(settings, name)) not in accepted:
             raise JbrlError(f"subset: {name} = {value!r}: expected one of {', '.join(accepted)}")
-    for name, number, low in (
-        ("top", settings.top, 0),
-        ("chunk", settings.chunk, 1),
-        ("shortlist", settings.shortlist, 0),
-    ):
-        if number < low:
-            raise JbrlError(f"subset: {name} = {number}: expected an integer from {low}")
-    if (
-        settings.criterion == "kfold"
-        and settings.folds.groups is None
-        and settings.folds.k > len(prepared.algorithms)
-    ):
+    for name, low in (("top", 0), ("chunk", 1), ("shortlist", 0)):
+        if (value := getattr(settings, name)) < low:
+            raise JbrlError(f"subset: {name} = {value}: expected an integer from {low}")
+    by_rows = settings.criterion == "kfold" and settings.folds.groups is None
+    if by_rows and settings.folds.k > len(prepared.algorithms):
         raise JbrlError(
             f"subset: folds = {settings.folds.k}: expected at most {len(prepared.algorithms)}, "
             "the number of algorithms"

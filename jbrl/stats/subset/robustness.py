@@ -5,6 +5,7 @@ other sizes; each environment alone, and each predicted from the subset.
 import collections
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -57,42 +58,38 @@ class Choice:
     """Winners of repeated searches."""
 
     winners: collections.Counter[tuple[str, ...]]
-    environments: collections.Counter[str]  # how often each is in the winner
     repeats: int
-    first: tuple[str, ...]  # the least mean loss over the repeats; empty where that is not known
+    first: tuple[str, ...] = ()  # the least mean loss over the repeats, where that is known
     honest_mse: float = math.nan  # of the winners on algorithms that had no part in choosing them
     honest_n: int = 0
     honest_r2: float = math.nan  # 1 - their squares / those about the mean of the other algorithms
+
+    @property
+    def environments(self) -> collections.Counter[str]:
+        """How often each environment is in the winner."""
+        members = [dict.fromkeys(names, times) for names, times in self.winners.items()]
+        return sum(map(collections.Counter, members), collections.Counter())
 
 
 def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Choice:
     """Return winners of cross-validation with folds drawn from seeds 0, 1, …, among the best
     subsets in sample.
     """
-    settings = dataclasses.replace(
-        found.settings,
-        criterion="kfold",
-        folds=dataclasses.replace(found.settings.folds, repeats=1),
-    )
+    folds = dataclasses.replace(found.settings.folds, repeats=1)
+    settings = dataclasses.replace(found.settings, criterion="kfold", folds=folds)
     prepared, free, forced = candidates(found.prepared, settings)
+    in_sample = dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2)
+    listed = exhaustive(Problem(prepared, in_sample, free, forced)).subsets
     problem = Problem(prepared, settings, free, forced)
-    listed = exhaustive(
-        Problem(
-            prepared,
-            dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2),
-            free,
-            forced,
-        )
-    ).subsets
     total, names = np.zeros(len(listed)), [_names(problem, s) for s in listed]
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     for seed in range(seeds):
-        folds = dataclasses.replace(settings.folds, seed=seed)
-        seeded = dataclasses.replace(problem, settings=dataclasses.replace(settings, folds=folds))
-        loss = np.asarray(seeded.compiled(listed.shape[1]).of_subsets(listed).loss)
+        seeded = dataclasses.replace(settings, folds=dataclasses.replace(folds, seed=seed))
+        problem = dataclasses.replace(problem, settings=seeded)
+        loss = np.asarray(problem.compiled(listed.shape[1]).of_subsets(listed).loss)
         total += loss
         winners[names[int(loss.argmin())]] += 1
-    return Choice(winners, _members(winners), seeds, names[int(total.argmin())])
+    return Choice(winners, seeds, names[int(total.argmin())])
 
 
 def over_algorithms(
@@ -127,10 +124,7 @@ def over_algorithms(
         plain += list(prepared.target[known] - prepared.target[part != number].mean())
         if progress:
             progress(number + 1, parts)
-    found_r2 = (
-        1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if errors else math.nan
-    )
-    return dataclasses.replace(_choice(winners, parts, errors), honest_r2=found_r2)
+    return _choice(winners, parts, errors, plain)
 
 
 def _parts(found: Outcome, parts: int, seed: int) -> np.ndarray:
@@ -180,10 +174,15 @@ def _errors(prepared: Prepared, fit: Fit, rows: np.ndarray) -> list[float]:
 
 
 def _choice(
-    winners: collections.Counter[tuple[str, ...]], repeats: int, errors: list[float]
+    winners: collections.Counter[tuple[str, ...]],
+    repeats: int,
+    errors: list[float],
+    plain: Sequence[float] = (),
 ) -> Choice:
     mse = float(np.mean(np.square(errors))) if errors else math.nan
-    return Choice(winners, _members(winners), repeats, (), mse, len(errors))
+    known = bool(errors and plain)
+    r2 = 1 - float(np.sum(np.square(errors)) / np.sum(np.square(plain))) if known else math.nan
+    return Choice(winners, repeats, (), mse, len(errors), r2)
 
 
 def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> pd.DataFrame:
@@ -195,34 +194,22 @@ def over_sizes(prepared: Prepared, settings: Search, most: int = 5_000_000) -> p
     """
     rows = []
     _, free, forced = candidates(prepared, settings)
-    for size in range(
-        max(1, len(forced)),
-        min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2) + 1,
-    ):
+    last = min(settings.size + 2, len(free) + len(forced), len(prepared.algorithms) - 2)
+    for size in range(max(1, len(forced)), last + 1):
         heuristic = math.comb(len(free), size - len(forced)) > most
+        mine = dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)
         try:
-            best = search(
-                prepared, dataclasses.replace(settings, size=size, heuristic=heuristic, top=0)
-            ).best
+            best = search(prepared, mine).best
         except JbrlError:  # too few algorithms for so many environments
             break
-        rows.append(
-            (size, ", ".join(best.subset), best.n, best.mse, best.cv_mse, best.loo_mse, heuristic)
-        )
-    return pd.DataFrame(
-        rows, columns=["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"]
-    )
+        losses = (best.mse, best.cv_mse, best.loo_mse)
+        rows.append((size, ", ".join(best.subset), best.n, *losses, heuristic))
+    columns = ["size", "subset", "n", "mse", "cv_mse", "loo_mse", "heuristic"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _names(problem: Problem, chosen: np.ndarray) -> tuple[str, ...]:
     return tuple(problem.prepared.environments[c] for c in sorted(problem.columns(chosen)))
-
-
-def _members(winners: collections.Counter[tuple[str, ...]]) -> collections.Counter[str]:
-    found: collections.Counter[str] = collections.Counter()
-    for names, times in winners.items():
-        found.update(dict.fromkeys(names, times))
-    return found
 
 
 def single_environments(prepared: Prepared, folds: Folds) -> pd.DataFrame:
@@ -240,14 +227,7 @@ def single_environments(prepared: Prepared, folds: Folds) -> pd.DataFrame:
         if known.sum() < 3 or np.ptp(prepared.features[known, j]) == 0:
             continue
         fit, alone = (
-            fit_subset(
-                prepared.features,
-                prepared.target,
-                prepared.environments,
-                (j,),
-                folds,
-                intercept=with_intercept,
-            )
+            fit_subset(*prepared.data, (j,), folds, intercept=with_intercept)
             for with_intercept in (True, False)
         )
         pearson = np.corrcoef(prepared.features[known, j], prepared.target[known])[0, 1]
@@ -284,10 +264,9 @@ def per_environment(prepared: Prepared, columns: tuple[int, ...], folds: Folds) 
     for j, name in enumerate(prepared.environments):
         target = prepared.features[:, j]
         known = ~(np.isnan(prepared.features[:, columns]).any(1) | np.isnan(target))
-        n, spread = (
-            int(known.sum()),
-            float(((target[known] - target[known].mean()) ** 2).sum()) if known.any() else math.nan,
-        )
+        n, spread = int(known.sum()), math.nan
+        if n:
+            spread = float(((target[known] - target[known].mean()) ** 2).sum())
         row = {"environment": name, "in_subset": j in columns, "n": n, "tss": spread}
         for suffix, with_intercept in (("no_intercept", False), ("intercept", True)):
             p = len(columns) + with_intercept
@@ -298,21 +277,10 @@ def per_environment(prepared: Prepared, columns: tuple[int, ...], folds: Folds) 
                 row |= dict.fromkeys(names, math.nan)
             else:
                 only = np.where(known[:, None], prepared.features, np.nan)
-                fit = fit_subset(
-                    only,
-                    np.where(known, target, 0.0),
-                    prepared.environments,
-                    columns,
-                    folds,
-                    intercept=with_intercept,
-                )
-                row |= dict(
-                    zip(
-                        names,
-                        (fit.r2, 1 - (1 - fit.r2) * (n - 1) / (n - p), fit.cv_r2, n * fit.mse),
-                        strict=True,
-                    )
-                )
+                data = (only, np.where(known, target, 0.0), prepared.environments)
+                fit = fit_subset(*data, columns, folds, intercept=with_intercept)
+                adjusted = 1 - (1 - fit.r2) * (n - 1) / (n - p)
+                row |= dict(zip(names, (fit.r2, adjusted, fit.cv_r2, n * fit.mse), strict=True))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -322,9 +290,8 @@ def pooled_r2(table: pd.DataFrame, *, intercept: bool) -> float:
     / sum of TSS, of a `per_environment` table.
     """
     known = table[table["sse_intercept"].notna()]
-    return 1 - float(
-        known["sse_intercept" if intercept else "sse_no_intercept"].sum() / known["tss"].sum()
-    )
+    errors = known["sse_intercept" if intercept else "sse_no_intercept"]
+    return 1 - float(errors.sum() / known["tss"].sum())
 
 
 def correlations(prepared: Prepared) -> pd.DataFrame:

@@ -43,39 +43,34 @@ def exhaustive(
     losses = np.empty(total if total <= REMEMBERED else 0)
     for start, found in compiled.all(problem.settings.chunk):
         loss, n = np.asarray(found.loss), len(found.loss)
-        counts = {
-            **counts,
-            **{
-                k: counts[k] + int(np.asarray(getattr(found, k)).sum())
-                for k in ("skipped", "singular")
-            },
-        }
-        counts["evaluated"] += int(np.isfinite(loss).sum())
-        better = {
-            names: count + int((loss < watched[names] * (1 - TIED)).sum())
-            for names, count in better.items()
-        }
+        _count(counts, found)
+        for names, own in watched.items():
+            better[names] += int((loss < own * (1 - TIED)).sum())
         if len(losses):
             losses[start : start + n] = loss
         worst = best_loss[-1] if len(best_loss) == keep else math.inf
         near = np.flatnonzero((loss <= worst) & np.isfinite(loss))
         if len(near) > keep:
             near = near[loss[near] <= np.partition(loss[near], keep - 1)[keep - 1]]
-        best_loss, best_rank = (
-            np.concatenate([best_loss, loss[near]]),
-            np.concatenate([best_rank, start + near]),
-        )
+        best_loss = np.concatenate([best_loss, loss[near]])
+        best_rank = np.concatenate([best_rank, start + near])
         order = np.lexsort((best_rank, best_loss))[:keep]
         best_loss, best_rank = best_loss[order], best_rank[order]
         if progress:
             progress(min(start + n, total), total)
     finite = losses[np.isfinite(losses)]
-    quantiles = (
-        dict(zip(SHARES, np.quantile(finite, list(SHARES.values())).tolist(), strict=True))
-        if len(finite)
-        else None
-    )
+    quantiles = None
+    if len(finite):
+        ends = np.quantile(finite, list(SHARES.values())).tolist()
+        quantiles = dict(zip(SHARES, ends, strict=True))
     return Found(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
+
+
+def _count(counts: dict[str, int], found: kernel.Losses) -> None:
+    """Add the subsets of a batch to the counts of their kinds."""
+    counts["evaluated"] += int(np.isfinite(np.asarray(found.loss)).sum())
+    for name in ("skipped", "singular"):
+        counts[name] += int(np.asarray(getattr(found, name)).sum())
 
 
 def _unranked(ranks: np.ndarray, n: int, size: int) -> np.ndarray:
@@ -115,9 +110,7 @@ def select(problem: Problem) -> Found:
         if new:
             found = problem.compiled(len(new[0]), tables=False).of_subsets(np.array(new))
             seen.update(zip(new, map(float, found.loss), strict=True))
-            counts["evaluated"] += int(np.isfinite(found.loss).sum())
-            for name in ("skipped", "singular"):
-                counts[name] += int(getattr(found, name).sum())
+            _count(counts, found)
 
     chosen: tuple[int, ...] = ()
     for _ in range(wanted):
@@ -206,16 +199,8 @@ def search(
     tied = sum(bool(fit.loss <= fits[0].loss * (1 + TIED)) for fit in fits) - 1
     counts = {"total": total, **found.counts, "tied": tied}
     settings = dataclasses.replace(settings, min_rows=problem.min_rows)
-    outcome = Outcome(
-        fits[0],
-        tuple(fits[1 : settings.top + 1]),
-        counts,
-        found.quantiles,
-        found.better,
-        (),
-        prepared,
-        settings,
-    )
+    rest = tuple(fits[1 : settings.top + 1])
+    outcome = Outcome(fits[0], rest, counts, found.quantiles, found.better, (), prepared, settings)
     return dataclasses.replace(outcome, warnings=(*prepared.warnings, *_doubts(outcome)))
 
 
@@ -254,14 +239,12 @@ def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
 
 def fit_of(prepared: Prepared, columns: tuple[int, ...], settings: Search) -> Fit:
     """Fit one subset as the settings say."""
-    options = {"intercept": settings.intercept, "non_negative": settings.non_negative}
     return fit_subset(
-        prepared.features,
-        prepared.target,
-        prepared.environments,
+        *prepared.data,
         columns,
         settings.folds,
-        **options,
+        intercept=settings.intercept,
+        non_negative=settings.non_negative,
     )
 
 

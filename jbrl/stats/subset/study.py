@@ -15,6 +15,7 @@ A plan has searches that may build upon the subsets found before. Atari-5 → 3 
 """
 
 import dataclasses
+import itertools
 import math
 import tomllib
 from collections.abc import Iterator
@@ -72,28 +73,28 @@ def study(
     Raises:
       JbrlError: see `search`.
     """
-    total = parts + resamples + 3
-    tell = progress or (lambda *_: None)
+    done = itertools.count(1)
+
+    def step(*_: int) -> None:
+        if progress:
+            progress(next(done), parts + resamples + 3)
+
     outcome = search(prepared, settings)
-    tell(1, total)
+    step()
     enough = settings.folds.k <= min(fit.n for fit in (outcome.best, *outcome.next))
     by_seed = robustness.over_seeds(outcome, seeds=seeds) if enough else None
-    tell(2, total)
+    step()
     sizes = robustness.over_sizes(prepared, settings)
-    tell(3, total)
-    by_part = robustness.over_algorithms(
-        outcome, parts=parts, progress=lambda done, _: tell(3 + done, total)
-    )
-    done_by_part = 3 + by_part.repeats
-    by_resample = robustness.over_resamples(
-        outcome, resamples=resamples, progress=lambda done, _: tell(done_by_part + done, total)
-    )
+    step()
+    by_part = robustness.over_algorithms(outcome, parts=parts, progress=step)
+    by_resample = robustness.over_resamples(outcome, resamples=resamples, progress=step)
     folds, best = dataclasses.replace(settings.folds, groups=None), outcome.best
+    intercept = settings.intercept
     return Study(
         outcome=outcome,
-        model=model_of(outcome.prepared, best, intercept=settings.intercept),
+        model=model_of(outcome.prepared, best, intercept=intercept),
         weights=robustness.bootstrap_weights(
-            outcome.prepared, best, intercept=settings.intercept, n=bootstrap
+            outcome.prepared, best, intercept=intercept, n=bootstrap
         ),
         seeds=by_seed,
         parts=by_part,
@@ -137,11 +138,8 @@ def read_plan(path: str | Path) -> list[Step]:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JbrlError(f"{path}: not valid TOML: {error}") from None
-    if (
-        not isinstance(steps, list)
-        or not steps
-        or not all(isinstance(step, dict) for step in steps)
-    ):
+    tables = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+    if not steps or not tables:
         raise JbrlError(f"{path}: expected one table [[steps]] for each search")
     return [_step(fields, f"{path}: [[steps]] {number}") for number, fields in enumerate(steps, 1)]
 
@@ -150,9 +148,8 @@ def _step(fields: dict[str, Any], where: str) -> Step:
     name = fields.get("name")
     if not isinstance(name, str) or not name:
         raise JbrlError(f"{where}: name = {name!r}: expected a text")
-    for field, value in fields.items():
-        if field == "name":
-            continue
+    rest = {field: value for field, value in fields.items() if field != "name"}
+    for field, value in rest.items():
         if field not in FIELDS:
             raise JbrlError(f"{where}: unknown field '{field}'{nearest(field, FIELDS)}")
         kind = FIELDS[field]
@@ -162,9 +159,7 @@ def _step(fields: dict[str, Any], where: str) -> Step:
                 f"{where}: {field} = {value!r}: expected "
                 f"{'a list of names' if kind is list else kind.__name__}"
             )
-    return Step(
-        name, {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "name"}
-    )
+    return Step(name, {k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()})
 
 
 def run_plan(
@@ -180,12 +175,9 @@ def run_plan(
         lists = {
             field: _resolved(step.fields[field], known) for field in LISTS if field in step.fields
         }
+        mine = dataclasses.replace(settings, **{**step.fields, **lists})
         try:
-            found = search(
-                prepared,
-                dataclasses.replace(settings, **{**step.fields, **lists}),
-                progress=progress,
-            )
+            found = search(prepared, mine, progress=progress)
         except JbrlError as error:
             raise JbrlError(f"step '{step.name}': {error}") from None
         known[step.name] = found.best.subset
@@ -254,36 +246,17 @@ def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
 
 def of_settings(settings: Search, prepared: Prepared) -> dict[str, Any]:
     """Return all settings of the preparation and of the search; functions and tables by a word."""
-    preparation = {
-        f.name: getattr(prepared.preparation, f.name)
-        for f in dataclasses.fields(prepared.preparation)
-    }
-    found = {
-        **preparation,
-        **{
-            f.name: getattr(settings, f.name)
-            for f in dataclasses.fields(settings)
-            if f.name != "folds"
-        },
-    }
     folds = settings.folds
-    found |= {
-        "folds": folds.k,
-        "seed": folds.seed,
-        "repeats": folds.repeats,
-        "grouped": folds.groups is not None,
-        "pooled": folds.pooled,
-    }
-    found |= {"algorithms": len(prepared.algorithms), "environments": len(prepared.environments)}
-    return {name: _plain(value) for name, value in found.items()}
+    every = vars(prepared.preparation) | vars(settings) | {"folds": folds.k, "seed": folds.seed}
+    every |= {"repeats": folds.repeats, "grouped": folds.groups is not None}
+    every |= {"pooled": folds.pooled, "algorithms": len(prepared.algorithms)}
+    every |= {"environments": len(prepared.environments)}
+    return {name: _plain(value) for name, value in every.items()}
 
 
 def _plain(value: Any) -> Any:
-    if (
-        isinstance(value, dict)
-        or callable(value)
-        or (isinstance(value, tuple) and any(map(callable, value)))
-    ):
+    parts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(part, dict) or callable(part) for part in parts):
         return "custom"
     return list(value) if isinstance(value, tuple) else value
 

@@ -139,15 +139,14 @@ def _references(references: Any | None, environments: tuple[str, ...], *, flip: 
             "subset: normalise = 'references': expected a table of references with the columns "
             "environment, low, high"
         )
-    known = {
-        name: (low, high)
-        for name, low, high in references[["environment", "low", "high"]].itertuples(index=False)
-    }
-    if len(known) < len(references):
-        twice = references["environment"][references["environment"].duplicated()].iloc[0]
+    rows = references[["environment", "low", "high"]]
+    twice = rows.loc[rows["environment"].duplicated(), "environment"]
+    if len(twice):
         raise JbrlError(
-            f"references: environment '{twice}' occurs twice: expected one row for each environment"
+            f"references: environment '{twice.iloc[0]}' occurs twice: expected one row for each "
+            "environment"
         )
+    known = {name: (low, high) for name, low, high in rows.itertuples(index=False)}
     for name in environments:
         if name not in known:
             raise JbrlError(
