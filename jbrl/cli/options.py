@@ -44,7 +44,7 @@ CompileCache = Annotated[
 
 
 class _Entry(NamedTuple):
-    """What a docstring says about a parameter."""
+    """Meaning and metavariable of a parameter in a docstring."""
 
     metavar: str | None
     help: str

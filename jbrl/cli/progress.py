@@ -1,4 +1,4 @@
-"""What a run shows: estimates before, progress and time left meanwhile, actual times afterwards.
+"""Display of a run: estimates before, progress and time left meanwhile, actual times afterwards.
 
 Progress is a live display on a terminal, one line per unit elsewhere.
 """

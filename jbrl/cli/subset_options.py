@@ -20,7 +20,7 @@ Names = Annotated[list[str], typer.Option(metavar="NAMES")]
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to search for; None: the default of the preset.
+    """Settings of a search; None: the default of the preset.
 
     Which subset:
       size: Environments in the subset.

@@ -82,7 +82,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What a short run, or a result, has taken: factors to the rough rule; None: not measured."""
+    """Time of a short run or a result: factors to the rough rule; None: not measured."""
 
     rule: float  # seconds of a decision and of a search, by the rule
     decision: float | None = None
@@ -135,7 +135,7 @@ class ShortRun:
 
     @property
     def rule(self) -> float:
-        """What distinguishes units: seconds of a decision and of a search by the rule."""
+        """Features of units: seconds of a decision and of a search by the rule."""
         return _rule(self.agent, self.unit.protocol)
 
     def expected(self) -> float:
@@ -193,7 +193,7 @@ def busyness(wall: float, cpu: float, devices: Sequence[jax.Device]) -> float | 
 
 
 class Calibration:
-    """What is known about the cost of units on this machine, with these versions of everything.
+    """Measured cost of units on this machine, with these versions of everything.
 
     Args:
       devices: what units are run on.
@@ -262,7 +262,7 @@ class Calibration:
 
     def _missing(self, key: str, units: Sequence[Unit]) -> list[ShortRun]:
         """Return the short runs of one algorithm in one experiment: the most expensive that stays
-        short, the cheapest, and one in between, where the rule tells them apart.
+        short, the cheapest, and one in between, where they differ by the rule.
         """
         runs = sorted((ShortRun.of(unit, self.devices) for unit in units), key=lambda run: run.rule)
         expected = [run.expected() for run in runs]

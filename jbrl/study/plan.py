@@ -40,7 +40,7 @@ class RunPlan:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """What is known about the cost of units on this machine: its speed, where something is left
+        """Measured cost of units on this machine: its speed, where something is left
         to run, short runs, and the results that are kept here.
         """
         speed = speed_of((self.devices or jax.devices())[0]) if self.todo else None

@@ -1,4 +1,4 @@
-"""What is drawn for each lifetime or episode has its distribution, and published problems their
+"""Draws of each lifetime or episode have their distribution, and published problems their
 lifetimes.
 """
 

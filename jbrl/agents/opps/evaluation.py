@@ -12,7 +12,7 @@ so that a choice between six values, instead of one between eleven operators, se
 different formulas. One 32-bit word holds an instruction. The loop over instructions is a real one:
 were it unrolled, XLA would fuse them and compute each one again in all those after it.
 
-On the host, `check_defined` computes a formula at the points that tell formulas apart.
+On the host, `check_defined` computes a formula at the points that distinguish formulas.
 """
 
 from collections.abc import Callable, Sequence

@@ -80,7 +80,7 @@ class Prepared:
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-        """What `fit_subset` fits: features, target, names of the environments."""
+        """Data that `fit_subset` fits: features, target, names of the environments."""
         return self.features, self.target, self.environments
 
     def column(self, name: str) -> int:

@@ -66,7 +66,7 @@ class Choice:
 
     @property
     def environments(self) -> collections.Counter[str]:
-        """How often each environment is in the winner."""
+        """Number of searches whose winner has each environment."""
         members = [dict.fromkeys(names, times) for names, times in self.winners.items()]
         return sum(map(collections.Counter, members), collections.Counter())
 
