@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from typer.main import get_command
-from typer.testing import CliRunner, Result
 
 import jbrl
 from jbrl.agents.registry import AGENTS
-from jbrl.cli.app import app
+from jbrl.cli.app import app, reference
+from jbrl.cli.catalogue import parameter_table
 from jbrl.cli.doctor import _notes
 from jbrl.cli.progress import Display
 from jbrl.environments.environment import ENVIRONMENTS
@@ -31,6 +30,7 @@ from jbrl.problems.problem import DERIVED, PROBLEMS
 from jbrl.study import selftest
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as small
+from tests.terminal import call, rows
 
 STUDY = """
 [study]
@@ -64,12 +64,6 @@ COLUMNS = (
 )
 
 
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert "Traceback" not in result.output
-    return result
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study") / "study.toml"
@@ -101,36 +95,32 @@ def out(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_scores_have_exactly_these_columns_and_a_row_for_each_unit(out: Path) -> None:
-    text = call("scores", out, "--format", "csv").stdout
-    assert text.splitlines()[0] == COLUMNS
-    rows = list(csv.DictReader(io.StringIO(text)))
-    told = [
-        (r["experiment"], r["prior"], r["algorithm"], r["parameters"], r["seed"], r["status"])
-        for r in rows
-    ]
-    assert told == [
-        *[("GC", "GC", "Random", "{}", s, "done") for s in "01"],
-        *[
-            ("GC", "GC", "e-Greedy", json.dumps({"epsilon": e}), s, "done")
-            for e in (0.0, 0.5)
-            for s in "01"
-        ],
+    table = rows("scores", out)
+    assert ",".join(table[0]) == COLUMNS
+    names = ("experiment", "prior", "algorithm", "parameters", "seed", "status")
+    greedy = [(json.dumps({"epsilon": e}), seed) for e in (0.0, 0.5) for seed in "01"]
+    assert [tuple(row[name] for name in names) for row in table] == [
+        *[("GC", "GC", "Random", "{}", seed, "done") for seed in "01"],
+        *[("GC", "GC", "e-Greedy", parameters, seed, "done") for parameters, seed in greedy],
         ("GC-inaccurate", "UGC", "Random", "{}", "0", "done"),
         ("GC-inaccurate", "UGC", "Random", "{}", "1", "missing"),
     ]
-    assert all(
-        float(r["online_seconds"]) > 0 and r["n"] == "6" and r["latency_seconds"] == ""
-        for r in rows[:-1]
-    )
-    assert (rows[-1]["n"], rows[-1]["mean"], rows[-1]["online_seconds"]) == ("0", "", "")
+    for row in table[:-1]:
+        assert float(row["online_seconds"]) > 0
+        assert (row["n"], row["latency_seconds"]) == ("6", "")
+    last = table[-1]
+    assert (last["n"], last["mean"], last["online_seconds"]) == ("0", "", "")
 
 
 def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(call("scores", out, "--format", "csv").stdout)))
-    returns = list(csv.DictReader(io.StringIO(call("returns", out).stdout)))
+    returns = rows("returns", out)
     assert list(returns[0]) == ["experiment", "algorithm", "parameters", "unit", "seed", "score"]
     assert len(returns) == 7 * 6
-    for row in rows[:-1]:
+    # all digits are kept
+    assert [row["score"] for row in returns] == [
+        repr(float(score)) for score in jbrl.Results(out).returns["score"]
+    ]
+    for row in rows("scores", out)[:-1]:
         keys = ("experiment", "algorithm", "parameters", "seed")
         mine = np.array([float(r["score"]) for r in returns if all(r[k] == row[k] for k in keys)])
         std = np.sqrt(((mine - mine.mean()) ** 2).sum() / 5)
@@ -141,21 +131,12 @@ def test_scores_are_the_statistics_of_the_returns(out: Path) -> None:
         )
 
 
-def test_returns_keep_all_digits(out: Path) -> None:
-    results = jbrl.Results(out)
-    texts = [
-        row["score"]
-        for row in csv.DictReader(io.StringIO(call("returns", out, "--format", "csv").stdout))
-    ]
-    assert texts == [repr(float(score)) for score in results.returns["score"]]
-
-
 def test_other_formats_hold_the_same(out: Path) -> None:
     scores = jbrl.Results(out).scores
-    told = json.loads(call("scores", out, "--format", "json").stdout)
-    assert list(told[0]) == COLUMNS.split(",")
-    assert [row["mean"] for row in told[:-1]] == list(scores["mean"])[:-1]
-    assert told[-1]["mean"] is None
+    records = json.loads(call("scores", out, "--format", "json").stdout)
+    assert list(records[0]) == COLUMNS.split(",")
+    assert [row["mean"] for row in records[:-1]] == list(scores["mean"])[:-1]
+    assert records[-1]["mean"] is None
     markdown = call("scores", out, "--format", "md").stdout.splitlines()
     assert markdown[0] == "| " + COLUMNS.replace(",", " | ") + " |"
     assert len(markdown) == 2 + len(scores)
@@ -164,39 +145,35 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     assert len(table) == 1 + len(scores)
 
 
-def test_report_writes_the_forms_asked_for(tmp_path: Path) -> None:
+def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
+    result = call("report", out)
+    assert result.exit_code == 0 and result.stdout.strip() == str(out / "report" / "index.html")
+    page = (out / "report" / "index.html").read_text()
+    assert "GC-inaccurate" in page and "e-Greedy" in page
     store, units = opened(tmp_path / "results", small(agents=[{"algorithm": "Random"}]))
     store.save(units[0], HEADER, returns_of(units[0]))
     result = call("report", store.folder, "--out", tmp_path, "--latex", "--markdown")
-    assert result.stdout.split() == [
-        str(tmp_path / "latex/report.tex"),
-        str(tmp_path / "markdown/report.md"),
-    ]
+    expected = [tmp_path / "latex/report.tex", tmp_path / "markdown/report.md"]
+    assert result.stdout.split() == [str(path) for path in expected]
     assert not (tmp_path / "index.html").exists()
 
 
 def test_rank_compares_agents_and_leaves_out_what_stands_alone(out: Path) -> None:
-    result = call("rank", out, "--resamples", 50, "--all", "--format", "csv")
-    assert result.exit_code == 0
+    options = ("rank", out, "--resamples", 50)
+    result = call(*options, "--all", "--format", "csv")
     assert "note: 1 units of the study have no scores" in result.stderr
     assert "note: experiment GC-inaccurate is left out: Random {} stands alone" in result.stderr
-    rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    assert [(r["experiment"], r["n"]) for r in rows] == [("GC", "12")] * 3
-    assert [r["rank"] for r in rows] == ["1", "2", "3"] and float(rows[0]["mean"]) > float(
-        rows[2]["mean"]
-    )
-    # same seed, same bytes
-    assert call("rank", out, "--resamples", 50, "--all", "--format", "csv").stdout == result.stdout
-    words = call("rank", out, "--resamples", 50, "--all").stdout
+    table = rows(*options, "--all")
+    assert list(csv.DictReader(io.StringIO(result.stdout))) == table  # same seed, same bytes
+    assert [(row["experiment"], row["n"], row["rank"]) for row in table] == [
+        ("GC", "12", rank) for rank in "123"
+    ]
+    assert float(table[0]["mean"]) > float(table[2]["mean"])
+    words = call(*options, "--all").stdout
     assert "ε = 0.5" in words and "{" not in words
-    pairs = call(
-        "rank", out, "--resamples", 50, "--experiment", "GC", "--table", "pairs", "--format", "csv"
-    ).stdout
-    assert len(pairs.splitlines()) == 2
-    orders = json.loads(
-        call("rank", out, "--resamples", 50, "--table", "orders", "--format", "json").stdout
-    )
-    assert [(row["agents"], row["n"], row["resamples"]) for row in orders] == [(2, 12, 50)]
+    assert len(rows(*options, "--experiment", "GC", "--table", "pairs")) == 1
+    [order] = rows(*options, "--table", "orders")
+    assert (order["agents"], order["n"], order["resamples"]) == ("2", "12", "50")
 
 
 @pytest.mark.parametrize(
@@ -216,40 +193,29 @@ def test_rank_says_what_it_cannot_compare(out: Path, options: list[str], words: 
 def test_a_dry_run_lists_the_units_and_writes_nothing(
     study: Path, out: Path, tmp_path: Path
 ) -> None:
-    result = call("run", study, "--out", tmp_path / "none", "--dry-run")
+    elsewhere = ("run", study, "--out", tmp_path / "none", "--dry-run")
+    result = call(*elsewhere)
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * (len(lines) - 8)
+    assert [line.startswith("GC") for line in lines] == [True] * 8 + [False] * 7
     assert lines[0].startswith("GC/Random seed 0: about ")
     assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
-    assert [line.split()[:2] for line in lines[10:13]] == [
-        ["Random", "4"],
-        ["e-Greedy", "4"],
-        ["all", "8"],
-    ]
-    assert re.fullmatch(
-        r"memory: of the arrays that one unit needs, up to \d+ MiB; this machine has .* GiB",
-        lines[13],
-    )
+    units = [line.split()[:2] for line in lines[10:13]]
+    assert units == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
+    memory = r"memory: of the arrays that one unit needs, up to \d+ MiB; this machine has .* GiB"
+    assert re.fullmatch(memory, lines[13])
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
-    assert len(lines) == 15
-    assert (
-        call(
-            "run", study, "--out", tmp_path / "none", "--dry-run", "--no-units"
-        ).stdout.splitlines()
-        == lines[9:]
-    )
+    assert call(*elsewhere, "--no-units").stdout.splitlines() == lines[9:]
     assert not (tmp_path / "none").exists()
     before = {p: p.stat().st_mtime_ns for p in out.rglob("*")}
-    lines = call("run", study, "--out", out, "--dry-run").stdout.splitlines()
+    here = ("run", study, "--out", out, "--dry-run")
+    lines = call(*here).stdout.splitlines()
     assert [line.endswith(": done") for line in lines[:8]] == [True] * 7 + [False]
     assert re.fullmatch(
         r"8 units, about .* \(7 done already\), by a rough rule: --calibrate measures", lines[-1]
     )
     assert {p: p.stat().st_mtime_ns for p in out.rglob("*")} == before
-    lines = call(
-        "run", study, "--out", out, "--dry-run", "--shard", "2/3", "--only", "Random"
-    ).stdout.splitlines()
+    lines = call(*here, "--shard", "2/3", "--only", "Random").stdout.splitlines()
     assert lines[0] == "GC/Random seed 1: done" and lines[-1].startswith("1 unit, about ")
 
 
@@ -271,25 +237,10 @@ def test_a_cap_that_decides_the_cost_is_said_before_the_run(tmp_path: Path) -> N
     assert call(*words, "--only", "epsilon=0.01").stderr == ""
 
 
-def test_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
-    result = call("run", study, "--out", tmp_path, "--only", "GC/Random seed 0", "--quiet")
+def test_settings_are_replaced_and_quiet_says_nothing(study: Path, tmp_path: Path) -> None:
+    changes = ("--set", "study.n_environments=3", "--set", "study.seed=5")
+    result = call("run", study, "--out", tmp_path, "--only", "GC/Random", "--quiet", *changes)
     assert (result.exit_code, result.output) == (0, "")
-
-
-def test_set_replaces_a_setting(study: Path, tmp_path: Path) -> None:
-    call(
-        "run",
-        study,
-        "--out",
-        tmp_path,
-        "--only",
-        "GC/Random",
-        "--quiet",
-        "--set",
-        "study.n_environments=3",
-        "--set",
-        "study.seed=5",
-    )
     assert list(jbrl.Results(tmp_path).returns["seed"]) == [5, 5, 5]
 
 
@@ -300,50 +251,30 @@ def test_an_interrupt_is_told_how_to_go_on(
         if n == 4:
             raise KeyboardInterrupt
 
-    settings = ["--only", "GC/e-Greedy.*seed 0", "--set", "study.chunk=2"]
+    command = ["run", study, "--out", tmp_path, "--only", "GC/e-Greedy.*seed 0"]
+    command += ["--set", "study.chunk=2"]
     with monkeypatch.context() as patched:
         patched.setattr(Display, "advanced", interrupt)
-        result = call("run", study, "--out", tmp_path, *settings)
+        result = call(*command)
     assert result.exit_code == 130
-    assert (
-        f"interrupted: what is done is kept in {tmp_path}; the same command continues from there"
-        in result.stderr
-    )
-    assert call("run", study, "--out", tmp_path, *settings).exit_code == 0
-    whole = jbrl.Results(out).returns
-    expected = whole[(whole["algorithm"] == "e-Greedy") & (whole["seed"] == 0)].reset_index(
-        drop=True
-    )
-    assert jbrl.Results(tmp_path).returns.equals(expected)
-
-
-def test_report(out: Path) -> None:
-    result = call("report", out)
-    assert result.exit_code == 0 and result.stdout.strip() == str(out / "report" / "index.html")
-    page = (out / "report" / "index.html").read_text()
-    assert "GC-inaccurate" in page and "e-Greedy" in page
+    kept = f"what is done is kept in {tmp_path}; the same command continues from there"
+    assert f"interrupted: {kept}" in result.stderr
+    assert call(*command).exit_code == 0
+    whole = jbrl.Results(out).returns.query("algorithm == 'e-Greedy' and seed == 0")
+    assert jbrl.Results(tmp_path).returns.equals(whole.reset_index(drop=True))
 
 
 def test_formulas_in_all_layouts() -> None:
-    table, csv_, latex = (
-        call("formulas", "F3", "--format", layout) for layout in ("table", "csv", "latex")
-    )
-    assert (
-        len(table.stdout.splitlines()) == 1 + 43
-        and "43 formulas (paper and its program: 43)" in table.stderr
-    )
-    rows = list(csv.DictReader(io.StringIO(csv_.stdout)))
-    assert [row["rank"] for row in rows] == [str(i) for i in range(1, 44)]
-    assert {"text": "Q0/Q2", "rpn": "Q0 Q2 /", "size": "3", "variables": "Q0 Q2"}.items() <= next(
-        r for r in rows if r["text"] == "Q0/Q2"
-    ).items()
-    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex.stdout and latex.stdout.rstrip().endswith(
-        r"\end{tabular}"
-    )
-    assert (
-        len(call("formulas", "F3", "--domain", "values", "--format", "csv").stdout.splitlines())
-        == 1 + 31
-    )
+    table = call("formulas", "F3")
+    assert len(table.stdout.splitlines()) == 1 + 43
+    assert "43 formulas (paper and its program: 43)" in table.stderr
+    formulas = rows("formulas", "F3")
+    assert [row["rank"] for row in formulas] == [str(i) for i in range(1, 44)]
+    [ratio] = [row for row in formulas if row["text"] == "Q0/Q2"]
+    assert (ratio["rpn"], ratio["size"], ratio["variables"]) == ("Q0 Q2 /", "3", "Q0 Q2")
+    latex = call("formulas", "F3", "--format", "latex").stdout
+    assert r" & $\frac{Q_0}{Q_2}$ \\" in latex and latex.rstrip().endswith(r"\end{tabular}")
+    assert len(rows("formulas", "F3", "--domain", "values")) == 31
     assert "paper: 1210, its program: 1204 to 1217" in call("formulas", "F5").stderr
 
 
@@ -354,8 +285,7 @@ def test_strategies_of_a_study_without_searches(out: Path) -> None:
 
 
 def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    # not other tests'
-    own = {
+    own = {  # not other tests'
         name: entry
         for name, entry in ENVIRONMENTS.items()
         if entry.environment.__module__.startswith("jbrl.")
@@ -365,26 +295,25 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         call("list", kind).stdout for kind in ("agents", "problems", "environments")
     )
     assert all(name in agents for name in AGENTS)
-    assert all(
-        f"\n{name} " in problems
-        for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED))
-    )
-    assert (
-        "Settings: n_states=5, n_actions=3" in problems
-        and "Settings: n_states=10, slip=0.0," in problems
-    )
-    assert max(map(len, problems.splitlines())) <= 100 and "…" not in problems
-    assert 'Settings: folder="",' in problems and "=," not in problems
+    for name in (*PROBLEMS, *own, *(f"{name}(PROBLEM)" for name in DERIVED)):
+        assert f"\n{name} " in problems
+    for text in ("n_states=5, n_actions=3", "n_states=10, slip=0.0,", 'folder="",'):
+        assert f"Settings: {text}" in problems
+    assert max(map(len, problems.splitlines())) <= 100
+    assert "…" not in problems and "=," not in problems
     for name, entry in own.items():
-        fields = [
-            field for field in dataclasses.fields(entry.environment) if field.default is not None
-        ]
-        assert f"\n{name} " in environments and all(
-            f"{field.name} = " in environments for field in fields
-        )
+        assert f"\n{name} " in environments
+        for field in dataclasses.fields(entry.environment):
+            assert field.default is None or f"{field.name} = " in environments
 
 
-def test_show_prints_matrices(tmp_path: Path) -> None:
+def test_parameters_are_a_table_in_markdown() -> None:
+    lines = parameter_table(AGENTS["e-Greedy"].agent).splitlines()
+    assert lines[0] == "| Parameter | Default | Meaning |"
+    assert any(line.startswith("| `epsilon` | `") for line in lines)
+
+
+def test_show_prints_matrices() -> None:
     lines = call("show", "GC").stdout.splitlines()
     assert "   1 | 1 . 1 . ." in lines
     assert "   0 |  2  .  .  . 10" in lines
@@ -400,18 +329,12 @@ def test_show_prints_a_file_that_is_the_same_problem(name: str, tmp_path: Path) 
     assert read_json(path).digest == problem(name).digest
 
 
-def test_cite() -> None:
+def test_everything_can_be_cited() -> None:
     assert call("cite").stdout.startswith("@software{jbrl,")
     text = call("cite", "e-Greedy", "GC", "Grid").stdout
     assert text.count("@article{castronovo2016,") == 1  # what several come from is told once
-
-
-def test_every_key_that_is_cited_is_in_the_bibliography() -> None:
-    found = call("cite", *AGENTS, *PROBLEMS)
-    assert found.exit_code == 0, found.output
-
-
-def test_the_bibliography_is_sound() -> None:
+    everything = call("cite", *AGENTS, *PROBLEMS)
+    assert everything.exit_code == 0, everything.output
     text = (resources.files("jbrl") / "references.bib").read_text()
     assert text.count("{") == text.count("}")
     keys = re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
@@ -426,9 +349,9 @@ def test_the_doctor_says_what_there_is_and_passes_its_own_test() -> None:
     names = [line.split()[0] for line in facts.splitlines()]
     assert names[:4] == ["jbrl", "python", "jax", "jaxlib"]
     assert {"cores", "free_gib", "devices", "compiled"} <= set(names)
-    rows = table.splitlines()[1:-1]
-    assert len(rows) == len(selftest.CHECKS) and all(" pass " in row for row in rows)
-    assert table.splitlines()[-1].startswith(f"{len(rows)} of {len(rows)} checks passed in ")
+    _, *checks, last = table.splitlines()
+    assert len(checks) == len(selftest.CHECKS) and all(" pass " in row for row in checks)
+    assert last.startswith(f"{len(checks)} of {len(checks)} checks passed in ")
 
 
 def test_the_doctor_tells_of_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,10 +383,8 @@ def test_the_doctor_looks_after_compiled_programs(
     assert shown.exit_code == 0 and "check" not in shown.stdout
     line = next(line for line in shown.stdout.splitlines() if line.startswith("compiled"))
     assert line.startswith(f"compiled     kept: 1 programs, 0.0 MB in {tmp_path}; 1 damaged")
-    assert (
-        call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout
-        == f"{tmp_path}: 0.0 MB removed\n"
-    )
+    cleared = call("doctor", "--clear-cache", "--compile-cache", tmp_path).stdout
+    assert cleared == f"{tmp_path}: 0.0 MB removed\n"
     assert not folder.exists() and tmp_path.exists()
 
 
@@ -476,9 +397,8 @@ def test_the_doctor_knows_what_is_slow_or_wrong() -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "jbrl", "--version"], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "jbrl", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"jbrl {jbrl.__version__}\n"
 
 
@@ -490,13 +410,8 @@ for command in (["--help"], ["scores", {str(out)!r}], ["returns", {str(out)!r}])
     app(command, standalone_mode=False)
 assert "jax" not in sys.modules
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ},
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -507,8 +422,7 @@ def test_the_same_from_python(out: Path, tmp_path: Path) -> None:
         "agents": [{"algorithm": "Random"}],
     }
     results = jbrl.run(tables, tmp_path)
-    whole = jbrl.Results(out).returns
-    assert results.returns.equals(whole[:6])
+    assert results.returns.equals(jbrl.Results(out).returns[:6])
     assert ",".join(results.scores.columns) == COLUMNS
     assert "1 done" in repr(results)
     played = jbrl.play(AGENTS["Random"].agent(), prior="GC", n_environments=6, horizon=16)
@@ -530,9 +444,14 @@ def commands(command: Any, *path: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("words", list(commands(get_command(app))), ids=" ".join)
-def test_help_names_no_types(words: list[str]) -> None:
-    text = call(*words, "--help").stdout
+def test_help_names_no_types_and_explains_every_option(words: list[str]) -> None:
+    text = call(*words, "--help", env={"COLUMNS": "100"}).stdout
+    assert "--help" in text
     assert not re.search(r"<(int|float|str|bool|path|file|dir|list|tuple)|\[x", text)
+    section = reference().split(f"## `{' '.join(['jbrl', *words])}`\n")[1].split("\n## ")[0]
+    for option, meaning, _ in re.findall(r"^\| `(.*)` \| (.*) \| (.*) \|$", section, re.MULTILINE):
+        assert meaning, option
+        assert not option.startswith("-") or re.split("[ ,]", option)[0] in text
 
 
 def test_help_of_numbers_says_what_is_accepted() -> None:

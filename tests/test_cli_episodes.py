@@ -2,8 +2,6 @@
 shows it.
 """
 
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -13,7 +11,8 @@ import jbrl
 from jbrl.cli.results import lines
 from jbrl.report.text import Rules, rules_of
 from jbrl.study.slurm.status import Status, Worker
-from tests.test_cli import COLUMNS, call
+from tests.terminal import call, rows
+from tests.test_cli import COLUMNS
 
 STUDY = """
 [study]
@@ -56,38 +55,26 @@ def test_scores_say_what_they_are(out: Path) -> None:
     table = [line.split("  ") for line in call("scores", out).stdout.splitlines()]
     header, first = ([text.strip() for text in row if text] for row in table[:2])
     assert header[:6] == ["experiment", "test", "algorithm", "parameters", "criterion", "lifetime"]
-    assert first[:6] == [
-        "Chain-10d",
-        "Chain-10d",
-        "Random",
-        "{}",
-        "mean return per episode",
-        "3 episodes",
-    ]
-    assert call("scores", out, "--format", "csv").stdout.splitlines()[0] == COLUMNS
-    rows = list(csv.DictReader(io.StringIO(call("returns", out).stdout)))
-    assert len(rows) == 2 * 20 and all(-200 <= float(row["score"]) <= -8 for row in rows[:20])
+    rules = ["mean return per episode", "3 episodes"]
+    assert first[:6] == ["Chain-10d", "Chain-10d", "Random", "{}", *rules]
+    assert ",".join(rows("scores", out)[0]) == COLUMNS
+    returns = rows("returns", out)
+    assert len(returns) == 2 * 20 and all(-200 <= float(r["score"]) <= -8 for r in returns[:20])
 
 
 def test_the_page_speaks_of_environments(out: Path, tmp_path: Path) -> None:
     assert call("report", out, "--out", tmp_path, "--html", "--markdown").exit_code == 0
     for page in ("index.html", "markdown/report.md"):
-        text = (tmp_path / page).read_text()
-        assert "3 episodes in each" in text and "20 environments each, " in text.replace(
-            "</span><span>", ", "
-        )
-        assert (
-            "lifetimes of 3 episodes" in text
-            and "MDP" not in text
-            and "discount" not in text.replace("are not discounted", "")
-        )
+        text = (tmp_path / page).read_text().replace("</span><span>", ", ")
+        for words in ("3 episodes in each", "20 environments each, ", "lifetimes of 3 episodes"):
+            assert words in text
+        assert "MDP" not in text and "discount" not in text.replace("are not discounted", "")
 
 
 def test_an_archive_keeps_the_rules(out: Path, tmp_path: Path) -> None:
     assert call("archive", out, "--out", tmp_path / "kept").exit_code == 0
-    assert rules_of(jbrl.Results(tmp_path / "kept").manifest) == rules_of(
-        jbrl.Results(out).manifest
-    )
+    kept, whole = (jbrl.Results(folder).manifest for folder in (tmp_path / "kept", out))
+    assert rules_of(kept) == rules_of(whole)
     assert call("scores", tmp_path / "kept").stdout == call("scores", out).stdout
 
 
@@ -107,11 +94,9 @@ def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
     worker = Worker(
         "host", 1, None, 5.0, 0.0, True, "Grid/Random seed 0", 4, 20, None, ("x",), None
     )
-    found = Status("residents", 2, 1, {}, 1, 0, [worker], [], {}, None, None, False)
-    assert (
-        lines(found, tmp_path)[1]
-        == "  running  Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
-    )
+    status = Status("residents", 2, 1, {}, 1, 0, [worker], [], {}, None, None, False)
+    words = "Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
+    assert lines(status, tmp_path)[1] == f"  running  {words}"
 
 
 @pytest.mark.slow

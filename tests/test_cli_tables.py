@@ -1,30 +1,22 @@
-"""Tables for people: rank within 100 columns, parameters as columns, help without type noise."""
+"""What people read: tables within 100 columns, parameters as columns, durations, words about a unit
+that gives no news for long.
+"""
 
-import csv
-import io
 import json
 import re
+import threading
 from itertools import islice
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner, Result
 
-from jbrl.cli.app import app
 from jbrl.cli.output import _aligned, duration
+from jbrl.cli.progress import Watchdog
 from jbrl.stats.table import parameter_columns
+from tests.terminal import call, rows
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
-
-
-def call(*arguments: object, **settings: object) -> Result:
-    result = CliRunner().invoke(
-        app, [str(a) for a in arguments], catch_exceptions=False, **settings
-    )
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.mark.parametrize("table", ["ranks", "pairs", "orders"])
@@ -33,15 +25,15 @@ def test_rank_stays_within_100_columns_and_keeps_every_agent(table: str) -> None
     narrow = call("rank", KEPT, *options).stdout
     assert max(map(len, narrow.splitlines())) <= 100
     assert narrow.startswith("GC, 500 environments\n") and "\n\nGrid, 500" in narrow
-    rows = pd.DataFrame(json.loads(call("rank", KEPT, *options, "--format", "json").stdout))
     if table == "ranks":
+        ends = ("rank", "rank_lower", "rank_upper")
+        ranks = rows("rank", KEPT, *options)
+        wanted = [tuple(r[e] for e in ends) for r in ranks if r["experiment"] != "(all)"]
         shown = re.findall(r"^(\d+) \[(\d+), (\d+)\]", narrow, re.MULTILINE)
-        rows = rows[rows["experiment"] != "(all)"]
-        wanted = rows[["rank", "rank_lower", "rank_upper"]].astype(str)
-        assert shown[: len(wanted)] == list(wanted.itertuples(index=False, name=None))
-    assert max(map(len, call("rank", KEPT, *options, "--wide").stdout.splitlines())) > 100 or (
-        table == "orders"
-    )
+        assert shown[: len(wanted)] == wanted
+    if table != "orders":
+        wide = call("rank", KEPT, *options, "--wide").stdout
+        assert max(map(len, wide.splitlines())) > 100
 
 
 def test_long_texts_continue_on_the_next_line() -> None:
@@ -72,26 +64,11 @@ def test_parameters_become_columns() -> None:
 
 @pytest.mark.parametrize("command", ["scores", pytest.param("returns", marks=pytest.mark.slow)])
 def test_parameter_columns_on_request(command: str) -> None:
-    plain = csv.DictReader(io.StringIO(call(command, KEPT, "--format", "csv").stdout))
-    wide = csv.DictReader(
-        io.StringIO(call(command, KEPT, "--parameter-columns", "--format", "csv").stdout)
-    )
+    plain, wide = rows(command, KEPT), rows(command, KEPT, "--parameter-columns")
     for before, after in islice(zip(plain, wide, strict=True), 2_000):
         assert "parameters" not in after
         for name, value in json.loads(before["parameters"] or "{}").items():
             assert after[name] == str(value)
-
-
-def every_command(command: object, words: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    children = getattr(command, "commands", {})
-    below = [found for name, c in children.items() for found in every_command(c, (*words, name))]
-    return [words, *below]
-
-
-@pytest.mark.parametrize("words", every_command(get_command(app)), ids=" ".join)
-def test_help_names_a_type_only_where_a_value_follows(words: tuple[str, ...]) -> None:
-    text = call(*words, "--help", env={"COLUMNS": "100"}).stdout
-    assert "--help" in text and "<bool>" not in text
 
 
 @pytest.mark.parametrize(
@@ -110,3 +87,37 @@ def test_help_names_a_type_only_where_a_value_follows(words: tuple[str, ...]) ->
 )
 def test_durations_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+class Heard:
+    """Listener of a watchdog, which keeps what it hears and knows when that is enough."""
+
+    def __init__(self, enough: int) -> None:
+        self.reports: list[tuple[str, float]] = []
+        self._wanted, self.enough = enough, threading.Event()
+
+    def __call__(self, label: str, seconds: float) -> None:
+        self.reports.append((label, seconds))
+        if len(self.reports) == self._wanted:
+            self.enough.set()
+
+
+def test_a_unit_without_news_is_spoken_of_at_intervals_that_double() -> None:
+    heard = Heard(3)
+    with Watchdog(heard, first=0.05) as watchdog:
+        watchdog.news("GC/SBOSS")
+        assert heard.enough.wait(20)
+    assert {label for label, _ in heard.reports} == {"GC/SBOSS"}
+    first, second, third = (seconds for _, seconds in heard.reports[:3])
+    assert first >= 0.05 and second >= first + 0.1 and third >= second + 0.2
+
+
+def test_a_unit_with_news_or_at_its_end_is_not_spoken_of() -> None:
+    heard = Heard(1)
+    with Watchdog(heard, first=60.0) as watchdog:
+        watchdog.news("GC/SBOSS")
+    with Watchdog(heard, first=0.02) as watchdog:
+        watchdog.news("GC/SBOSS")
+        watchdog.news(None)
+        assert not heard.enough.wait(0.2)
+    assert not heard.reports

@@ -1,5 +1,6 @@
 """`jbrl evaluate` from the outside: what it prints and writes, and what it refuses."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -7,25 +8,33 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import jbrl
-from jbrl.cli.app import app
 from jbrl.report.axes import labels_of
 from jbrl.report.evaluation_figures import quantiles, weights
 from jbrl.report.style import styles
 from jbrl.results import Results
 from jbrl.stats.evaluation.metrics import metrics, performance_profiles, probability_of_improvement
+from jbrl.stats.evaluation.ranking import AGGREGATE
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import samples_of
 from jbrl.study.file import load_study
+from tests import terminal
 from tests.report.test_html import Page
 from tests.stats.evaluation_cases import expected, mini
 from tests.study.storage.test_store import HEADER, opened
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+    return terminal.call("evaluate", *arguments)
+
+
+def tables_of(*arguments: object) -> dict:
+    """Return all that is printed as JSON, without notes."""
+    done = call(*arguments, "--format", "json", "--quiet")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -36,27 +45,14 @@ def table(tmp_path_factory) -> Path:
 
 
 def test_json_has_everything_at_full_precision(table):
-    done = call(table, "--method", "pbp", "--format", "json", "--quiet")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    found = tables_of(table, "--method", "pbp")
     assert list(found) == ["aggregate", "environments", "weights", "settings"]
-    assert set(found["aggregate"][0]) == {
-        "method",
-        "algorithm",
-        "score",
-        "lower",
-        "upper",
-        "rank",
-        "rank_best",
-        "rank_worst",
-    }
+    assert tuple(found["aggregate"][0]) == AGGREGATE
     known = expected()
     for name in ("score", "pbp_lower", "pbp_upper", "pbp_rank", "pbp_rank_best", "pbp_rank_worst"):
         values = known[known["quantity"] == name].set_index("algorithm")["value"].astype(float)
-        for row in found["aggregate"]:
-            assert row[name.removeprefix("pbp_")] == pytest.approx(
-                values[row["algorithm"]], abs=1e-9
-            )
+        shown = {row["algorithm"]: row[name.removeprefix("pbp_")] for row in found["aggregate"]}
+        assert shown == pytest.approx(values.to_dict(), abs=1e-9)
     assert sum(row["weight"] for row in found["weights"]) == pytest.approx(1)
     assert found["settings"]["delta"] == 0.05 and found["settings"]["methods"] == ["pbp"]
     assert found["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
@@ -64,11 +60,10 @@ def test_json_has_everything_at_full_precision(table):
 
 @pytest.mark.slow
 def test_all_methods_and_a_smaller_delta(table):
-    done = call(table, "--method", "all", "--resamples", 40, "--delta", 0.2, "--format", "csv")
-    assert done.exit_code == 0, done.output
-    rows = pd.read_csv(pd.io.common.StringIO(done.stdout))
-    assert rows["method"].drop_duplicates().tolist() == ["pbp", "pbp-t", "bootstrap"]
-    assert (rows["lower"] <= rows["score"]).all() and (rows["score"] <= rows["upper"]).all()
+    rows = terminal.rows("evaluate", table, "--method", "all", "--resamples", 40, "--delta", 0.2)
+    assert list(dict.fromkeys(row["method"] for row in rows)) == ["pbp", "pbp-t", "bootstrap"]
+    for row in rows:
+        assert float(row["lower"]) <= float(row["score"]) <= float(row["upper"])
 
 
 def test_mapped_columns_parquet_and_restriction(table, tmp_path):
@@ -76,39 +71,20 @@ def test_mapped_columns_parquet_and_restriction(table, tmp_path):
     mini().rename(columns={"algorithm": "agent", "environment": "task", "score": "return"}).assign(
         kind="x"
     ).to_parquet(other)
-    mapped = [
-        "--algorithm-column",
-        "agent",
-        "--algorithm-column",
-        "kind",
-        "--environment-column",
-        "task",
-        "--score-column",
-        "return",
-    ]
-    done = call(
-        *(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1", "--format", "json"),
-        "--quiet",
-    )
-    found = json.loads(done.stdout)
+    mapped = "--algorithm-column agent --algorithm-column kind --environment-column task"
+    mapped = (*mapped.split(), "--score-column", "return")
+    found = tables_of(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1")
     assert [row["algorithm"] for row in found["environments"]] == ["A0 x", "A2 x"]
-    plain = json.loads(
-        call(
-            *(table, "--algorithms", "A2,A0", "--environments", "E1", "--format", "json", "--quiet")
-        ).stdout
-    )
-    assert [row["score"] for row in plain["aggregate"]] == [
-        row["score"] for row in found["aggregate"]
-    ]
+    plain = tables_of(table, "--algorithms", "A2,A0", "--environments", "E1")
+    for one, other in zip(plain["aggregate"], found["aggregate"], strict=True):
+        assert one["score"] == other["score"]
 
 
 def test_bounds_and_identical_definitions(table, tmp_path):
     bounds, pairs = tmp_path / "bounds.csv", tmp_path / "same.csv"
     bounds.write_text("environment,low,high\nE0,-10,10\nE1,-10,10\n")
     pairs.write_text("environment,algorithm,algorithm\nE0,A0,A1\nE1,A0,A1\n")
-    done = call(table, "--bounds", bounds, "--identical", pairs, "--format", "json", "--quiet")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    found = tables_of(table, "--bounds", bounds, "--identical", pairs)
     scores = {row["algorithm"]: row for row in found["aggregate"]}
     assert found["settings"]["bounds"]["E1"] == [-10, 10]
     assert scores["A0"]["score"] != pytest.approx(0.394571498148)
@@ -117,17 +93,8 @@ def test_bounds_and_identical_definitions(table, tmp_path):
 
 
 def test_page_and_latex(table, tmp_path):
-    done = call(
-        table,
-        "--html",
-        "--latex",
-        "--out",
-        tmp_path / "out",
-        "--method",
-        "pbp-t",
-        "--table",
-        "environments",
-    )
+    forms = ("--html", "--latex", "--out", tmp_path / "out")
+    done = call(table, *forms, "--method", "pbp-t", "--table", "environments")
     assert done.exit_code == 0, done.output
     files = {path.name for path in (tmp_path / "out").iterdir()}
     tables = {"evaluation.json", "aggregate.csv", "environments.csv", "weights.csv"}
@@ -155,24 +122,14 @@ def test_page_and_latex(table, tmp_path):
 
 @pytest.mark.slow
 def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
-    few = {
-        "metrics": metrics,
-        "performance_profiles": performance_profiles,
-        "probability_of_improvement": probability_of_improvement,
-    }
-    for name, function in few.items():
+    for function in (metrics, performance_profiles, probability_of_improvement):
         monkeypatch.setattr(
-            f"jbrl.stats.evaluation.metrics.{name}",
-            lambda s, *, f=function, **options: f(s, resamples=20, **options),
+            f"jbrl.stats.evaluation.metrics.{function.__name__}",
+            functools.partial(function, resamples=20),
         )
-    done = call(table, "--metrics", "--html", "--out", tmp_path, "--format", "json")
-    assert done.exit_code == 0, done.output
-    assert {row["metric"] for row in json.loads(done.stdout)["metrics"]} == {
-        "mean",
-        "median",
-        "iqm",
-        "optimality_gap",
-    }
+    found = tables_of(table, "--metrics", "--html", "--out", tmp_path)
+    names = {"mean", "median", "iqm", "optimality_gap"}
+    assert {row["metric"] for row in found["metrics"]} == names
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page
@@ -194,6 +151,9 @@ def test_names_cannot_break_the_page_or_the_tables(tmp_path):
     assert len(labels) == 3 and len(set(labels)) == 3
 
 
+AGENTS = ["Random", "Q-learning(α = 0.1)", "Q-learning(α = 0.3)"]
+
+
 @pytest.mark.slow
 def test_a_directory_of_results(tmp_path):
     study = {
@@ -210,18 +170,11 @@ def test_a_directory_of_results(tmp_path):
     }
     jbrl.run(study, tmp_path / "out")
     rows = Results(tmp_path / "out").score_table()
-    assert rows["algorithm"].drop_duplicates().tolist() == [
-        "Random",
-        "Q-learning(α = 0.1)",
-        "Q-learning(α = 0.3)",
-    ]
+    assert rows["algorithm"].drop_duplicates().tolist() == AGENTS
     assert rows.groupby(["algorithm", "environment"]).size().tolist() == [5] * 6
-    done = call(tmp_path / "out", "--format", "json")
-    assert {row["algorithm"] for row in json.loads(done.stdout)["aggregate"]} == set(
-        rows["algorithm"]
-    )
-    with_oracle = json.loads(call(tmp_path / "out", "--oracles", "--format", "json").stdout)
-    assert "Optimal" in {row["algorithm"] for row in with_oracle["aggregate"]}
+    for options, names in (((), AGENTS), (("--oracles",), [*AGENTS, "Optimal"])):
+        found = tables_of(tmp_path / "out", *options)
+        assert {row["algorithm"] for row in found["aggregate"]} == set(names)
     assert call(tmp_path / "out", "--html").exit_code == 0
     assert (tmp_path / "out" / "evaluation" / "index.html").exists()
 
@@ -244,73 +197,58 @@ def test_a_directory_of_results_of_episodes(tmp_path):
     for number, unit in enumerate(units):
         store.save(unit, HEADER, np.arange(4.0) + number - 200)
     rows = Results(tmp_path).score_table()
-    assert rows["algorithm"].drop_duplicates().tolist() == [
-        "Random",
-        "Q-learning(α = 0.1)",
-        "Q-learning(α = 0.3)",
-    ]
-    done = call(tmp_path, "--html", "--format", "json", "--quiet")
-    assert json.loads(done.stdout)["aggregate"][0]["algorithm"] == "Q-learning(α = 0.3)"
+    assert rows["algorithm"].drop_duplicates().tolist() == AGENTS
+    assert tables_of(tmp_path, "--html")["aggregate"][0]["algorithm"] == "Q-learning(α = 0.3)"
     assert "MDP" not in (tmp_path / "evaluation" / "index.html").read_text()
 
 
 HEAD = "algorithm,environment,score\n"
 GOOD = HEAD + "A,x,1\nB,x,2\nA,x,3\nB,x,4\n"
 REFUSED = {
-    "one algorithm": (HEAD + "A,x,1\n", [], ["one algorithm only ('A')"]),
+    "one algorithm": (HEAD + "A,x,1\n", "", "one algorithm only ('A')"),
     "one sample for pbp-t": (
         HEAD + "A,x,1\nB,x,1\n",
-        ["--method", "pbp-t"],
-        ["'A' has one sample on environment 'x'"],
+        "--method pbp-t",
+        "'A' has one sample on environment 'x'",
     ),
-    "nan": (
-        HEAD + "A,x,1\nB,x,nan\n",
-        [],
-        ["bad.csv", "row 2 (algorithm B, environment x)", "'nan'"],
-    ),
-    "infinite": (HEAD + "A,x,-inf\nB,x,1\n", [], ["bad.csv", "row 1", "'-inf'"]),
+    "nan": (HEAD + "A,x,1\nB,x,nan\n", "", "row 2 (algorithm B, environment x) … 'nan'"),
+    "infinite": (HEAD + "A,x,-inf\nB,x,1\n", "", "bad.csv … row 1 … '-inf'"),
     "unequal environments": (
         HEAD + "A,x,1\nB,x,1\nA,y,1\n",
-        [],
-        ["'B' has no score on environment 'y'"],
+        "",
+        "'B' has no score on environment 'y'",
     ),
-    "delta": (GOOD, ["--delta", "0.6"], ["delta = 0.6", "above 0 up to 0.5"]),
-    "delta zero": (GOOD, ["--delta", "0"], ["delta = 0.0"]),
+    "delta": (GOOD, "--delta 0.6", "delta = 0.6 … above 0 up to 0.5"),
+    "delta zero": (GOOD, "--delta 0", "delta = 0.0"),
     "columns": (
         GOOD,
-        ["--score-column", "return"],
-        ["bad.csv", "no column 'return'", "known: algorithm, environment, score"],
+        "--score-column return",
+        "bad.csv … no column 'return' … known: algorithm, environment, score",
     ),
-    "algorithm": (GOOD, ["--algorithms", "A,C"], ["unknown algorithm 'C'", "known: A, B"]),
-    "environment": (GOOD, ["--environments", "z"], ["unknown environment 'z'"]),
-    "bounds": (GOOD, ["--bounds", "bounds.csv"], ["score 4.0 lies outside [0, 3]"]),
-    "bounds file": (GOOD, ["--bounds", "none.csv"], ["none.csv", "No such file"]),
-    "identical": (GOOD, ["--identical", "same.csv"], ["unknown algorithm", "'Z'"]),
-    "resamples": (GOOD, ["--method", "bootstrap", "--resamples", "0"], ["resamples = 0"]),
-    "out": (GOOD, ["--html", "--out", "bad.csv/x"], ["bad.csv/x", "cannot be written"]),
+    "algorithm": (GOOD, "--algorithms A,C", "unknown algorithm 'C' … known: A, B"),
+    "environment": (GOOD, "--environments z", "unknown environment 'z'"),
+    "bounds": (GOOD, "--bounds bounds.csv", "score 4.0 lies outside [0, 3]"),
+    "bounds file": (GOOD, "--bounds none.csv", "none.csv … No such file"),
+    "identical": (GOOD, "--identical same.csv", "unknown algorithm … 'Z'"),
+    "resamples": (GOOD, "--method bootstrap --resamples 0", "resamples = 0"),
+    "out": (GOOD, "--html --out bad.csv/x", "bad.csv/x … cannot be written"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_bad_input_is_refused_in_one_sentence(tmp_path, monkeypatch, case):
-    text, options, parts = REFUSED[case]
+    text, options, words = REFUSED[case]
     monkeypatch.chdir(tmp_path)
     Path("bad.csv").write_text(text)
     Path("bounds.csv").write_text("environment,low,high\nx,0,3\n")
     Path("same.csv").write_text("environment,algorithm,algorithm\nx,A,Z\n")
-    done = call("bad.csv", *options)
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    message = done.stderr.strip()
-    assert message.startswith("error: ") and "\n" not in message and "Traceback" not in message
-    for part in parts:
-        assert part in message
+    terminal.refused(call("bad.csv", *options.split()), *words.split(" … "))
 
 
 def test_one_environment_and_one_sample_are_enough_for_pbp(tmp_path):
     path = tmp_path / "small.csv"
     path.write_text(HEAD + "A,x,1\nB,x,2\n")
-    rows = json.loads(call(path, "--format", "json").stdout)["aggregate"]
+    rows = tables_of(path)["aggregate"]
     assert [row["algorithm"] for row in rows] == ["B", "A"]
     assert np.isfinite([row[end] for row in rows for end in ("lower", "upper")]).all()
 
@@ -324,8 +262,7 @@ def test_a_wide_table_is_evaluated_like_the_long_one(tmp_path):
     long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
     long.write_text(HEAD + "A,x,1\nB,x,2\nA,y,3\nB,y,5\nA,x,2\nB,x,4\nA,y,0\nB,y,9\n")
     wide.write_text("algorithm,seed,x,y\nA,0,1,3\nB,0,2,5\nA,1,2,0\nB,1,4,9\n")
-    options = ("--format", "json", "--quiet")
-    assert call(wide, *options).stdout == call(long, *options).stdout
+    assert tables_of(wide) == tables_of(long)
     refused = call(wide, "--score-column", "return")
     assert refused.exit_code == 2 and "no column 'environment'" in refused.stderr
 
@@ -334,10 +271,9 @@ def test_identical_algorithms_share_every_rank(tmp_path):
     rows = [(f"a{i}", f"e{j}", 1.0) for i in range(4) for j in range(3) for _ in range(3)]
     path = tmp_path / "constant.csv"
     pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(path, index=False)
-    found = json.loads(call(path, "--format", "json", "--quiet").stdout)
-    for name in ("aggregate", "environments"):
-        for row in found[name]:
-            assert row["rank_best"] <= row["rank"] <= row["rank_worst"]
+    found = tables_of(path)
+    for row in (*found["aggregate"], *found["environments"]):
+        assert row["rank_best"] <= row["rank"] <= row["rank_worst"]
     assert {row["rank_worst"] for row in found["aggregate"]} == {1}
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import jbrl
-from jbrl.cli.app import app
 from jbrl.mdp.dirichlet import distribution
 from jbrl.problems.json_format import write_json
 from jbrl.problems.problem import DirichletProblem
+from tests.terminal import call, refused
 
 AGENT = '''
 import jax.numpy as jnp
@@ -73,35 +72,18 @@ def test_draws_are_those_that_were_played(study):
 
 
 def test_the_command_and_its_page(study):
-    run = CliRunner().invoke(
-        app,
-        ["sensitivity", "out", "--format", "json", "--permutations", "99", "--out", "page"],
-    )
+    options = ("--format", "json", "--permutations", 99, "--out", "page")
+    run = call("sensitivity", "out", *options)
     assert run.exit_code == 0, run.output
     rows = json.loads(run.stdout[: run.stdout.rindex("]") + 1])
     assert [row["parameter"] for row in rows] == ["action", "idle"]
     assert rows[0]["share"] == 1 and rows[0]["significant"] and not rows[1]["significant"]
     page = Path("page/index.html").read_text()
     assert "Which parameters matter?" in page and "idle" in page
-    assert sorted(p.suffix for p in Path("page").iterdir()) == [
-        *(
-            ".csv",
-            ".csv",
-            ".csv",
-            ".html",
-            ".png",
-            ".svg",
-        ),  # tables, page, a figure and its numbers
-    ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--algorithm", "Random"], "--algorithm: 'Random' draws no parameters here"),
-        (["--experiment", "two"], "--experiment: unknown experiment 'two'"),
-    ],
-)
-def test_bad_names_are_refused(study, arguments, message):
-    run = CliRunner().invoke(app, ["sensitivity", "out", *arguments])
-    assert run.exit_code == 2 and message in run.output
+    # tables, page, a figure and its numbers
+    suffixes = sorted(path.suffix for path in Path("page").iterdir())
+    assert suffixes == [".csv"] * 3 + [".html", ".png", ".svg"]
+    message = "--algorithm: 'Random' draws no parameters here"
+    refused(call("sensitivity", "out", "--algorithm", "Random"), message)
+    message = "--experiment: unknown experiment 'two'"
+    refused(call("sensitivity", "out", "--experiment", "two"), message)

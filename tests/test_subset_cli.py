@@ -14,7 +14,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.study import read_plan
 from tests.stats.subset.tables import matrix, table_of
-from tests.test_bad_input import call, refused
+from tests.terminal import call, refused
 
 KEYS = {"subset", "coefficients", "intercept", "n", "mse", "cv_mse", "loo_mse", "r2", "cv_r2"}
 NAMES = ["long name", "grid(2,3)", "C", "D", "E"]
@@ -66,32 +66,16 @@ def test_the_table_says_the_same_and_a_model_predicts(table: Path, tmp_path: Pat
     best = found(table, *SEARCH)["best"]
     assert shown.stdout.startswith(", ".join(best["subset"]) + "\n")
     assert f"{best['cv_mse']:.6g}" in shown.stdout and ": C, D\n" in shown.stdout
-    new = pd.DataFrame(
-        [("mine", name, 5.0) for name in best["subset"]],
-        columns=["algorithm", "environment", "score"],
-    )
-    new.to_csv(tmp_path / "new.csv", index=False)
-    predicted = json.loads(
-        call("subset", "predict", model, tmp_path / "new.csv", "--format", "json").stdout
-    )
-    assert predicted[0]["estimate"] == pytest.approx(5 * sum(best["coefficients"]), rel=1e-9)
-    assert predicted[0]["lower"] < predicted[0]["estimate"] < predicted[0]["upper"]
+    new = written(tmp_path / "new.csv", [("mine", name, 5.0) for name in best["subset"]])
+    [row] = json.loads(call("subset", "predict", model, new, "--format", "json").stdout)
+    assert row["estimate"] == pytest.approx(5 * sum(best["coefficients"]), rel=1e-9)
+    assert row["lower"] < row["estimate"] < row["upper"]
 
 
 def test_targets_groups_and_names_with_commas(table: Path) -> None:
-    options = ("--size", 2, "--folds", 4, "--min-rows", 6, "--quiet", "--nested", 0)
-    by_column = found(
-        table,
-        *options,
-        "--target",
-        "truth",
-        "--groups",
-        "family",
-        "--force-in",
-        "grid(2,3)",
-        "--pool",
-        "C",
-    )
+    names = ("--force-in", "grid(2,3)", "--pool", "C")
+    columns = ("--target", "truth", "--groups", "family")
+    by_column = found(table, *SEARCH, *columns, *names)
     assert set(by_column["best"]["subset"]) == {"grid(2,3)", "C"}
     assert by_column["settings"]["target"] == "custom" and by_column["settings"]["grouped"] is True
 
@@ -156,62 +140,58 @@ def test_tables_that_are_not_accepted(table: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "texts"),
+    ("arguments", "words"),
     [
-        (["--size", 0], ["size = 0", "from 1 to 5"]),
-        (["--size", 6], ["size = 6", "from 1 to 5"]),
-        (["--force-in", "C", "--force-out", "C"], ["'C' is both forced in and forced out"]),
-        (["--force-in", "C,D,E"], ["3 environments are forced in", "at most size = 2"]),
-        (["--force-in", "Z"], ["unknown environment 'Z'", "known: C, D"]),
-        (
-            ["--force-in", "C", "--min-algorithms", 16],
-            ["'C' is forced in", "fewer than 16 algorithms"],
-        ),
-        (["--min-algorithms", 17], ["no environment has scores of at least 17"]),
-        (["--min-environments", 6], ["0 algorithms are left"]),
-        (["--folds", 17], ["folds = 17", "at most 16"]),
-        (["--folds", 1], ["folds = 1", "from 2"]),
-        (["--groups", "family", "--folds", 6], ["folds = 6", "at most 5, the number of groups"]),
-        (["--min-rows", 17], ["none of 10 subsets can be fitted", "fewer than 17 algorithms"]),
-        (["--limit", 5], ["10 subsets", "at most 5"]),
-        (["--criterion", "loo", "--non-negative"], ["no closed form"]),
-        (["--columns", "environment"], ["--columns 'environment'", "NAME=COLUMN"]),
-        (["--target", "truht"], ["no column 'truht'", "truth"]),
-        (["--groups", "score"], ["column 'score'", "expected one value"]),
-        (["--force-out", "C,,D"], ["C,,D", "none of them empty"]),
+        ("--size 0", "size = 0 … from 1 to 5"),
+        ("--size 6", "size = 6 … from 1 to 5"),
+        ("--force-in C --force-out C", "'C' is both forced in and forced out"),
+        ("--force-in C,D,E", "3 environments are forced in … at most size = 2"),
+        ("--force-in Z", "unknown environment 'Z' … known: C, D"),
+        ("--force-in C --min-algorithms 16", "'C' is forced in … fewer than 16 algorithms"),
+        ("--min-algorithms 17", "no environment has scores of at least 17"),
+        ("--min-environments 6", "0 algorithms are left"),
+        ("--folds 17", "folds = 17 … at most 16"),
+        ("--folds 1", "folds = 1 … from 2"),
+        ("--groups family --folds 6", "folds = 6 … at most 5, the number of groups"),
+        ("--min-rows 17", "none of 10 subsets can be fitted … fewer than 17 algorithms"),
+        ("--limit 5", "10 subsets … at most 5"),
+        ("--criterion loo --non-negative", "no closed form"),
+        ("--columns environment", "--columns 'environment' … NAME=COLUMN"),
+        ("--target truht", "no column 'truht' … truth"),
+        ("--groups score", "column 'score' … expected one value"),
+        ("--force-out C,,D", "C,,D … none of them empty"),
+        ("--save no/where.json", "where.json … cannot be written"),
     ],
 )
-def test_options_that_are_not_accepted(table: Path, arguments: list, texts: list[str]) -> None:
-    refused(call("subset", "search", table, *SEARCH, *arguments), *texts)
+def test_options_that_are_not_accepted(table: Path, arguments: str, words: str) -> None:
+    refused(call("subset", "search", table, *SEARCH, *arguments.split()), *words.split(" … "))
 
 
-def test_models_and_scores_that_are_not_accepted(table: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model.json"
-    assert call("subset", "search", table, *SEARCH, "--save", model).exit_code == 0
-    subset = json.loads(model.read_text())["environments"]
-    pd.DataFrame([("mine", subset[0], 1.0)], columns=["algorithm", "environment", "score"]).to_csv(
-        tmp_path / "few.csv", index=False
-    )
-    refused(
-        call("subset", "predict", model, tmp_path / "few.csv"),
-        "algorithm 'mine' has no score in",
-        subset[1],
-    )
-    refused(
-        call("subset", "predict", table, tmp_path / "few.csv"),
-        "scores.csv: no subset model: expected a file that 'jbrl subset search --save' has written",
-    )
-    model.write_text(json.dumps({**json.loads(model.read_text()), "coefficients": [1.0]}))
-    refused(
-        call("subset", "predict", model, tmp_path / "few.csv"),
-        "model.json",
-        "one number for each environment",
-    )
-    refused(
-        call("subset", "search", table, *SEARCH, "--save", tmp_path / "no" / "where.json"),
-        "where.json",
-        "cannot be written",
-    )
+def written(path: Path, rows: list[tuple[str, str, float]]) -> Path:
+    """Write scores as a file, and return its path."""
+    columns = ["algorithm", "environment", "score"]
+    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def model(table: Path, tmp_path: Path) -> Path:
+    """The model of the best subset."""
+    path = tmp_path / "model.json"
+    assert call("subset", "search", table, *SEARCH, "--save", path).exit_code == 0
+    return path
+
+
+def test_models_and_scores_that_are_not_accepted(table: Path, model: Path, tmp_path: Path) -> None:
+    whole = json.loads(model.read_text())
+    one, other = whole["environments"]
+    few = written(tmp_path / "few.csv", [("mine", one, 1.0)])
+    refused(call("subset", "predict", model, few), "algorithm 'mine' has no score in", other)
+    expected = "no subset model: expected a file that 'jbrl subset search --save' has written"
+    refused(call("subset", "predict", table, few), f"scores.csv: {expected}")
+    model.write_text(json.dumps({**whole, "coefficients": [1.0]}))
+    message = "one number for each environment"
+    refused(call("subset", "predict", model, few), "model.json", message)
 
 
 def test_folds_of_groups_need_as_many_groups() -> None:
@@ -230,22 +210,18 @@ def test_noise_is_not_sold(tmp_path: Path) -> None:
     shown = call("subset", "search", tmp_path / "noise.csv", "--target", "mean")
     assert shown.exit_code == 0, shown.output
     text = shown.stdout
-    assert text.index("R² on algorithms left out of the choice: -") < text.index(
-        "cross-validated R²"
-    )
+    headline = text.index("R² on algorithms left out of the choice: -")
+    assert headline < text.index("cross-validated R²")
     assert "12 algorithms are too few to choose among 15,504 subsets of 5" in shown.stderr
     fitted = float(re.search(r"\n  cross-validated R²: (\S+)", text)[1])
     assert fitted > 0.8  # of the subset that was chosen for it
 
 
-def test_several_scores_of_a_cell_can_be_averaged(table: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model.json"
-    assert call("subset", "search", table, *SEARCH, "--save", model).exit_code == 0
-    subset = json.loads(model.read_text())["environments"]
-    rows = [("mine", name, score) for name in subset for score in (4.0, 6.0)]
-    new = tmp_path / "new.csv"
-    pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(new, index=False)
+def test_several_scores_of_a_cell_can_be_averaged(model: Path, tmp_path: Path) -> None:
+    best = json.loads(model.read_text())
+    rows = [("mine", name, score) for name in best["environments"] for score in (4.0, 6.0)]
+    new = written(tmp_path / "new.csv", rows)
     refused(call("subset", "predict", model, new), "several rows", "--duplicates mean")
     shown = call("subset", "predict", model, new, "--duplicates", "mean", "--format", "json")
     estimate = json.loads(shown.stdout)[0]["estimate"]
-    assert estimate == pytest.approx(5 * sum(json.loads(model.read_text())["coefficients"]))
+    assert estimate == pytest.approx(5 * sum(best["coefficients"]))

@@ -1,0 +1,35 @@
+"""Commands called as a user calls them: their output, their tables, their one message."""
+
+import csv
+import io
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from jbrl.cli.app import app
+
+
+def call(*arguments: object, **settings: Any) -> Result:
+    """Call `jbrl` with the arguments; it prints no traceback."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], **settings)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert "Traceback" not in result.output
+    return result
+
+
+def rows(*arguments: object) -> list[dict[str, str]]:
+    """Return the rows of the CSV table that a command prints."""
+    result = call(*arguments, "--format", "csv")
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+def refused(result: Result, *texts: str) -> None:
+    """Check that there is one message on standard error, with all of `texts`, and exit code 2."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    message = result.stderr.strip()
+    assert message.startswith("error: ") and "\n" not in message, message
+    for text in texts:
+        assert text in message, message
