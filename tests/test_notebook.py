@@ -83,12 +83,12 @@ def test_a_bar_shows_nothing_outside_and_little_inside(shell, monkeypatch):
     monkeypatch.setattr(notebook, "time", clock)
     bar = notebook.Bar()
     for done in (0, 1, 2, 3):
-        bar.tell("a<b", done, 3)
+        bar.update("a<b", done, 3)
     assert [text.split('"')[1] for text in shell] == ["0", "2", "3"]  # 1 came too soon
     assert "a&lt;b" in shell[0]
     sys.modules["IPython"].get_ipython = lambda: None
     assert not notebook.running()
-    notebook.Bar().tell("unseen", 1, 1)
+    notebook.Bar().update("unseen", 1, 1)
     assert len(shell) == 3
 
 

@@ -35,8 +35,8 @@ class Bar:
         self._handle: Any = None
         self._last = -BETWEEN
 
-    def tell(self, text: str, done: float, total: float) -> None:
-        """Say that `done` of `total` parts are done; a call within a quarter of a second of the
+    def update(self, text: str, done: float, total: float) -> None:
+        """Show that `done` of `total` parts are done; a call within a quarter of a second of the
         one before is left out, unless all is done.
         """
         now = time.monotonic()

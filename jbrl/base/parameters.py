@@ -14,9 +14,8 @@ from jbrl.base.errors import JbrlError, nearest, shown
 
 GREATEST_INTEGER = 2**31 - 1  # that int32 holds
 GREATEST_NUMBER = 3.4e38  # that float32 holds
-SMALLEST_NUMBER = (
-    1.2e-38  # above 0 that float32 holds with all its digits; devices take smaller ones for 0
-)
+# above 0 that float32 holds with all its digits; devices take smaller ones for 0
+SMALLEST_NUMBER = 1.2e-38
 
 
 def parameter(
@@ -42,17 +41,8 @@ def parameter(
         what it was then, and is not part of the environment's identity.
       check: raises `JbrlError`, with what is accepted, for a value of the right type that is not.
     """
-    fixed = static or isinstance(default, str)
-    rules = {
-        "doc": doc,
-        "low": low,
-        "high": high,
-        "open_low": open_low,
-        "static": fixed,
-        "late": late,
-        "choices": choices,
-        "check": check,
-    }
+    rules = {"doc": doc, "low": low, "high": high, "open_low": open_low, "choices": choices}
+    rules |= {"static": static or isinstance(default, str), "late": late, "check": check}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -88,26 +78,13 @@ def check_known(
     """
     for name in names:
         if name not in fields:
-            meant = _by_letter(name, fields)
-            hint = (
-                f"; did you mean '{meant}'? (known: {', '.join(sorted(fields))})"
-                if meant
-                else nearest(name, fields)
-            )
-            known = hint if fields else ": it takes no parameters"
-            raise JbrlError(f"{where}: unknown parameter '{shown(name, str)}'{known}")
-
-
-def _by_letter(name: str, fields: Mapping[str, dataclasses.Field[Any]]) -> str | None:
-    """Return the parameter whose meaning begins with the letter `name`, as in "K, simulations for
-    each decision".
-    """
-    letters = {}
-    for field in fields.values():
-        found = re.match(r"(\w)[,:] ", str(field.metadata.get("doc", "")))
-        if found:
-            letters[found[1]] = field.name
-    return letters.get(name)
+            # as in "K, simulations for each decision"
+            meanings = [(str(f.metadata.get("doc", "")), f.name) for f in fields.values()]
+            meant = [field for doc, field in meanings if re.match(rf"{re.escape(name)}[,:] ", doc)]
+            hint = nearest(name, fields) if fields else ": it takes no parameters"
+            if meant:
+                hint = f"; did you mean '{meant[-1]}'? (known: {', '.join(sorted(fields))})"
+            raise JbrlError(f"{where}: unknown parameter '{shown(name, str)}'{hint}")
 
 
 def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
@@ -132,10 +109,7 @@ def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
 
 def _range(field: dataclasses.Field[Any]) -> tuple[float, float]:
     """Return the ends of what a number may be: those declared, within those of float32 or int32."""
-    low, high = (
-        field.metadata.get(end, default)
-        for end, default in (("low", -math.inf), ("high", math.inf))
-    )
+    low, high = field.metadata.get("low", -math.inf), field.metadata.get("high", math.inf)
     if type(field.default) is float:
         return max(low, -GREATEST_NUMBER), min(high, GREATEST_NUMBER)
     return max(low, -GREATEST_INTEGER - 1), min(high, GREATEST_INTEGER)
@@ -144,13 +118,8 @@ def _range(field: dataclasses.Field[Any]) -> tuple[float, float]:
 def _in_range(field: dataclasses.Field[Any], value: float) -> bool:
     """Return whether a number lies in its range, as written and as float32 has it. NaN does not."""
     low, high = _range(field)
-    if not low <= value <= high:
-        return False
-    return not field.metadata.get("open_low") or _above(value, low)
-
-
-def _above(value: float, low: float) -> bool:
-    """Return whether float32 has `value` above `low`."""
+    if not low <= value <= high or not field.metadata.get("open_low"):
+        return low <= value <= high
     return value >= SMALLEST_NUMBER if low == 0 else bool(np.float32(value) > np.float32(low))
 
 
@@ -167,9 +136,8 @@ def _accepted(field: dataclasses.Field[Any], given: Any) -> str:
     number = given if isinstance(given, int | float) else 0
     low, high = _range(field)
     if rules.get("open_low") and low < number <= high:
-        return f"{noun} above {_end(low)} in float32" + (
-            f", from {SMALLEST_NUMBER}" if low == 0 else ""
-        )
+        smallest = f", from {SMALLEST_NUMBER}" if low == 0 else ""
+        return f"{noun} above {_end(low)} in float32{smallest}"
     text = noun
     if rules.get("low", -math.inf) > -math.inf or number < low:
         text += f" {'above' if rules.get('open_low') else 'from'} {_end(low)}"

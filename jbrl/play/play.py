@@ -123,12 +123,12 @@ def play(
 def _parts(run: Run, name: str) -> list[Chunk]:
     """Compile and play; a notebook shows a bar."""
     bar, whole = Bar(), run.protocol.n_environments
-    bar.tell(f"{name}: compiling", 0, whole)
+    bar.update(f"{name}: compiling", 0, whole)
     run.prepare()
     parts = []
     for part in run.chunks():
         parts.append(part)
-        bar.tell(name, part.start + len(part.returns), whole)
+        bar.update(name, part.start + len(part.returns), whole)
     return parts
 
 

@@ -10,14 +10,13 @@ from jax import lax
 
 from jbrl import vectorize
 from jbrl.base import bsuite_sweep
-from jbrl.base.pytree import record, static
+from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, Step
 from jbrl.problems.recorder import Guarded
 
 MOST_EPISODES = 10**6  # of a lifetime: rows for so many are kept
 SCHEDULE = np.array(bsuite_sweep.logged_episodes(MOST_EPISODES), np.int32)
 BEST = "best_episode"  # column that is no sum: the greatest raw return of an episode, at least 0
-METRIC = "log_"  # before the name of a column, in the metrics of a unit
 
 
 @record
@@ -97,7 +96,7 @@ class BsuiteLog(Guarded):
     ) -> BsuiteRows:
         ended = counts & (step.terminated | step.truncated)
         found = environment.metrics(environment_state)
-        current = state.current.plus(step.reward)
+        nothing, current = Sum(jnp.float32(0), jnp.float32(0)), state.current.plus(step.reward)
         total = state.total.plus(current.high).plus(current.low)
         best = jnp.maximum(state.best, found["raw_return"]) if BEST in self.columns else state.best
         counters = {name: kept.plus(found[name]) for name, kept in state.counters.items()}
@@ -106,11 +105,9 @@ class BsuiteLog(Guarded):
             state.steps + number,
             state.episodes + ended.astype(jnp.int32),
             jnp.where(ended, 0, jnp.where(counts, length, state.length)),
-            _chosen(ended, total, state.total),
-            _chosen(
-                ended, Sum(jnp.float32(0), jnp.float32(0)), _chosen(counts, current, state.current)
-            ),
-            {name: _chosen(ended, new, state.counters[name]) for name, new in counters.items()},
+            select(ended, total, state.total),
+            select(ended, nothing, select(counts, current, state.current)),
+            select(ended, counters, state.counters),
             jnp.where(ended, best, state.best),
             state.row,
             state.due,
@@ -128,9 +125,8 @@ class BsuiteLog(Guarded):
         return dataclasses.replace(after, rows=rows, row=row, due=due)
 
     def scores(self, state: BsuiteRows) -> np.ndarray:
-        return _double(state.total.high, state.total.low) / np.maximum(
-            np.asarray(state.episodes), 1
-        )
+        total = _double(state.total.high, state.total.low)
+        return total / np.maximum(np.asarray(state.episodes), 1)
 
     def metrics(self, state: BsuiteRows) -> dict[str, np.ndarray]:
         """Return each column of the rows, [n, rows] float64, as `log_<column>`, NaN where none was
@@ -144,7 +140,7 @@ class BsuiteLog(Guarded):
         first = (steps, episode, doubles[..., 0], length, doubles[..., 1])
         values = (*first, *np.moveaxis(doubles[..., 2:], -1, 0))
         return {
-            f"{METRIC}{name}": np.where(written, value, np.nan)
+            f"{bsuite_sweep.LOG}{name}": np.where(written, value, np.nan)
             for name, value in zip(self.names, values, strict=True)
         }
 
@@ -157,10 +153,6 @@ def _written(operand: tuple[Any, ...]) -> tuple[Any, ...]:
     after = jnp.minimum(row + 1, len(SCHEDULE) - 1)
     due = jnp.asarray(SCHEDULE).at[after].get(mode="promise_in_bounds")
     return rows, row + 1, due, whole, parts
-
-
-def _chosen(condition: jax.Array, new: Sum, old: Sum) -> Sum:
-    return Sum(jnp.where(condition, new.high, old.high), jnp.where(condition, new.low, old.low))
 
 
 def _double(high: Any, low: Any) -> np.ndarray:

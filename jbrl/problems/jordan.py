@@ -31,27 +31,23 @@ def _register(
     register_problem(name, title=title, cite="jordan2020")(make)
 
 
+WALKS = (
+    (Chain, 10, "10 states", 200),
+    (Chain, 50, "50 states", 1000),
+    (Gridworld, 5, "5 x 5 cells", 500),
+    (Gridworld, 10, "10 x 10 cells", 2000),
+)
 for _stochastic, _letter, _word, _slips in (
     (False, "d", "deterministic", "every step goes where it is meant to."),
     (True, "s", "stochastic", "some steps go astray, with a probability drawn for each lifetime."),
 ):
-    for _n in (10, 50):
-        _summary = f"Chain of {_n} states, 100 episodes of at most {20 * _n} steps: {_slips}"
+    for _cls, _n, _cells, _limit in WALKS:
+        _kind = f"{_cls.__name__} of {_cells}"
         _register(
-            f"Chain-{_n}{_letter}",
-            f"Chain of {_n} states, {_word}",
-            _summary,
-            Chain(_n, stochastic=_stochastic),
-        )
-    for _n in (5, 10):
-        _summary = (
-            f"Gridworld of {_n} x {_n} cells, 100 episodes of at most {20 * _n**2} steps: {_slips}"
-        )
-        _register(
-            f"Gridworld-{_n}{_letter}",
-            f"Gridworld of {_n} x {_n} cells, {_word}",
-            _summary,
-            Gridworld(_n, stochastic=_stochastic),
+            f"{_cls.__name__}-{_n}{_letter}",
+            f"{_kind}, {_word}",
+            f"{_kind}, 100 episodes of at most {_limit} steps: {_slips}",
+            _cls(_n, stochastic=_stochastic),
         )
 
 for _map, _episodes, _what in (

@@ -46,4 +46,4 @@ class NotebookProgress(Progress):
         count = f"{self._done}/{self._total} units{failed}"
         done = min(self._done + part, self._total)
         over = self._done == self._total
-        self._bar.tell(count if over or not text else f"{count}, {text}", done, self._total)
+        self._bar.update(count if over or not text else f"{count}, {text}", done, self._total)
