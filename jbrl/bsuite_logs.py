@@ -1,5 +1,6 @@
 """Logs of the Behaviour Suite from anywhere: results of jbrl, folders of the original, tables."""
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from jbrl.stats.bsuite.logs import (
     PATTERN,
     Logs,
     Run,
-    faults,
+    check_values,
     has_logs,
     logs_of_table,
     merged,
@@ -79,9 +80,7 @@ def logs_of(results: Results) -> Logs:
         agent = names[unit["algorithm"], unit["parameters"]]
         source = f"{results.store.folder}: unit {unit['experiment']}/{unit['algorithm']}"
         for columns in _lifetimes(kept, SWEEP[bsuite_id].experiment.log_columns):
-            wrong = next(faults(columns), "")
-            if wrong:
-                raise JbrlError(f"{source}: log of {bsuite_id}: {wrong}")
+            check_values(columns, f"{source}: log of {bsuite_id}")
             number = numbers.get((agent, bsuite_id), 0)
             numbers[agent, bsuite_id] = number + 1
             runs.append(Run(agent, number, bsuite_id, columns, source))
@@ -200,8 +199,8 @@ def _renamed(logs: Logs, name: str | None, path: Path) -> Logs:
         return logs
     if len(logs.agents) > 1:
         raise JbrlError(f"{name}={path}: has {len(logs.agents)} agents: expected one to be named")
-    runs = [Run(name, r.number, r.bsuite_id, r.columns, r.source, r.truncated) for r in logs.runs]
-    return Logs(tuple(runs), logs.problems, logs.notes)
+    runs = tuple(dataclasses.replace(run, agent=name) for run in logs.runs)
+    return dataclasses.replace(logs, runs=runs)
 
 
 def _read_table(path: Path, name: str) -> Logs:

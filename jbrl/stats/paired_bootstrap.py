@@ -99,20 +99,14 @@ def _pair(experiment: str, returns: pd.DataFrame) -> Paired:
             f"scores for seed {row['seed']}, unit {row['unit']}: expected one per environment"
         )
     who = returns[list(WHO)].drop_duplicates(ignore_index=True)
-    table = returns.pivot(index=list(MDP), columns=list(WHO), values="score")[
-        list(who.itertuples(index=False, name=None))
-    ]
+    table = returns.pivot(index=list(MDP), columns=list(WHO), values="score")
+    table = table[list(who.itertuples(index=False, name=None))]
     _check_complete(experiment, who, table)
     scores = table.to_numpy(np.float64)
     means = scores.mean(axis=0)
     order = np.argsort(-means, kind="stable")
-    return Paired(
-        experiment,
-        who.iloc[order].reset_index(drop=True),
-        table.index,
-        scores[:, order],
-        means[order],
-    )
+    agents = who.iloc[order].reset_index(drop=True)
+    return Paired(experiment, agents, table.index, scores[:, order], means[order])
 
 
 def _check_complete(experiment: str, who: pd.DataFrame, table: pd.DataFrame) -> None:
@@ -172,9 +166,8 @@ def draw_counts(n: int, resamples: int, seed: int, stream: int = 0) -> np.ndarra
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         drawn = generator.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
-        counts[start : start + rows] = np.bincount(drawn.ravel(), minlength=rows * n).reshape(
-            rows, n
-        )
+        block = np.bincount(drawn.ravel(), minlength=rows * n)
+        counts[start : start + rows] = block.reshape(rows, n)
     return counts
 
 
@@ -333,23 +326,17 @@ def compare(
     Raises:
       JbrlError: `level` is not in (0, 1).
     """
-    pairs = (
-        list(combinations(range(len(parts[0].paired.agents)), 2)) if pairs is None else list(pairs)
-    )
-    found = [
-        _measures(parts, pairs[start : start + _PAIRS], level)
-        for start in range(0, len(pairs), _PAIRS)
-    ]
-    if not found:
+    if pairs is None:
+        pairs = list(combinations(range(len(parts[0].paired.agents)), 2))
+    if not pairs:
         return pd.DataFrame(columns=list(COMPARISON))
+    starts = range(0, len(pairs), _PAIRS)
+    measures = [_measures(parts, pairs[start : start + _PAIRS], level) for start in starts]
+    first, second = np.array(pairs, np.int64).T
     agents = common_agents(parts)
-    who = agents.iloc[[first for first, _ in pairs]].reset_index(drop=True)
-    other = (
-        agents.iloc[[second for _, second in pairs]]
-        .reset_index(drop=True)
-        .set_axis(list(OTHER), axis=1)
-    )
-    table = pd.concat([who, other, pd.concat(found, ignore_index=True)], axis=1)
+    who = agents.iloc[first].reset_index(drop=True)
+    other = agents.iloc[second].reset_index(drop=True).set_axis(list(OTHER), axis=1)
+    table = pd.concat([who, other, pd.concat(measures, ignore_index=True)], axis=1)
     return table.assign(n=sum(len(part.paired.mdps) for part in parts))[list(COMPARISON)]
 
 
@@ -391,9 +378,8 @@ def _measures(
     first, second = np.array(pairs, np.int64).T
     differences = [part.paired.scores[:, first] - part.paired.scores[:, second] for part in parts]
     columns = dict.fromkeys(MEASURES, np.full(len(first), np.nan))
-    columns |= _with_interval(
-        "improvement", parts, [wins(d) / len(parts) for d in differences], level
-    )
+    won = [wins(d) / len(parts) for d in differences]
+    columns |= _with_interval("improvement", parts, won, level)
     if len(parts) == 1:
         columns |= _with_interval("difference", parts, differences, level)
         columns["effect_size"] = effect_size(differences[0])

@@ -100,10 +100,9 @@ def paired_z(
     critical = critical_value(sided, level)
     first, second = _series(a, "the first sample"), _series(b, "the second sample")
     _check_same_mdps(first, second)
-    d = (
-        first.to_numpy()
-        - (second if second.index.equals(first.index) else second.reindex(first.index)).to_numpy()
-    )
+    if not second.index.equals(first.index):
+        second = second.reindex(first.index)
+    d = first.to_numpy() - second.to_numpy()
     n, difference = len(d), float(d.mean())
     error = float(d.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     if not d.any():
@@ -166,12 +165,11 @@ def best_and_tied(
     scores = {key: sample.rename(f"{key[1]} {key[2]}") for key, sample in samples(returns).items()}
     keys = list(found[list(AGENT)].itertuples(index=False, name=None))
     tests = [paired_z(scores[keys[0]], scores[key], sided=sided, level=level) for key in keys]
+    measures = pd.DataFrame(list(map(vars, tests)), index=found.index)
     return found.assign(
-        tied=~np.array([t.different for t in tests], bool) & ~found["best"].to_numpy(),
-        difference=np.array([0.0 - t.difference for t in tests], np.float64),
-        standard_error=np.array([t.standard_error for t in tests], np.float64),
-        z=np.array([t.z for t in tests], np.float64),
-        p_value=np.array([t.p_value for t in tests], np.float64),
+        tied=~measures["different"] & ~found["best"],
+        difference=0.0 - measures["difference"],
+        **measures[["standard_error", "z", "p_value"]],
     )
 
 
@@ -263,14 +261,8 @@ def fractions(returns: pd.DataFrame, zero: Who, one: Who) -> pd.DataFrame:
                 f"fractions: {algorithm} {parameters} and {zero[0]} were not played on the same "
                 "environments"
             )
-        rows.append(
-            (
-                algorithm,
-                parameters,
-                len(sample),
-                *_ratio((sample - samples[zero]).reindex(way.index), way),
-            )
-        )
+        ratio = _ratio((sample - samples[zero]).reindex(way.index), way)
+        rows.append((algorithm, parameters, len(sample), *ratio))
     return pd.DataFrame(rows, columns=[*AGENT[1:], "n", "fraction", "ci95"])
 
 

@@ -13,7 +13,9 @@ an empirical ranking, Annals of Statistics 37(6B).
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,28 +38,13 @@ from jbrl.stats.paired_bootstrap import (
 ALL = "(all)"  # stands for all experiments together
 BESIDE = tuple(f"best_{name}" for name in MEASURES)
 RANKS = (
-    "experiment",
-    *WHO,
-    "n",
-    "mean",
-    "mean_rank",
-    "rank",
-    "rank_lower",
-    "rank_upper",
-    "first",
-    *BESIDE,
+    *("experiment", *WHO, "n", "mean", "mean_rank"),
+    *("rank", "rank_lower", "rank_upper", "first", *BESIDE),
 )
 PAIRS = ("experiment", *COMPARISON)
 ORDERS = (
-    "experiment",
-    "agents",
-    "n",
-    "resamples",
-    "tau",
-    "tau_lower",
-    "tau_upper",
-    "same_first",
-    "same_order",
+    *("experiment", "agents", "n", "resamples"),
+    *("tau", "tau_lower", "tau_upper", "same_first", "same_order"),
 )
 _ROWS = 256  # resamples compared at once: these fit into a cache
 
@@ -117,17 +104,15 @@ def resample_all(
       tests: the test distribution of each experiment, by its name. Experiments with the same one
         and the same MDPs are resampled together; without, each by itself.
     """
-    drawn: dict[tuple, tuple[np.ndarray, int]] = {}
-    found = []
+    drawn: dict[tuple[Any, ...], tuple[np.ndarray, int]] = {}
+    parts = []
     for paired in experiments:
-        key = (
-            (tests or {}).get(paired.experiment, ("alone", paired.experiment)),
-            tuple(paired.mdps),
-        )
+        test = (tests or {}).get(paired.experiment, ("alone", paired.experiment))
+        key = (test, tuple(paired.mdps))
         if key not in drawn:
             drawn[key] = draw_counts(len(paired.mdps), resamples, seed, len(drawn)), len(drawn)
-        found.append(resampled(paired, *drawn[key]))
-    return found
+        parts.append(resampled(paired, *drawn[key]))
+    return parts
 
 
 def overall(parts: Sequence[Resampled], by: Sequence[str] = WHO) -> Stability:
@@ -140,20 +125,16 @@ def overall(parts: Sequence[Resampled], by: Sequence[str] = WHO) -> Stability:
     Raises:
       JbrlError: fewer than two agents occur in every experiment.
     """
-    names = [
-        list(part.paired.agents[list(by)].itertuples(index=False, name=None)) for part in parts
-    ]
-    common = [name for name in names[0] if all(name in others for others in map(set, names))]
+    agents = [part.paired.agents[list(by)].itertuples(index=False, name=None) for part in parts]
+    places = [{name: place for place, name in enumerate(mine)} for mine in agents]
+    common = [name for name in places[0] if all(name in others for others in places)]
     if len(common) < 2:
         raise JbrlError(
             f"rank: {len(common)} agents have scores in all {len(parts)} experiments: expected at "
             "least two to compare"
         )
-    places = [{name: place for place, name in enumerate(mine)} for mine in names]
-    aligned = [
-        part.take([place[name] for name in common])
-        for part, place in zip(parts, places, strict=True)
-    ]
+    rows = [[place[name] for name in common] for place in places]
+    aligned = [part.take(mine) for part, mine in zip(parts, rows, strict=True)]
     return rank_stability(aligned, ALL)
 
 
@@ -219,9 +200,7 @@ def pairs_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame
     tables = []
     for one in found:
         order = [int(k) for k in np.argsort(one.ranks, kind="stable")]
-        pairs = [
-            (first, second) for place, first in enumerate(order) for second in order[place + 1 :]
-        ]
+        pairs = list(itertools.combinations(order, 2))
         tables.append(compare(one.parts, pairs, level).assign(experiment=one.experiment))
     return pd.concat(tables, ignore_index=True)[list(PAIRS)]
 
@@ -242,19 +221,8 @@ def orders_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFram
         lower, middle, upper = np.quantile(kendall(one.ranks, one.redrawn), [tail, 0.5, 1 - tail])
         first = ((one.redrawn == 1) == (one.ranks == 1)).all(axis=1).mean()
         order = (one.redrawn == one.ranks).all(axis=1).mean()
-        rows.append(
-            (
-                one.experiment,
-                len(one.ranks),
-                one.n,
-                len(one.redrawn),
-                middle,
-                lower,
-                upper,
-                float(first),
-                float(order),
-            )
-        )
+        counts = (one.experiment, len(one.ranks), one.n, len(one.redrawn))
+        rows.append((*counts, middle, lower, upper, float(first), float(order)))
     return pd.DataFrame(rows, columns=list(ORDERS))
 
 

@@ -15,9 +15,9 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.schema import AGENT, MDP
+from jbrl.base.schema import AGENT
 from jbrl.stats.paired_test import paired_z, rejected
-from jbrl.stats.table import check_columns, check_returns, factor95, summarise
+from jbrl.stats.table import check_columns, check_returns, factor95, samples, summarise
 
 PAIR = ("experiment", "prior", "test")
 TIMES = ("offline_seconds", "online_seconds")
@@ -132,12 +132,12 @@ def beside(
             "no agent is in both studies: expected the same experiment, algorithm and parameters "
             f"in each (experiments found: {names})"
         )
-    samples = [_samples(returns) for returns in (our_returns, their_returns)]
+    scores = [samples(returns) for returns in (our_returns, their_returns)]
     keys = list(both[list(AGENT)].itertuples(index=False, name=None))
     rows = []
     for row, key in zip(both.to_dict("records"), keys, strict=True):
         row["problem"] = (problems or {}).get(row["experiment"], UNKNOWN)
-        rows.append(_row(row, samples[0][key], samples[1][key], rounding))
+        rows.append(_row(row, scores[0][key], scores[1][key], rounding))
     found = pd.DataFrame(rows)
     tested = found["verdict"].isin((AGREES, DIFFERS)).to_numpy()
     holm = np.zeros(len(found), bool)
@@ -184,20 +184,12 @@ def _check_experiments(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
             )
 
 
-def _samples(returns: pd.DataFrame) -> dict[tuple, pd.Series]:
-    return {
-        key: rows.set_index(list(MDP))["score"]
-        for key, rows in returns.groupby(list(AGENT), sort=False)
-    }
-
-
 def _row(row: dict, a: pd.Series, b: pd.Series, rounding: float) -> dict:
     test, interval, p_value = _tested(a, b, pairs=row["problem"] != OTHER)
     difference = row["mean"] - row["mean_other"]
     same = test == "paired" and bool((a - b.reindex(a.index)).abs().max() <= rounding * (1 + 1e-9))
-    verdict = (
-        UNTESTED if not test else IDENTICAL if same else DIFFERS if p_value <= 1 - LEVEL else AGREES
-    )
+    verdict = DIFFERS if p_value <= 1 - LEVEL else AGREES
+    verdict = UNTESTED if not test else IDENTICAL if same else verdict
     return {
         **{c: row[c] for c in (*AGENT, "n", "mean", "ci95")},
         **{f"other_{c}": row[f"{c}_other"] for c in ("n", "mean", "ci95")},

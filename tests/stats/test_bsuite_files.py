@@ -138,7 +138,7 @@ def test_a_file_without_anything(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [("nan", "nan"), ("", "''"), ("inf", "inf"), ("two", "'two'")]
+    ("value", "shown"), [("nan", "'nan'"), ("", "''"), ("inf", "inf"), ("two", "'two'")]
 )
 def test_values_that_are_no_numbers(tmp_path, value, shown):
     path = catch(tmp_path, ROWS[0], f"18,2,0.0,9,1.0,{value}")
@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_used_leaves_the_others(tmp_path):
     bad = catch(tmp_path, ROWS[0], "18,2,0.0,9,1.0,nan", index=1)
     found = read_folder(tmp_path, "x")
     assert [run.bsuite_id for run in found.runs] == ["catch/0"]
-    assert found.problems == (f"{bad}: row 2: total_regret = nan: expected a finite number",)
+    assert found.problems == (f"{bad}: row 2: total_regret = 'nan': expected a finite number",)
 
 
 def test_a_folder_without_logs(tmp_path):

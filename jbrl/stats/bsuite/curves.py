@@ -16,7 +16,7 @@ from jbrl.stats.bsuite.measures import (
     regret,
     solved_at,
 )
-from jbrl.stats.table import factor95
+from jbrl.stats.table import summarise
 
 CHAINS = (1, 3, 10, 30, 100)  # steps until the reward of each chain of discounting_chain
 SHOWN_SIZES = (10, 20, 30, 40, 50)  # of deep_sea, in learning curves
@@ -37,17 +37,13 @@ OPTIMUM = {  # best average return of an episode, in the units of `returns`
     "memory_chain": 1.0,
     "umbrella_chain": 1.0,
 }
-_GAIN: dict[str, Callable[[Run], np.ndarray]] = {  # cumulative
-    "bandit": lambda run: run.columns["episode"] - run.columns["total_regret"],
-    "catch": lambda run: run.columns["episode"] - run.columns["total_regret"],
-    "umbrella_chain": lambda run: run.columns["episode"] - run.columns["total_regret"],
-    "mnist": lambda run: run.columns["episode"] - run.columns["total_regret"] / 2,
-    "cartpole": lambda run: run.columns["raw_return"],
-    "cartpole_swingup": lambda run: run.columns["raw_return"],
-    "mountain_car": lambda run: run.columns["raw_return"],
-    "deep_sea": lambda run: run.columns["denoised_return"],
-    "discounting_chain": lambda run: run.columns["total_return"],
-    "memory_chain": lambda run: run.columns["total_perfect"],
+_GAIN = {  # the column that adds up what episodes earn; elsewhere it is what regret leaves
+    "cartpole": "raw_return",
+    "cartpole_swingup": "raw_return",
+    "mountain_car": "raw_return",
+    "deep_sea": "denoised_return",
+    "discounting_chain": "total_return",
+    "memory_chain": "total_perfect",
 }
 
 
@@ -72,7 +68,7 @@ def regrets(logs: Logs, experiment: str) -> pd.DataFrame:
     Returns:
       Columns agent, run, bsuite_id, level, episode, average.
     """
-    return _rows(logs, experiment, lambda run: regret(run) / run.columns["episode"], "average")
+    return _rows(logs, experiment, lambda run: regret(run) / run.columns["episode"])
 
 
 def returns(logs: Logs, experiment: str) -> pd.DataFrame:
@@ -86,10 +82,14 @@ def returns(logs: Logs, experiment: str) -> pd.DataFrame:
     """
 
     def between(run: Run) -> np.ndarray:
-        gain = _GAIN[run.experiment.family](run)
-        return np.diff(gain, prepend=0) / np.diff(run.columns["episode"], prepend=0)
+        family, episode = run.experiment.family, run.columns["episode"]
+        if family in _GAIN:
+            gain = run.columns[_GAIN[family]]
+        else:
+            gain = episode - run.columns["total_regret"] / (2 if family == "mnist" else 1)
+        return np.diff(gain, prepend=0) / np.diff(episode, prepend=0)
 
-    return _rows(logs, experiment, between, "average")
+    return _rows(logs, experiment, between)
 
 
 def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
@@ -99,10 +99,8 @@ def mean_curves(curves: pd.DataFrame) -> pd.DataFrame:
       Columns agent, level, episode, n (int), mean, ci95: half-width of a 95% interval for a
       Gaussian mean, NaN for one run.
     """
-    groups = curves.groupby(["agent", "level", "episode"], sort=False)["average"]
-    found = groups.agg(n="size", mean="mean", std="std").reset_index()
-    found["ci95"] = factor95(found["n"]) * found["std"] / np.sqrt(found["n"])
-    return found.drop(columns="std")
+    curves = curves.rename(columns={"average": "score"})
+    return summarise(curves, ["agent", "level", "episode"]).drop(columns="std")
 
 
 def final_regrets(logs: Logs, experiment: str) -> pd.DataFrame:
@@ -112,23 +110,13 @@ def final_regrets(logs: Logs, experiment: str) -> pd.DataFrame:
       Columns agent, level, n, mean, ci95, finished (bool).
     """
     rows = [
-        {
-            "agent": run.agent,
-            "level": group_of(run),
-            "average": float(regret(run)[-1] / run.episodes),
-            "finished": run.finished,
-        }
+        (run.agent, group_of(run), float(regret(run)[-1] / run.episodes), run.finished)
         for run in _all(logs, experiment)
     ]
-    groups = pd.DataFrame(rows).groupby(["agent", "level"], sort=False)
-    found = groups.agg(
-        n=("average", "size"),
-        mean=("average", "mean"),
-        std=("average", "std"),
-        finished=("finished", "all"),
-    ).reset_index()
-    found["ci95"] = factor95(found["n"]) * found["std"] / np.sqrt(found["n"])
-    return found[["agent", "level", "n", "mean", "ci95", "finished"]]
+    by = ["agent", "level"]
+    table = pd.DataFrame(rows, columns=[*by, "score", "finished"])
+    finished = table.groupby(by, sort=False)["finished"].all().reset_index()
+    return summarise(table, by).drop(columns="std").merge(finished, on=by)
 
 
 def bests(logs: Logs, experiment: str) -> pd.DataFrame:
@@ -164,20 +152,10 @@ def _all(logs: Logs, experiment: str) -> list[Run]:
     return [run for agent in logs.agents for run in logs.of(agent, experiment)]
 
 
-def _rows(
-    logs: Logs, experiment: str, values: Callable[[Run], np.ndarray], name: str
-) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame(
-            {
-                "agent": run.agent,
-                "run": run.number,
-                "bsuite_id": run.bsuite_id,
-                "level": group_of(run),
-                "episode": run.columns["episode"],
-                name: values(run),
-            }
-        )
-        for run in _all(logs, experiment)
-    ]
+def _rows(logs: Logs, experiment: str, average: Callable[[Run], np.ndarray]) -> pd.DataFrame:
+    parts = []
+    for run in _all(logs, experiment):
+        columns = {"agent": run.agent, "run": run.number, "bsuite_id": run.bsuite_id}
+        columns |= {"level": group_of(run), "episode": run.columns["episode"]}
+        parts.append(pd.DataFrame(columns | {"average": average(run)}))
     return pd.concat(parts, ignore_index=True)

@@ -6,7 +6,7 @@ A file is called `bsuite_id_-_<experiment>-<index>.csv`; it has a header line an
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, LOG_COLUMNS, SWEEP, Experiment
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.score_table import as_floats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +66,15 @@ class Logs:
 
     def of(self, agent: str, experiment: str) -> list[Run]:
         """Return the runs of an agent in an experiment, by index of the setting and number."""
-        found = self._by_key.get((agent, experiment), [])
-        return sorted(found, key=lambda run: (SWEEP[run.bsuite_id].index, run.number))
+        runs = self._by_key.get((agent, experiment), [])
+        return sorted(runs, key=lambda run: (SWEEP[run.bsuite_id].index, run.number))
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str], list[Run]]:
-        found: dict[tuple[str, str], list[Run]] = {}
+        by: dict[tuple[str, str], list[Run]] = {}
         for run in self.runs:
-            found.setdefault((run.agent, run.experiment.name), []).append(run)
-        return found
+            by.setdefault((run.agent, run.experiment.name), []).append(run)
+        return by
 
     @property
     def table(self) -> pd.DataFrame:
@@ -140,13 +141,9 @@ def logs_of_table(table: pd.DataFrame, *, name: str = "logs") -> Logs:
 def _run_of_rows(agent: str, number: int, bsuite_id: str, rows: pd.DataFrame, name: str) -> Run:
     place = f"{name}: {bsuite_id}"
     experiment = known_id(bsuite_id, name)
-    missing = missing_columns(experiment, rows.columns)
-    if missing:
-        raise JbrlError(f"{place}: {missing}")
+    check_columns(experiment, rows.columns, place)
     columns = {c: rows[c].to_numpy(np.float64) for c in experiment.log_columns}
-    wrong = next(faults(columns), "")
-    if wrong:
-        raise JbrlError(f"{place}: {wrong}")
+    check_values(columns, place)
     return Run(agent, number, bsuite_id, columns, name)
 
 
@@ -167,41 +164,49 @@ def known_id(bsuite_id: str, place: str) -> Experiment:
     raise JbrlError(f"{place}: id '{bsuite_id}': index {index!r}: expected 0 to {last}")
 
 
-def missing_columns(experiment: Experiment, found: Iterable[str]) -> str:
-    """Return a sentence about the columns that a log of this experiment lacks; "" for none."""
-    present = list(found)
+def check_columns(experiment: Experiment, columns: Iterable[str], place: str) -> None:
+    """Refuse a log that lacks columns of its experiment.
+
+    Raises:
+      JbrlError: names them.
+    """
+    present = list(columns)
     missing = [c for c in experiment.log_columns if c not in present]
-    if not missing:
-        return ""
-    return (
-        f"no column {', '.join(missing)} (found: {', '.join(map(str, present)) or 'none'}): "
-        f"a log of {experiment.name} has {', '.join(experiment.log_columns)}"
-    )
+    if missing:
+        raise JbrlError(
+            f"{place}: no column {', '.join(missing)} (found: "
+            f"{', '.join(map(str, present)) or 'none'}): a log of {experiment.name} has "
+            f"{', '.join(experiment.log_columns)}"
+        )
 
 
-def faults(columns: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Yield sentences about values of a run that are wrong; row 1 is the first after the header."""
-    if not len(columns["episode"]):
-        yield "no rows: expected one per logged episode"
-        return
+def check_values(columns: Mapping[str, np.ndarray], place: str) -> None:
+    """Refuse values of a run that are wrong; row 1 is the first after the header.
+
+    Raises:
+      JbrlError: there are no rows, one has a value that is not finite, or they are out of order.
+    """
+    episode = columns["episode"]
+    if not len(episode):
+        raise JbrlError(f"{place}: no rows: expected one per logged episode")
     for name, values in columns.items():
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
-            row = bad[0] + 1
-            yield f"row {row}: {name} = {values[bad[0]]:g}: expected a finite number"
-            return
+            value = values[bad[0]]
+            raise JbrlError(
+                f"{place}: row {bad[0] + 1}: {name} = {value:g}: expected a finite number"
+            )
     for name, least in (("episode", 1), ("steps", 0)):
         values = columns[name]
         back = np.flatnonzero(np.diff(values) < least)
         if back.size:
             at = back[0] + 1
-            yield (
-                f"row {at + 1}: {name} = {values[at]:g} after {values[at - 1]:g}: rows out of "
-                f"order, expected {'larger' if least else 'no smaller'} numbers than before"
+            raise JbrlError(
+                f"{place}: row {at + 1}: {name} = {values[at]:g} after {values[at - 1]:g}: rows "
+                f"out of order, expected {'larger' if least else 'no smaller'} numbers than before"
             )
-            return
-    if columns["episode"][0] < 1:
-        yield f"row 1: episode = {columns['episode'][0]:g}: expected 1 or more"
+    if episode[0] < 1:
+        raise JbrlError(f"{place}: row 1: episode = {episode[0]:g}: expected 1 or more")
 
 
 PATTERN = "bsuite_id_-_*.csv"
@@ -277,14 +282,10 @@ def read_file(path: Path, agent: str, number: int = 0) -> Run:
     while lines and not lines[-1].strip():
         lines.pop()
     header = [name.strip().strip('"') for name in lines[0].split(",")] if lines else []
-    missing = missing_columns(experiment, header)
-    if missing:
-        raise JbrlError(f"{path}: {missing}")
+    check_columns(experiment, header, str(path))
     values = _values(lines[1:], header, experiment.log_columns, path)
     columns = dict(zip(experiment.log_columns, values.T, strict=True))
-    wrong = next(faults(columns), "")
-    if wrong:
-        raise JbrlError(f"{path}: {wrong}")
+    check_values(columns, str(path))
     return Run(agent, number, bsuite_id, columns, str(path), truncated)
 
 
@@ -334,21 +335,14 @@ def _values(lines: list[str], header: list[str], wanted: tuple[str, ...], path: 
     places = [header.index(name) for name in wanted]
     cells = [line.split(",") for line in lines]
     texts = [row[place] for row in cells for place in places]
-    try:
-        found = np.fromiter(map(float, texts), np.float64, len(texts))
-    except ValueError:
-        raise JbrlError(_no_number(texts, wanted, path)) from None
-    return found.reshape(len(lines), len(wanted))
-
-
-def _no_number(texts: list[str], wanted: tuple[str, ...], path: Path) -> str:
-    for place, text in enumerate(texts):
-        try:
-            float(text)
-        except ValueError:
-            row, column = divmod(place, len(wanted))
-            return f"{path}: row {row + 1}: {wanted[column]} = '{text}': expected a finite number"
-    raise AssertionError("all texts are numbers")
+    values = as_floats(pd.Series(texts, dtype=object))
+    bad = np.flatnonzero(np.isnan(values))
+    if bad.size:
+        row, column = divmod(int(bad[0]), len(wanted))
+        raise JbrlError(
+            f"{path}: row {row + 1}: {wanted[column]} = '{texts[bad[0]]}': expected a finite number"
+        )
+    return values.reshape(len(lines), len(wanted))
 
 
 def _text(columns: Mapping[str, np.ndarray]) -> str:
