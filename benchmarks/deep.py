@@ -46,7 +46,8 @@ from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments
 from jbrl.environments.spec import MAX_COUNT, Episodes
 from jbrl.play import batching
-from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play.blocks import LifetimeRun
+from jbrl.play.lifetimes import group_width
 from jbrl.play.machine import versions
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
@@ -137,9 +138,8 @@ def width_of(agent: Agent, name: str) -> int:
     run = make_run(agent, Protocol(test, test, 1, 0, test.lifetime, 0.95))
     assert isinstance(run, LifetimeRun)
     run.choose()
-    shapes = run._shapes(run.protocol.agent_prior())
-    run._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(shapes))
-    return run._group_width()
+    shapes = jax.tree.leaves(run.lane_shapes())
+    return group_width(agent, sum(math.prod(v.shape) * v.dtype.itemsize for v in shapes))
 
 
 def steps_of(name: str) -> float:

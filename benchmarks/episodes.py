@@ -110,7 +110,7 @@ def rates(n: int, repeat: int) -> Iterator[dict[str, Any]]:
             **facts,
             **spread(found),
             "compile_seconds": round(run.compile_seconds, 2),
-            "group": run._width,
+            "group": run.scheduler.width,
         }
 
 

@@ -79,7 +79,7 @@ def _tasks(unit: Unit) -> None:
         return
     run.choose()
     width = batching.lanes_per_device(run.agent, run.protocol.n_environments, run.devices)
-    for task in (run.training(), *run.programs(width, run.devices)):
+    for task in (run.training(), *run.programs(width, run.devices, 1)):
         if task:
             task()
 

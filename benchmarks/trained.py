@@ -79,8 +79,8 @@ def measure(name: str, problem_name: str) -> dict[str, Any]:
     shared = batching.spread([(run.agent, run.knowledge)] * len(run.devices), run.devices)
     test = batching.spread([run.test] * len(run.devices), run.devices)
     numbers, _ = next(iter(batching.groups(0, 256, run.batch)))
-    drawn = run._drawing.call(test, numbers)
-    online = seconds(lambda: run._playing.call(shared, drawn))
+    drawn = run.scheduler._drawing.call(test, numbers)
+    online = seconds(lambda: run.scheduler._playing.call(shared, drawn))
     return {
         "agent": name,
         "problem": problem_name,

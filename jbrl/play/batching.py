@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -72,8 +73,7 @@ def compile_mapped(
       for each combination of function, shapes, static fields, width, groups and devices.
     """
     count = groups * len(devices)
-    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
-    lanes = jax.tree.map(lambda v: jax.ShapeDtypeStruct((width * count, *v.shape), v.dtype), lane)
+    every, lanes = _stacked(shared, count), _stacked(lane, width * count)
     each = jax.vmap(fn, in_axes=(None, 0))
 
     def body(shared: Any, lanes: Any) -> Any:
@@ -103,7 +103,7 @@ def _over_devices(
 
 
 def compile_blocks(
-    fn: Callable[[Any, Any], Any],
+    fn: Callable[..., Any],
     shared: Any,
     lane: Any,
     width: int,
@@ -119,45 +119,25 @@ def compile_blocks(
     Args: as `compile_mapped`.
 
     Returns: a program that takes `shared` stacked for the devices (`spread`), the number of blocks
-      on each device ([devices] int32), and lanes as `deals` gives them; `parts` reads its results.
+      on each device ([devices] int32), and lanes as `calls` gives them; `parts` reads its results.
     """
-    lanes = jax.tree.map(
-        lambda v: jax.ShapeDtypeStruct((len(devices) * max_blocks * width, *v.shape), v.dtype), lane
-    )
-    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((len(devices), *v.shape), v.dtype), shared)
-    wanted = jax.ShapeDtypeStruct((len(devices),), jnp.int32)
     each = jax.vmap(fn, in_axes=(None, 0))
 
     def body(shared: Any, wanted: jax.Array, lanes: Any) -> Any:
         shared = jax.tree.map(lambda v: v[0], shared)
-        blocks = jax.tree.map(lambda v: v.reshape(max_blocks, width, *v.shape[1:]), lanes)
-
-        def block(i: jax.Array, results: Any) -> Any:
-            played = each(
-                shared,
-                jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), blocks),
-            )
-            return jax.tree.map(
-                lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0),
-                results,
-                played,
-            )
-
+        blocks = _in_blocks(lanes, max_blocks, width)
         shapes = jax.eval_shape(each, shared, jax.tree.map(lambda v: v[0], blocks))
-        results = lax.fori_loop(
-            0,
-            wanted[0],
-            block,
-            jax.tree.map(lambda v: jnp.zeros((max_blocks, *v.shape), v.dtype), shapes),
-        )
-        return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), results)
+        empty = jax.tree.map(lambda v: jnp.zeros((max_blocks, *v.shape), v.dtype), shapes)
+        return _each_block(lambda block: each(shared, block), wanted[0], blocks, empty)
 
+    count = len(devices)
+    lanes = _stacked(lane, count * max_blocks * width)
     return compile_for(
         fn,
         _over_devices(body, devices),
-        (every, wanted, lanes),
+        (_stacked(shared, count), _numbers(count), lanes),
         devices,
-        (len(devices) * max_blocks * width, width),
+        (count * max_blocks * width, width),
     )
 
 
@@ -182,34 +162,66 @@ def compile_groups(
       device plays and the limit ([devices] int32 each), and lanes stacked along an axis of length
       devices x max_blocks x width, whose memory it takes over; it returns lanes.
     """
-    count = len(devices)
-    lanes = jax.tree.map(
-        lambda v: jax.ShapeDtypeStruct((count * max_blocks * width, *v.shape), v.dtype), lane
-    )
-    every = jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), shared)
-    number = jax.ShapeDtypeStruct((count,), jnp.int32)
 
     def body(shared: Any, wanted: jax.Array, limit: jax.Array, lanes: Any) -> Any:
         shared = jax.tree.map(lambda v: v[0], shared)
-        groups = jax.tree.map(lambda v: v.reshape(max_blocks, width, *v.shape[1:]), lanes)
+        groups = _in_blocks(lanes, max_blocks, width)
+        return _each_block(
+            lambda group: fn(shared, group, limit[0]), wanted[0], groups, groups, in_place=True
+        )
 
-        def play(i: jax.Array, groups: Any) -> Any:
-            group = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), groups)
-            played = fn(shared, group, limit[0])
-            return jax.tree.map(
-                lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0), groups, played
-            )
-
-        groups = lax.fori_loop(0, wanted[0], play, groups)
-        return jax.tree.map(lambda v: v.reshape(max_blocks * width, *v.shape[2:]), groups)
-
-    jitted = _over_devices(body, devices, donated=(3,))
+    count = len(devices)
+    numbers, lanes = _numbers(count), _stacked(lane, count * max_blocks * width)
     return compile_for(
-        fn, jitted, (every, number, number, lanes), devices, (count * max_blocks * width, width)
+        fn,
+        _over_devices(body, devices, donated=(3,)),
+        (_stacked(shared, count), numbers, numbers, lanes),
+        devices,
+        (count * max_blocks * width, width),
     )
 
 
-class Deal(NamedTuple):
+def _stacked(tree: Any, count: int) -> Any:
+    """Return the shapes of `count` of these along a leading axis."""
+    return jax.tree.map(lambda v: jax.ShapeDtypeStruct((count, *v.shape), v.dtype), tree)
+
+
+def _numbers(count: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((count,), jnp.int32)
+
+
+def _in_blocks(lanes: Any, count: int, width: int) -> Any:
+    return jax.tree.map(lambda v: v.reshape(count, width, *v.shape[1:]), lanes)
+
+
+def _each_block(
+    play: Callable[[Any], Any],
+    wanted: jax.Array,
+    blocks: Any,
+    results: Any,
+    *,
+    in_place: bool = False,
+) -> Any:
+    """Play the first `wanted` blocks one after the other, into `results`; return their lanes.
+
+    Args:
+      in_place: the results are the blocks.
+    """
+
+    def one(i: jax.Array, results: Any) -> Any:
+        tables = results if in_place else blocks
+        block = jax.tree.map(lambda v: lax.dynamic_index_in_dim(v, i, keepdims=False), tables)
+        return jax.tree.map(
+            lambda table, new: lax.dynamic_update_index_in_dim(table, new, i, 0),
+            results,
+            play(block),
+        )
+
+    results = lax.fori_loop(0, wanted, one, results)
+    return jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), results)
+
+
+class Call(NamedTuple):
     """Lanes that the devices play in one call of a program made by `compile_blocks`."""
 
     lanes: np.ndarray  # [devices * max_blocks * width] int64
@@ -217,7 +229,7 @@ class Deal(NamedTuple):
     wanted: int  # lanes that count, the first ones
 
 
-def deals(n_lanes: int, width: int, n_devices: int, max_blocks: int) -> Iterator[Deal]:
+def calls(n_lanes: int, width: int, n_devices: int, max_blocks: int) -> Iterator[Call]:
     """Yield lanes 0..n_lanes-1, in order, in as few calls as they take, with as few blocks as can
     be on the device that has most.
     """
@@ -227,16 +239,16 @@ def deals(n_lanes: int, width: int, n_devices: int, max_blocks: int) -> Iterator
         starts = first + share * width * np.arange(n_devices)[:, None]
         lanes = np.minimum(starts + np.arange(max_blocks * width), n_lanes - 1).reshape(-1)
         wanted = np.clip(blocks - share * np.arange(n_devices), 0, share).astype(np.int32)
-        yield Deal(lanes, wanted, min(n_lanes - first, blocks * width))
+        yield Call(lanes, wanted, min(n_lanes - first, blocks * width))
 
 
-def parts(result: jax.Array, deal: Deal, width: int) -> list[np.ndarray]:
+def parts(result: jax.Array, call: Call, width: int) -> list[np.ndarray]:
     """Join the results of a program made by `compile_blocks` from all devices, cut to
-    `deal.wanted`, those of the wanted lanes.
+    `call.wanted`, those of the wanted lanes.
     """
     shards = sorted(result.addressable_shards, key=lambda shard: shard.index[0].start or 0)
     return [
-        np.asarray(shard.data)[: n * width] for shard, n in zip(shards, deal.blocks, strict=True)
+        np.asarray(shard.data)[: n * width] for shard, n in zip(shards, call.blocks, strict=True)
     ]
 
 
@@ -246,49 +258,32 @@ def spread(shared: Sequence[Any], devices: Sequence[jax.Device]) -> Any:
     Stacked on the host and sent at once: an operation of JAX for each leaf would take longer than
     many units.
     """
-    sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
-    sent = jax.device_put(
-        jax.tree.map(lambda *v: np.stack([_bare(one) for one in v]), *shared), sharding
-    )
-    return jax.tree.map(_dressed, sent, shared[0])
+    stacked = [np.stack(leaves) for leaves in zip(*map(host_leaves, shared), strict=True)]
+    return placed(stacked, shared[0], devices)
 
 
-def bare_leaves(tree: Any) -> list[np.ndarray]:
+def host_leaves(tree: Any) -> list[npt.NDArray[Any]]:
     """Return the leaves of a pytree of arrays on the host, random keys as their words."""
-    return [_bare(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = jax.tree.leaves(tree)
+    return [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in leaves]
 
 
-def laid_out(leaves: Sequence[np.ndarray], like: Any, devices: Sequence[jax.Device]) -> Any:
-    """Undo `bare_leaves`: the pytree of the structure of `like`, split over the devices along its
+def placed(leaves: Sequence[npt.NDArray[Any]], like: Any, devices: Sequence[jax.Device]) -> Any:
+    """Undo `host_leaves`: the pytree of the structure of `like`, split over the devices along its
     leading axis.
     """
     sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
-    sent = jax.device_put(list(leaves), sharding)
     examples, structure = jax.tree.flatten(like)
-    return jax.tree.unflatten(
-        structure, [_dressed(new, example) for new, example in zip(sent, examples, strict=True)]
-    )
+    sent = [
+        jax.random.wrap_key_data(new, impl=jax.random.key_impl(example)) if is_key(example) else new
+        for new, example in zip(jax.device_put(list(leaves), sharding), examples, strict=True)
+    ]
+    return jax.tree.unflatten(structure, sent)
 
 
-def regathered(tree: Any, source: np.ndarray, devices: Sequence[jax.Device]) -> Any:
-    """Return the pytree with entry source[i] of the leading axis at place i."""
-    return laid_out([leaf[source] for leaf in bare_leaves(tree)], tree, devices)
-
-
-def _bare(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-
-
-def _dressed(stacked: jax.Array, leaf: Any) -> jax.Array:
-    return (
-        jax.random.wrap_key_data(stacked, impl=jax.random.key_impl(leaf))
-        if _is_key(leaf)
-        else stacked
-    )
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def is_key(leaf: Any) -> bool:
+    """Return whether an array consists of random keys."""
+    return jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
 
 
 def groups(start: int, stop: int, capacity: int) -> Iterator[tuple[np.ndarray, int]]:

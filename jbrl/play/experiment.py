@@ -1,10 +1,11 @@
-"""One agent in one experiment: train on the prior, draw environments, play one lifetime in
-each, measure.
+"""One agent in one experiment: train on the prior, draw environments, play one lifetime in each,
+measure; here in finite MDPs, for T decisions.
 
 Castronovo et al. 2016, section 3.
 """
 
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
@@ -21,22 +23,26 @@ from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation
+from jbrl.play.compilation import Program
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.play.protocol import Chunk, Protocol, failure_of
 from jbrl.play.resources import Resources
-from jbrl.play.timing import Duration, device_name, timed, timed_repeatedly
+from jbrl.play.scheduler import Results, Scheduler
+from jbrl.play.timing import Duration, known, timed, timed_repeatedly
 from jbrl.play.unit import LATENCY_TRAJECTORIES
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.steps import RolloutInputs, Trajectory, begin, discounted, draw_inputs, play_steps
 
+TIMED_DECISIONS = 25  # of each trajectory that is played for its time alone
+
 
 class Checked(NamedTuple):
     """Trajectories on the host, and which of them have failed."""
 
     trajectory: Trajectory
-    failed: np.ndarray  # [n] bool
+    failed: npt.NDArray[Any]  # [n] bool
     failure: str  # why the first of them did; "": none
 
 
@@ -46,6 +52,12 @@ class Run:
     Args:
       resources: what it may use; devices and memory limit how many MDPs are played at once.
       lanes: MDPs on each device at once; None: as many as suit the device.
+
+    Attributes:
+      agent: the one that plays; `knowledge`: what it has learned on the prior; both once chosen and
+        trained.
+      learned: what an agent that searches has found.
+      scheduler: plays this run alone.
     """
 
     def __init__(
@@ -57,77 +69,96 @@ class Run:
         resources: Resources | None = None,
         lanes: int | None = None,
     ) -> None:
-        self.given = agent
-        self._lanes = lanes
-        self.protocol = protocol
-        self.record = record
+        self.given, self.protocol, self.record, self.lanes = agent, protocol, record, lanes
         self.resources = resources or Resources()
-        self.devices = self.resources.devices
-        self.device = device_name(self.devices)
-        self.batch = 0
         self.offline_seconds = 0.0
         self.offline_spread = 0.0  # seconds, as `Duration.spread`
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
-        self._key = protocol.test.key(protocol.seed)
-        self.test: tuple[Any, jax.Array] = (protocol.test_prior(), self._key)
+        self.key = protocol.test.key(protocol.seed)
+        self.test: tuple[Any, jax.Array] = (protocol.test_prior(), self.key)
+        self.scheduler = self.schedule([self])
+
+    def schedule(self, runs: "Sequence[Run]") -> Scheduler:
+        """Return the player of several runs of this kind."""
+        return MDPScheduler(runs)
+
+    @property
+    def devices(self) -> list[jax.Device]:
+        """Devices that are used, as `Scheduler.devices`."""
+        return self.scheduler.devices
+
+    @property
+    def device(self) -> str:
+        return self.scheduler.device
+
+    @property
+    def batch(self) -> int:
+        """Lifetimes played at once, once prepared."""
+        return self.scheduler.batch
+
+    @property
+    def bytes_per_device(self) -> int:
+        return self.scheduler.bytes_per_device
 
     def prepare(self, checkpoint: SearchCheckpoint | None = None) -> None:
-        """Train the agent and compile what will be played.
+        """Train the agent and compile what will be played, as `Scheduler.prepare`."""
+        self.scheduler.prepare(checkpoint)
 
-        Sets `agent`, the one that plays, its `knowledge`, `offline_seconds`, `compile_seconds`,
-        `batch`, and `learned` if it has searched.
+    def chunks(self, start: int = 0, size: int | None = None, **options: Any) -> Iterator[Chunk]:
+        """Play lifetimes `start`..N-1 in chunks of `size`, at most as many as are played at once.
 
         Args:
-          checkpoint: keeps what the agent finds, if it is one that searches.
-
-        Raises:
-          JbrlError: the memory that may be used does not suffice.
+          options: of `Scheduler.results`.
         """
-        self.choose(checkpoint)
-        self.train(self._compile(self.training()))
+        for results in self.scheduler.results([start], size, **options):
+            for _, result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+
+    # ---- the agent ----
 
     def choose(self, checkpoint: SearchCheckpoint | None = None) -> None:
         """Set `agent`, the one that plays: for an agent that searches, what it finds."""
-        if isinstance(self.given, OfflineSearch):
-            prior: Any = self.protocol.agent_prior()  # Dirichlet, as `requires` says
-            protocol = self.protocol
+        own = jax.random.fold_in(self.key, 2**32 - 1)  # key of what happens before the first MDP
+        prior: Any = self.protocol.agent_prior()
+        devices = self.resources.devices
+        if isinstance(self.given, OfflineSearch):  # the prior is Dirichlet, as `requires` says
             # CPUs have their own width, for any memory
-            lanes = None if self.resources.on_cpu else self._lanes
-            memory = self.resources.memory
-            trials = Trials(prior, protocol.discount, self._own, self.devices, lanes, memory)
+            lanes = None if self.resources.on_cpu else self.lanes
+            discount, memory = self.protocol.discount, self.resources.memory
             self.learned, self.compile_seconds = learn(
-                self.given, protocol.seed, prior, trials, checkpoint or SearchCheckpoint()
+                self.given,
+                self.protocol.seed,
+                prior,
+                Trials(prior, discount, own, devices, lanes, memory),
+                checkpoint or SearchCheckpoint(),
             )
             self.offline_seconds, self.offline_spread = self.learned.seconds, math.nan
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
-        self._learner = jax.device_put(
-            (self.agent, self._own, self.protocol.agent_prior()), self.devices[0]
-        )
+        self.learner = jax.device_put((self.agent, own, prior), devices[0])
 
-    def training(self) -> Callable[[], compilation.Program] | None:
+    def training(self) -> Callable[[], Program] | None:
         """Return the task that compiles the training of the agent; None where there is nothing to
         learn, and no time to measure.
         """
-        return (
-            None
-            if type(self.agent).train is Agent.train
-            else lambda: compilation.compile_once(train, *self._learner)
-        )
+        if type(self.agent).train is Agent.train:
+            return None
+        return lambda: compilation.compile_once(train, *self.learner)
 
-    def train(self, program: compilation.Program | None) -> None:
-        """Train the agent: sets `knowledge` and adds to `offline_seconds` and
-        `offline_spread`.
+    def train(self, program: Program | None) -> None:
+        """Train the agent: sets `knowledge` and adds to `offline_seconds` and `offline_spread`.
 
         Raises:
           FloatingPointError: what it has learned is not a number: it would choose by it without
             an error.
         """
-        self.knowledge = self._learner[-1]
+        self.knowledge = self.learner[-1]
         if program is None:
             return
-        self.knowledge, took = timed_repeatedly(program.call, *self._learner)
+        self.knowledge, took = timed_repeatedly(program.call, *self.learner)
         self.offline_seconds += took.seconds
         self.offline_spread += took.spread
         for path, values in jax.tree.leaves_with_path(self.knowledge):
@@ -137,23 +168,23 @@ class Run:
                     f"{jax.tree_util.keystr(path) or 'its knowledge'}"
                 )
 
-    @property
-    def bytes_per_device(self) -> int:
-        """Memory that playing takes on each device at a time, once prepared; 0 where the compiler
-        does not say.
-        """
-        return self._playing.bytes
+    def knowledge_shapes(self) -> Any:
+        """Return the knowledge, or its shapes before the agent is trained."""
+        if self.knowledge is not None:
+            return self.knowledge
+        return jax.eval_shape(train, *self.learner)
+
+    # ---- playing ----
 
     def programs(
-        self, width: int, devices: Sequence[jax.Device], groups: int = 1
-    ) -> tuple[Callable[[], compilation.Program], ...]:
-        """Return the tasks that compile the drawing of MDPs and the playing."""
+        self, width: int, devices: Sequence[jax.Device], groups: int
+    ) -> tuple[Callable[[], Program], ...]:
+        """Return the tasks that compile the drawing of environments, or the beginning of lifetimes,
+        and the playing: `groups` groups of `width` lanes on each device.
+        """
         number = jax.ShapeDtypeStruct((), jnp.int32)
         draw = _draw_unit if has_unit_concentrations(self.test[0].mdps) else _draw
-        shared = (
-            self.agent,
-            self.knowledge if self.knowledge is not None else jax.eval_shape(train, *self._learner),
-        )
+        shared = (self.agent, self.knowledge_shapes())
         drawn = jax.eval_shape(_draw, self.test, number)
         play = _play_recorded if self.record else _play
         return (
@@ -161,51 +192,8 @@ class Run:
             lambda: batching.compile_mapped(play, shared, drawn, width, devices, groups),
         )
 
-    def _compile(
-        self, training: Callable[[], compilation.Program] | None
-    ) -> compilation.Program | None:
-        """Compile all that is needed at the greatest width that the memory allows; return the
-        program that trains.
-        """
-        width = self._lanes or batching.lanes_per_device(
-            self.agent, self.protocol.n_environments, self.devices
-        )
-        while True:
-            (trained, self._drawing, self._playing), seconds = compilation.compile_together(
-                training, *self.programs(width, self.devices)
-            )
-            self.compile_seconds += seconds
-            smaller = self.resources.smaller(
-                self._playing.bytes, width, self.devices, shown_name(self.given)
-            )
-            if smaller is None:
-                self.batch, self.device = self._playing.capacity, device_name(self.devices)
-                return trained
-            width, self.devices = smaller
-
-    def chunks(self, start: int = 0, size: int | None = None) -> Iterator[Chunk]:
-        """Play MDPs `start`..N-1 in chunks of `size` (default: as many as one compiled
-        call plays).
-        """
-        size = size or self.batch
-        shared, test = (
-            batching.spread([one] * len(self.devices), self.devices)
-            for one in ((self.agent, self.knowledge), self.test)
-        )
-        for first in range(start, self.protocol.n_environments, size):
-            stop, parts = min(first + size, self.protocol.n_environments), []
-            seconds, spread = 0.0, 0.0
-            for numbers, count in batching.groups(first, stop, self.batch):
-                played, took = self.resources.turns.timed(
-                    self._playing.call, shared, self._drawing.call(test, numbers)
-                )
-                seconds += took.seconds
-                spread += took.spread
-                parts.append(self.checked(played, numbers, count))
-            yield self.chunk(first, parts, Duration(seconds, spread))
-
     def checked(
-        self, played: tuple[Trajectory, jax.Array], numbers: np.ndarray, count: int
+        self, played: tuple[Trajectory, jax.Array], numbers: npt.NDArray[Any], count: int
     ) -> Checked:
         """Return the first `count` trajectories, on the host, of what has been played on
         MDPs `numbers`.
@@ -218,10 +206,8 @@ class Run:
         failed, failure = faults != 0, ""
         if failed.any():
             first = int(np.flatnonzero(failed)[0])
-            where = (
-                f"{shown_name(self.given)}, on MDP {numbers[first]} of "
-                f"'{self.protocol.test.short_name}'"
-            )
+            problem = self.protocol.test.short_name
+            where = f"{shown_name(self.given)}, on MDP {numbers[first]} of '{problem}'"
             failure = f"{where}: {self._refusal(int(faults[first]))}"
             if not may_diverge(self.agent):
                 raise JbrlError(failure)
@@ -244,10 +230,11 @@ class Run:
         )
         failed = np.concatenate([part.failed for part in parts])
         returns = discounted(played.rewards, self.protocol.discount)
+        moves = {"states": played.states, "actions": played.actions, "rewards": played.rewards}
         return Chunk(
             start,
             np.where(failed, np.nan, returns),
-            _trajectories(played),
+            moves if self.record else None,
             took.seconds,
             played.rewards.size,
             online_spread=took.spread,
@@ -255,24 +242,43 @@ class Run:
             failure=failure_of(parts),
         )
 
+    # ---- times of this run alone ----
+
     def latency(self) -> float:
         """Return wall seconds per decision when a single MDP is played at a time: the median over a
         few trajectories.
         """
-        device = self.devices[:1]
+        device = self.scheduler.devices[:1]
         (drawing, playing), compile_seconds = compilation.compile_together(
-            *self.programs(1, device)
+            *self.programs(1, device, 1)
         )
+        self.compile_seconds += compile_seconds
         shared, test = (
             batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test)
         )
-        self.compile_seconds += compile_seconds
         inputs = (
             drawing.call(test, np.array([number], np.int32))
             for number in range(LATENCY_TRAJECTORIES)
         )
         seconds = [timed(playing.call, shared, drawn)[1] for drawn in inputs]
         return statistics.median(seconds) / self.protocol.horizon
+
+    def times(self, *, latency: bool) -> dict[str, Any]:
+        """Return times of a run that was played beside others, by itself, on shorter trajectories:
+        `online_seconds` and `latency_seconds` per decision, and on how much that was `timed`.
+        """
+        horizon = min(self.protocol.horizon, TIMED_DECISIONS)
+        short = self.shortened(self.protocol.n_environments, horizon)
+        chunk = next(short.chunks())
+        n = len(chunk.returns)
+        times = {
+            "online_seconds": chunk.online_seconds / (n * horizon),
+            "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
+            "latency_seconds": short.latency() if latency else None,
+            "timed": {"mdps": n, "decisions": horizon},
+        }
+        self.compile_seconds += short.compile_seconds
+        return times
 
     def shortened(self, n_environments: int, horizon: int) -> "Run":
         """Return the same agent, with the same knowledge, in fewer and shorter trajectories, ready
@@ -281,21 +287,143 @@ class Run:
         protocol = dataclasses.replace(
             self.protocol, n_environments=n_environments, lifetime=Steps(horizon)
         )
-        short = type(self)(self.given, protocol, resources=self.resources, lanes=self._lanes)
+        short = type(self)(self.given, protocol, resources=self.resources, lanes=self.lanes)
         short.agent, short.knowledge = self.agent, self.knowledge
-        short._compile(None)
+        short.scheduler.compile(None)
         return short
 
+
+class MDPScheduler(Scheduler):
+    """Scheduler of lifetimes of T decisions in finite MDPs, of one length.
+
+    MDPs are played in groups, each a few MDPs of one run, as many groups in a call as fit: on CPUs
+    one on each core, on accelerators as many as fit. On CPUs the program is the one that plays a
+    single run. Lanes of several runs share a clock, which does not measure one of them.
+
+    Args:
+      groups: at once on each device; None: one on CPUs and for a single run, on accelerators as
+        many as there are and the memory allows.
+
+    Attributes:
+      at_once: how many runs the lifetimes of a call belong to.
+    """
+
+    runs: Sequence[Run]
+
+    def __init__(self, runs: Sequence[Run], groups: int | None = None) -> None:
+        super().__init__(runs)
+        self._groups = groups
+
     @property
-    def _own(self) -> jax.Array:
-        """Key of what happens before the first MDP."""
-        return jax.random.fold_in(self._key, 2**32 - 1)
+    def bytes_per_device(self) -> int:
+        return self._playing.bytes
+
+    def compile(self, training: Callable[[], Program] | None) -> Program | None:
+        first, alone = self.runs[0], len(self.runs) == 1
+        n, name = first.protocol.n_environments, shown_name(first.given)
+        width = (first.lanes if alone else None) or batching.lanes_per_device(
+            first.agent, n, self.devices if alone else self.devices[:1]
+        )
+        groups = self._groups or (1 if alone else self._wanted(width))
+        while True:
+            (trained, self._drawing, self._playing), seconds = compilation.compile_together(
+                training, *first.programs(width, self.devices, groups)
+            )
+            first.compile_seconds += seconds
+            smaller = self.resources.smaller(
+                self._playing.bytes, width * groups, self.devices, name
+            )
+            if smaller is None:
+                break
+            lanes, self.devices = smaller
+            groups, width = max(1, lanes // width), min(lanes, width)
+        self.width, self.batch = width, self._playing.capacity
+        self.at_once = max(1, min(len(self.runs), self.batch // (width * -(-n // width))))
+        return trained
+
+    def _wanted(self, width: int) -> int:
+        """Return the number of groups at once on each device, for several runs."""
+        if self.resources.on_cpu:
+            return 1
+        groups_of_run = -(-self.runs[0].protocol.n_environments // width)
+        in_all = -(-len(self.runs) * groups_of_run // len(self.devices))
+        return max(1, min(in_all, batching.WIDEST_ON_ACCELERATOR // width))
+
+    def results(
+        self, starts: Sequence[int], size: int | None = None, **options: Any
+    ) -> Iterator[Results]:
+        size = min(size or self.batch, self.batch)
+        self._placed: tuple[list[Run], Any] = ([], None)
+        call: list[tuple[int, npt.NDArray[Any], int]] = []
+        if self.errors:
+            yield list(self.errors.items())
+        for number, run in enumerate(self.runs):
+            if number in self.errors:
+                continue
+            for first in range(starts[number], run.protocol.n_environments, size):
+                stop = min(first + size, run.protocol.n_environments)
+                for numbers, count in batching.groups(first, stop, self.width):
+                    call.append((number, numbers, count))
+                    if len(call) * self.width == self.batch:
+                        yield self._played(call)
+                        call = []
+                if call and len(self.runs) == 1:
+                    yield self._played(call)
+                    call = []
+        if call:
+            yield self._played(call)
+
+    def _played(self, call: Sequence[tuple[int, npt.NDArray[Any], int]]) -> Results:
+        """Play groups at once, the last one repeated where fewer are left.
+
+        Args:
+          call: of each group the number of a run, its MDPs, and how many of them count.
+        """
+        missing = self.batch // self.width - len(call)
+        numbers = np.concatenate([mdps for _, mdps, _ in (*call, *[call[-1]] * missing)])
+        shared, test = self._shared([self.runs[k] for k, _, _ in (*call, *[call[-1]] * missing)])
+        drawn = self._drawing.call(test, numbers)
+        # only a run by itself is measured by the clock of its calls
+        clock = self.resources.turns.timed if len(self.runs) == 1 else _timed_once
+        played, took = clock(self._playing.call, shared, drawn)
+        groups = jax.tree.map(lambda v: np.asarray(v).reshape(-1, self.width, *v.shape[1:]), played)
+        parts = [
+            (*group, jax.tree.map(lambda v, k=k: v[k], groups)) for k, group in enumerate(call)
+        ]
+        total = sum(count for _, _, count in call)
+        return [
+            (number, self._chunk(self.runs[number], list(of_run), total, took))
+            for number, of_run in itertools.groupby(parts, key=lambda part: part[0])
+        ]
+
+    def _shared(self, runs: list[Run]) -> Any:
+        """Return what the lanes of each group share, on the devices; the runs are those of the
+        groups.
+        """
+        if list(map(id, runs)) != list(map(id, self._placed[0])):
+            spread = (
+                batching.spread(data, self.devices)
+                for data in ([(r.agent, r.knowledge) for r in runs], [r.test for r in runs])
+            )
+            self._placed = (runs, tuple(spread))
+        return self._placed[1]
+
+    def _chunk(
+        self, run: Run, parts: Sequence[tuple[Any, ...]], total: int, took: Duration
+    ) -> Chunk | BaseException:
+        """Return the results of consecutive groups of a run; `total` MDPs have counted."""
+        try:
+            checked = [run.checked(played, numbers, n) for _, numbers, n, played in parts]
+            share = sum(n for _, _, n, _ in parts)
+            part = Duration(took.seconds * share / total, took.spread * share / total)
+            return run.chunk(int(parts[0][1][0]), checked, part)
+        except (Exception, SystemExit) as error:  # an error of one agent: the others continue
+            return error
 
 
-def _trajectories(played: Trajectory) -> dict[str, np.ndarray] | None:
-    if played.states is None:
-        return None
-    return {"states": played.states, "actions": played.actions, "rewards": played.rewards}
+def _timed_once(call: Callable[..., Any], *args: Any) -> tuple[Any, Duration]:
+    result, seconds = timed(call, *args)
+    return result, Duration(seconds)
 
 
 # What follows is traced: functions of (what all MDPs share, what belongs to one MDP).

@@ -1,54 +1,41 @@
-"""One agent in one experiment whose lifetimes are played in blocks of steps: episodes, and
-environments that are no finite MDPs.
+"""Lifetimes while they are played in blocks of steps: lanes on the devices, results on the host,
+and the rules that lanes share or own.
 
-Lifetimes differ in length by orders of magnitude. A call plays some blocks of all lanes; after it
-the host takes the results of the lifetimes that are over, and when at most half of the groups are
-needed, the lanes that go on move together, so that one long lifetime does not occupy the lanes of a
-hundred finished ones. Every group is as wide as every other on CPUs, so neither this, nor the
-number of devices, nor an interruption changes a bit. Memory is that of the lanes and of one block,
-for any number of steps.
+Where a problem is one of many settings of an environment (`together`), lanes bring their own rules:
+the leaves of agent and environment are data of the lane, as its state is. What is large, such as a
+set of images, stays common to all. Such a problem is always played so, even alone, in groups of one
+width, so the other units change no bits.
 """
 
 import dataclasses
+import hashlib
 import math
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import lax
 
-from jbrl.agents.registry import shown_name
-from jbrl.base.errors import JbrlError
+from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
-from jbrl.play import batching, compilation
-from jbrl.play.experiment import Run
-from jbrl.play.flight import OF_LIFETIMES, Flight, deal
-from jbrl.play.mistakes import Mistakes
-from jbrl.play.offline import train
-from jbrl.play.protocol import Chunk, Protocol
-from jbrl.play.resources import Resources
-from jbrl.play.timing import device_name, interrupts_deferred, timed
-from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
+from jbrl.play import batching
+from jbrl.play.protocol import Protocol
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Measured, Sized, cost
+from jbrl.rollout.contract import Agent, as_arrays
 from jbrl.rollout.episodes import Lane, Rules
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
 NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operations of a step
 MAX_LANES = 4096  # at once on all devices, where memory allows
-# Seconds that a block of all lanes may take by the cost that the agent states, which may be several
-# times too low: between blocks, checkpoints are written and interruptions heard.
-LONGEST_BLOCK = 5.0
-MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
-# seconds between which a call should take: often enough to compact, seldom enough to cost nothing
-FASTEST, SLOWEST = 0.2, 0.5
-# Seconds of a call for each byte of its lanes' states on a CPU, which it copies to fresh memory,
-# and the share of its time that they may take, unless it took longer than `LONGEST_BLOCK` then.
-COPY_SECONDS, COPY_SHARE = 1.2e-9, 0.02
+WIDTH_OF_OWN = 16  # lanes of a group on CPUs, at most, where they own their rules
+OWN_ENTRIES = 4096  # of a leaf that belongs to lanes, at most
+
 COUNTS = ("steps", "episodes", "fault")  # of a lane, which the host looks at after each call
+OF_LIFETIMES = ("steps", "episodes", "faults", "over")  # arrays with one entry for each lifetime
+Array = npt.NDArray[Any]
 
 
 def group_width(agent: Agent, lane_bytes: int) -> int:
@@ -57,393 +44,274 @@ def group_width(agent: Agent, lane_bytes: int) -> int:
     return min(agent.lanes, max(NARROWEST, fitting))
 
 
-class LifetimeRun(Run):
-    """Variant of `Run` for lifetimes that are played in blocks.
+@record
+class OwnLane:
+    """A lane with the leaves of its rules."""
 
-    Raises:
-      JbrlError: trajectories are asked for.
+    lane: Lane
+    own: tuple[Any, ...]
+
+
+def without_rules(lanes: Lane | OwnLane) -> Lane:
+    """Return the lanes as they would be if they shared their rules."""
+    return lanes.lane if isinstance(lanes, OwnLane) else lanes
+
+
+class Lifetimes:
+    """Lifetimes of one run or of several while they are played, numbered one after the other.
+
+    Results of lanes that are over are kept on the host.
+
+    Args:
+      spans: first..stop-1, the lifetimes of each run.
+      lanes: of all positions of a call, on the devices.
+      numbers: [positions] int64, which lifetime is where; -1: none that counts.
+      groups: [devices] int32, groups that each device plays.
+      kept: leaves of what is kept of lanes that are over, [lifetimes, ...] each.
+      of_lifetimes: `OF_LIFETIMES`, of those that are over: steps and episodes [lifetimes] int64,
+        faults [lifetimes] int32 (codes of `faults`, 0: none), over [lifetimes] bool.
+      seconds: that each run has taken.
     """
 
     def __init__(
         self,
-        agent: Agent,
-        protocol: Protocol,
-        *,
-        record: bool = False,
-        resources: Resources | None = None,
-        lanes: int | None = None,
+        spans: list[tuple[int, int]],
+        lanes: Lane | OwnLane,
+        numbers: Array,
+        groups: Array,
+        kept: list[Array],
+        of_lifetimes: dict[str, Array],
+        seconds: list[float],
     ) -> None:
-        if record:
-            raise JbrlError(
-                f"record = true: expected false for '{protocol.test.short_name}': trajectories of "
-                "episodes are not kept"
-            )
-        super().__init__(agent, protocol, resources=resources, lanes=lanes)
+        self.spans, self.numbers, self.groups, self.kept = spans, numbers, groups, kept
+        self.steps, self.episodes, self.faults, self.over = (
+            of_lifetimes[name] for name in OF_LIFETIMES
+        )
+        self.seconds = seconds
+        self.failed: set[int] = set()  # runs whose lifetimes are out of play
+        self.starts = np.concatenate([[0], np.cumsum([stop - first for first, stop in spans])])
+        self.update(lanes)
+
+    def update(self, lanes: Lane | OwnLane) -> None:
+        """Take the lanes of the same positions after a call."""
+        self.lanes = lanes
+        self.counts = {name: np.asarray(getattr(self.states, name)) for name in COUNTS}
 
     @property
-    def rules(self) -> Rules:
-        """Rules that all lanes share."""
-        problem: Any = self.protocol.test
-        return Rules(
-            self.agent, problem.environment, problem.recorder, self._key, self.protocol.lifetime
-        )
+    def states(self) -> Lane:
+        return without_rules(self.lanes)
 
-    @property
-    def bytes_per_device(self) -> int:
-        return self._advancing.bytes
+    def live(self, lifetime: Lifetime) -> Array:
+        """Return which lanes go on, [positions] bool."""
+        counts: Any = self.counts
+        return np.asarray(episodes.live(dataclasses.replace(self.states, **counts), lifetime))
 
-    def _compile(
-        self, training: Callable[[], compilation.Program] | None
-    ) -> compilation.Program | None:
-        knowledge = jax.eval_shape(train, *self._learner)
-        lane = self._shapes(knowledge)
-        self._lane_bytes = sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(lane))
-        self._width = self._group_width()
-        name = shown_name(self.given)
-        # before compiling, which takes longer than saying so, and may take more memory than playing
-        self.resources.smaller(self._lane_bytes * self._width, self._width, self.devices[:1], name)
-        self._max_groups = self._groups_per_device()
-        while True:
-            programs, seconds = self._compiled(
-                training, knowledge, lane, self._width, self.devices, self._max_groups
-            )
-            self.compile_seconds += seconds
-            trained, self._beginning, self._advancing = programs
-            if self._max_groups == 1 or self.resources.fits(
-                self._advancing.bytes, len(self.devices)
-            ):
-                break
-            self._max_groups //= 2
-        self.resources.smaller(self._advancing.bytes, self._width, self.devices[:1], name)
-        self.batch, self.device = (
-            self._width * self._max_groups * len(self.devices),
-            device_name(self.devices),
-        )
-        return trained
+    def move(self, numbers: Array, groups: Array, devices: list[jax.Device]) -> None:
+        """Move the lanes that count to the positions `numbers`."""
+        live = np.flatnonzero(self.numbers >= 0)
+        where = dict(zip(self.numbers[live].tolist(), live.tolist(), strict=True))
+        source = np.array([where.get(number, live[0]) for number in numbers.tolist()])
+        leaves = [leaf[source] for leaf in batching.host_leaves(self.lanes)]
+        self.numbers, self.groups = numbers, groups
+        self.update(batching.placed(leaves, self.lanes, devices))
 
-    def _compiled(
-        self,
-        training: Any,
-        knowledge: Any,
-        lane: Any,
-        width: int,
-        devices: Sequence[jax.Device],
-        max_groups: int,
-    ) -> tuple[list[Any], float]:
-        shared, number = (self.rules, knowledge), jax.ShapeDtypeStruct((), jnp.int32)
-        begin, advance = self._traced
-        return compilation.compile_together(
-            training,
-            lambda: batching.compile_mapped(begin, shared, number, width, devices, max_groups),
-            lambda: batching.compile_groups(advance, self.shared, lane, width, devices, max_groups),
-        )
-
-    @property
-    def shared(self) -> Any:
-        """Data that all lanes of a block share."""
-        return self.rules
-
-    @property
-    def _traced(self) -> tuple[Callable, Callable]:
-        """Function of (rules, knowledge) and a number that begins a lifetime, and function that
-        plays blocks.
-        """
-        return _begin, _advance
-
-    def _shapes(self, knowledge: Any) -> Any:
-        """Return one lane, as shapes."""
-        number = jax.ShapeDtypeStruct((), jnp.int32)
-        return jax.eval_shape(self._traced[0], (self.rules, knowledge), number)
-
-    def _group_width(self) -> int:
-        """Return the lanes of a group: on CPUs by the size of a state alone, so that results depend
-        on nothing else.
-        """
-        if not self.resources.on_cpu:
-            return batching.lanes_per_device(self.agent, self.protocol.n_environments, self.devices)
-        return group_width(self.agent, self._lane_bytes)
-
-    def _groups_per_device(self) -> int:
-        wanted = -(
-            -min(self.protocol.n_environments, MAX_LANES) // (self._width * len(self.devices))
-        )
-        memory = self.resources.memory or math.inf
-        share = MEMORY_SHARE * memory / (len(self.devices) if self.resources.on_cpu else 1)
-        fitting = max(1, int(min(2**20, share // (self._lane_bytes * self._width))))
-        if self.resources.on_cpu:
-            steps = cost(self.given, self.protocol.agent_prior()).steps
-            seconds = steps * SECONDS_PER_STEP * self._width * episodes.BLOCK
-            fitting = max(1, int(min(fitting, LONGEST_BLOCK / max(seconds, 1e-9))))
-        return (
-            1 << (min(wanted, fitting) - 1).bit_length()
-            if wanted <= fitting
-            else 1 << (fitting.bit_length() - 1)
-        )
-
-    def chunks(
-        self,
-        start: int = 0,
-        size: int | None = None,
-        *,
-        flight: Flight | None = None,
-        between: Callable[[Flight], Any] | None = None,
-    ) -> Iterator[Chunk]:
-        """Play lifetimes `start`..N-1 in chunks of `size`.
+    def keep(self, states: Any, live: Array) -> None:
+        """Keep the results of lanes that are over.
 
         Args:
-          flight: lifetimes that an interrupted run had begun (`restored`), the first of them
-            number `start`.
-          between: called after each call with the running lifetimes; what it raises ends the run,
-            which can go on from there.
+          states: what is kept of each lane.
+          live: [positions] bool, lanes that go on.
         """
-        size = size or self.batch
-        self._shared = batching.spread([self.shared] * len(self.devices), self.devices)
-        first = start
-        while first < self.protocol.n_environments:
-            if flight is None:
-                flight = self._begun(
-                    first, min(first + min(size, self.batch), self.protocol.n_environments)
-                )
-            blocks = 1
-            while not flight.over.all():
-                elapsed = self._call(flight, blocks)
-                blocks = self._next_blocks(blocks, elapsed)
-                if between and not flight.over.all():
-                    between(flight)
-            yield self._finished(flight)
-            first, flight = flight.stop, None
-
-    def _next_blocks(self, blocks: int, elapsed: float) -> int:
-        """Return the blocks of the next call, after one of `blocks` that took `elapsed` seconds."""
-        longer = 1.0
-        if self.resources.on_cpu:
-            copying = COPY_SECONDS * self._lane_bytes * self._width * self._max_groups
-            longer = min(max(SLOWEST, copying / COPY_SHARE), LONGEST_BLOCK) / SLOWEST
-        if elapsed < FASTEST * longer:
-            return 2 * blocks
-        return max(1, blocks // 2) if elapsed > SLOWEST * longer else blocks
-
-    def _begun(self, first: int, stop: int) -> Flight:
-        """Begin lifetimes first..stop-1."""
-        numbers, groups = self._dealt(np.arange(first, stop))
-        shared = batching.spread(
-            [(self.rules, self.knowledge)] * (len(self.devices) * self._max_groups), self.devices
+        over = (self.numbers >= 0) & ~live
+        places = self.numbers[over]
+        self.over[places], self.steps[places] = True, self.counts["steps"][over]
+        self.episodes[places], self.faults[places] = (
+            self.counts[name][over] for name in ("episodes", "fault")
         )
-        lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
-        sizes = self._sizes(lanes.agent)
-        if sizes is not None:  # begun again, each with others of its size
-            live = numbers >= 0
-            numbers, groups = self._dealt(numbers[live], sizes[live])
-            lanes = self._beginning.call(shared, np.maximum(numbers, first).astype(np.int32))
-        recorder = [
-            np.zeros((stop - first, *v.shape[1:]), v.dtype)
-            for v in jax.tree.leaves(self._kept(lanes))
-        ]
-        flight = Flight(
-            first,
-            stop,
-            lanes,
-            numbers,
-            groups,
-            recorder,
-            steps=np.zeros(stop - first, np.int64),
-            episodes=np.zeros(stop - first, np.int64),
-            faults=np.zeros(stop - first, np.int32),
-            over=np.zeros(stop - first, bool),
+        for kept, values in zip(self.kept, jax.tree.leaves(states), strict=True):
+            kept[places] = np.asarray(values)[over]
+        self.numbers[over] = -1
+
+    def drop(self, run: int) -> None:
+        """Take the lifetimes of a run that has failed out of play."""
+        self.failed.add(run)
+        self.over[self.part(run)] = True
+        self.numbers[self.of_run(run)] = -1
+
+    def part(self, run: int) -> slice:
+        """Return the numbers of the lifetimes of a run."""
+        return slice(int(self.starts[run]), int(self.starts[run + 1]))
+
+    def of_run(self, run: int) -> Array:
+        """Return which positions hold lifetimes of a run that count, [positions] bool."""
+        start, stop = self.starts[run : run + 2]
+        return (self.numbers >= start) & (self.numbers < stop)
+
+    def finished(self, run: int = 0) -> int:
+        """Return how many lifetimes of a run are over."""
+        return int(self.over[self.part(run)].sum())
+
+    def complete(self, run: int = 0) -> bool:
+        return bool(self.over[self.part(run)].all())
+
+    def decisions(self) -> Array:
+        """Return the decisions that each run has taken so far, [runs] int64."""
+        steps, live = self.steps.copy(), self.numbers >= 0
+        steps[self.numbers[live]] = self.counts["steps"][live]
+        return np.add.reduceat(steps, self.starts[:-1])
+
+    @property
+    def whole(self) -> bool:
+        """True if the lanes exist: a call that failed has consumed their memory."""
+        return not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.lanes))
+
+    def arrays(self, run: int = 0) -> dict[str, Array]:
+        """Return the lifetimes of a run as arrays, from which a scheduler goes on."""
+        live = np.flatnonzero(self.of_run(run))
+        part, leaves = self.part(run), batching.host_leaves(self.lanes)
+        return {
+            **{f"lane_{i}": leaf[live] for i, leaf in enumerate(leaves)},
+            **{f"recorder_{i}": kept[part] for i, kept in enumerate(self.kept)},
+            **{name: getattr(self, name)[part] for name in OF_LIFETIMES},
+            "numbers": self.numbers[live] - part.start,
+            "span": np.array(self.spans[run], np.int64),
+        }
+
+
+def new_results(n: int) -> dict[str, Array]:
+    """Return `OF_LIFETIMES` of lifetimes that are not over."""
+    types = (np.int64, np.int64, np.int32, bool)
+    return {name: np.zeros(n, t) for name, t in zip(OF_LIFETIMES, types, strict=True)}
+
+
+def positions(live: Array, sizes: Array | None, shape: tuple[int, int, int]) -> tuple[Array, Array]:
+    """Return the position of each lifetime and the number of groups of each device, as even and
+    compact as possible.
+
+    Args:
+      live: [n] int64, numbers of the lifetimes.
+      sizes: [n] of each, in any unit: those of similar size share a group, the largest first; None
+        where they do not differ.
+      shape: devices, groups of each at most, and lanes of a group.
+
+    Returns: [positions] int64, the lifetime at each, -1 where none counts; [devices] int32.
+    """
+    devices, max_groups, width = shape
+    if sizes is not None:
+        live = live[np.lexsort((live, -sizes))]
+    parts = [live[k : k + width] for k in range(0, len(live), width)]
+    share = -(-len(parts) // devices)
+    numbers = np.full((devices, max_groups * width), -1, np.int64)
+    for device in range(devices):
+        # of groups that differ, each device has its share of the large ones
+        theirs = (
+            slice(device * share, (device + 1) * share)
+            if sizes is None
+            else slice(device, None, devices)
         )
-        self._check(flight, _on_host(lanes))
-        return flight
-
-    def _kept(self, lanes: Lane) -> Any:
-        """Return what is kept of lanes that are over: the recorder's state, and numbers of
-        the agent.
-        """
-        agent = self.agent
-        return lanes.recorder, agent.metrics(lanes.agent) if isinstance(agent, Measured) else {}
-
-    def _sizes(self, states: Any) -> np.ndarray | None:
-        """Return the work of a step of each lane, [n] int64, from the agent's states; None where
-        lanes do not differ.
-        """
-        return self.agent.sizes(states) if isinstance(self.agent, Sized) else None
-
-    def _dealt(
-        self, live: np.ndarray, sizes: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `deal` does, for this run's devices and groups."""
-        return deal(live, sizes, (len(self.devices), self._max_groups, self._width))
-
-    def _call(self, flight: Flight, blocks: int) -> float:
-        """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together
-        where that saves work.
-        """
-        limit = np.full(len(self.devices), blocks, np.int32)
-        with interrupts_deferred():
-            flight.lanes, seconds = timed(
-                self._advancing.call, self._shared, flight.groups, limit, flight.lanes
-            )
-            flight.seconds += seconds
-        here = _on_host(flight.lanes)
-        steps: Any = here.steps
-        self._check(flight, here)
-        flight.decisions = int(flight.steps.sum() + steps[flight.numbers >= 0].sum())
-        over = (flight.numbers >= 0) & ~np.asarray(episodes.live(here, self.protocol.lifetime))
-        places = flight.numbers[over] - flight.first
-        if len(places):
-            flight.over[places], flight.steps[places] = True, steps[over]
-            flight.episodes[places], flight.faults[places] = here.episodes[over], here.fault[over]
-            kept_here = jax.tree.leaves(self._kept(here))
-            for kept, values in zip(flight.recorder, kept_here, strict=True):
-                kept[places] = np.asarray(values)[over]
-            flight.numbers[over] = -1
-            self._compact(flight)
-        return seconds
-
-    def _compact(self, flight: Flight) -> None:
-        here = flight.numbers >= 0
-        live = flight.numbers[here]
-        if not len(live):
-            return
-        order = np.argsort(live)
-        sizes = self._sizes(flight.lanes.agent)
-        numbers, groups = self._dealt(live[order], None if sizes is None else sizes[here][order])
-        if groups.max() > flight.groups.max() / 2:
-            return
-        where = {number: place for place, number in enumerate(flight.numbers) if number >= 0}
-        source = np.array([where.get(number, where[live[0]]) for number in numbers])
-        flight.lanes = batching.regathered(flight.lanes, source, self.devices)
-        flight.numbers, flight.groups = numbers, groups
-
-    def _check(self, flight: Flight, lanes: Lane) -> None:
-        """Refuse a mistake of an environment or an agent in a lane that counts.
-
-        Args:
-          lanes: those of the flight, their counts and faults on the host.
-
-        Raises:
-          JbrlError: as `Mistakes.refuse`.
-        """
-        self._mistakes(lanes).refuse(flight.numbers, lanes)
-
-    def _mistakes(self, lanes: Lane) -> Mistakes:
-        return Mistakes(self.given, self.agent, self.protocol, lanes)
-
-    def _finished(self, flight: Flight) -> Chunk:
-        structure = jax.tree.structure(self._kept(flight.lanes))
-        problem: Any = self.protocol.test
-        state, numbers = jax.tree.unflatten(structure, flight.recorder)
-        scores = np.asarray(problem.recorder.scores(state), np.float64)
-        metrics = problem.recorder.metrics(state)
-        failed, decisions = flight.faults != 0, int(flight.steps.sum())
-        if failed.any():
-            scores = _without(failed, scores)
-            metrics = {name: _without(failed, v) for name, v in metrics.items()}
-        metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
-        return Chunk(
-            *(flight.first, scores, None, flight.seconds, decisions, metrics),
-            failed=failed,
-            failure=self._mistakes(flight.lanes).failure(flight),
-        )
-
-    def restored(self, arrays: dict[str, np.ndarray], seconds: float) -> Flight:
-        """Return the flight that these are the `arrays` of, on any number of devices."""
-        first, stop = (int(v) for v in arrays["span"])
-        order = np.argsort(arrays["numbers"])
-        live = arrays["numbers"][order]
-        shapes = self._shapes(self.knowledge)
-        stored = [arrays[f"lane_{i}"][order] for i in range(len(jax.tree.leaves(shapes)))]
-        lane = jax.tree.unflatten(jax.tree.structure(shapes), stored)
-        numbers, groups = self._dealt(live, self._sizes(lane.agent))
-        source = np.searchsorted(live, np.where(numbers < 0, live[0], numbers))
-        leaves = [leaf[source] for leaf in stored]
-        lanes = batching.laid_out(leaves, shapes, self.devices)
-        kept = len(jax.tree.leaves(self._kept(shapes)))
-        recorder = [np.array(arrays[f"recorder_{i}"]) for i in range(kept)]
-        of_lifetimes = {name: np.array(arrays[name]) for name in OF_LIFETIMES}
-        running = np.asarray(lanes.steps)[numbers >= 0]
-        return Flight(
-            first,
-            stop,
-            lanes,
-            numbers,
-            groups,
-            recorder,
-            decisions=int(of_lifetimes["steps"].sum() + running.sum()),
-            seconds=seconds,
-            **of_lifetimes,
-        )
-
-    def fits(self, arrays: dict[str, np.ndarray]) -> bool:
-        """Return whether saved lifetimes can be continued: some are not over, and no more than one
-        call may play.
-        """
-        return 0 < len(arrays["numbers"]) <= self.batch
-
-    def latency(self) -> float:
-        """Return wall seconds per decision when a single lifetime is played at a time: the median
-        over a few calls.
-        """
-        device = self.devices[:1]
-        lane = self._shapes(self.knowledge)
-        (_, beginning, advancing), seconds = self._compiled(
-            None, self.knowledge, lane, 1, device, 1
-        )
-        self.compile_seconds += seconds
-        alone, one = batching.spread([self.shared], device), np.ones(1, np.int32)
-        limit = np.full(1, -(-LATENCY_STEPS // episodes.BLOCK), np.int32)
-        found = []
-        for number in range(LATENCY_TRAJECTORIES):
-            lanes = beginning.call(
-                batching.spread([(self.rules, self.knowledge)], device),
-                np.array([number], np.int32),
-            )
-            lanes, elapsed = timed(advancing.call, alone, one, limit, lanes)
-            found.append(elapsed / max(1, int(lanes.steps[0])))
-        return statistics.median(found)
-
-    def shortened(self, n_environments: int, horizon: int) -> "LifetimeRun":
-        return super().shortened(n_environments, horizon)  # type: ignore[return-value]
+        mine = np.concatenate([live[:0], *parts[theirs]])
+        numbers[device, : len(mine)] = mine
+    groups = np.array([-(-(row >= 0).sum() // width) for row in numbers], np.int32)
+    return numbers.reshape(-1), groups
 
 
-def _on_host(lanes: Lane) -> Lane:
-    """Return lanes with their counts and faults on the host."""
-    counts: Any = {name: np.asarray(getattr(lanes, name)) for name in COUNTS}
-    return dataclasses.replace(lanes, **counts)
+# ---- rules that lanes own ----
 
 
-def _without(failed: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values [n, ...] with NaN for the lifetimes that have `failed`, [n] bool."""
-    found = np.array(values, np.float64)
-    found[failed] = np.nan
-    return found
+@record
+class Common:
+    """Data that lanes share, and the way to assemble their rules."""
+
+    leaves: tuple[Any, ...]  # of the rules, those that are large
+    own: tuple[bool, ...] = static(())  # which leaves are not
+    # which of those that lanes own are keys, kept as their words
+    keys: tuple[bool, ...] = static(())
+    structure: Any = static(None)  # of the rules
+    lifetime: Lifetime = static(None)
 
 
-# What follows is traced.
+def divided(rules: Rules) -> tuple[Common, tuple[Any, ...]]:
+    """Return what lanes with these rules share, and what belongs to one."""
+    leaves, structure = jax.tree.flatten(rules)
+    own = tuple(math.prod(np.shape(leaf)) <= OWN_ENTRIES for leaf in leaves)
+    common, given = (
+        tuple(leaf for leaf, mine in zip(leaves, own, strict=True) if mine is wanted)
+        for wanted in (False, True)
+    )
+    keys = tuple(map(batching.is_key, given))
+    words = tuple(
+        jax.random.key_data(leaf) if key else leaf for leaf, key in zip(given, keys, strict=True)
+    )
+    return Common(common, own, keys, structure, rules.lifetime), words
 
 
-def _begin(shared: tuple[Rules, Any], number: jax.Array) -> Lane:
+def joined_rules(common: Common, own: tuple[Any, ...]) -> Rules:
+    """Undo `divided`."""
+    given = (
+        jax.random.wrap_key_data(leaf) if key else leaf
+        for leaf, key in zip(own, common.keys, strict=True)
+    )
+    sources = {True: given, False: iter(common.leaves)}
+    leaves = [next(sources[mine]) for mine in common.own]
+    rules: Rules = jax.tree.unflatten(common.structure, leaves)
+    return rules
+
+
+def program_of_lifetimes(agent: Agent, protocol: Protocol) -> tuple[Any, ...]:
+    """Return what is the same for two units of work whose lifetimes can be played at once."""
+    problem: Any = protocol.test
+    key = jax.random.key(0)
+    rules = Rules(as_arrays(agent), problem.environment, problem.recorder, key, protocol.lifetime)
+    common, own = divided(rules)
+    content = hashlib.sha256()
+    for leaf in common.leaves:
+        content.update(np.ascontiguousarray(leaf).tobytes())
+    shapes = tuple(jax.typeof(leaf) for leaf in (*common.leaves, *own))
+    prior = jax.tree.structure(protocol.agent_prior())
+    kind = dataclasses.replace(common, leaves=())
+    return kind, prior, shapes, content.digest(), type(agent)
+
+
+# ---- what is traced: functions of what lanes share and of one lane, or a group of them ----
+
+
+def begin(shared: tuple[Rules, Any], number: jax.Array) -> Lane:
+    """Begin lifetime `number` by (rules, knowledge)."""
     rules, knowledge = shared
     return episodes.begin(rules, knowledge, number)
 
 
-def _advance(rules: Rules, lanes: Lane, limit: jax.Array) -> Lane:
+def begin_own(shared: tuple[Rules, Any], number: jax.Array) -> OwnLane:
+    """As `begin`, with the rules as data of the lane."""
+    rules, _ = shared
+    return OwnLane(begin(shared, number), divided(rules)[1])
+
+
+def advance(rules: Rules, lanes: Lane, limit: jax.Array) -> Lane:
     """Play up to `limit` blocks of a group of lanes, fewer where all are over before."""
-    return advance_group(episodes.advance, rules, rules.lifetime, lanes, limit)
+    return _advance_group(episodes.advance, rules, rules.lifetime, lanes, limit)
 
 
-def advance_group(
-    advance: Callable, shared: Any, lifetime: Lifetime, lanes: Lane, limit: jax.Array
-) -> Lane:
-    """Play up to `limit` blocks of a group by `advance(shared, lane)`, which plays one of
-    a lane.
-    """
-    block = jax.vmap(advance, in_axes=(None, 0))
-    alive = jax.vmap(lambda lane: episodes.live(lane, lifetime))
+def advance_own(common: Common, lanes: OwnLane, limit: jax.Array) -> OwnLane:
+    """As `advance`, by the rules of each lane."""
+    return _advance_group(_advance_own_lane, common, common.lifetime, lanes, limit)
 
-    def going(carry: tuple[jax.Array, Lane]) -> jax.Array:
+
+def _advance_own_lane(common: Common, lane: OwnLane) -> OwnLane:
+    return OwnLane(episodes.advance(joined_rules(common, lane.own), lane.lane), lane.own)
+
+
+def _advance_group(
+    block: Callable[..., Any], shared: Any, lifetime: Lifetime, lanes: Any, limit: jax.Array
+) -> Any:
+    """Play blocks by `block(shared, lane)`, which plays one of a lane."""
+    each = jax.vmap(block, in_axes=(None, 0))
+    alive = jax.vmap(lambda lane: episodes.live(without_rules(lane), lifetime))
+
+    def going(carry: tuple[jax.Array, Any]) -> jax.Array:
         played, lanes = carry
         return (played < limit) & alive(lanes).any()
 
     return lax.while_loop(
-        going, lambda carry: (carry[0] + 1, block(shared, carry[1])), (jnp.int32(0), lanes)
+        going, lambda carry: (carry[0] + 1, each(shared, carry[1])), (jnp.int32(0), lanes)
     )[1]

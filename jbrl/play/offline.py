@@ -114,20 +114,20 @@ class Trials:
                 [(self._learn(), self._prior, self._key)] * len(self._devices), self._devices
             )
         program, returns = self._programs[_structure(agents)], []
-        for deal in batching.deals(len(arms), self._lanes, len(self._devices), self._blocks):
+        for call in batching.calls(len(arms), self._lanes, len(self._devices), self._blocks):
             lanes = jax.tree.map(
-                lambda v, deal=deal: v[deal.lanes],
+                lambda v, call=call: v[call.lanes],
                 (agents, np.asarray(arms, np.int32), np.asarray(numbers, np.int32)),
             )
             played = (
-                batching.parts(v, deal, self._lanes)
-                for v in program.call(self._shared, deal.blocks, lanes)
+                batching.parts(v, call, self._lanes)
+                for v in program.call(self._shared, call.blocks, lanes)
             )
             found = [
                 np.where(legal, discounted(rewards, self._discount), np.nan)
                 for rewards, legal in zip(*played, strict=True)
             ]
-            returns.append(np.concatenate(found)[: deal.wanted])
+            returns.append(np.concatenate(found)[: call.wanted])
         return np.concatenate(returns)
 
 

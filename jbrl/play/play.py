@@ -14,10 +14,9 @@ from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.spec import Episodes, Lifetime, Steps
 from jbrl.play import batching
+from jbrl.play.blocks import LifetimeRun
 from jbrl.play.experiment import Run
-from jbrl.play.lifetimes import LifetimeRun
 from jbrl.play.protocol import Chunk, Played, Protocol, played
-from jbrl.play.together import TogetherRun
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights
@@ -28,9 +27,7 @@ def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
 
     Arguments as those of `Run`.
     """
-    kind: type[Run] = LifetimeRun if protocol.in_blocks else Run
-    if protocol.together:
-        kind = TogetherRun
+    kind = LifetimeRun if protocol.in_blocks else Run
     return kind(agent, protocol, **options)
 
 

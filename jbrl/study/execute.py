@@ -2,22 +2,20 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from jbrl.play import compilation
 from jbrl.play.experiment import Run
-from jbrl.play.flight import Flight
-from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play.lifetimes import Lifetimes
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Chunk
 from jbrl.play.resources import Capacity, Resources, out_of_memory
-from jbrl.play.stacking import stacks
+from jbrl.play.scheduler import Results, at_once
 from jbrl.play.timing import known
 from jbrl.play.unit import Unit
-from jbrl.study.played import (
+from jbrl.study.progress import Progress
+from jbrl.study.resume import (
     Outcome,
     Pace,
     Played,
@@ -29,10 +27,9 @@ from jbrl.study.played import (
     conclude,
     guarded,
 )
-from jbrl.study.progress import Progress
-from jbrl.study.several import InCompany, Together
 from jbrl.study.stopping import keeping, stop_if_asked
-from jbrl.study.storage.store import Result, Store
+from jbrl.study.storage.files import StoreError
+from jbrl.study.storage.store import Store
 
 
 def is_done(unit: Unit, store: Store) -> bool:
@@ -42,12 +39,8 @@ def is_done(unit: Unit, store: Store) -> bool:
         found is not None
         and found.status == "done"
         and answers(found, unit)
-        and _has_latency(found, unit)
+        and (found.header.get("latency_seconds") is not None or not unit.latency)
     )
-
-
-def _has_latency(found: Result, unit: Unit) -> bool:
-    return found.header.get("latency_seconds") is not None or not unit.latency
 
 
 def run_units(
@@ -71,43 +64,58 @@ def run_units(
       Stopped: a signal came, and something is left to do.
     """
     resources = resources or Resources()
-    together = stacks(todo, resources)
-    progress.begin(units, [unit for stack in together for unit in stack])
+    stacks = at_once(todo, resources)
+    progress.begin(units, [unit for stack in stacks for unit in stack])
     failed = 0
-    for stack in together:
+    for stack in stacks:
         # another process has run the others
         left = [unit for unit in stack if not is_done(unit, store)]
         if left:
             stop_if_asked()
-        for unit, header, returns in _run_together(left, store, progress, resources):
+        for unit, (header, returns) in _run_stack(left, store, progress, resources):
             failed += header["status"] == "failed"
             progress.finished(unit, header, returns)
     return failed
 
 
-def _run_together(
+def _run_stack(
     units: Sequence[Unit], store: Store, progress: Progress, resources: Resources
-) -> Iterator[tuple[Unit, dict[str, Any], np.ndarray]]:
+) -> Iterator[tuple[Unit, Outcome]]:
     """Run several units at once; one unit, or the rest when that fails, by itself."""
     left = {unit.id: unit for unit in units}
-    together = bool(units) and units[0].protocol.together
-    if len(units) > 1 or together:
-        kind: Any = InCompany if together else Together
+    platform = resources.devices[0].platform
+    played = {unit.id: before(unit, store, platform) for unit in units if len(units) > 1}
+    several = [unit for unit in units if len(units) > 1 and _joins(unit, played[unit.id])]
+    if several:
+        runs = [
+            make_run(u.agent, u.protocol, record=u.record, resources=resources) for u in several
+        ]
+        work = _Work(several, runs, [played[unit.id] for unit in several], store, progress)
+        progress.started(several[0])
         with contextlib.suppress(StackError):
-            for unit, outcome in kind(units, store, progress, resources).run():
+            for unit, outcome in work.outcomes():
                 del left[unit.id]
-                yield unit, *outcome
+                yield unit, outcome
     for unit in left.values():
         stop_if_asked()
         progress.started(unit)
-        yield (
-            unit,
-            *guarded(unit, store, functools.partial(_run, unit, store, progress, resources)),
-        )
+        run = functools.partial(_run, unit, store, progress, resources)
+        yield unit, guarded(unit, store, run)
+
+
+def _joins(unit: Unit, played: Played) -> bool:
+    """Return whether a unit can be played beside others, after what was played before: lifetimes in
+    blocks from their beginning alone, or all of them.
+    """
+    if not unit.protocol.in_blocks:
+        return True
+    if played.flight and played.flight[0]["span"].tolist() != [0, unit.protocol.n_environments]:
+        played.flight = None
+    return not played.n
 
 
 def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> Outcome:
-    """Run a unit, with less at once as long as memory does not suffice."""
+    """Run a unit by itself, with less at once as long as memory does not suffice."""
     capacity = Capacity.of(unit.agent, unit.protocol.n_environments, unit.chunk, resources)
     while True:
         run = make_run(
@@ -118,7 +126,10 @@ def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> 
             lanes=capacity.max_lanes,
         )
         try:
-            return _run_within(run, capacity.chunk, unit, store, progress)
+            played = before(unit, store, run.scheduler.platform)
+            work = _Work([unit], [run], [played], store, progress, capacity.chunk)
+            ((_, outcome),) = work.outcomes()
+            return outcome
         except Exception as error:
             capacity = capacity.taken(run.batch, run.devices)
             smaller = capacity.smaller()
@@ -130,123 +141,219 @@ def _run(unit: Unit, store: Store, progress: Progress, resources: Resources) -> 
                 ) from error
         # after the handler the error is released, and with it the memory of its frames
         capacity = smaller
-        del run
-
-
-def _run_within(
-    run: Run, size: int | None, unit: Unit, store: Store, progress: Progress
-) -> Outcome:
-    """Play what is left of a unit in chunks of `size` lifetimes."""
-    platform = run.devices[0].platform
-    findings = StoredFindings(unit, store, progress, platform)
-    with keeping(findings.keep):
-        run.prepare(findings if unit.knowledge_id else None)
-    played = before(unit, store, platform)
-    facts = {
-        "device": run.device,
-        "platform": platform,
-        "compiled": compilation.options_name(platform),
-        "batch": run.batch,
-        "offline_seconds": run.offline_seconds,
-        "offline_seconds_spread": known(run.offline_spread),
-    }
-    if run.learned:
-        facts |= {"learned": run.learned.describe()}
-    work = _Work(run, unit, store, progress, played, {**facts, "status": "partial"})
-    try:
-        with keeping(work.keep_if_idle):
-            stop_if_asked()
-            for chunk in work.chunks(size):
-                work.add(check_returns(chunk))
-                progress.advanced(unit, played.n, played.seconds, played.decisions)
-                if played.n < unit.protocol.n_environments:
-                    work.pace.keep(work.keep)
-                if played.n < unit.protocol.n_environments or unit.latency:
-                    stop_if_asked()
-            return conclude(unit, store, run, played, facts)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or out_of_memory(error):
-            work.keep()
-        raise
+        del run, work
 
 
 class _Work:
-    """Lifetimes of a running unit, and their checkpoints."""
+    """Units that are played at once, one or several, and their checkpoints.
+
+    Args:
+      played: what was played of each before.
+      size: lifetimes of a call, at most.
+    """
 
     def __init__(
         self,
-        run: Run,
-        unit: Unit,
+        units: Sequence[Unit],
+        runs: Sequence[Run],
+        played: Sequence[Played],
         store: Store,
         progress: Progress,
-        played: Played,
-        facts: dict[str, Any],
+        size: int | None = None,
     ) -> None:
-        self.run, self.unit, self.store, self.progress, self.played, self.facts = (
-            run,
-            unit,
-            store,
-            progress,
-            played,
-            facts,
-        )
-        self.pace = Pace()
-        self._flight: Flight | None = None
+        self.units, self.runs, self.played = units, runs, played
+        self.store, self.progress, self.size = store, progress, size
+        self.alone = len(runs) == 1
+        self.scheduler = runs[0].scheduler if self.alone else runs[0].schedule(runs)
+        self.starts = [part.n for part in played]
+        self.closed: set[int] = set()  # units that are complete or have failed
+        self._pace = Pace()
+        self._lifetimes: Lifetimes | None = None  # of the only unit, that are not over
         self._kept = True  # nothing has been played since the last checkpoint
 
-    def chunks(self, size: int | None) -> Iterator[Chunk]:
-        run, played = self.run, self.played
-        if not isinstance(run, LifetimeRun):
-            yield from run.chunks(played.n, size)
-            return
-        found = played.flight
-        self._flight = run.restored(*found) if found and run.fits(found[0]) else None
-        yield from run.chunks(played.n, size, flight=self._flight, between=self._between)
+    def outcomes(self) -> Iterator[tuple[Unit, Outcome]]:
+        """Play; yield units that are complete or have failed, each saved before.
 
-    def add(self, chunk: Chunk) -> None:
-        """Take the results of a chunk, which end the running lifetimes."""
-        self.played.chunks.append(chunk)
-        self._flight, self._kept = None, False
+        Several units of which nothing is left to play are not among them.
 
-    def _between(self, flight: Flight) -> None:
-        """Show progress after each call of the episode driver, write a checkpoint, stop if
-        asked.
+        Raises:
+          StackError: several units cannot be played at once; what has been played is kept.
+          Exception: the only unit has failed.
         """
-        self._flight, self._kept = flight, False
-        played = self.played
-        self.progress.advanced(
-            self.unit,
-            played.n + flight.finished,
-            played.seconds + flight.seconds,
-            played.decisions + flight.decisions,
-        )
-        self.pace.keep(self.keep)
+        try:
+            self._prepare()
+            with keeping(self._keep_if_idle):
+                stop_if_asked()
+                for results in self._results():
+                    yield from self._take(results)
+                if self.alone and not self.closed:  # only the latency was missing
+                    yield self.units[0], self._conclude(0)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, StoreError):
+                raise
+            if self.alone and not out_of_memory(error):
+                raise
+            self._keep()
+            if self.alone:
+                raise
+            raise StackError from error
+        except KeyboardInterrupt:
+            self._keep()
+            raise
+
+    def _prepare(self) -> None:
+        unit, run = self.units[0], self.runs[0]
+        if not self.alone:
+            self.scheduler.prepare()
+        elif not unit.knowledge_id:
+            run.prepare()
+        else:
+            findings = StoredFindings(unit, self.store, self.progress, self.scheduler.platform)
+            with keeping(findings.keep):
+                run.prepare(findings)
+
+    def _results(self) -> Iterator[Results]:
+        options: dict[str, Any] = {}
+        if self.units[0].protocol.in_blocks:
+            flights = [part.flight for part in self.played]
+            options = {"checkpoints": flights, "between": self._between}
+        if not self.alone:
+            yield from self.scheduler.results(self.starts, **options)
+            return
+        for chunk in self.runs[0].chunks(self.starts[0], self.size, **options):
+            yield [(0, chunk)]
+
+    def _take(self, results: Results) -> Iterator[tuple[Unit, Outcome]]:
+        """Add the results of a call; yield the units that it completes.
+
+        Raises:
+          StackError: memory does not suffice; it may when units are played by themselves.
+        """
+        for number, result in results:
+            outcome = self._guarded(number, functools.partial(self._add, number, result))
+            if outcome:
+                yield self.units[number], outcome
+        if not all(map(self._complete, range(len(self.units)))):
+            self._pace.keep(self._keep)
+        if self.alone and (self.units[0].latency or not self._complete(0)):
+            stop_if_asked()
+        for number in dict.fromkeys(number for number, _ in results):
+            if number in self.closed or not self._complete(number):
+                continue
+            outcome = self._guarded(number, functools.partial(self._conclude, number))
+            if outcome:
+                yield self.units[number], outcome
+            if len(self.closed) < len(self.units):
+                self._pace.keep(self._keep)
+                stop_if_asked()
+
+    def _guarded(self, number: int, step: Callable[[], Outcome | None]) -> Outcome | None:
+        """Return the outcome of a unit after a step, if it has one; of several, one that fails does
+        not fail the others.
+        """
+        if self.alone:
+            outcome = step()
+        else:
+            within = functools.partial(_within_memory, step)
+            outcome = guarded(self.units[number], self.store, within)
+        if outcome:
+            self.closed.add(number)
+        return outcome
+
+    def _add(self, number: int, result: Chunk | BaseException) -> None:
+        if isinstance(result, BaseException):
+            raise result
+        unit, played = self.units[number], self.played[number]
+        played.chunks.append(check_returns(result))
+        if not self.alone and not unit.protocol.in_blocks:
+            played.stacked = self.scheduler.at_once  # type: ignore[attr-defined]
+        if self.alone:
+            self._lifetimes = None  # they are over
+        self._kept = False
+        self.progress.advanced(unit, played.n, played.seconds, played.decisions)
+
+    def _complete(self, number: int) -> bool:
+        return self.played[number].n == self.units[number].protocol.n_environments
+
+    def _conclude(self, number: int) -> Outcome:
+        unit, run, played = self.units[number], self.runs[number], self.played[number]
+        return conclude(unit, self.store, run, played, self._facts(number))
+
+    def _between(self, lifetimes: Lifetimes) -> None:
+        """Show progress after a call of lifetimes in blocks, write checkpoints if it is time, stop
+        if asked.
+        """
+        self._kept = False
+        if self.alone:
+            self._lifetimes = lifetimes
+        decisions = lifetimes.decisions()
+        for number, (unit, played) in enumerate(zip(self.units, self.played, strict=True)):
+            if number not in self.closed:
+                self.progress.advanced(
+                    unit,
+                    played.n + lifetimes.finished(number),
+                    played.seconds + lifetimes.seconds[number],
+                    played.decisions + int(decisions[number]),
+                )
+        self._pace.keep(self._keep)
         stop_if_asked()
 
-    def keep(self) -> None:
-        """Write a checkpoint of what has been played, lifetimes that are not over included."""
-        flight = self._flight
-        if flight is None:
-            if self.played.n:
-                self.played.save(self.unit, self.store, self.facts)
-        # otherwise the checkpoint before is better than none of the running lifetimes
-        elif flight.whole:
-            self.played.save(
-                self.unit,
-                self.store,
-                {**self.facts, "flight_seconds": flight.seconds},
-                flight.arrays(),
-            )
-        else:
-            return
+    def _facts(self, number: int) -> dict[str, Any]:
+        run, scheduler = self.runs[number], self.scheduler
+        facts = {
+            "device": scheduler.device,
+            "platform": scheduler.platform,
+            "compiled": compilation.options_name(scheduler.platform),
+            "batch": scheduler.batch,
+            "offline_seconds": run.offline_seconds,
+            "offline_seconds_spread": known(run.offline_spread),
+        }
+        if self.units[number].protocol.together:
+            facts["together"] = len(self.units)
+        if run.learned:
+            facts["learned"] = run.learned.describe()
+        return facts
+
+    @property
+    def _running(self) -> Lifetimes | None:
+        """Lifetimes in blocks that a checkpoint holds, over or not."""
+        return self._lifetimes if self.alone else self.scheduler.lifetimes
+
+    def _keep(self) -> None:
+        """Write checkpoints of what has been played, lifetimes that are not over included."""
+        lifetimes = self._running
+        if lifetimes is not None and not lifetimes.whole:
+            return  # the checkpoint before is better than none of the running lifetimes
+        for number, (unit, played) in enumerate(zip(self.units, self.played, strict=True)):
+            if number in self.closed:
+                continue
+            facts = {**self._facts(number), "status": "partial"}
+            if lifetimes is not None and number in lifetimes.failed:
+                continue
+            if lifetimes is not None:
+                # of several, all are kept as lifetimes, so that they can be played at once again
+                facts["flight_seconds"] = lifetimes.seconds[number]
+                part = played if self.alone else Played()
+                part.save(unit, self.store, facts, lifetimes.arrays(number))
+            elif played.n > self.starts[number]:
+                played.save(unit, self.store, facts)
         self._kept = True
 
-    def keep_if_idle(self) -> bool:
-        """Write a checkpoint, unless there is nothing new or lifetimes are within a call, which
+    def _keep_if_idle(self) -> bool:
+        """Write checkpoints, unless there is nothing new or lifetimes are within a call, which
         has taken over their states; return whether all that had been played before is kept.
 
         For another thread, while this one is within a compiled call or a compilation.
         """
-        if not self._kept and self._flight is None:
-            self.keep()
+        if not self._kept and self._running is None:
+            self._keep()
         return self._kept
+
+
+def _within_memory(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except Exception as error:
+        if out_of_memory(error):
+            raise StackError from error
+        raise

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.cli.app import app
-from jbrl.study import played
-from jbrl.study.played import Pace
+from jbrl.study import resume
+from jbrl.study.resume import Pace
 from jbrl.study.storage.store import Store
 from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
 
@@ -84,7 +84,7 @@ def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(
     pace, kept = Pace(), list[float]()
     now += 4
     pace.keep(jump)
-    now += played.MAX_CHECKPOINT_SECONDS + 1
+    now += resume.MAX_CHECKPOINT_SECONDS + 1
     pace.keep(lambda: kept.append(now))
     assert kept == [now]
 

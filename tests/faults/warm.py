@@ -154,8 +154,8 @@ def _child(
         minute, in C.
     """
     from jbrl.__main__ import main
-    from jbrl.play import lifetimes
-    from jbrl.study import played
+    from jbrl.play import blocks
+    from jbrl.study import resume
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -163,8 +163,8 @@ def _child(
         os.dup2(source, number)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if often:
-        played.CHECKPOINT_SECONDS, played.CHECKPOINT_SHARE = 0.0, 1e9
-        lifetimes.FASTEST = 0.0  # one block a call
+        resume.CHECKPOINT_SECONDS, resume.CHECKPOINT_SHARE = 0.0, 1e9
+        blocks.FASTEST = 0.0  # one block a call
     for name, value in (limits or {}).items():
         resource.setrlimit(LIMITS[name], (value, value))
     if stuck:

@@ -249,7 +249,7 @@ def test_groups_cover_each_lane_once():
 @given(st.integers(1, 200), st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
 def test_deals_give_each_lane_to_one_device_in_order(n_lanes, width, n_devices, most):
     seen = []
-    for deal in batching.deals(n_lanes, width, n_devices, most):
+    for deal in batching.calls(n_lanes, width, n_devices, most):
         dealt = deal.lanes.reshape(n_devices, most * width)
         assert dealt.min() >= 0 and dealt.max() < n_lanes
         assert (

@@ -16,16 +16,16 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Environment, Step
 from jbrl.environments.spec import Discrete, Episodes, Spec, Steps
-from jbrl.play import lifetimes
-from jbrl.play.flight import Flight
-from jbrl.play.lifetimes import (
+from jbrl.play import blocks, lifetimes
+from jbrl.play.blocks import (
     COPY_SHARE,
     FASTEST,
     LONGEST_BLOCK,
-    NARROWEST,
     SLOWEST,
+    BlockScheduler,
     LifetimeRun,
 )
+from jbrl.play.lifetimes import NARROWEST, Lifetimes
 from jbrl.play.play import make_run, play
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -83,7 +83,7 @@ def test_costly_decisions_make_groups_fewer_and_change_nothing(
     """A block of all lanes takes a few seconds: what a kill may lose."""
     batch = run_of().batch
     each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
-    monkeypatch.setattr(lifetimes, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
+    monkeypatch.setattr(blocks, "cost", lambda *_: Cost(steps=each / SECONDS_PER_STEP))
     fewer = run_of()
     assert fewer.batch == 2 * NARROWEST < batch
     np.testing.assert_array_equal(scores(fewer), expected)
@@ -91,34 +91,34 @@ def test_costly_decisions_make_groups_fewer_and_change_nothing(
 
 def test_calls_are_longer_where_they_copy_much(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of()
-    copied = run._lane_bytes * run._width * run._max_groups
+    copied = run.scheduler.lane_bytes * run.scheduler.width * run.scheduler.max_groups
     for seconds, shortest in ((0.0, FASTEST), (2 * SLOWEST, 2 * FASTEST), (1e3, FASTEST * 10)):
         cost = seconds * COPY_SHARE / copied
-        monkeypatch.setattr(lifetimes, "COPY_SECONDS", cost)
+        monkeypatch.setattr(blocks, "COPY_SECONDS", cost)
         longest = min(max(SLOWEST, seconds), LONGEST_BLOCK)
         assert [
-            run._next_blocks(8, elapsed)
+            run.scheduler.next_blocks(8, elapsed)
             for elapsed in (0.9 * shortest, 1.1 * shortest, 0.9 * longest, 1.1 * longest)
         ] == [16, 8, 8, 4]
-    assert run._next_blocks(1, 2 * LONGEST_BLOCK) == 1
+    assert run.scheduler.next_blocks(1, 2 * LONGEST_BLOCK) == 1
 
 
 def test_compaction_changes_nothing_and_takes_place(
     expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = []
-    plain = LifetimeRun._compact
+    plain = BlockScheduler.compact
 
-    def compact(self: LifetimeRun, flight: Flight) -> None:
+    def compact(self: BlockScheduler, flight: Lifetimes) -> None:
         before = flight.groups.copy()
         plain(self, flight)
         moved.append((before != flight.groups).any())
 
-    monkeypatch.setattr(LifetimeRun, "_compact", compact)
-    monkeypatch.setattr(lifetimes, "FASTEST", 0.0)  # one block a call
+    monkeypatch.setattr(BlockScheduler, "compact", compact)
+    monkeypatch.setattr(blocks, "FASTEST", 0.0)  # one block a call
     np.testing.assert_array_equal(scores(run_of()), expected)
     assert any(moved)
-    monkeypatch.setattr(LifetimeRun, "_compact", lambda self, flight: None)
+    monkeypatch.setattr(BlockScheduler, "compact", lambda self, flight: None)
     np.testing.assert_array_equal(scores(run_of()), expected)
 
 
@@ -127,7 +127,7 @@ def test_compaction_changes_nothing_and_takes_place(
 def test_interrupted_after_any_call_and_taken_up_on_other_devices(
     expected: np.ndarray, devices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifetimes, "FASTEST", 0.0)
+    monkeypatch.setattr(blocks, "FASTEST", 0.0)
     saved: list[dict[str, np.ndarray]] = []
 
     class EnoughError(Exception):
@@ -135,7 +135,7 @@ def test_interrupted_after_any_call_and_taken_up_on_other_devices(
 
     run = run_of()
 
-    def between(flight: Flight) -> None:
+    def between(flight: Lifetimes) -> None:
         saved.append(flight.arrays())
         if len(saved) == 3:
             raise EnoughError
@@ -144,8 +144,7 @@ def test_interrupted_after_any_call_and_taken_up_on_other_devices(
         scores(run, between=between)
     for arrays in saved:
         later = run_of(devices=devices)
-        assert later.fits(arrays)
-        np.testing.assert_array_equal(scores(later, flight=later.restored(arrays, 1.0)), expected)
+        np.testing.assert_array_equal(scores(later, checkpoints=[(arrays, 1.0)]), expected)
 
 
 def test_memory_does_not_grow_with_the_lifetime() -> None:
@@ -339,7 +338,7 @@ def test_latency_is_per_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(AGENTS["Random"].agent(), Protocol(chain, chain, 3, 0, Steps(1000)))
     run.prepare()
     seconds = iter([640.0, 128.0, 256.0])
-    monkeypatch.setattr(lifetimes, "LATENCY_TRAJECTORIES", 3)
-    monkeypatch.setattr(lifetimes, "LATENCY_STEPS", 200)
-    monkeypatch.setattr(lifetimes, "timed", lambda call, *args: (call(*args), next(seconds)))
+    monkeypatch.setattr(blocks, "LATENCY_TRAJECTORIES", 3)
+    monkeypatch.setattr(blocks, "LATENCY_STEPS", 200)
+    monkeypatch.setattr(blocks, "timed", lambda call, *args: (call(*args), next(seconds)))
     assert run.latency() == 1.0

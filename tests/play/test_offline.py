@@ -16,7 +16,7 @@ import jbrl
 from jbrl.agents.opps.ranking import Formula
 from jbrl.cli.app import app
 from jbrl.play.unit import Unit
-from jbrl.study import played
+from jbrl.study import resume
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import ResultWarning
@@ -117,7 +117,7 @@ class Killed(Progress):
 def test_a_search_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(how):
         plan(tables(), tmp_path).execute(Killed(how, 4))
     (left,) = (tmp_path / "knowledge").iterdir()

@@ -147,7 +147,7 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
     protocol = Protocol(gc, gc, n_environments=20, lifetime=Steps(12))
     whole = Run(Random(), protocol)
     whole.prepare()
-    needed = whole._playing.bytes
+    needed = whole.bytes_per_device
     assert needed > 256 * 12 * 4, "at least the rewards of all lanes"
     tight = Run(Random(), protocol, resources=Resources(memory=2 * needed - 1))
     tight.prepare()
@@ -172,7 +172,7 @@ def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_p
     gc = problem("GC")
     run = Run(QLearning(), Protocol(gc, gc, n_environments=5, lifetime=Steps(6)))
     run.prepare()
-    results = jbrl.run(study, tmp_path, memory=run._playing.bytes - 1)
+    results = jbrl.run(study, tmp_path, memory=run.bytes_per_device - 1)
     assert list(results.units["status"]) == ["failed", "done"]
     assert "expected at most" in results.units["reason"][0]
 

@@ -16,11 +16,11 @@ from jbrl.agents.registry import AGENTS
 from jbrl.base.pytree import record
 from jbrl.cli.progress import Display
 from jbrl.environments.spec import Steps
-from jbrl.play import experiment, stacking
-from jbrl.play.experiment import Run
+from jbrl.play import experiment
+from jbrl.play.experiment import MDPScheduler, Run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
-from jbrl.play.stacking import Stack, stacks
+from jbrl.play.scheduler import at_once
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
@@ -75,13 +75,13 @@ def test_what_shares_a_program_is_stacked() -> None:
     units = load_study(
         {**tables(), "agents": [*tables()["agents"], {"algorithm": "OPPS-DS", "budget": [10, 20]}]}
     ).units
-    labels = [[unit.label for unit in stack] for stack in stacks(units, Resources(stack=True))]
+    labels = [[unit.label for unit in stack] for stack in at_once(units, Resources(stack=True))]
     greedy = [
         f"{e}/e-Greedy(epsilon={v}) seed 0" for e in ("GC", "GC-inaccurate") for v in (0.1, 0.5)
     ]
     assert labels[:2] == [greedy, ["GC/Random seed 0", "GC-inaccurate/Random seed 0"]]
     assert [len(stack) for stack in labels[2:]] == [1] * 4, "searches go by themselves"
-    assert all(len(stack) == 1 for stack in stacks(units, Resources(stack=False)))
+    assert all(len(stack) == 1 for stack in at_once(units, Resources(stack=False)))
 
 
 def test_sizes_and_static_fields_are_not_mixed() -> None:
@@ -90,7 +90,7 @@ def test_sizes_and_static_fields_are_not_mixed() -> None:
     data["agents"] = [{"algorithm": "BAMCP", "simulations": [9, 12, 20]}]
     found = [
         [(u.experiment, u.parameters["simulations"]) for u in stack]
-        for stack in stacks(load_study(data).units, Resources(stack=True))
+        for stack in at_once(load_study(data).units, Resources(stack=True))
     ]
     gc = [[(e, k) for e in ("GC", "GC-inaccurate") for k in ks] for ks in ((9, 12), (20,))]
     assert found == [*gc, [("GDL", 9), ("GDL", 12)], [("GDL", 20)]]
@@ -99,13 +99,13 @@ def test_sizes_and_static_fields_are_not_mixed() -> None:
 def test_by_default_units_are_stacked_where_most_devices_would_be_idle() -> None:
     units = load_study(tables()).units
     cpu = jax.devices()[:1]
-    assert len(stacks(units, Resources(cpu * 3))) == len(units)
-    assert len(stacks(units, Resources(cpu * 4))) == 2
+    assert len(at_once(units, Resources(cpu * 3))) == len(units)
+    assert len(at_once(units, Resources(cpu * 4))) == 2
 
     class Accelerator:
         platform = "gpu"
 
-    assert len(stacks(units, Resources([Accelerator()], memory=1))) == 2
+    assert len(at_once(units, Resources([Accelerator()], memory=1))) == 2
 
 
 GRIDS = {
@@ -137,32 +137,30 @@ def test_several_groups_on_a_device(name: str) -> None:
         Protocol(gc, gc, 10, 2, Steps(30)),
     ]
     runs = [Run(agent, protocol) for agent, protocol in zip(agents, rules, strict=True)]
-    stack = Stack(runs, [0, 0, 3], groups=2)
+    stack, starts = MDPScheduler(runs, groups=2), [0, 0, 3]
     stack.prepare()
     found: dict[int, list[np.ndarray]] = {0: [], 1: [], 2: []}
-    for number, chunk in itertools.chain.from_iterable(stack.calls()):
+    for number, chunk in itertools.chain.from_iterable(stack.results(starts)):
         assert not isinstance(chunk, Exception)
         found[number].append(chunk.returns)
     for number, (agent, protocol) in enumerate(zip(agents, rules, strict=True)):
         by_itself = Run(agent, protocol)
         by_itself.prepare()
-        expected = np.concatenate(
-            [chunk.returns for chunk in by_itself.chunks(stack.starts[number])]
-        )
+        expected = np.concatenate([chunk.returns for chunk in by_itself.chunks(starts[number])])
         np.testing.assert_array_equal(np.concatenate(found[number]), expected)
 
 
 def test_how_many_units_are_played_at_once() -> None:
     gc = problem("GC")
     # in groups of 256, one on each of two devices
-    for n_environments, at_once in ((300, 1), (200, 2)):
+    for n_environments, n_units in ((300, 1), (200, 2)):
         runs = [
             Run(AGENTS["Random"].agent(), Protocol(gc, gc, n_environments, seed, Steps(2)))
             for seed in range(3)
         ]
-        stack = Stack(runs, [0, 0, 0])
+        stack = MDPScheduler(runs)
         stack.prepare()
-        assert stack.at_once == at_once
+        assert stack.at_once == n_units
 
 
 def test_the_seconds_of_a_call_are_shared_out_by_mdps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +169,10 @@ def test_the_seconds_of_a_call_are_shared_out_by_mdps(monkeypatch: pytest.Monkey
     runs = [
         Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, seed, Steps(2))) for seed in range(2)
     ]
-    stack = Stack(runs, [0, 7])
+    stack = MDPScheduler(runs)
     stack.prepare()
-    monkeypatch.setattr(stacking, "timed", lambda call, *args: (call(*args), 26.0))
-    (call,) = stack.calls()
+    monkeypatch.setattr(experiment, "timed", lambda call, *args: (call(*args), 26.0))
+    (call,) = stack.results([0, 7])
     assert [(number, chunk.start, chunk.online_seconds) for number, chunk in call] == [
         (0, 0, 20.0),
         (1, 7, 6.0),
@@ -199,9 +197,9 @@ def test_nan_in_the_state_of_one_unit_fails_that_unit_alone() -> None:
     runs = [
         Run(NaNFrom(value), Protocol(gc, gc, 10, 0, Steps(2))) for value in (1.0, float("nan"), 2.0)
     ]
-    stack = Stack(runs, [0, 4, 0])
+    stack = MDPScheduler(runs)
     stack.prepare()
-    found = dict(itertools.chain.from_iterable(stack.calls()))
+    found = dict(itertools.chain.from_iterable(stack.results([0, 4, 0])))
     assert [isinstance(found[number], Exception) for number in range(3)] == [False, True, False]
     assert (
         str(found[1])
@@ -272,12 +270,16 @@ def test_one_unit_that_fails_does_not_fail_the_others(
 def test_when_units_cannot_be_played_together_each_is_played_alone(
     tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Stack) -> None:
-        raise MemoryError
+    plain = MDPScheduler.prepare
+
+    def fail(self: MDPScheduler, checkpoint: Any = None) -> None:
+        if len(self.runs) > 1:
+            raise MemoryError
+        plain(self, checkpoint)
 
     with pytest.raises(KeyboardInterrupt):
         plan(tables(), tmp_path, only="e-Greedy").execute(Interrupt(after=3), Resources(stack=True))
-    monkeypatch.setattr(stacking.Stack, "prepare", fail)
+    monkeypatch.setattr(MDPScheduler, "prepare", fail)
     results = jbrl.run(tables(), tmp_path, stack=True)
     same(results, alone)
     assert ["stacked" in header for header in headers(results)] == [

@@ -4,6 +4,7 @@ or two.
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,10 +17,12 @@ from jbrl.environments.bsuite_tasks import Catch
 from jbrl.environments.spec import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.play import compilation
+from jbrl.play.blocks import BlockScheduler, LifetimeRun
+from jbrl.play.lifetimes import Lifetimes
 from jbrl.play.play import make_run, play
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
-from jbrl.play.together import Company, TogetherRun, fitting
+from jbrl.play.scheduler import _fitting
 from jbrl.problems.lookup import problem
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
@@ -35,20 +38,21 @@ NAMES = (
 EPISODES = 150
 
 
-def run_of(name: str, n: int = 3, devices: int = 2, **changes: Any) -> TogetherRun:
+def run_of(name: str, n: int = 3, devices: int = 2, **changes: Any) -> LifetimeRun:
     found = dataclasses.replace(problem(f"bsuite/{name}"), **changes)
     protocol = Protocol(found, found, n, 7, Episodes(EPISODES))
     resources = Resources(jax.devices()[:devices])
     run = make_run(AGENTS["Random"].agent(), protocol, resources=resources)
-    assert isinstance(run, TogetherRun)
+    assert isinstance(run, LifetimeRun)
     return run
 
 
 def played(names=NAMES, devices: int = 2, befores=None, n: int = 3) -> dict[str, Chunk]:
     runs = [run_of(name, n, devices) for name in names]
-    company = Company(runs, befores or [None] * len(runs))
-    company.prepare()
-    return {names[number]: chunk for number, chunk in company.played(lambda: None)}  # type: ignore[misc]
+    scheduler = BlockScheduler(runs)
+    scheduler.prepare()
+    results = scheduler.results([0] * len(runs), checkpoints=befores or ())
+    return {names[number]: chunk for call in results for number, chunk in call}  # type: ignore[misc]
 
 
 def assert_same(a: Chunk, b: Chunk) -> None:
@@ -103,37 +107,39 @@ def test_one_program_plays_all(expected: dict[str, Chunk]) -> None:
 
 
 def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:
-    company = Company([run_of(name) for name in NAMES], [None] * len(NAMES))
-    company.prepare()
-    done: dict[str, Any] = {}
+    scheduler, done, saved = BlockScheduler([run_of(name) for name in NAMES]), set[int](), []
+    scheduler.prepare()
 
-    def leave() -> None:
+    def leave(lifetimes: Lifetimes) -> None:
+        left = [number for number in range(len(NAMES)) if number not in done]
+        saved.extend((k, (lifetimes.arrays(k), lifetimes.seconds[k])) for k in left)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        for number, chunk in company.played(leave):
-            done[NAMES[number]] = chunk
-    left = [number for number in range(len(NAMES)) if number not in company.closed]
-    assert left
-    befores = [(company.saved(number), company.seconds[number]) for number in left]
-    names = tuple(NAMES[number] for number in left)
-    rest = played(names, devices=1, befores=befores)
+        for call in scheduler.results([0] * len(NAMES), between=leave):
+            done |= {number for number, _ in call}
+    assert saved
+    names = tuple(NAMES[number] for number, _ in saved)
+    rest = played(names, devices=1, befores=[checkpoint for _, checkpoint in saved])
     for name in names:
         assert_same(rest[name], expected[name])
 
 
 def test_units_are_cut_where_they_are_too_many() -> None:
-    assert fitting([1, 1, 1]) == [[0, 1, 2]]
-    assert fitting([4000, 90, 90, 5000, 1]) == [[0, 1], [2], [3], [4]]
+    def cut(*counts: int) -> list[list[int]]:
+        units: Any = [SimpleNamespace(protocol=SimpleNamespace(n_environments=n)) for n in counts]
+        return [[unit.protocol.n_environments for unit in part] for part in _fitting(units)]
+
+    assert cut(1, 1, 1) == [[1, 1, 1]]
+    assert cut(4000, 90, 90, 5000, 1) == [[4000, 90], [90], [5000], [1]]
 
 
 def test_what_is_wrong_with_one_setting_fails_it_alone() -> None:
     names = ("catch/0", "catch/1")
     bad = RewardNoise(RewardScale(Catch(), np.inf), 0.0)
-    runs = [run_of("catch/0", environment=bad), run_of("catch/1")]
-    company = Company(runs, [None, None])
-    company.prepare()
-    found = dict(company.played(lambda: None))
+    scheduler = BlockScheduler([run_of("catch/0", environment=bad), run_of("catch/1")])
+    scheduler.prepare()
+    found = dict(result for call in scheduler.results([0, 0]) for result in call)
     assert isinstance(found[0], JbrlError)
     assert "environment 'bsuite/catch/0', lifetime 0, step" in str(found[0])
     assert "the reward is not a finite number" in str(found[0])
@@ -209,8 +215,10 @@ def test_interrupted_and_resumed(
     partial = list((tmp_path / "units").glob("*.partial.npz"))
     assert partial
     begun: list[str] = []
-    first = Company._first
-    monkeypatch.setattr(Company, "_first", lambda self, run: begun.append("") or first(self, run))
+    first = BlockScheduler._begun
+    monkeypatch.setattr(
+        BlockScheduler, "_begun", lambda self, *span: begun.append("") or first(self, *span)
+    )
     plan(study(), tmp_path).execute(Progress())
     assert len(begun) <= 8 - len(partial)
     assert_same_results(finished(tmp_path), whole)

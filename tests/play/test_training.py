@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import jbrl
 from jbrl.cli.app import app
 from jbrl.play.unit import Unit
-from jbrl.study import played
+from jbrl.study import resume
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 
@@ -105,7 +105,7 @@ class Killed(Progress):
 def test_a_training_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(played, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(Killed.Gone):
         plan(tables(), tmp_path).execute(Killed(4))
     (left,) = (tmp_path / "knowledge").iterdir()

@@ -9,7 +9,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
-from jbrl.play import together
+from jbrl.play.lifetimes import program_of_lifetimes
 from jbrl.play.protocol import Protocol
 from jbrl.problems.bsuite import BsuiteProblem
 from jbrl.problems.bsuite_log import BsuiteLog
@@ -81,7 +81,7 @@ def test_one_program_for_each_family_and_size_of_observation(everything):
     agent = Random()
     programs, kinds = set(), set()
     for name, found in everything.items():
-        programs.add(together.program(agent, Protocol(found, found, 1, 0, found.lifetime)))
+        programs.add(program_of_lifetimes(agent, Protocol(found, found, 1, 0, found.lifetime)))
         kinds.add((SWEEP[name].experiment.family, found.spec))
     assert len(programs) == len(kinds) == 68
 

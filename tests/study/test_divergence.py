@@ -19,7 +19,7 @@ from jbrl.play.protocol import Chunk, played
 from jbrl.report import sensitivity as page_of_parameters
 from jbrl.report.style import Style
 from jbrl.stats import sensitivity
-from jbrl.study.played import check_returns
+from jbrl.study.resume import check_returns
 
 NAMES = {
     "bandit": r"lifetime \d+, .* of 'bsuite/bandit/0'",

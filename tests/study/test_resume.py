@@ -19,8 +19,8 @@ from jbrl.play import experiment
 from jbrl.play.compilation import compiling
 from jbrl.study import execute
 from jbrl.study.plan import plan
-from jbrl.study.played import comparable
 from jbrl.study.progress import Progress
+from jbrl.study.resume import comparable
 from jbrl.study.storage import store
 from jbrl.study.storage.store import ResultWarning, Store
 
@@ -115,7 +115,7 @@ def test_killed_in_the_middle_of_a_unit_and_resumed(
     """
     program = f"""
 import os, signal
-from jbrl.study import played
+from jbrl.study import resume
 from jbrl.study.progress import Progress
 from jbrl.study.plan import plan
 
@@ -124,8 +124,8 @@ class Kill(Progress):
         if n > 100:
             os.kill(os.getpid(), signal.SIGKILL)
 
-played.CHECKPOINT_SECONDS = 0.0
-played.CHECKPOINT_SHARE = 1e9
+resume.CHECKPOINT_SECONDS = 0.0
+resume.CHECKPOINT_SHARE = 1e9
 plan({tables(chunk=50)!r}, {str(tmp_path)!r}, only="Random").execute(Kill())
 """
     done = subprocess.run([sys.executable, "-c", program], check=False)

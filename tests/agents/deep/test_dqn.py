@@ -238,7 +238,7 @@ def test_it_is_refused_before_compiling_where_memory_is_short(monkeypatch):
     test = problem("bsuite/catch/0")
     protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
     run = make_run(DQN(), protocol, resources=Resources(memory=2**23))
-    monkeypatch.setattr(type(run), "_compiled", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr(type(run), "programs", lambda *_: pytest.fail("compiled"))
     with pytest.raises(
         JbrlError, match=r"DQN takes 0.00\d+ GiB for 2 lifetimes at once on one device"
     ):
@@ -293,7 +293,7 @@ def left_and_taken_up(run):
 
     with pytest.raises(LeftError):
         list(run.chunks(between=leave))
-    taken_up = run.chunks(flight=run.restored(kept, 0.0))
+    taken_up = run.chunks(checkpoints=[(kept, 0.0)])
     return np.concatenate([chunk.returns for chunk in taken_up])
 
 

@@ -63,7 +63,7 @@ def test_it_learns_and_is_taken_up_again_to_the_bit(name, agent, episodes, level
     saved = []
     expected = scores(run, between=lambda flight: saved.append(flight.arrays()))
     assert expected.mean() > level
-    again = scores(run, flight=run.restored(saved[1], 1.0))
+    again = scores(run, checkpoints=[(saved[1], 1.0)])
     np.testing.assert_array_equal(again, expected)
 
 
@@ -127,7 +127,7 @@ def test_a_lifetime_that_diverges_fails_with_a_sentence_and_the_others_go_on():
     )
     tame = run_of("bsuite/bandit/0", drawn(3e-3, 1e-3), Episodes(400), n_environments=12)
     np.testing.assert_array_equal(chunk.returns[~high], scores(tame)[~high])
-    (again,) = run.chunks(flight=run.restored(saved[-1], 1.0))
+    (again,) = run.chunks(checkpoints=[(saved[-1], 1.0)])
     np.testing.assert_array_equal(again.returns, chunk.returns)
     assert again.failure == chunk.failure
 

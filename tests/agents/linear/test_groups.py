@@ -13,8 +13,8 @@ import pytest
 from jbrl.agents.linear import fourier
 from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import Episodes, Steps
-from jbrl.play import lifetimes
-from jbrl.play.lifetimes import LifetimeRun
+from jbrl.play import blocks, lifetimes
+from jbrl.play.blocks import BlockScheduler
 from jbrl.play.play import make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -60,15 +60,15 @@ def expected():
 def test_groups_hold_lifetimes_of_similar_size(expected):
     run = prepared()
     dealt = []
-    plain = LifetimeRun._dealt
+    plain = BlockScheduler.positions
 
     def deal(self, live, sizes=None):
         dealt.append((plain(self, live, sizes), live, sizes))
         return dealt[-1][0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LifetimeRun, "_dealt", deal)
-        run._begun(0, N)
+        patch.setattr(BlockScheduler, "positions", deal)
+        run.scheduler._begun(0, 0, N)
     (numbers, groups), live, sizes = dealt[-1]
     by_number = dict(zip(live, sizes, strict=True))
     spans = []
@@ -94,18 +94,18 @@ def test_no_bit_depends_on_the_grouping(expected):
 
 def _ungrouped():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LifetimeRun, "_sizes", lambda self, states: None)
+        patch.setattr(BlockScheduler, "sizes", lambda self, lanes: None)
         return chunks(prepared())
 
 
 def test_weights_are_the_same_bits_in_any_group(expected):
     del expected
     grouped, plain = {}, {}
-    for found, sizes in ((grouped, None), (plain, lambda self, states: None)):
+    for found, sizes in ((grouped, None), (plain, lambda self, lanes: None)):
         with pytest.MonkeyPatch.context() as patch:
             if sizes:
-                patch.setattr(LifetimeRun, "_sizes", sizes)
-            patch.setattr(lifetimes, "FASTEST", 0.0)
+                patch.setattr(BlockScheduler, "sizes", sizes)
+            patch.setattr(blocks, "FASTEST", 0.0)
             run = prepared()
 
             def between(flight, found=found):
@@ -125,11 +125,11 @@ def test_weights_are_the_same_bits_in_any_group(expected):
 def test_a_lifetime_can_be_interrupted(expected):
     saved = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lifetimes, "FASTEST", 0.0)
+        patch.setattr(blocks, "FASTEST", 0.0)
         run = prepared()
         chunks(run, between=lambda flight: saved.append(flight.arrays()))
     later = prepared(devices=1)
-    scores, metrics = chunks(later, flight=later.restored(saved[0], 1.0))
+    scores, metrics = chunks(later, checkpoints=[(saved[0], 1.0)])
     np.testing.assert_array_equal(scores, expected[0])
     for name, values in metrics.items():
         np.testing.assert_array_equal(values, expected[1][name])

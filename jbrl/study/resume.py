@@ -15,7 +15,6 @@ from jbrl.play.experiment import Run
 from jbrl.play.machine import versions
 from jbrl.play.offline import Learned, SearchCheckpoint
 from jbrl.play.protocol import Chunk, failure_of, joined
-from jbrl.play.stacking import times
 from jbrl.play.timing import known
 from jbrl.play.unit import Unit
 from jbrl.rollout.contract import Findings
@@ -256,12 +255,12 @@ def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str
     """Measure the missing times of a unit that has been played, and save it: as failed where
     lifetimes have.
     """
-    found = (
-        times(run, unit.latency)
+    times = (
+        run.times(latency=unit.latency)
         if played.stacked
         else {"latency_seconds": run.latency() if unit.latency else None}
     )
-    facts = {**facts, **found, "compile_seconds": run.compile_seconds, "status": "done"}
+    facts = {**facts, **times, "compile_seconds": run.compile_seconds, "status": "done"}
     failure = failure_of(played.chunks)
     if failure:
         lost, n = sum(int(np.isnan(chunk.returns).sum()) for chunk in played.chunks), played.n

@@ -1,0 +1,457 @@
+"""One agent in one experiment whose lifetimes are played in blocks of steps: episodes, and
+environments that are no finite MDPs.
+
+Lifetimes differ in length by orders of magnitude. A call plays some blocks of all lanes; after it
+the host takes the results of the lifetimes that are over, and when at most half of the groups are
+needed, the lanes that go on move together, so that one long lifetime does not occupy the lanes of a
+hundred finished ones. Every group is as wide as every other on CPUs, so neither this, nor the
+number of devices, nor an interruption changes a bit. Memory is that of the lanes and of one block,
+for any number of steps.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.agents.complete import may_diverge
+from jbrl.agents.registry import shown_name
+from jbrl.base.errors import JbrlError
+from jbrl.play import batching, compilation, lifetimes
+from jbrl.play.compilation import Program
+from jbrl.play.experiment import Run
+from jbrl.play.lifetimes import MAX_LANES, WIDTH_OF_OWN, Array, Lifetimes
+from jbrl.play.protocol import Chunk, Protocol
+from jbrl.play.resources import Resources
+from jbrl.play.scheduler import Results, Scheduler
+from jbrl.play.timing import interrupts_deferred, timed
+from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
+from jbrl.rollout import episodes, faults
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Measured, Sized, cost, watched
+from jbrl.rollout.episodes import Lane, Rules
+
+# Seconds that a block of all lanes may take by the cost that the agent states, which may be several
+# times too low: between blocks, checkpoints are written and interruptions heard.
+LONGEST_BLOCK = 5.0
+MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
+# seconds between which a call should take: often enough to compact, seldom enough to cost nothing
+FASTEST, SLOWEST = 0.2, 0.5
+# Seconds of a call for each byte of its lanes' states on a CPU, which it copies to fresh memory,
+# and the share of its time that they may take, unless it took longer than `LONGEST_BLOCK` then.
+COPY_SECONDS, COPY_SHARE = 1.2e-9, 0.02
+
+OF_ENVIRONMENTS = {
+    faults.BAD_REWARD: "the reward is not a finite number",
+    faults.BAD_OBSERVATION: "the observation is NaN, infinite or out of range",
+    faults.TWO_ENDS: "the episode is both terminated and truncated: expected one of them at most",
+}
+
+# of a run that was interrupted: its lifetimes as arrays, and the seconds that they took
+Checkpoint = tuple[dict[str, Array], float]
+
+
+class LifetimeRun(Run):
+    """Variant of `Run` for lifetimes that are played in blocks.
+
+    Raises:
+      JbrlError: trajectories are asked for.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        protocol: Protocol,
+        *,
+        record: bool = False,
+        resources: Resources | None = None,
+        lanes: int | None = None,
+    ) -> None:
+        if record:
+            raise JbrlError(
+                f"record = true: expected false for '{protocol.test.short_name}': trajectories of "
+                "episodes are not kept"
+            )
+        super().__init__(agent, protocol, resources=resources, lanes=lanes)
+
+    def schedule(self, runs: Sequence[Run]) -> Scheduler:
+        return BlockScheduler(runs)
+
+    @property
+    def rules(self) -> Rules:
+        """Rules of all lanes of this run."""
+        problem: Any = self.protocol.test
+        return Rules(
+            self.agent, problem.environment, problem.recorder, self.key, self.protocol.lifetime
+        )
+
+    @property
+    def shared(self) -> Any:
+        """Data that all lanes of a block share: the rules, or what is common to those of lanes."""
+        return lifetimes.divided(self.rules)[0] if self.protocol.together else self.rules
+
+    def lane_shapes(self) -> Any:
+        """Return one lane, as shapes."""
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+        begin = lifetimes.begin_own if self.protocol.together else lifetimes.begin
+        return jax.eval_shape(begin, (self.rules, self.knowledge_shapes()), number)
+
+    def programs(
+        self, width: int, devices: Sequence[jax.Device], groups: int
+    ) -> tuple[Callable[[], Program], ...]:
+        together, number = self.protocol.together, jax.ShapeDtypeStruct((), jnp.int32)
+        begin = lifetimes.begin_own if together else lifetimes.begin
+        advance = lifetimes.advance_own if together else lifetimes.advance
+        shared, lane = (self.rules, self.knowledge_shapes()), self.lane_shapes()
+        return (
+            lambda: batching.compile_mapped(begin, shared, number, width, devices, groups),
+            lambda: batching.compile_groups(advance, self.shared, lane, width, devices, groups),
+        )
+
+    def kept(self, lanes: Lane) -> Any:
+        """Return what is kept of lanes that are over: the recorder's state, and numbers of
+        the agent.
+        """
+        agent = self.agent
+        metrics = agent.metrics(lanes.agent) if isinstance(agent, Measured) else {}
+        return lanes.recorder, metrics
+
+    def result(self, played: Lifetimes, number: int) -> Chunk:
+        """Return the results of lifetimes that are all over, those of run `number`."""
+        part, (first, _) = played.part(number), played.spans[number]
+        structure = jax.tree.structure(self.kept(played.states))
+        problem: Any = self.protocol.test
+        state, numbers = jax.tree.unflatten(structure, [leaf[part] for leaf in played.kept])
+        scores = np.asarray(problem.recorder.scores(state), np.float64)
+        metrics = problem.recorder.metrics(state)
+        codes = played.faults[part]
+        failed, failure = codes != 0, ""
+        if failed.any():
+            scores = _without(failed, scores)
+            metrics = {name: _without(failed, v) for name, v in metrics.items()}
+            place = int(np.flatnonzero(failed)[0])
+            step, over = (int(v[part][place]) for v in (played.steps, played.episodes))
+            failure = self.sentence(int(codes[place]), first + place, step, over + 1)
+        metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
+        seconds, decisions = played.seconds[number], int(played.steps[part].sum())
+        return Chunk(
+            *(first, scores, None, seconds, decisions, metrics), failed=failed, failure=failure
+        )
+
+    # ---- mistakes of an agent or an environment, in words ----
+
+    def refuse(self, played: Lifetimes, number: int) -> None:
+        """Refuse the first of the lifetimes of run `number` in which an agent or an environment has
+        made a mistake, unless it is a divergence.
+
+        Raises:
+          JbrlError: names the agent or the environment, the lifetime, the step and the episode.
+        """
+        start = played.starts[number] - played.spans[number][0]
+        wrong = np.flatnonzero((played.counts["fault"] != 0) & played.of_run(number))
+        for place in wrong[np.argsort(played.numbers[wrong])]:
+            steps, over, code = (int(played.counts[name][place]) for name in lifetimes.COUNTS)
+            if not self.is_divergence(code):
+                lifetime = int(played.numbers[place] - start)
+                raise JbrlError(self.sentence(code, lifetime, steps, over + 1))
+
+    def is_divergence(self, code: int) -> bool:
+        """Return whether only the lifetime fails: learning has diverged."""
+        theirs = code == faults.ILLEGAL_ACTION or (
+            code >= faults.NAN and not self._nan_path(code)[0].idx
+        )
+        return theirs and may_diverge(self.agent)
+
+    def sentence(self, code: int, lifetime: int, step: int, episode: int) -> str:
+        """Return a sentence about a mistake that names the agent or the environment, the lifetime,
+        the step and the episode.
+
+        Args:
+          code: of `faults`.
+        """
+        problem = self.protocol.test.short_name
+        when = f"lifetime {lifetime}, step {step} (episode {episode})"
+        theirs = f"{shown_name(self.given)}, {when} of '{problem}'"
+        its = f"environment '{problem}', {when}"
+        if self.is_divergence(code) or code == faults.ILLEGAL_ACTION:
+            return f"{theirs}: {self.agent.refusal(self.protocol.test.spec.actions.n)}"
+        if code >= faults.NAN:
+            whose, *path = self._nan_path(code)
+            return f"{its if whose.idx else theirs}: {faults.said_of_nan(tuple(path))}"
+        if code == faults.NO_END:
+            return (
+                f"{its}: no end after {self.protocol.lifetime.max_steps} steps: "  # type: ignore[union-attr]
+                "expected terminated or truncated before, or max_steps of the lifetime to be higher"
+            )
+        return f"{its}: {OF_ENVIRONMENTS[code]}"
+
+    def _nan_path(self, code: int) -> tuple[Any, ...]:
+        """Return the path of a leaf that holds NaN, whose first entry has `idx` 0 for the agent's
+        state and 1 for the environment's.
+        """
+        lane = lifetimes.without_rules(self.lane_shapes())
+        return faults.nan_path((watched(self.agent, lane.agent), lane.environment), code)
+
+    def latency(self) -> float:
+        """Return wall seconds per decision when a single lifetime is played at a time: the median
+        over a few calls.
+        """
+        device = self.scheduler.devices[:1]
+        (beginning, advancing), seconds = compilation.compile_together(*self.programs(1, device, 1))
+        self.compile_seconds += seconds
+        alone, one = batching.spread([self.shared], device), np.ones(1, np.int32)
+        begun = batching.spread([(self.rules, self.knowledge)], device)
+        limit = np.full(1, -(-LATENCY_STEPS // episodes.BLOCK), np.int32)
+        found = []
+        for number in range(LATENCY_TRAJECTORIES):
+            lanes = beginning.call(begun, np.array([number], np.int32))
+            lanes, elapsed = timed(advancing.call, alone, one, limit, lanes)
+            found.append(elapsed / max(1, int(lifetimes.without_rules(lanes).steps[0])))
+        return statistics.median(found)
+
+
+def _without(failed: Array, values: Array) -> Array:
+    """Return values [n, ...] with NaN for the lifetimes that have `failed`, [n] bool."""
+    kept = np.array(values, np.float64)
+    kept[failed] = np.nan
+    return kept
+
+
+class BlockScheduler(Scheduler):
+    """Scheduler of lifetimes in blocks: those of one run after the other in parts that fit, or all
+    of several runs at once, whose lanes own their rules.
+    """
+
+    runs: Sequence[LifetimeRun]
+
+    @property
+    def bytes_per_device(self) -> int:
+        return self._advancing.bytes
+
+    def compile(self, training: Callable[[], Program] | None) -> Program | None:
+        first = self.runs[0]
+        self._shapes = first.lane_shapes()
+        self.lane_bytes = sum(
+            math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(self._shapes)
+        )
+        self.width, name = self.group_width(), shown_name(first.given)
+        # before compiling, which takes longer than saying so, and may take more memory than playing
+        self.resources.smaller(self.lane_bytes * self.width, self.width, self.devices[:1], name)
+        self.max_groups = self._groups_per_device()
+        while True:
+            (trained, self._beginning, self._advancing), seconds = compilation.compile_together(
+                training, *first.programs(self.width, self.devices, self.max_groups)
+            )
+            first.compile_seconds += seconds
+            fits = self.resources.fits(self._advancing.bytes, len(self.devices))
+            if fits or self.max_groups == 1:
+                break
+            self.max_groups //= 2
+        self.resources.smaller(self._advancing.bytes, self.width, self.devices[:1], name)
+        self.batch = self.width * self.max_groups * len(self.devices)
+        return trained
+
+    def group_width(self) -> int:
+        """Return the lanes of a group: on CPUs by the size of a state alone, so that results depend
+        on nothing else.
+        """
+        first = self.runs[0]
+        if not self.resources.on_cpu:
+            return batching.lanes_per_device(first.agent, self._n_lifetimes, self.devices)
+        width = lifetimes.group_width(first.agent, self.lane_bytes)
+        return min(width, WIDTH_OF_OWN) if first.protocol.together else width
+
+    @property
+    def _n_lifetimes(self) -> int:
+        return sum(run.protocol.n_environments for run in self.runs)
+
+    def _groups_per_device(self) -> int:
+        """Return a power of two: as many groups as are wanted, or fit."""
+        n_devices, on_cpu = len(self.devices), self.resources.on_cpu
+        wanted = -(-min(self._n_lifetimes, MAX_LANES) // (self.width * n_devices))
+        share = MEMORY_SHARE * (self.resources.memory or math.inf) / (n_devices if on_cpu else 1)
+        fitting = max(1, int(min(2**20, share // (self.lane_bytes * self.width))))
+        if on_cpu:
+            first = self.runs[0]
+            steps = cost(first.given, first.protocol.agent_prior()).steps
+            seconds = steps * SECONDS_PER_STEP * self.width * episodes.BLOCK
+            fitting = max(1, int(min(fitting, LONGEST_BLOCK / max(seconds, 1e-9))))
+        return (
+            1 << (wanted - 1).bit_length() if wanted <= fitting else 1 << (fitting.bit_length() - 1)
+        )
+
+    def results(
+        self,
+        starts: Sequence[int],
+        size: int | None = None,
+        *,
+        checkpoints: Sequence[Checkpoint | None] = (),
+        between: Callable[[Lifetimes], Any] | None = None,
+    ) -> Iterator[Results]:
+        shared = batching.spread([self.runs[0].shared] * len(self.devices), self.devices)
+        if len(self.runs) > 1:
+            saved = [
+                given or (self._begun(number, start, run.protocol.n_environments).arrays(), 0.0)
+                for number, (run, start, given) in enumerate(
+                    zip(self.runs, starts, checkpoints or [None] * len(self.runs), strict=True)
+                )
+            ]
+            yield from self._play(self._resumed(saved), shared, between)
+            return
+        (first,), stop = starts, self.runs[0].protocol.n_environments
+        given = checkpoints[0] if checkpoints else None
+        while first < stop:
+            if given and 0 < len(given[0]["numbers"]) <= self.batch:
+                played = self._resumed([given])
+            else:
+                played = self._begun(0, first, min(first + min(size or stop, self.batch), stop))
+            yield from self._play(played, shared, between)
+            first, given = played.spans[0][1], None
+
+    def _begun(self, number: int, first: int, stop: int) -> Lifetimes:
+        """Begin lifetimes first..stop-1 of a run."""
+        run, n = self.runs[number], stop - first
+        data = [(run.rules, run.knowledge)] * (len(self.devices) * self.max_groups)
+        shared = batching.spread(data, self.devices)
+
+        def begin(numbers: Array) -> Any:
+            return self._beginning.call(shared, first + np.maximum(numbers, 0).astype(np.int32))
+
+        numbers, groups = self.positions(np.arange(n))
+        lanes = begin(numbers)
+        sizes = self.sizes(lanes)
+        if sizes is not None:  # begun again, each with others of its size
+            live = numbers >= 0
+            numbers, groups = self.positions(numbers[live], sizes[live])
+            lanes = begin(numbers)
+        states = run.kept(lifetimes.without_rules(lanes))
+        kept = [np.zeros((n, *v.shape[1:]), v.dtype) for v in jax.tree.leaves(states)]
+        results = lifetimes.new_results(n)
+        return Lifetimes([(first, stop)], lanes, numbers, groups, kept, results, [0.0])
+
+    def _resumed(self, saved: Sequence[Checkpoint]) -> Lifetimes:
+        """Return lifetimes of the runs, in their order, laid out on the devices.
+
+        Args:
+          saved: lifetimes of each run, as `Lifetimes.arrays` gives them, and their seconds.
+        """
+        spans = [(int(first), int(stop)) for first, stop in (a["span"] for a, _ in saved)]
+        starts = np.cumsum([0, *(stop - first for first, stop in spans)])
+
+        def joined(name: str) -> Array:
+            return np.concatenate([arrays[name] for arrays, _ in saved])
+
+        live = np.concatenate([a["numbers"] + s for (a, _), s in zip(saved, starts, strict=False)])
+        if not len(live):
+            raise JbrlError("nothing is left to play of units that are not complete")
+        order = np.argsort(live)
+        live = live[order]
+        leaves, structure = jax.tree.flatten(self._shapes)
+        stored = [joined(f"lane_{i}")[order] for i in range(len(leaves))]
+        sizes = self.sizes(jax.tree.unflatten(structure, stored))
+        numbers, groups = self.positions(live, sizes)
+        source = np.searchsorted(live, np.where(numbers < 0, live[0], numbers))
+        lanes = batching.placed([leaf[source] for leaf in stored], self._shapes, self.devices)
+        n_kept = len(jax.tree.leaves(self.runs[0].kept(lifetimes.without_rules(self._shapes))))
+        kept = [joined(f"recorder_{i}") for i in range(n_kept)]
+        results = {name: joined(name) for name in lifetimes.OF_LIFETIMES}
+        seconds = [took for _, took in saved]
+        return Lifetimes(spans, lanes, numbers, groups, kept, results, seconds)
+
+    def positions(self, live: Array, sizes: Array | None = None) -> tuple[Array, Array]:
+        """Return `lifetimes.positions` for the devices and groups there are."""
+        return lifetimes.positions(live, sizes, (len(self.devices), self.max_groups, self.width))
+
+    def sizes(self, lanes: Any) -> Array | None:
+        """Return the work of a step of each lane, [n] int64; None where lanes do not differ."""
+        agent = self.runs[0].agent
+        if not isinstance(agent, Sized):
+            return None
+        return agent.sizes(lifetimes.without_rules(lanes).agent)
+
+    def _play(
+        self, played: Lifetimes, shared: Any, between: Callable[[Lifetimes], Any] | None
+    ) -> Iterator[Results]:
+        """Play lifetimes to their end; a run is complete when all of its are over."""
+        self.lifetimes = played
+        failures, closed = self._failures(played, dict(self.errors)), set[int]()
+        blocks, called = 1, False
+        while True:
+            results: Results = []
+            for number, run in enumerate(self.runs):
+                if number not in closed and (number in failures or played.complete(number)):
+                    closed.add(number)
+                    results.append((number, failures.get(number) or run.result(played, number)))
+            if results:
+                yield results
+            if played.over.all():
+                return
+            if called and between:
+                between(played)
+            elapsed, failures = self._call(played, shared, blocks)
+            blocks, called = self.next_blocks(blocks, elapsed), True
+
+    def _failures(
+        self, played: Lifetimes, failures: dict[int, BaseException]
+    ) -> dict[int, BaseException]:
+        """Return why runs have failed, and take their lifetimes out of play; the others go on.
+
+        Args:
+          failures: those that are known already.
+        """
+        wrong = played.numbers[(played.counts["fault"] != 0) & (played.numbers >= 0)]
+        for number in set((np.searchsorted(played.starts, wrong, side="right") - 1).tolist()):
+            try:
+                self.runs[number].refuse(played, number)
+            except JbrlError as error:
+                failures.setdefault(number, error)
+        for number in failures:
+            played.drop(number)
+        return failures
+
+    def _call(
+        self, played: Lifetimes, shared: Any, blocks: int
+    ) -> tuple[float, dict[int, BaseException]]:
+        """Play up to `blocks` blocks of all lanes, keep what is over, and move the others together
+        where that saves work.
+
+        Returns: the seconds that it took, and why runs have failed.
+        """
+        limit, before = np.full(len(self.devices), blocks, np.int32), played.decisions()
+        with interrupts_deferred():
+            lanes, elapsed = timed(self._advancing.call, shared, played.groups, limit, played.lanes)
+            played.update(lanes)
+            taken = played.decisions() - before
+            for number, share in enumerate(taken / max(1, taken.sum())):
+                played.seconds[number] += elapsed * float(share)
+        failures = self._failures(played, {})
+        live = played.live(self.runs[0].protocol.lifetime)
+        if ((played.numbers >= 0) & ~live).any():
+            played.keep(self.runs[0].kept(played.states), live)
+            self.compact(played)
+        return elapsed, failures
+
+    def next_blocks(self, blocks: int, elapsed: float) -> int:
+        """Return the blocks of the next call, after one of `blocks` that took `elapsed` seconds."""
+        longer = 1.0
+        if self.resources.on_cpu:
+            copying = COPY_SECONDS * self.lane_bytes * self.width * self.max_groups
+            longer = min(max(SLOWEST, copying / COPY_SHARE), LONGEST_BLOCK) / SLOWEST
+        if elapsed < FASTEST * longer:
+            return 2 * blocks
+        return max(1, blocks // 2) if elapsed > SLOWEST * longer else blocks
+
+    def compact(self, played: Lifetimes) -> None:
+        """Move the lanes that go on together, where they need at most half of the groups."""
+        here = played.numbers >= 0
+        live = played.numbers[here]
+        if not len(live):
+            return
+        order = np.argsort(live)
+        sizes = self.sizes(played.lanes)
+        numbers, groups = self.positions(live[order], None if sizes is None else sizes[here][order])
+        if groups.max() <= played.groups.max() / 2:
+            played.move(numbers, groups, self.devices)
