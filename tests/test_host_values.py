@@ -130,8 +130,7 @@ def test_an_agent_that_keeps_to_its_key_is_accepted(kind, prior):
     check_host_values(made(PURE[kind], method), "mine:Mine", prior)
 
 
-@pytest.mark.first_case_quick
-@pytest.mark.parametrize("name", ["Random", "Q-learning", "Sarsa", "PSRL", "Optimal"])
+@pytest.mark.parametrize("name", ["Random", "Optimal"])
 def test_agents_of_jbrl_give_the_same_programs_each_time(name, prior):
     agent = registry.AGENTS[name].agent()
     traced = [name for name, _ in _programs(agent, prior)]

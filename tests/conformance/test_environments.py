@@ -18,34 +18,16 @@ from jbrl.environments.spec import Box, Discrete, Episodes
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import PROBLEMS, Setting
-from tests.environments.playing import (
-    LANES,
-    TRACES,
-    T,
-    alone,
-    lane,
-    lifetimes,
-    on_host,
-    play,
-    some_actions,
-    together,
-)
+from tests.environments import playing
+from tests.environments.playing import LANES, TRACES, T, lane, lifetimes, on_host, together
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = [name for name, entry in PROBLEMS.items() if isinstance(entry.make(), Setting)]
 # In which the same actions lead to different observations or rewards in different lifetimes.
-RANDOM = {
-    "Chain-10s",
-    "Chain-50s",
-    "DeepSea-stochastic",
-    "Gridworld-5s",
-    "Gridworld-10s",
-    "MountainCar",
-}
+RANDOM = {"Chain-10s", "Chain-50s", "DeepSea-stochastic", "Gridworld-5s", "Gridworld-10s"}
 RANDOM |= {"BsuiteCartPole", "BsuiteCartPoleSwingup", "BsuiteMountainCar", "Catch", "ImageBandit"}
-RANDOM |= {"MemoryChain", "UmbrellaChain"}
-RANDOM |= {"Acrobot", "CartPole", "Pinball", "Pinball-empty", "Pinball-box", "Pinball-medium"}
-RANDOM |= {"Pinball-single"}
+RANDOM |= {"MemoryChain", "UmbrellaChain", "Acrobot", "CartPole", "MountainCar", "Pinball"}
+RANDOM |= {f"Pinball-{name}" for name in ("empty", "box", "medium", "single")}
 # whose velocities leave their nominal bounds: light carts and short poles, slanted edges
 FAR = {"CartPole", "Pinball-medium", "Pinball-single"}
 
@@ -72,7 +54,7 @@ every_played_environment = pytest.mark.parametrize("name", quick_first(ENVIRONME
 
 @functools.cache
 def played(name, seed=0):
-    return play(problem(name).environment, seed)
+    return playing.play(problem(name).environment, seed)
 
 
 def assert_equal(a, b):
@@ -115,7 +97,7 @@ def test_a_lane_is_the_same_alone(name):
     lanes, actions, _, log = played(name)
     keys = lifetimes(problem(name).environment)[1]
     for i in (0, LANES - 1):
-        assert_equal(on_host(alone(lane(lanes, i), keys[i], actions[i]))[1], lane(log, i))
+        assert_equal(on_host(playing.alone(lane(lanes, i), keys[i], actions[i]))[1], lane(log, i))
 
 
 @every_played_problem
@@ -131,62 +113,42 @@ def test_compiled_and_not_compiled_agree(name):
         state, step = environment.step(step_key, state, jnp.int32(actions[1, t]))
         observation = step.observation
         expected = jax.tree.map(lambda leaf, t=t: leaf[1, t], log.step)
-        jax.tree.map(
-            functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-6),
-            on_host(step),
-            expected,
-        )
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-6)
+        jax.tree.map(close, on_host(step), expected)
         if step.terminated or step.truncated:
             state, observation = environment.reset(reset_key)
 
 
 @every_played_problem
-def test_spec_is_honoured(name):
-    spec = problem(name).spec
-    _, _, _, log = played(name)
+def test_steps_keep_to_the_spec_and_episodes_end_once_and_in_time(name):
+    found, (_, _, _, log) = problem(name), played(name)
+    space, lifetime = found.spec.observation, found.lifetime
     for values in (log.before, log.step.observation):
-        assert (values.shape[2:], values.dtype) == (spec.observation.shape, spec.observation.dtype)
-        if isinstance(spec.observation, Box):
-            low, high = (
-                np.asarray(bound, np.float32)
-                for bound in (spec.observation.low, spec.observation.high)
-            )
-            span = high - low
+        assert (values.shape[2:], values.dtype) == (space.shape, space.dtype)
+        if isinstance(space, Box):
+            low, high = (np.asarray(bound, np.float32) for bound in (space.low, space.high))
+            margin = (5 if name in FAR else 0.1) * (high - low)  # bounds are nominal
             assert np.isfinite(values).all()
-            # they are nominal
-            margin = (5 if name in FAR else 0.1) * span
             assert ((values >= low - margin) & (values <= high + margin)).all()
         else:
-            assert values.min() >= (0 if isinstance(spec.observation, Discrete) else -1)
-            assert values.max() < spec.observation.n
+            assert values.min() >= (0 if isinstance(space, Discrete) else -1)
+            assert values.max() < space.n
+            assert (log.before >= 0).all()  # only a terminal observation may be -1
     assert log.step.reward.dtype == np.float32
     assert np.isfinite(log.step.reward).all()
-    # only a terminal observation may be -1
-    assert (log.before >= (0 if spec.observation.dtype == jnp.int32 else -np.inf)).all()
-
-
-@every_played_problem
-def test_episodes_end_once_and_in_time(name):
-    lifetime = problem(name).lifetime
     assert isinstance(lifetime, Episodes)
-    _, _, _, log = played(name)
     assert not (log.step.terminated & log.step.truncated).any()
     ended = log.step.terminated | log.step.truncated
     for row in ended:
         gaps = np.diff(np.concatenate([[-1], np.flatnonzero(row), [T - 1]]))
         assert gaps.max() <= lifetime.max_steps
     assert ended.any(axis=1).all()
-
-
-@every_played_problem
-def test_metrics_are_numbers_that_start_anew_with_each_episode(name):
-    _, _, _, log = played(name)
     for values in log.metrics.values():
         assert (values.dtype, values.shape) == (np.float32, (LANES, T))
         assert np.isfinite(values).all()
-    environment = as_arrays(problem(name).environment)
+    environment = as_arrays(found.environment)
     begun = environment.metrics(environment.reset(jax.random.key(0))[0])
-    assert all(float(value) == 0 for value in begun.values())
+    assert all(float(value) == 0 for value in begun.values())  # anew with each episode
 
 
 @every_played_problem
@@ -205,12 +167,10 @@ def test_perturbation_changes_values_alone(name):
 def test_samples_hang_on_their_number_and_the_seed_alone(name):
     found = problem(name)
     draw = jax.jit(jax.vmap(found.sample, in_axes=(None, 0)))
-    several = on_host(draw(jax.random.key(2), jnp.arange(5)))
-    assert_equal(lane(several, 3), on_host(found.sample(jax.random.key(2), jnp.int32(3))))
-    assert_equal(
-        lane(several, 3),
-        on_host(drawn(found.environment, stream(jax.random.key(2), jnp.int32(3), "mdp"))),
-    )
+    key, number = jax.random.key(2), jnp.int32(3)
+    one = lane(on_host(draw(key, jnp.arange(5))), 3)
+    assert_equal(one, on_host(found.sample(key, number)))
+    assert_equal(one, on_host(drawn(found.environment, stream(key, number, "mdp"))))
 
 
 def other_value(field):
@@ -224,19 +184,18 @@ def other_value(field):
     return field.metadata["low"] / 2 if other == value else other
 
 
+def settings_of(cls, but):
+    return [f for f in dataclasses.fields(cls) if f.default is not None and f.name not in but]
+
+
 @every_played_environment
 def test_settings_of_one_size_share_a_compiled_program(name):
     cls = ENVIRONMENTS[name].environment
-    swept = [
-        f for f in dataclasses.fields(cls) if f.default is not None and not f.metadata["static"]
-    ]
-    made = [
-        cls(),
-        *(cls(**{f.name: other_value(f)}) for f in swept),
-        cls(**{f.name: other_value(f) for f in swept}),
-    ]
-    keys, actions = lifetimes(cls())[1], some_actions(cls().spec.actions.n)
-    play(cls())  # compiles, unless another test has
+    swept = [f for f in settings_of(cls, but=()) if not f.metadata["static"]]
+    others = {f.name: other_value(f) for f in swept}
+    made = [cls(), cls(**others), *(cls(**{name: value}) for name, value in others.items())]
+    keys, actions = lifetimes(cls())[1], playing.some_actions(cls().spec.actions.n)
+    playing.play(cls())  # compiles, unless another test has
     before = len(TRACES)
     for environment in made:
         lanes = jax.tree.map(lambda leaf: np.stack([leaf] * LANES), as_arrays(environment))
@@ -248,9 +207,7 @@ def test_settings_of_one_size_share_a_compiled_program(name):
 @every_played_environment
 def test_digest_tells_settings_and_versions_apart(name, monkeypatch):
     cls = ENVIRONMENTS[name].environment
-    fields = [
-        f for f in dataclasses.fields(cls) if f.default is not None and f.name not in cls.aside
-    ]
+    fields = settings_of(cls, but=cls.aside)
     texts = [name, *(f"{name}({f.name}={str(other_value(f)).lower()})" for f in fields)]
     digests = [problem(text).digest for text in texts]
     assert digests == [problem(text).digest for text in texts]
@@ -262,9 +219,7 @@ def test_digest_tells_settings_and_versions_apart(name, monkeypatch):
 @every_environment
 def test_label_of_settings_is_read_back(name):
     cls = ENVIRONMENTS[name].environment
-    fields = [
-        f for f in dataclasses.fields(cls) if f.default is not None and f.name not in cls.aside
-    ]
+    fields = settings_of(cls, but=cls.aside)
     text = f"{name}({', '.join(f'{f.name} = {str(other_value(f)).lower()}' for f in fields)})"
     found = problem(text)
     assert found.short_name == text.replace(" ", "")

@@ -54,9 +54,7 @@ def is_up(state, l1, l2):
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"random_start": True, "fourth_order": True, "max_steps": 300}],
-    ids=str,
+    "settings", [{}, {"random_start": True, "fourth_order": True, "max_steps": 300}], ids=str
 )
 def test_every_step_is_that_of_a_twin_in_double_precision(settings):
     """One action at a time, from the state that was played: errors of single precision only."""
@@ -110,15 +108,15 @@ def energy(states, m1, l1, m2, l2, g):
     return kinetic + m1 * g * heights[0] + m2 * g * heights[1]
 
 
-swung = jax.jit(
-    lambda environment, state: jax.lax.scan(
-        lambda now, _: (lambda after: (after[0], after[1].observation))(
-            environment.step(KEY, now, jax.numpy.int32(1))
-        ),
-        state,
-        length=50,
-    )[1]
-)
+@jax.jit
+def swung(environment, state):
+    """Observations of 50 steps without torque."""
+
+    def step(now, _):
+        after, step = environment.step(KEY, now, jax.numpy.int32(1))
+        return after, step.observation
+
+    return jax.lax.scan(step, state, length=50)[1]
 
 
 def test_energy_is_kept_without_torque_to_fourth_order_and_grows_in_the_published_program():
@@ -144,13 +142,10 @@ def test_sine_and_cosine_are_those_of_double_precision(angle):
 pair = jax.jit(sine_and_cosine)
 
 
-@given(
-    st.floats(-3, 3),
-    st.floats(-3, 3),
-    st.floats(-12, 12),
-    st.floats(-28, 28),
-    st.integers(0, 2),
-)
+angles = st.floats(-3, 3)
+
+
+@given(angles, angles, st.floats(-12, 12), st.floats(-28, 28), st.integers(0, 2))
 def test_state_stays_in_its_ranges(theta_1, theta_2, dot_1, dot_2, action):
     state = AcrobotState(*map(np.float32, (theta_1, theta_2, dot_1, dot_2)), np.int32(0))
     after, step = one_step(as_arrays(Acrobot()), KEY, state, np.int32(action))

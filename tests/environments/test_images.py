@@ -53,11 +53,7 @@ def test_idx_files_are_read(tmp_path, compressed):
         (PIXELS, [1, 0, 10], "label 10: expected 0 to 9"),
         (b"\x1f\x8b but not gzip", [1], "cannot be read"),
         (gzip.compress(idx(PIXELS), mtime=0)[:-9], [1, 0, 9], "cannot be read"),
-        (
-            np.zeros((0, 4, 5)),
-            np.zeros(0),
-            "0 bytes of data for sizes 0 x 4 x 5: expected at least 1",
-        ),
+        (PIXELS[:0], [], "0 bytes of data for sizes 0 x 4 x 5: expected at least 1"),
     ],
 )
 def test_bad_files_are_refused_in_one_sentence(tmp_path, pixels, labels, message):

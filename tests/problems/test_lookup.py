@@ -22,24 +22,15 @@ from jbrl.problems.lookup import problem
 )
 def test_names_with_parameters(name, short_name, n_states, n_actions):
     found = problem(name)
-    assert (found.short_name, found.mdps.n_states, found.mdps.n_actions) == (
-        short_name,
-        n_states,
-        n_actions,
-    )
+    assert (found.short_name, found.mdps.n_states) == (short_name, n_states)
+    assert found.mdps.n_actions == n_actions
     assert problem(short_name).digest == found.digest
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "GX",
-            (
-                r"unknown problem 'GX'; did you mean 'GC'\? \(known: .*Chain, Chain-10d, .*, GC, "
-                r"GC-appendix"
-            ),
-        ),
+        ("GX", r"unknown problem 'GX'; did you mean 'GC'\? \(known: .*Chain, Chain-10d, .*, GC, "),
         ("deepsea", "unknown problem 'deepsea'; did you mean 'DeepSea'"),
         ("Gridwrold-5s", "did you mean 'Gridworld-5s'"),
         ("gdl", r"did you mean 'GDL'\?"),
@@ -52,7 +43,7 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("Chain-10d(n_states=5)", "unknown parameter 'n_states': it takes no parameters"),
         (
             "DeepSea-stochastic(size=1)",
-            r"problem 'DeepSea-stochastic\(size=1\)': size = 1: expected an integer from 2 to 1000",
+            r"\(size=1\)': size = 1: expected an integer from 2 to 1000",
         ),
         ("GC(n_state=3)", "unknown parameter 'n_state'; did you mean 'n_states'"),
         ("GC(n_states=many)", "n_states = many: expected an integer"),
