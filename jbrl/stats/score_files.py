@@ -84,19 +84,13 @@ def read_companion(
       JbrlError: the file cannot be read, lacks a column, has no rows, an empty label or a number
         that is not finite.
     """
-    wanted = [
-        f"{name}.{labels[:i].count(name)}" if name in labels[:i] else name
-        for i, name in enumerate(labels)
-    ]
+    counts = [labels[:place].count(name) for place, name in enumerate(labels)]
+    wanted = [f"{name}.{n}" if n else name for name, n in zip(labels, counts, strict=True)]
     table = _load(Path(path), (*wanted, *numbers))
     if not len(table):
         raise JbrlError(f"{path}: no rows: expected at least one")
-    found = pd.DataFrame(
-        {
-            **{name: as_text(table, (name,), str(path)) for name in wanted},
-            **{name: as_floats(table[name]) for name in numbers},
-        }
-    )
+    texts = {name: as_text(table, (name,), str(path)) for name in wanted}
+    found = pd.DataFrame(texts | {name: as_floats(table[name]) for name in numbers})
     for name in numbers:
         bad = np.flatnonzero(~np.isfinite(found[name].to_numpy()))
         if bad.size:
@@ -187,13 +181,16 @@ def _load_arrays(path: Path) -> pd.DataFrame:
         else:
             arrays = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise JbrlError(f"{path}: cannot be read as arrays of scores: {reason}") from None
+        raise JbrlError(f"{path}: cannot be read as arrays of scores: {_reason(error)}") from None
     if not isinstance(arrays, dict):
         raise JbrlError(f"{path}: expected an object with an array for each algorithm")
     names = arrays.pop("environments", None)
     arrays = arrays["scores"] if isinstance(arrays.get("scores"), dict) else arrays
     return from_arrays(arrays, None if names is None else [str(n) for n in names], name=str(path))
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or " ".join(str(error).split())
 
 
 def _load(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
@@ -206,15 +203,8 @@ def _load(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
             return _load_parquet(path, wanted)
         if path.name.lower().endswith(TEXT):
             return _load_text(path, wanted)
-    except (
-        OSError,
-        UnicodeDecodeError,
-        pd.errors.ParserError,
-        pd.errors.EmptyDataError,
-        ValueError,
-    ) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise JbrlError(f"{path}: cannot be read as a score table: {reason}") from None
+    except (OSError, ValueError) as error:  # pandas' errors are of the latter kind
+        raise JbrlError(f"{path}: cannot be read as a score table: {_reason(error)}") from None
     raise JbrlError(
         f"{path}: cannot be read as a score table: expected a file ending in "
         f"{', '.join((*TEXT, *PARQUET, *ARRAYS))}"

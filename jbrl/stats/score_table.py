@@ -1,5 +1,7 @@
 """Any table of scores: one row per sample, columns found by name or mapped to it."""
 
+import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,9 +49,9 @@ def restrict(
                 raise JbrlError(f"--{column}s: unknown {column} '{name}'{nearest(name, present)}")
         kept = table[table[column].isin(wanted)]
         places = {name: place for place, name in enumerate(wanted)}
-        table = kept.iloc[
-            np.argsort(kept[column].map(places).to_numpy(), kind="stable")
-        ].reset_index(drop=True)
+        table = kept.sort_values(
+            column, key=lambda names: names.map(places), kind="stable", ignore_index=True
+        )
     return table
 
 
@@ -65,11 +67,10 @@ def sources_of(columns: Columns) -> dict[str, tuple[str, ...]]:
         raise JbrlError(
             f"columns: unknown column '{unknown[0]}' to be mapped{nearest(unknown[0], SCORE_TABLE)}"
         )
-    found = {name: columns.get(name, name) for name in SCORE_TABLE}
-    mapped = {
-        name: (source,) if isinstance(source, str) else tuple(source)
-        for name, source in found.items()
-    }
+    mapped = {}
+    for name in SCORE_TABLE:
+        source = columns.get(name, name)
+        mapped[name] = (source,) if isinstance(source, str) else tuple(source)
     if len(mapped["score"]) != 1:
         raise JbrlError(f"columns: score = {list(mapped['score'])}: expected one column")
     return mapped
@@ -194,47 +195,48 @@ def standard(
       JbrlError: a column is not there, there are no rows, a label is empty or a score is not a
         finite number.
     """
-    absent = [
-        source for sources in mapping.values() for source in sources if source not in table.columns
-    ]
-    if absent:
-        raise JbrlError(
-            f"{name}: no column '{absent[0]}'{nearest(absent[0], map(str, table.columns))}"
-        )
+    for source in itertools.chain(*mapping.values()):
+        if source not in table.columns:
+            raise JbrlError(
+                f"{name}: no column '{source}'{nearest(source, map(str, table.columns))}"
+            )
     if not len(table):
         raise JbrlError(f"{name}: no rows: expected one row per score")
     labels = {label: as_text(table, mapping[label], name) for label in LABELS}
     source = mapping["score"][0]
     found = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
-    bad = ~np.isfinite(found["score"].to_numpy())
+    given, bad = table[source], ~np.isfinite(found["score"].to_numpy())
     if missing:
-        given = table[source]
-        lacking = (
-            bad
-            & (given.isna() | given.astype(str).str.strip().str.casefold().isin(MISSING)).to_numpy()
-        )
-        _refuse(found, table[source], bad & ~lacking, name, source)
-        kept = found[~lacking].reset_index(drop=True)
-        if kept.empty:
+        texts = given.astype(str).str.strip().str.casefold()
+        lacking = bad & (given.isna() | texts.isin(MISSING)).to_numpy()
+        found, given, bad = found[~lacking].reset_index(drop=True), given[~lacking], bad[~lacking]
+        if found.empty:
             raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
-        return kept
-    _refuse(found, table[source], bad, name, source)
+    if bad.any():
+        row = int(np.argmax(bad))
+        who, where, _ = found.iloc[row]
+        more = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+        value = given.iloc[row]
+        number = table.index.get_loc(given.index[row]) + 1
+        text = f"'{value}'" if isinstance(value, str) else f"{value}"
+        raise JbrlError(
+            f"{name}: row {number} (algorithm {who}, environment {where}): {source} = {text}: "
+            f"expected a finite number{more}"
+        )
     return found
 
 
 def as_text(table: pd.DataFrame, sources: tuple[str, ...], name: str) -> pd.Series:
     """Return the text of one or more columns."""
-    joined: pd.Series | None = None
+    texts = []
     for source in sources:
-        column = table[source]
-        text = column.astype(str)
-        empty = (column.isna() | (text == "")).to_numpy()
+        text = table[source].astype(str)
+        empty = (table[source].isna() | (text == "")).to_numpy()
         if empty.any():
             row = int(np.argmax(empty))
             raise JbrlError(f"{name}: row {row + 1}: column '{source}' is empty: expected a name")
-        joined = text if joined is None else joined + " " + text
-    assert joined is not None
-    return joined.reset_index(drop=True)
+        texts.append(text.reset_index(drop=True))
+    return functools.reduce(lambda one, other: one + " " + other, texts)
 
 
 def as_floats(values: pd.Series) -> np.ndarray:
@@ -255,19 +257,3 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
-
-
-def _refuse(found: pd.DataFrame, given: pd.Series, bad: np.ndarray, name: str, source: str) -> None:
-    rows = np.flatnonzero(bad)
-    if rows.size:
-        row = rows[0]
-        where = (
-            f"algorithm {found['algorithm'].iloc[row]}, environment "
-            f"{found['environment'].iloc[row]}"
-        )
-        more = f" (and {rows.size - 1} more)" if rows.size > 1 else ""
-        value = given.iloc[row]
-        text = f"'{value}'" if isinstance(value, str) else f"{value}"
-        raise JbrlError(
-            f"{name}: row {row + 1} ({where}): {source} = {text}: expected a finite number{more}"
-        )

@@ -10,6 +10,7 @@ many cases, and each is tested once.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -38,16 +39,12 @@ def resolved(scores: pd.DataFrame) -> pd.DataFrame:
       scores: columns `offline_seconds` and `online_seconds`, finite; `SPREADS` are used where they
         are known (seconds).
     """
-    found = {}
+    times = {}
     for column, resolution in (("offline_seconds", DISPATCH), ("online_seconds", 0.0)):
-        spread = scores.get(f"{column}_spread")
-        widths = (
-            np.zeros(len(scores))
-            if spread is None
-            else np.nan_to_num(pd.to_numeric(spread, errors="coerce").to_numpy(np.float64))
-        )
-        found[column] = merged(scores[column].to_numpy(np.float64), widths, resolution)
-    return scores.assign(**found)
+        spread = scores.get(f"{column}_spread", pd.Series(0.0, scores.index))
+        widths = pd.to_numeric(spread, errors="coerce").fillna(0.0).to_numpy(np.float64)
+        times[column] = merged(scores[column].to_numpy(np.float64), widths, resolution)
+    return scores.assign(**times)
 
 
 def merged(seconds: np.ndarray, spreads: np.ndarray, resolution: float = 0.0) -> np.ndarray:
@@ -130,9 +127,10 @@ class Contest:
         self.means = np.array([sample.mean() for sample in self._samples])
         self._order = np.argsort(-self.means, kind="stable")
         self._algorithms = pd.factorize(self.scores["algorithm"])[0]
-        self._winners: dict[bytes, Winners] = {}
-        self._p_values: dict[tuple[int, int], float] = {}
-        self._found: dict[tuple[int, ...], Winners] = {}
+        # neighbouring points of a map mostly admit the same agents, or at least the same champions
+        self._admitted: dict[bytes, Winners] = {}
+        self._compared = functools.cache(self._compare)
+        self._p_value = functools.cache(self._test)
 
     def times(self, feature: str | Feature) -> np.ndarray:
         """Return a feature of each agent's computation times, [agents] float64.
@@ -169,43 +167,30 @@ class Contest:
 
     def _among(self, admitted: np.ndarray) -> Winners:
         """Return the winners among the agents `admitted`, [agents] bool."""
-        asked = admitted.tobytes()  # neighbouring points of a map mostly admit the same agents
-        if asked not in self._winners:
-            champions = self._champions(admitted)
-            if champions not in self._found:
-                self._found[champions] = self._compare(champions)
-            self._winners[asked] = self._found[champions]
-        return self._winners[asked]
-
-    def _champions(self, admitted: np.ndarray) -> tuple[int, ...]:
-        """Return the best agent of each algorithm, by decreasing mean; among equals the first."""
-        rows = self._order[admitted[self._order]]
-        _, first = np.unique(self._algorithms[rows], return_index=True)
-        return tuple(rows[np.sort(first)].tolist())
+        key = admitted.tobytes()
+        if key not in self._admitted:
+            rows = self._order[admitted[self._order]]
+            _, first = np.unique(self._algorithms[rows], return_index=True)
+            self._admitted[key] = self._compared(tuple(rows[np.sort(first)].tolist()))
+        return self._admitted[key]
 
     def _compare(self, champions: tuple[int, ...]) -> Winners:
+        """Return the winners among the best agents of each algorithm, by decreasing mean."""
         if not champions:
             return Winners((), ())
         best, *others = champions
-        different = rejected(
-            [self._p_value(best, other) for other in others], 1 - self.level, self.correction
-        )
-        agents = (
-            best,
-            *(other for other, worse in zip(others, different, strict=True) if not worse),
-        )
+        p_values = [self._p_value(best, other) for other in others]
+        worse = rejected(p_values, 1 - self.level, self.correction)
+        agents = (best, *(other for other, w in zip(others, worse, strict=True) if not w))
         return Winners(tuple(str(self.scores["algorithm"].iloc[a]) for a in agents), agents)
 
-    def _p_value(self, best: int, other: int) -> float:
+    def _test(self, best: int, other: int) -> float:
         """Return the p-value of the test of `best` against `other`; 1 where a single MDP allows no
         test.
         """
-        if (best, other) not in self._p_values:
-            test = paired_z(
-                self._samples[best], self._samples[other], sided=self.sided, level=self.level
-            )
-            self._p_values[best, other] = 1.0 if np.isnan(test.p_value) else test.p_value
-        return self._p_values[best, other]
+        a, b = self._samples[best], self._samples[other]
+        p_value = paired_z(a, b, sided=self.sided, level=self.level).p_value
+        return 1.0 if np.isnan(p_value) else p_value
 
 
 def bounds_grid(seconds: np.ndarray, points: int) -> np.ndarray:
@@ -231,15 +216,11 @@ def winners_map(
     """
     along, across = contest.times(x), contest.times(y)
     rows = [
-        {
-            "x": bound_x,
-            "y": bound_y,
-            "algorithms": contest._among((along <= bound_x) & (across <= bound_y)).algorithms,
-        }
+        (bound_x, bound_y, contest._among((along <= bound_x) & (across <= bound_y)).algorithms)
         for bound_y in bounds_grid(across, points)
         for bound_x in bounds_grid(along, points)
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["x", "y", "algorithms"])
 
 
 def winners_by_bound(
@@ -273,11 +254,8 @@ def least_offline(contest: Contest) -> tuple[str, float] | None:
     A bound just under this time leaves the others only. With the algorithms of the paper this
     is OPPS-DS.
     """
-    least = (
-        pd.Series(contest.times("offline"))
-        .groupby(contest.scores["algorithm"].to_numpy(), sort=False)
-        .min()
-    )
+    names = contest.scores["algorithm"].to_numpy()
+    least = pd.Series(contest.times("offline")).groupby(names, sort=False).min()
     if len(least) < 2 or least.max() <= least.min():
         return None
     return str(least.idxmax()), float(least.max())
