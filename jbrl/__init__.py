@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl import vectorize as vectorize
     from jbrl.agents.registry import AGENTS as AGENTS
     from jbrl.agents.registry import register_agent as register_agent
-    from jbrl.analysis import EvaluateOptions as EvaluateOptions
     from jbrl.analysis import evaluate as evaluate
     from jbrl.analysis import metrics as metrics
     from jbrl.analysis import subset as subset
@@ -81,6 +80,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.rollout.contract import Transition as Transition
     from jbrl.rollout.simulate import Simulated as Simulated
     from jbrl.rollout.simulate import simulate as simulate
+    from jbrl.stats.evaluation import EvaluateOptions as EvaluateOptions
     from jbrl.stats.paired_test import paired_z as paired_z
     from jbrl.stats.table import summarise as summarise
 

@@ -4,17 +4,17 @@ A source of scores is a file (`jbrl.stats.score_files`), results of a study or a
 or a table in memory with the columns algorithm, environment, score.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT
 from jbrl.results import Results
-from jbrl.stats.evaluation.ranking import METHODS, Evaluation, Options
+from jbrl.stats.evaluation import EvaluateOptions
+from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.ranking import evaluate as evaluate_samples
 from jbrl.stats.evaluation.samples import Effort, Samples, check_effort, effort, samples_of
 from jbrl.stats.labels import agent_names, oracles_of
@@ -30,31 +30,6 @@ if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
 Source = str | Path | pd.DataFrame
 Progress = Callable[[str, int, int], Any]  # what is being done, how much is done, and of how much
 LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the references of a study
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(Options):
-    """Options of `evaluate` and `metrics`: those of the intervals, and which scores are taken."""
-
-    method: Literal["pbp", "pbp-t", "bootstrap", "all"] = "pbp"  # of the intervals
-    # a file with columns environment, low, high: what scores can be; None: the extremes observed
-    bounds: str | Path | None = None
-    # a file with columns environment, algorithm, algorithm: which are the same definition there
-    identical: str | Path | None = None
-    algorithms: Sequence[str] | None = None  # only these
-    environments: Sequence[str] | None = None  # only these
-    algorithm_column: Sequence[str] | None = None  # columns of files, whose names are joined
-    environment_column: Sequence[str] | None = None
-    score_column: str = "score"
-    # compare an algorithm with itself by its samples, as in the paper's text, not as 1/2
-    plug_in: bool = False
-    oracles: bool = False  # of results, take algorithms that see the environment itself as well
-    minutes: float = 60.0  # refuse a method that is expected to take longer
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods that are meant."""
-        return METHODS if self.method == "all" else (self.method,)
 
 
 def evaluate(

@@ -1,6 +1,8 @@
 """`jbrl evaluate`."""
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,6 +10,7 @@ import typer
 
 from jbrl.cli.options import Format, Quiet
 from jbrl.cli.output import complain, duration, print_table, progress_bars
+from jbrl.stats.evaluation import EvaluateOptions
 
 if TYPE_CHECKING:
     from jbrl.stats.evaluation.ranking import Evaluation
@@ -18,29 +21,13 @@ LONG = 10  # seconds from which on a method's time is printed beforehand
 def evaluate(
     tables: Annotated[list[Path], typer.Argument(metavar="TABLE")],
     *,
-    delta: float = 0.05,
-    method: Literal["pbp", "pbp-t", "bootstrap", "all"] = "pbp",
-    bounds: Path | None = None,
-    identical: Path | None = None,
-    algorithms: str | None = None,
-    environments: str | None = None,
-    algorithm_column: list[str] | None = None,
-    environment_column: list[str] | None = None,
-    score_column: str = "score",
-    resamples: int = 10_000,
-    seed: int = 0,
-    interval: Literal["percentile", "bca"] = "percentile",
-    quantile: Literal["code", "paper"] = "code",
-    published: bool = False,
-    plug_in: bool = False,
-    oracles: bool = False,
+    options: EvaluateOptions,
     metrics: bool = False,
     table: Literal["aggregate", "environments", "weights", "metrics"] = "aggregate",
     format: Format = "table",
     html: bool = False,
     latex: bool = False,
     out: Path | None = None,
-    minutes: Annotated[float, typer.Option(min=0)] = 60,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a table of scores: which algorithm performs well, and how sure is that?
@@ -54,32 +41,12 @@ def evaluate(
     Args:
       tables: Score tables (CSV, Parquet; long or wide), arrays (JSON, npz), or directories of
         results.
-      delta: Probability that any interval misses, above 0 up to 0.5.
-      method: Method of the intervals.
-      bounds (FILE): Columns environment, low, high: what scores can be (default: the extremes
-        observed).
-      identical (FILE): Columns environment, algorithm, algorithm: which are the same definition
-        there.
-      algorithms (A,B…): Only these.
-      environments (X,Y…): Only these.
-      algorithm_column (NAME): Column of algorithms. May be repeated: the names are joined.
-      environment_column (NAME): Column of environments. May be repeated: the names are joined.
-      score_column (NAME): Column of scores.
-      resamples: Number of bootstrap resamples.
-      seed: Seed of all resampling.
-      interval: Type of the bootstrap intervals.
-      quantile: PBP-t quantiles: as in the published program, or as in the paper's text.
-      published: Keep two defects of the published program, to compare with it.
-      plug_in: Compare an algorithm with itself by its samples, as in the paper's text, instead of
-        counting 1/2.
-      oracles: Of directories of results, take algorithms that see the environment itself as well.
       metrics: Add mean, median, IQM, optimality gap, profiles, probability of improvement.
       table: Table to print, unless as JSON.
       format: Output format; JSON has all tables.
       html: Write a page with all tables and figures.
       latex: Write the tables for a paper.
       out (DIR): Output directory (default: beside the first TABLE).
-      minutes: Refuse a method that is expected to take longer.
       quiet: Print no notes about time and about open ranks.
 
     Examples:
@@ -90,24 +57,10 @@ def evaluate(
     """
     from jbrl import analysis
 
-    options = analysis.EvaluateOptions(
-        delta=delta,
-        method=method,
-        bounds=bounds,
-        identical=identical,
-        algorithms=_names(algorithms),
-        environments=_names(environments),
-        algorithm_column=algorithm_column,
-        environment_column=environment_column,
-        score_column=score_column,
-        resamples=resamples,
-        seed=seed,
-        interval=interval,
-        quantile=quantile,
-        published=published,
-        plug_in=plug_in,
-        oracles=oracles,
-        minutes=minutes,
+    options = dataclasses.replace(
+        options,
+        algorithms=_names(options.algorithms),
+        environments=_names(options.environments),
     )
     samples = analysis.samples_from(tables, options)
     for cost in analysis.costs(samples, options):
@@ -136,7 +89,7 @@ def evaluate(
         typer.echo(json.dumps(record, indent=1))
     else:
         print_table(extras["metrics"] if table == "metrics" else getattr(evaluation, table), format)
-    for sentence in () if quiet else _open_ranks(evaluation, seed):
+    for sentence in () if quiet else _open_ranks(evaluation, options.seed):
         complain(sentence, "note")
 
 
@@ -153,8 +106,11 @@ def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:
     return separated.sentences() if separated else []
 
 
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def _names(texts: Sequence[str] | None) -> list[str] | None:
+    """Return names that are separated by commas."""
+    if texts is None:
+        return None
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
 def beside(path: Path, name: str) -> Path:

@@ -15,8 +15,9 @@ import functools
 import inspect
 import re
 import textwrap
+import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -69,10 +70,12 @@ def _add_command(app: typer.Typer, function: Callable[..., None]) -> None:
     parts: dict[str, Any] = {}  # class of each parameter that is a dataclass
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
-        if dataclasses.is_dataclass(parameter.annotation):
-            parts[parameter.name] = parameter.annotation
-            entries |= _documentation(parameter.annotation)[1]
-            parameters += _parameters_of(parameter.annotation)
+        annotation = parameter.annotation
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            parts[parameter.name] = annotation
+            for cls in reversed(annotation.__mro__):
+                entries |= _documentation(cls)[1]
+            parameters += _parameters_of(annotation)
         else:
             parameters.append(parameter)
     parameters = [_declared(p, entries.get(p.name)) for p in parameters]
@@ -113,7 +116,7 @@ def _documentation(described: Any) -> tuple[str, dict[str, _Entry]]:
 
 def _declared(parameter: inspect.Parameter, entry: _Entry | None) -> inspect.Parameter:
     """Return a parameter annotated as the argument or option that it is."""
-    annotation, given = _without_info(parameter.annotation)
+    annotation, given = _for_typer(parameter.annotation)
     is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
     info: ArgumentInfo | OptionInfo
     info = copy.copy(given or (typer.Option() if is_option else typer.Argument()))
@@ -130,13 +133,18 @@ def _declared(parameter: inspect.Parameter, entry: _Entry | None) -> inspect.Par
     return parameter.replace(annotation=Annotated[annotation, info])
 
 
-def _without_info(annotation: Any) -> tuple[Any, Any]:
-    """Split what typer should know off a type: `Annotated[int, info]`, or that or None."""
-    for part in (annotation, *typing.get_args(annotation)):
-        if typing.get_origin(part) is Annotated:
-            kind, info = typing.get_args(part)
-            return (kind if part is annotation else kind | None), info
-    return annotation, None
+def _for_typer(annotation: Any) -> tuple[Any, Any]:
+    """Return a type that typer knows, a list for a sequence and a path for text or a path, and what
+    `Annotated` says besides.
+    """
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(annotation) if is_union else (annotation,)
+    kind, info = Path if Path in kinds else kinds[0], None
+    if typing.get_origin(kind) is Annotated:
+        kind, info = typing.get_args(kind)
+    if typing.get_origin(kind) is Sequence:
+        kind = list[str]
+    return (kind | None if type(None) in kinds else kind), info
 
 
 class _Plain:

@@ -9,14 +9,14 @@ appendix I.
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.stats.evaluation import METHODS, Options
 from jbrl.stats.evaluation.bands import (
-    Quantile,
     check_delta,
     mean_table,
     payoff_bounds,
@@ -26,22 +26,9 @@ from jbrl.stats.evaluation.game import Equilibrium, equilibrium
 from jbrl.stats.evaluation.propagation import propagate
 from jbrl.stats.evaluation.samples import Samples, payoffs
 
-METHODS = ("pbp", "pbp-t", "bootstrap")
 ROUNDING = 1e-9  # of ends and scores, relative to the largest of them
 AGGREGATE = ("method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst")
 ENVIRONMENTS = ("environment", "algorithm", "n", "mean", *AGGREGATE[3:])
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of the intervals. The defaults are the published program's, without its defects."""
-
-    delta: float = 0.05  # probability that any interval of a method misses, in (0, 0.5]
-    quantile: Quantile = "code"  # of PBP-t; see `bands.payoff_t_intervals`
-    published: bool = False  # keep two defects of the published program; see `propagation`
-    resamples: int = 10_000  # of the bootstrap
-    seed: int = 0  # of all resampling
-    interval: Literal["percentile", "bca"] = "percentile"  # of the bootstrap
 
 
 @dataclasses.dataclass(frozen=True)
