@@ -7,7 +7,6 @@ import pytest
 
 import jbrl
 from experiments import deep_on_mdps
-from jbrl.report.text import seconds_text
 
 PAGE = " ".join((deep_on_mdps.ROOT / "docs" / "published-comparison.md").read_text().split())
 PAPER = deep_on_mdps.ROOT / "experiments" / "published" / "paper-cpu"
@@ -88,13 +87,3 @@ def test_a_network_that_never_learns_earns_what_dqn_does(returns: pd.DataFrame) 
     scores = jbrl.play(untrained, prior="GC", n_environments=250, seed=0).returns.ravel()
     assert (returns["GC", "DQN"] - scores).abs().max() < 10 * 0.95**100 / 0.05 + 0.0011
     assert f"DQN that never learns has {scores.mean():.2f}" in PAGE
-
-
-@pytest.mark.slow
-def test_a_report_shows_deep_agents_beside_planners_with_computation_times(tmp_path: Path) -> None:
-    results = jbrl.Results(deep_on_mdps.KEPT)
-    report = results.report(tmp_path, form="markdown").read_text(encoding="utf-8")
-    for row in results.scores.to_dict("records"):
-        times = [seconds_text(row[f"{kind}_seconds"]) for kind in ("offline", "online")]
-        lines = [line for line in report.splitlines() if row["algorithm"] in line]
-        assert any(line.endswith(f"| {' | '.join(times)} |") for line in lines), row["algorithm"]

@@ -1,6 +1,5 @@
 """The tables of docs/jordan.md are those of the trials that are kept."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -125,10 +124,3 @@ def test_lives_of_the_study_of_ends_are_those_of_the_kept_trials(trials):
     assert other[["environment", "algorithm", "unit"]].to_numpy().tolist() == [
         ["CartPole", "NAC-TD", 20]
     ]
-
-
-def test_the_page_shows_figures_that_are_there():
-    figures = re.findall(r"\(_static/jordan/([^)]+\.svg)\)", PAGE)
-    assert len(figures) >= 4
-    for name in figures:
-        assert (ROOT / "docs" / "_static" / "jordan" / name).is_file()

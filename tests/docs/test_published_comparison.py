@@ -2,29 +2,21 @@
 conclusions as inequalities.
 """
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 import jbrl
+from experiments import paper_cpu
 from jbrl.comparison import read
 from jbrl.study.file import load_study
 from tests.study.storage.test_store import HEADER, opened, returns_of, study
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "experiments" / "published" / "paper-cpu"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location(
-        "paper_cpu", ROOT / "experiments" / "paper_cpu.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+KEPT = paper_cpu.KEPT
+TEXT = paper_cpu.PAGE.read_text(encoding="utf-8")
+PAGE = " ".join(TEXT.split())
 
 
 @pytest.fixture(scope="module")
@@ -39,29 +31,23 @@ def best():
 
 
 @pytest.fixture(scope="module")
-def cells(script):
+def cells():
     """The published cells as they were played on other MDPs."""
-    found = jbrl.compare(script.OTHERS).table
+    found = jbrl.compare(paper_cpu.OTHERS).table
     return found.set_index(["case", "experiment", "algorithm"]).sort_index()
 
 
 @pytest.mark.slow
-def test_tables_are_those_of_the_kept_scores(script, found):
-    page = script.PAGE.read_text(encoding="utf-8")
-    assert script.filled(page, script.blocks(jbrl.Results(KEPT), found)) == page
+def test_tables_are_those_of_the_kept_scores(found):
+    assert paper_cpu.filled(TEXT, paper_cpu.blocks(jbrl.Results(KEPT), found)) == TEXT
 
 
-@pytest.mark.slow
-def test_the_study_says_which_distributions_it_has_played(found):
-    assert found.digests == {name: jbrl.problem(name).digest for name in ("GC", "GDL", "Grid")}
-
-
-def test_a_page_without_a_place_for_a_table_is_refused(script):
+def test_a_page_without_a_place_for_a_table_is_refused():
     with pytest.raises(ValueError, match="expected <!-- cells --> once, found it 0 times"):
-        script.filled("# Nothing", {"cells": ""})
+        paper_cpu.filled("# Nothing", {"cells": ""})
 
 
-def test_units_are_added_to_an_archive_and_replace_those_that_it_has(script, tmp_path):
+def test_units_are_added_to_an_archive_and_replace_those_that_it_has(tmp_path):
     def results(folder, agents, shift):
         store, units = opened(tmp_path / folder, study(agents=agents))
         for unit in units:
@@ -69,9 +55,9 @@ def test_units_are_added_to_an_archive_and_replace_those_that_it_has(script, tmp
         return jbrl.Results(tmp_path / folder)
 
     greedy, random = {"algorithm": "e-Greedy", "epsilon": 0}, {"algorithm": "Random"}
-    results("old", [greedy, random], 0).archive(tmp_path / "kept", decimals=script.DECIMALS)
+    results("old", [greedy, random], 0).archive(tmp_path / "kept", decimals=paper_cpu.DECIMALS)
     more = results("new", [{**greedy, "epsilon": [0, 0.5]}], 100)
-    script.add(tmp_path / "new", tmp_path / "kept")
+    paper_cpu.add(tmp_path / "new", tmp_path / "kept")
 
     kept = jbrl.Results(tmp_path / "kept")
     assert list(kept.units["algorithm"]) == ["Random", "e-Greedy", "e-Greedy"]
@@ -82,7 +68,7 @@ def test_units_are_added_to_an_archive_and_replace_those_that_it_has(script, tmp
     assert [part["units"] for part in kept.manifest["added"]] == [{"e-Greedy": len(more.units)}]
 
 
-def test_cells_that_were_played_as_printed_agree_in_the_ways_that_the_page_counts(script, found):
+def test_cells_that_were_played_as_printed_agree_in_the_ways_that_the_page_counts(found):
     as_printed = ~found.table["explanation"].str.contains("instead of")
     assert found.table.loc[as_printed, "verdict"].value_counts().to_dict() == {
         "agrees": 35,
@@ -93,27 +79,24 @@ def test_cells_that_were_played_as_printed_agree_in_the_ways_that_the_page_count
     assert smaller.value_counts().to_dict() == {"agrees, other parameters": 6, "differs": 1}
     defects = found.table.loc[found.table["verdict"] == "known defect", "algorithm"]
     assert defects.value_counts().to_dict() == {"Soft-max": 4, "BEB": 1}
-    page = " ".join(script.PAGE.read_text(encoding="utf-8").split())
-    assert "Seven cells were played with a smaller budget than printed (¹); six of them" in page
-    assert "Of the other 41, 35 agree as described, and 6 as the program computes it" in page
+    assert "Seven cells were played with a smaller budget than printed (¹); six of them" in PAGE
+    assert "Of the other 41, 35 agree as described, and 6 as the program computes it" in PAGE
 
 
-def test_the_misprint_is_told_with_its_scores(script, found):
+def test_the_misprint_is_told_with_its_scores(found):
     ways = found.candidates.query(
         "algorithm == 'OPPS-DS' and case == 'accurate' and experiment == 'GC'"
     ).set_index("way")["mean"]
     printed, corrected = ways["same parameters"], ways["misprint"]
     paper = found.table.query("verdict == 'misprint'")["published"].item()
-    page = " ".join(script.PAGE.read_text(encoding="utf-8").split())
     assert (
         f"the printed formula scores {printed:.2f} where the paper has {paper:.2f}, and with the "
         f"operands reversed {corrected:.2f}"
-    ) in page
+    ) in PAGE
 
 
-def test_the_bold_statement_has_the_stricter_count_and_the_mean_deviation(script):
-    page = script.PAGE.read_text(encoding="utf-8")
-    bold = re.search(r"<!-- outcome -->\n\n\*\*(.*)\*\*\n", page)[1]
+def test_the_bold_statement_has_the_stricter_count_and_the_mean_deviation():
+    bold = re.search(r"<!-- outcome -->\n\n\*\*(.*)\*\*\n", TEXT)[1]
     for text in (
         "35 of 48 published cells agree as described",
         "5 as the published program computes them, 1 with a misprint corrected",
@@ -138,9 +121,8 @@ def test_cells_on_other_mdps_are_those_that_the_page_tells(cells, found):
     assert (cells.loc[smaller & (cells["n"] > 0), "verdict"] == "agrees").tolist() == [True] * 7
 
 
-def test_budgets_as_printed_are_told_with_their_scores(script, cells):
-    page = " ".join(script.PAGE.read_text(encoding="utf-8").split())
-    prose = page.split("**BFS3 on Grid**")[1]
+def test_budgets_as_printed_are_told_with_their_scores(cells):
+    prose = PAGE.split("**BFS3 on Grid**")[1]
     for case, experiment, algorithm in (
         ("accurate", "Grid", "BFS3"),
         ("accurate", "Grid", "BAMCP"),
@@ -154,21 +136,21 @@ def test_budgets_as_printed_are_told_with_their_scores(script, cells):
         assert f"{cell['mean']:.2f} ± {cell['ci95']:.2f}" in prose
 
 
-def test_the_study_of_other_mdps_is_the_one_that_is_kept(script):
+def test_the_study_of_other_mdps_is_the_one_that_is_kept():
     """Its units are those of the kept archive, with their numbers of MDPs, but for the two of SBOSS
     that take longest: these are of version 2, as the page says.
     """
     study = load_study(ROOT / "experiments" / "paper-cells.toml")
-    kept = jbrl.Results(script.OTHERS)
+    kept = jbrl.Results(paper_cpu.OTHERS)
     earlier = {unit.id for unit in study.units if unit.parameters.get("epsilon") == 1e-6}
     ids = {unit["id"] for unit in kept.manifest["units"]}
     assert {unit.id for unit in study.units} - ids == earlier and len(earlier) == 2
     assert len(kept.returns) == sum(unit.protocol.n_environments for unit in study.units)
 
 
-def test_three_lists_of_winners_end_as_the_papers(script):
+def test_three_lists_of_winners_end_as_the_papers():
     side = read(KEPT)
-    winners = script.whole.in_words(script.whole.winners(side.played, side.returns))
+    winners = paper_cpu.whole.in_words(paper_cpu.whole.winners(side.played, side.returns))
     ends = {
         (case, e, source): text.split("), (")[-1].strip("()")
         for case, e, source, text in winners.itertuples(index=False)
@@ -212,7 +194,7 @@ def test_the_printed_formula_is_worse_than_random_and_the_reversed_one_is_not(fo
     assert ways.loc["same parameters", "mean"] < random < ways.loc["misprint", "mean"]
 
 
-def test_nothing_is_significantly_better_than_belief_ppo_with_an_accurate_prior(script):
-    for part in script.described(jbrl.Results(KEPT)):
+def test_nothing_is_significantly_better_than_belief_ppo_with_an_accurate_prior():
+    for part in paper_cpu.described(jbrl.Results(KEPT)):
         mine = part.done[part.done["algorithm"] == "BeliefPPO"]
         assert (mine["best"] | mine["tied"]).any() == part.accurate, part.name

@@ -1,13 +1,16 @@
 """The front page: one screen, its table is that of the kept scores, and links lead somewhere."""
 
-import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import jbrl
+from experiments import paper_cpu
 from jbrl.stats.brackets import find
 from tests.docs.commands import PAGES, ROOT
 
@@ -18,11 +21,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 @pytest.fixture(scope="module")
 def parts():
     """Experiments of the kept study by name, with the best setting of each and those tied."""
-    path = ROOT / "experiments" / "paper_cpu.py"
-    spec = importlib.util.spec_from_file_location("paper_cpu", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return {part.name: part.done for part in script.described(jbrl.Results(script.KEPT))}
+    return {part.name: part.done for part in paper_cpu.described(jbrl.Results(paper_cpu.KEPT))}
 
 
 def tops(done: pd.DataFrame) -> pd.DataFrame:
@@ -127,3 +126,19 @@ def test_the_sweep_on_its_page_uses_public_names_only() -> None:
     assert "{literalinclude} ../experiments/sweep.py" in page
     imported = re.findall(r"^(?:import|from) (jbrl\S*)", script + page, re.MULTILINE)
     assert set(imported) == {"jbrl", "jbrl.agents"}
+
+
+@pytest.mark.slow
+def test_the_sweep_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "experiments" / "sweep.py"), "4", "sweep.png"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("800 trajectories in ")
+    assert (tmp_path / "sweep.png").stat().st_size > 10_000
