@@ -271,7 +271,7 @@ def incremental_precision(name: str) -> Row:
         rng.integers(0, n, steps).astype(np.int32)
         for n in (mdps.n_states, mdps.n_actions, mdps.n_states)
     )
-    begin = jax.jit(beliefs.believe)(jax.tree.map(jnp.asarray, mdps), jnp.float32(0.95))
+    begin = jax.jit(beliefs.prior_belief)(jax.tree.map(jnp.asarray, mdps), jnp.float32(0.95))
     learn = jax.jit(
         lambda belief, moves: (
             lax.scan(lambda b, move: (beliefs.learn(b, *move), None), belief, moves)[0].plan.q

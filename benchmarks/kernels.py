@@ -87,7 +87,7 @@ class Kernel:
 def keeping_the_plan(name: str) -> Pair:
     """Learn a transition and make the plan of the mean model optimal again."""
     moves, mdps = trajectories(name), problem(name).mdps
-    belief = jax.jit(beliefs.believe)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
+    belief = jax.jit(beliefs.prior_belief)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
     learn = jax.jit(jax.vmap(at_own_pace, in_axes=(None, 0)))
     first = [np.asarray(m[0]) for m in moves]
 

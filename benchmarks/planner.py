@@ -130,7 +130,7 @@ def fastest(call: Callable[[], jax.Array], repetitions: int = 3) -> tuple[np.nda
 def measure(name: str) -> dict:
     """Measure all planners on the transitions of one problem."""
     moves, mdps = trajectories(name), problem(name).mdps
-    belief = jax.jit(beliefs.believe)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
+    belief = jax.jit(beliefs.prior_belief)(jax.tree.map(jnp.asarray, mdps), DISCOUNT)
     ways: dict[str, Callable] = {
         "incremental": at_own_pace,
         "in_step": in_step,

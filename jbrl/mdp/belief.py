@@ -25,7 +25,9 @@ class Belief:
         return self.plan.weights
 
 
-def believe(mdps: DirichletMDPs, discount: jax.Array, extra: jax.Array | float = 0.0) -> Belief:
+def prior_belief(
+    mdps: DirichletMDPs, discount: jax.Array, extra: jax.Array | float = 0.0
+) -> Belief:
     """Return the belief before the first transition.
 
     Args:

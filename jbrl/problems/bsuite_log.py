@@ -77,13 +77,19 @@ class BsuiteLog(Guarded):
         return (*bsuite_sweep.LOG_COLUMNS, *self.columns)
 
     def begin(self, environment: Environment, state: Any) -> BsuiteRows:
-        zero, none = jnp.int32(0), Sum(jnp.float32(0), jnp.float32(0))
+        zero, nothing = jnp.int32(0), Sum(jnp.float32(0), jnp.float32(0))
         width = 3 + 2 * (2 + len(self.columns))
-        rows = jnp.zeros((len(SCHEDULE), width), jnp.int32)
-        counters = {name: none for name in self.columns if name != BEST}
-        best = jnp.float32(0)
         return BsuiteRows(
-            zero, zero, zero, none, none, counters, best, zero, jnp.int32(SCHEDULE[0]), rows
+            steps=zero,
+            episodes=zero,
+            length=zero,
+            total=nothing,
+            current=nothing,
+            counters={name: nothing for name in self.columns if name != BEST},
+            best=jnp.float32(0),
+            row=zero,
+            due=jnp.int32(SCHEDULE[0]),
+            rows=jnp.zeros((len(SCHEDULE), width), jnp.int32),
         )
 
     def record_if(
@@ -95,23 +101,22 @@ class BsuiteLog(Guarded):
         step: Step,
     ) -> BsuiteRows:
         ended = counts & (step.terminated | step.truncated)
-        found = environment.metrics(environment_state)
+        counters = environment.metrics(environment_state)
         nothing, current = Sum(jnp.float32(0), jnp.float32(0)), state.current.plus(step.reward)
         total = state.total.plus(current.high).plus(current.low)
-        best = jnp.maximum(state.best, found["raw_return"]) if BEST in self.columns else state.best
-        counters = {name: kept.plus(found[name]) for name, kept in state.counters.items()}
-        number, length = counts.astype(jnp.int32), state.length + 1
-        after = BsuiteRows(
-            state.steps + number,
-            state.episodes + ended.astype(jnp.int32),
-            jnp.where(ended, 0, jnp.where(counts, length, state.length)),
-            select(ended, total, state.total),
-            select(ended, nothing, select(counts, current, state.current)),
-            select(ended, counters, state.counters),
-            jnp.where(ended, best, state.best),
-            state.row,
-            state.due,
-            state.rows,
+        best, length = state.best, state.length + 1
+        if BEST in self.columns:
+            best = jnp.maximum(best, counters["raw_return"])
+        sums_of = {name: kept.plus(counters[name]) for name, kept in state.counters.items()}
+        after = dataclasses.replace(
+            state,
+            steps=state.steps + counts.astype(jnp.int32),
+            episodes=state.episodes + ended.astype(jnp.int32),
+            length=jnp.where(ended, 0, jnp.where(counts, length, state.length)),
+            total=select(ended, total, state.total),
+            current=select(ended, nothing, select(counts, current, state.current)),
+            counters=select(ended, sums_of, state.counters),
+            best=jnp.where(ended, best, state.best),
         )
         names = [name for name in self.columns if name != BEST]
         sums = [after.total, current, *(after.counters[name] for name in names)]

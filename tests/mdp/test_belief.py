@@ -12,7 +12,7 @@ from jbrl.problems.lookup import problem
 
 DISCOUNT = np.float32(0.95)
 
-believe = jax.jit(belief.believe)
+prior_belief = jax.jit(belief.prior_belief)
 learn = jax.jit(belief.learn)
 
 
@@ -29,7 +29,7 @@ def agree(held, twin):
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("name", ["UGC", "GDL"])
 def test_learning_is_counting(name):
-    held, twin = believe(prior(name), DISCOUNT), Learner(problem(name).mdps)
+    held, twin = prior_belief(prior(name), DISCOUNT), Learner(problem(name).mdps)
     agree(held, twin)
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -45,7 +45,7 @@ def test_concentrations_need_not_be_whole_numbers():
     scaled = DirichletMDPs(
         0.013 * jnp.asarray(mdps.concentrations), jnp.asarray(mdps.rewards), jnp.int32(0)
     )
-    held, twin = believe(scaled, DISCOUNT), Learner(scaled)
+    held, twin = prior_belief(scaled, DISCOUNT), Learner(scaled)
     for x, u, y in ((0, 0, 1), (1, 2, 0), (1, 2, 0), (4, 1, 4)):
         held = learn(held, *map(np.int32, (x, u, y)))
         twin.observe(x, u, y)
@@ -53,7 +53,7 @@ def test_concentrations_need_not_be_whole_numbers():
 
 
 def test_what_was_thought_impossible_is_learned():
-    held, twin = believe(prior("GC"), DISCOUNT), Learner(problem("GC").mdps)
+    held, twin = prior_belief(prior("GC"), DISCOUNT), Learner(problem("GC").mdps)
     held = learn(held, *map(np.int32, (0, 0, 4)))
     twin.observe(0, 0, 4)
     agree(held, twin)
@@ -62,7 +62,7 @@ def test_what_was_thought_impossible_is_learned():
 
 def test_extra_gain():
     extra = np.arange(15, dtype=np.float32).reshape(5, 3)
-    plain, raised = believe(prior("GC"), DISCOUNT), believe(prior("GC"), DISCOUNT, extra)
+    plain, raised = prior_belief(prior("GC"), DISCOUNT), prior_belief(prior("GC"), DISCOUNT, extra)
     np.testing.assert_allclose(raised.plan.gains - plain.plan.gains, extra, rtol=1e-6)
     note = jax.jit(belief.add_transition)
     noted = note(raised, jnp.int32(1), jnp.int32(1), jnp.int32(0), jnp.float32(0.5))
@@ -78,7 +78,7 @@ def test_extra_gain():
 
 
 def test_mapped_beliefs_learn_apart():
-    held = believe(prior("GC"), DISCOUNT)
+    held = prior_belief(prior("GC"), DISCOUNT)
     x, u, y = np.array([[0, 4, 2], [0, 1, 2], [1, 4, 3]], np.int32)
     together = jax.jit(jax.vmap(belief.learn, (None, 0, 0, 0)))(held, x, u, y)
     for i in range(3):

@@ -35,7 +35,7 @@ class Planner(Stepwise[Belief, Belief]):
     version = 2
 
     def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
-        return beliefs.believe(prior.mdps, prior.discount)
+        return beliefs.prior_belief(prior.mdps, prior.discount)
 
     def reset(self, key: jax.Array, knowledge: Belief) -> Belief:
         return knowledge
@@ -122,7 +122,7 @@ class VDBE(Stepwise[Belief, VDBEState]):
     version = 2
 
     def train(self, key: jax.Array, prior: DirichletPrior) -> Belief:
-        return beliefs.believe(prior.mdps, prior.discount)
+        return beliefs.prior_belief(prior.mdps, prior.discount)
 
     def reset(self, key: jax.Array, knowledge: Belief) -> VDBEState:
         epsilons = jnp.full(knowledge.plan.q.shape[0], self.epsilon0, jnp.float32)
@@ -231,7 +231,7 @@ class BEB(Planner):
             if self.bonus == "pair"
             else (counts > 0).sum(-1, dtype=counts.dtype)
         )
-        return beliefs.believe(prior.mdps, prior.discount, extra)
+        return beliefs.prior_belief(prior.mdps, prior.discount, extra)
 
     def act(
         self, key: jax.Array, state: Belief, observation: jax.Array
