@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.base.parameters import parameter as parameter
     from jbrl.base.pytree import record as record
     from jbrl.base.pytree import static as static
+    from jbrl.base.schema import MetricFigure as MetricFigure
     from jbrl.bayes_optimal.bracket import bound as bound
     from jbrl.comparison import compare as compare
     from jbrl.environments.environment import ENVIRONMENTS as ENVIRONMENTS

@@ -241,7 +241,19 @@ class Results:
             Path(out) if out else self.store.folder / "report",
             self.strategies,
             form,
+            self._metrics,
         )
+
+    def _metrics(self, experiment: str, algorithm: str, parameters: str) -> dict[str, np.ndarray]:
+        """Return the records of one agent beside its scores, of all seeds, [N] float64 by name."""
+        if isinstance(self.store, Archive):
+            return {}
+        agent = pd.Series((experiment, algorithm, parameters), index=list(AGENT))
+        own = (self.units["status"] == "done") & (self.units[list(AGENT)] == agent).all(axis=1)
+        listed = itertools.compress(self.manifest["units"], own)
+        seeds = [self.store.metrics(unit["id"]) for unit in listed]
+        names = [name for name, values in seeds[0].items() if values.ndim == 1] if seeds else []
+        return {name: np.concatenate([metrics[name] for metrics in seeds]) for name in names}
 
     def sections(self) -> list["Section"]:
         """Return the experiments as the report shows them: agents in order, with the tests between

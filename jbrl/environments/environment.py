@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from jbrl.base.plugins import summary
 from jbrl.base.pytree import record
+from jbrl.base.schema import MetricFigure
 from jbrl.environments.spec import Episodes, Lifetime, Spec
 
 State = TypeVar("State", default=Any)
@@ -54,12 +55,17 @@ class Environment(Generic[State]):
         another one.
       version: raised whenever the environment's behaviour changes, so that stored results are not
         mistaken for new ones.
+      recorder: keeps the score of a lifetime (`jbrl.Recorder`) in a problem that is made of this
+        environment alone; None: the mean return per episode.
+      figures: of metrics, which a report shows.
       aside: fields that are not part of the identity of an environment, such as a path whose
         content is in another field.
     """
 
     lifetime: ClassVar[Lifetime] = Episodes(100)
     version: ClassVar[int] = 1
+    recorder: ClassVar[Any] = None
+    figures: ClassVar[tuple[MetricFigure, ...]] = ()
     aside: ClassVar[tuple[str, ...]] = ()
 
     @property

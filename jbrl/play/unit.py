@@ -98,14 +98,18 @@ class Unit:
         return is_oracle(self.agent)
 
     @property
-    def rules(self) -> dict[str, str]:
-        """Rules of its experiment and its score, in words, for the manifest."""
+    def rules(self) -> dict[str, Any]:
+        """Rules of its experiment and its score, in words, and the figures that it brings, for the
+        manifest.
+        """
         # "steps" or "episodes"
         kind, n = next(iter(dataclasses.asdict(self.protocol.lifetime).items()))
         criterion = CRITERION
         if self.protocol.in_blocks:
             criterion = getattr(self.protocol.test.recorder, "criterion", "score")
-        return {"criterion": criterion, "lifetime": f"{n:,} {kind if n != 1 else kind[:-1]}"}
+        rules = {"criterion": criterion, "lifetime": f"{n:,} {kind if n != 1 else kind[:-1]}"}
+        figures = [dataclasses.asdict(f) for f in getattr(self.protocol.test, "figures", ())]
+        return rules | ({"figures": figures} if figures else {})
 
     @property
     def label(self) -> str:

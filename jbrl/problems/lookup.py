@@ -27,6 +27,7 @@ from jbrl.problems.problem import (
     Setting,
     identity,
 )
+from jbrl.problems.recorder import EpisodeMean
 
 # commas between quotes do not separate
 ITEM = re.compile(r"""(?:[^,"']|"(?:\\.|[^"\\])*"|'[^']*'|["'])+""")
@@ -163,7 +164,9 @@ def _of_environment(
         short_name,
         environment,
         cls.lifetime,
+        cls.recorder or EpisodeMean(),
         identity=identity(environment, name) | ({"source": source} if source else {}),
+        figures=cls.figures,
         description=summary(cls) or name,
         cite=cite,
     )

@@ -18,6 +18,7 @@ import numpy as np
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.plugins import is_outside, source_digest, summary
+from jbrl.base.schema import MetricFigure
 from jbrl.environments.check import check_environment
 from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
@@ -137,6 +138,8 @@ class EnvironmentProblem(Problem):
     recorder: Recorder = dataclasses.field(default=EpisodeMean())
     # what distinguishes it; empty: class, version and settings
     identity: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # of metrics, which a report shows
+    figures: tuple[MetricFigure, ...] = dataclasses.field(default=(), kw_only=True)
     # Settings belong to lanes: problems whose environments share shapes are played at once.
     together: bool = dataclasses.field(default=False, kw_only=True)
     # Folded into the key of the seed where not 0: other random numbers for the same environment.
@@ -202,6 +205,8 @@ def identity(environment: Environment[Any], name: str = "") -> dict[str, Any]:
         "version": environment.version,
         "settings": values,
     }
+    if environment.recorder is not None:  # another score is another problem
+        known["recorder"] = source_digest(type(environment.recorder))
     source = source_digest(cls) if is_outside(cls) else ""
     return known | ({"source": source} if source else {})
 

@@ -28,6 +28,7 @@ from jbrl.report.content import (
     table,
 )
 from jbrl.report.figures import FIGURES, Part
+from jbrl.report.metrics import metric_blocks
 from jbrl.report.sections import Section, lengths_differ
 from jbrl.report.style import Style
 from jbrl.report.summary import CLOSING, advice, summary
@@ -141,7 +142,11 @@ def experiment(parts: Sequence[Section], number: int, styles: Mapping[str, Style
         blocks.append(Paragraph(marked(section.note), "notice"))
     words = advice(section)
     blocks += [Paragraph((*words, f" {CLOSING}"), "verdict")] if words else []
-    absent: list[Sentence] = []
+    own, missing = metric_blocks(section, styles)
+    shown = [block for block in own if isinstance(block, Plot)]
+    absent: list[Sentence] = [
+        (Span(title, "strong"), f" is not drawn: {reason}.") for title, reason in missing.items()
+    ]
     for part, title in PARTS.items():
         plots: list[Block] = []
         for kind in (kind for kind in FIGURES if kind.part == part):
@@ -152,10 +157,11 @@ def experiment(parts: Sequence[Section], number: int, styles: Mapping[str, Style
             elif drawing:
                 reason = marked(f" is not drawn: {section.terms.adapt(drawing)}.")
                 absent.append((Span(kind.title, "strong"), *reason))
-        blocks += folded(title, plots) if title else plots
+        blocks += folded(title, plots) if title else [*plots, *shown]
     blocks += folded("Winners from left to right", winners(section))
     best = [best_agents(section)] if len(section.done) else []
-    blocks += folded("Tables of the agents", [*best, all_agents(section)])
+    counted = [block for block in own if not isinstance(block, Plot)]
+    blocks += folded("Tables of the agents", [*best, all_agents(section), *counted])
     blocks += folded("Figures that are not drawn", [Items(tuple(absent))] if absent else [])
     return Chapter(section.id, section.name, tuple(blocks), "experiment")
 

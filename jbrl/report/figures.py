@@ -14,7 +14,7 @@ pointer.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -285,6 +285,22 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
     rows = rows[[samples[index].size > 0 for index in rows.index]]
     if rows.empty:
         return "there are no returns" if len(section.done) else ""
+    return distributions(rows, samples, section.decimals, styles, section.rules.criterion)
+
+
+def distributions(
+    rows: pd.DataFrame,
+    samples: Mapping[Hashable, Floats],
+    decimals: int,
+    styles: Styles,
+    name: str,
+) -> Drawing:
+    """Draw a histogram and a box of the sample of each agent in `rows`.
+
+    Args:
+      samples: by index of the rows, [N] each.
+      name: of what they are samples of.
+    """
     canvas, axes = rows_figure(rows["label"], step=0.5)
     points = range(0, 101, 5)
     percentiles = np.array([np.percentile(samples[index], points) for index in rows.index])
@@ -293,16 +309,15 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
     low, high = float(data["p0"].min()), float(data["p100"].max())
     edges = np.linspace(low, high, 41) if high > low else np.array([low - 0.5, low + 0.5])
     for y, (index, row) in enumerate(rows.iterrows()):
-        style, sample, d = styles[row["algorithm"]], samples[index], section.decimals
+        style, sample, d = styles[row["algorithm"]], samples[index], decimals
         histogram(axes, sample, edges, y, style.colour)
         box(axes, sample, y + 0.22, style.colour)
         five, median, ninetyfive = np.percentile(sample, [5, 50, 95])
-        title = (
-            f"{row['label']}: mean {section.score(row)}, median {median:.{d}f}, 5% to 95%: "
-            f"{five:.{d}f} to {ninetyfive:.{d}f}"
-        )
+        score = score_text(row["mean"], row["ci95"], d)
+        title = f"{row['label']}: mean {score}, median {median:.{d}f}, 5% to 95%: "
+        title += f"{five:.{d}f} to {ninetyfive:.{d}f}"
         drawing.mark(axes, (row["mean"], y + 0.22), style, f"mark-{index}", title, scale=0.8)
-    axes.set_xlabel(section.rules.criterion)
+    axes.set_xlabel(name)
     return drawing
 
 

@@ -1,8 +1,9 @@
 """Experiments as a report shows them: agents in order, with the tests between them."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,16 @@ MARKS = ("oracle", "best_of_algorithm", "best", *TESTS)
 NAMES = ("setting", "label", "place", "reason")
 
 
+# experiment, algorithm and parameters to the metrics of its lifetimes, [N] float64 by name
+Metrics = Callable[[str, str, str], Mapping[str, npt.NDArray[np.float64]]]
+
+
+def no_metrics(experiment: str, algorithm: str, parameters: str) -> dict[str, Any]:
+    """Return the metrics of an agent of which none are kept."""
+    del experiment, algorithm, parameters
+    return {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Section:
     """One experiment of a report."""
@@ -44,6 +55,7 @@ class Section:
     note: str  # why no test was made; "" when it was
     rules: Rules = dataclasses.field(default_factory=Rules)
     bracket: Bracket | None = None  # of the Bayes-optimal value, where one is kept
+    metrics: Metrics = no_metrics
 
     @property
     def terms(self) -> Terms:
@@ -90,6 +102,10 @@ class Section:
     def sample(self, row: pd.Series) -> npt.NDArray[np.float64]:
         """Return returns of the agent in `row`, [N] float64; empty when there are none."""
         return self._samples.get((row["algorithm"], row["parameters"]), np.empty(0))
+
+    def metrics_of(self, row: pd.Series) -> Mapping[str, npt.NDArray[np.float64]]:
+        """Return what is recorded beside the scores of the agent in `row`, [N] by name."""
+        return self.metrics(self.name, row["algorithm"], row["parameters"])
 
     def returns_of(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the score table of the agents in `rows`."""
@@ -155,6 +171,7 @@ def sections(
     oracles: Collection[str] = (),
     rules: Mapping[str, Rules] | None = None,
     brackets: Mapping[str, Bracket] | None = None,
+    metrics: Metrics = no_metrics,
 ) -> list[Section]:
     """Return the experiments of a study, in order of first appearance.
 
@@ -165,6 +182,7 @@ def sections(
       oracles: algorithms that are reference lines, not competitors.
       rules: of experiments, by name; those of the others are `Rules()`.
       brackets: of the Bayes-optimal values of experiments, by name, where they are known.
+      metrics: what is recorded beside the scores of an agent.
 
     Raises:
       JbrlError: a column is missing, there is no row, a row occurs twice, a finished unit has no
@@ -189,6 +207,7 @@ def sections(
                 note=played.terms.adapt(note),
                 rules=played,
                 bracket=(brackets or {}).get(experiment),
+                metrics=metrics,
             )
         )
     return parts
@@ -196,7 +215,7 @@ def sections(
 
 def lengths_differ(parts: Sequence[Section]) -> bool:
     """Return whether experiments differ in the length of lifetimes, so that each states its own."""
-    return len({section.rules for section in parts}) > 1
+    return len({(section.rules.criterion, section.rules.lifetime) for section in parts}) > 1
 
 
 def _check(scores: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from jbrl.report import html, strategies
 from jbrl.report.chapters import document, experiment
 from jbrl.report.content import Chapter, Plot
 from jbrl.report.files import RENDERERS, Form, write_document, writing
-from jbrl.report.sections import sections
+from jbrl.report.sections import Metrics, no_metrics, sections
 from jbrl.report.style import styles
 from jbrl.report.tables import FILES, write_tables
 from jbrl.report.text import rules_of
@@ -38,6 +38,7 @@ def write_report(
     out: Path,
     searched: pd.DataFrame | None = None,
     form: Form = "html",
+    metrics: Metrics = no_metrics,
 ) -> Path:
     """Write the report in one form: HTML to the folder `out`, others to a folder within it that has
     the form's name, with their figures.
@@ -55,6 +56,7 @@ def write_report(
         be absent.
       out: made if it is not there.
       searched: what agents have tried offline, columns as `jbrl.report.strategies` says.
+      metrics: what is recorded beside the scores of an agent.
 
     Returns:
       Path of the page, the LaTeX source or the Markdown.
@@ -68,7 +70,9 @@ def write_report(
     ending = RENDERERS[form][0]
     page, place = ("index", out) if form == "html" else ("report", out / form)
     oracles = oracles_of(manifest)
-    parts = sections(scores, returns, oracles, rules_of(manifest), of_experiments(manifest))
+    parts = sections(
+        scores, returns, oracles, rules_of(manifest), of_experiments(manifest), metrics
+    )
     looks = styles(scores["algorithm"], oracles)
     chapters = None
     if form == "html" and len(parts) > 1 and len(scores) >= MANY_ROWS:

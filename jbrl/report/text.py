@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.base.schema import MetricFigure
+
 # criteria, as the manifest calls them
 DISCOUNTED, PER_EPISODE = "discounted return", "mean return per episode"
 ABSENT = "–"
@@ -145,6 +147,7 @@ class Rules:
 
     criterion: str = DISCOUNTED
     lifetime: str = ""  # "250 steps", "100 episodes"; "" where it is not known
+    figures: tuple[MetricFigure, ...] = ()  # of its problem
 
     @property
     def terms(self) -> Terms:
@@ -158,7 +161,11 @@ def rules_of(manifest: Mapping[str, Any]) -> dict[str, Rules]:
     """
     tables = manifest.get("experiments") or []
     return {
-        table["name"]: Rules(table["criterion"], table["lifetime"])
+        table["name"]: Rules(
+            table["criterion"],
+            table["lifetime"],
+            tuple(MetricFigure(**figure) for figure in table.get("figures", ())),
+        )
         for table in tables
         if "criterion" in table
     }
