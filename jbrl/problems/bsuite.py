@@ -25,10 +25,10 @@ from jbrl.environments.images import ImageBandit
 from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Episodes, Lifetime
 from jbrl.environments.wrappers import RewardNoise, RewardScale
-from jbrl.problems.bsuite_log import MOST_EPISODES, BsuiteLog
 from jbrl.problems.lookup import Suite, defaults_of, label, read_settings, register_suite
 from jbrl.problems.prior import EnvironmentPrior
 from jbrl.problems.problem import EnvironmentProblem, Setting, identity, register_problem
+from jbrl.problems.recorder import MOST_EPISODES, BsuiteLog
 
 
 @register_problem("DeepSea-stochastic", title="Deep sea, stochastic", cite="osband2020bsuite")

@@ -16,7 +16,7 @@ from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwin
 from jbrl.environments.environment import Step, as_arrays
 from jbrl.environments.images import ImageBandit, ImageBanditState
 from jbrl.environments.mountain_car import BsuiteMountainCar, MountainCarState
-from jbrl.problems.bsuite_log import BsuiteLog
+from jbrl.problems.recorder import BsuiteLog
 
 DATA = Path(__file__).parent / "data" / "bsuite"
 FILES = sorted(path.stem for path in DATA.glob("*.npz"))

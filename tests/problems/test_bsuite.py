@@ -12,8 +12,8 @@ from jbrl.environments.wrappers import RewardNoise, RewardScale, unwrapped
 from jbrl.play.lifetimes import program_of_lifetimes
 from jbrl.play.protocol import Protocol
 from jbrl.problems.bsuite import BsuiteProblem
-from jbrl.problems.bsuite_log import BsuiteLog
 from jbrl.problems.lookup import members, problem
+from jbrl.problems.recorder import BsuiteLog
 from jbrl.study.file import load_study
 
 

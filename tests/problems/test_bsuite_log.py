@@ -8,7 +8,7 @@ import pytest
 from jbrl.base.bsuite_sweep import logged_episodes
 from jbrl.base.pytree import record
 from jbrl.environments.environment import Step
-from jbrl.problems.bsuite_log import BsuiteLog
+from jbrl.problems.recorder import BsuiteLog
 
 
 @record
