@@ -91,6 +91,23 @@ def test_a_plan_builds_upon_its_steps(table: Path, tmp_path: Path) -> None:
     assert steps[1]["counts"]["total"] == 2
 
 
+def test_a_preset_is_a_file_of_options_that_others_override(table: Path, tmp_path: Path) -> None:
+    preset = tmp_path / "mine.toml"
+    preset.write_text('size = 2\ntarget = "mean"\nfolds = 4\nmin_rows = 6\npool = ["C", "D"]\n')
+    assert set(found(table, "--preset", preset, "--nested", 0)["best"]["subset"]) == {"C", "D"}
+    one = found(table, "--preset", preset, "--nested", 0, "--size", 1)
+    assert len(one["best"]["subset"]) == 1 and one["settings"]["folds"] == 4
+    for text, message in (
+        ("fold = 3", "unknown option 'fold'; did you mean 'folds'?"),
+        ('preset = "atari"', "preset = 'atari': expected 'atari5'"),
+        ("size =", "not valid TOML"),
+    ):
+        preset.write_text(text)
+        refused(call("subset", "search", table, "--preset", preset), f"{preset}: {message}")
+    result = call("subset", "search", table, "--preset", "atari")
+    refused(result, "--preset 'atari': expected atari5 or a TOML file")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

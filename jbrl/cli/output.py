@@ -78,7 +78,7 @@ def progress_bars(*, quiet: bool = False) -> Iterator[StepProgress]:
 
     def show(step: str, done: int, total: int, note: str = "") -> None:
         if step not in tasks:
-            tasks[step] = shown.add_task(step, note=note)
+            tasks[step] = shown.add_task(step, total=max(1, total), note=note)
         shown.update(tasks[step], completed=done, total=max(1, total), note=note)
 
     with shown:

@@ -1,13 +1,14 @@
 """Options that `jbrl subset search` and `report` have in common."""
 
 import dataclasses
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, nearest
 from jbrl.cli.options import Natural, Positive
 
 if TYPE_CHECKING:
@@ -15,7 +16,33 @@ if TYPE_CHECKING:
     from jbrl.stats.subset.problem import Search
 
 Duplicates = Literal["error", "first", "last", "mean"]
+ATARI5 = "atari5"
 Names = Annotated[list[str], typer.Option(metavar="NAMES")]
+
+
+def _read_preset(context: typer.Context, preset: str | None) -> str | None:
+    """Take the options of a file for those that are not given; return the published preset.
+
+    Raises:
+      JbrlError: there is no such preset, or the file has something else than options.
+    """
+    if preset in (None, ATARI5):
+        return preset
+    path = Path(str(preset))
+    if path.suffix != ".toml":
+        raise JbrlError(f"--preset '{preset}': expected {ATARI5} or a TOML file")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JbrlError(f"{path}: not valid TOML: {error}") from None
+    names = {field.name for field in dataclasses.fields(Options)}
+    for name in table:
+        if name not in names:
+            raise JbrlError(f"{path}: unknown option '{name}'{nearest(name, names)}")
+    if table.get("preset", ATARI5) != ATARI5:
+        raise JbrlError(f"{path}: preset = {table['preset']!r}: expected {ATARI5!r}")
+    context.default_map = table
+    return table.get("preset")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +59,8 @@ class Options:
       heuristic: Forward selection with swaps: quick, may miss the best.
 
     Scores and target:
-      preset: Settings of a published selection; other options change them.
+      preset (atari5|FILE.toml): Settings of a published selection, or of a file with lines such as
+        min_rows = 20; other options change them.
       columns (NAME=COLUMN,…): Columns of TABLE that have other names, as
         environment=game,score=return.
       references (FILE): Table with columns environment, low, high: scores in per cent of low to
@@ -76,7 +104,7 @@ class Options:
     top: Natural = 10
     limit: float = 1e9
     heuristic: bool = False
-    preset: Literal["atari5"] | None = None
+    preset: Annotated[str | None, typer.Option(is_eager=True, callback=_read_preset)] = None
     columns: str | None = None
     references: Path | None = None
     normalise: Literal["none", "references", "min-max", "z-score"] | None = None
