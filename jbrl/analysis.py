@@ -6,7 +6,7 @@ or a table in memory with the columns algorithm, environment, score.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # subsets need JAX, evaluations mostly do not
     from jbrl.stats.subset.problem import Search
     from jbrl.stats.subset.search import Outcome
 
-Source = str | Path | pd.DataFrame
+Source: TypeAlias = str | Path | pd.DataFrame
 Progress = Callable[[str, int, int], Any]  # what is being done, how much is done, and of how much
 LOW, HIGH = "Random", "Optimal"  # the algorithms whose scores are the references of a study
 

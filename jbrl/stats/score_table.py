@@ -205,22 +205,23 @@ def standard(
     labels = {label: as_text(table, mapping[label], name) for label in LABELS}
     source = mapping["score"][0]
     found = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
-    given, bad = table[source], ~np.isfinite(found["score"].to_numpy())
+    given, rows = table[source].to_numpy(), np.arange(1, len(table) + 1)
+    bad = ~np.isfinite(found["score"].to_numpy())
     if missing:
-        texts = given.astype(str).str.strip().str.casefold()
-        lacking = bad & (given.isna() | texts.isin(MISSING)).to_numpy()
-        found, given, bad = found[~lacking].reset_index(drop=True), given[~lacking], bad[~lacking]
+        texts = table[source].astype(str).str.strip().str.casefold()
+        kept = ~(bad & (table[source].isna() | texts.isin(MISSING)).to_numpy())
+        found = found[kept].reset_index(drop=True)
+        given, rows, bad = given[kept], rows[kept], bad[kept]
         if found.empty:
             raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
     if bad.any():
-        row = int(np.argmax(bad))
-        who, where, _ = found.iloc[row]
+        place = int(np.argmax(bad))
+        who, where, _ = found.iloc[place]
         more = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
-        value = given.iloc[row]
-        number = table.index.get_loc(given.index[row]) + 1
+        value = given[place]
         text = f"'{value}'" if isinstance(value, str) else f"{value}"
         raise JbrlError(
-            f"{name}: row {number} (algorithm {who}, environment {where}): {source} = {text}: "
+            f"{name}: row {rows[place]} (algorithm {who}, environment {where}): {source} = {text}: "
             f"expected a finite number{more}"
         )
     return found

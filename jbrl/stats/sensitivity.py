@@ -18,6 +18,7 @@ group, and means and shares are of the others.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,7 @@ def shares(
             f"sensitivity: permutations = {permutations}, level = {level}: expected at least 1, "
             "and a number between 0 and 1"
         )
-    rows: list[tuple] = []
+    rows: list[tuple[Any, ...]] = []
     for who, name, values, every, _ in _parameters(trials, drawn, groups):
         scored = ~np.isnan(every)
         scores, which = every[scored], grouped(values[scored], groups)

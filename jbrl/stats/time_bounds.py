@@ -12,6 +12,7 @@ many cases, and each is tested once.
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -239,7 +240,7 @@ def winners_by_bound(
     for feature, bound in (bounds or {}).items():
         fixed &= contest.times(feature) <= bound
     times = contest.times(along)
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
     for bound in np.unique(times[fixed]):
         found = contest._among(fixed & (times <= bound)).algorithms
         if not rows or set(found) != set(rows[-1]["algorithms"]):

@@ -184,7 +184,7 @@ def _check_experiments(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
             )
 
 
-def _row(row: dict, a: pd.Series, b: pd.Series, rounding: float) -> dict:
+def _row(row: dict[str, Any], a: pd.Series, b: pd.Series, rounding: float) -> dict[str, Any]:
     test, interval, p_value = _tested(a, b, pairs=row["problem"] != OTHER)
     difference = row["mean"] - row["mean_other"]
     same = test == "paired" and bool((a - b.reindex(a.index)).abs().max() <= rounding * (1 + 1e-9))

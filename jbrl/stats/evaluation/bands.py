@@ -9,7 +9,7 @@ Source: Jordan et al. 2020, section 4.3 and appendices D and G; Massart 1990 for
 1969 for the mean.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -128,7 +128,7 @@ def mean_table(samples: Samples, delta: float) -> pd.DataFrame:
         points, lower, upper = cdf_band(samples, j, delta)
         mean = frequencies(samples, j) @ samples.supports[j]
         low, high = np.diff(upper, prepend=0) @ points, np.diff(lower, prepend=0) @ points
-        columns = {"environment": environment, "algorithm": samples.algorithms}
+        columns: dict[str, Any] = {"environment": environment, "algorithm": samples.algorithms}
         columns |= {"n": samples.totals[:, j], "mean": mean, "lower": low, "upper": high}
         rows.append(pd.DataFrame(columns))
     return pd.concat(rows, ignore_index=True)

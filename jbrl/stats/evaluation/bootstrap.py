@@ -223,8 +223,8 @@ def _over_devices(
         return lax.map(functools.partial(fn, shared), lanes, batch_size=wide)
 
     mesh, split = Mesh(np.array(devices), ("resamples",)), PartitionSpec("resamples")
-    specs = {"in_specs": (PartitionSpec(), split), "out_specs": split}
-    return jax.jit(jax.shard_map(part, mesh=mesh, **specs, check_vma=False))
+    specs: Any = {"in_specs": (PartitionSpec(), split), "out_specs": split}
+    return jax.jit(jax.shard_map(part, mesh=mesh, check_vma=False, **specs))
 
 
 def _cells(samples: Samples, environment: int) -> _Cells:
@@ -237,14 +237,15 @@ def _cells(samples: Samples, environment: int) -> _Cells:
     entry = np.repeat(by_algorithm, each[by_algorithm])
     first = np.repeat(np.cumsum(totals) - totals, totals)
     arrays = (owner, place, steps, adds, reads, entry, first)
-    return _Cells(
-        *(jnp.asarray(_padded(values).astype(np.int32)) for values in arrays),
-        total=jnp.asarray(_padded(np.repeat(totals, totals)).astype(np.uint32)),
-        totals=jnp.asarray(totals.astype(np.float64)),
-        n_steps=jnp.int32(len(steps)),
-        n_samples=jnp.int32(totals.sum()),
-        same=jnp.asarray(samples.same[:, environment]),
-    )
+    fields = [jnp.asarray(_padded(values).astype(np.int32)) for values in arrays]
+    fields += [
+        jnp.asarray(_padded(np.repeat(totals, totals)).astype(np.uint32)),
+        jnp.asarray(totals.astype(np.float64)),
+        jnp.int32(len(steps)),
+        jnp.int32(totals.sum()),
+        jnp.asarray(samples.same[:, environment]),
+    ]
+    return _Cells(*fields)
 
 
 def _steps(place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ Edge of the Statistical Precipice, NeurIPS, with the definitions of their librar
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,7 +51,7 @@ def metrics(
     for name in names:
         if name not in METRICS:
             raise JbrlError(f"unknown metric '{name}'{nearest(name, METRICS)}")
-    tables = {name: [] for name in names}
+    tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
     for i, algorithm in enumerate(samples.algorithms):
         cell = _Sorted(samples, i, normalise)
         point = cell.metrics(*cell.observed)

@@ -78,8 +78,8 @@ def make(
     arrays = [following, masks.sum(1).astype(np.int32)]
     arrays += [np.stack(part) for part in zip(*parts, strict=True)]
     with jax.enable_x64(True):
-        following, count, *tables = (jnp.asarray(_padded(array, spare)) for array in arrays)
-        return Tables(following, count, jnp.int32(0), *tables)
+        first, count, *tables = (jnp.asarray(_padded(array, spare)) for array in arrays)
+        return Tables(first, count, jnp.int32(0), *tables)
 
 
 def _padded(table: np.ndarray, spare: int) -> np.ndarray:

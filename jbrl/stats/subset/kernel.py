@@ -363,7 +363,7 @@ def _non_negative(
             )
         return found
 
-    def step(carry: tuple) -> tuple:
+    def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         n, b, inside, wrong = carry
         later = jnp.zeros_like(wrong[0])
         flipped = [inside[0]] * size
@@ -378,7 +378,7 @@ def _non_negative(
         b = [jnp.where(flipped[i], b[i], 0.0) for i in range(size)]
         return n + 1, b, flipped, violated(b, flipped)
 
-    def unfinished(carry: tuple) -> jax.Array:
+    def unfinished(carry: tuple[Any, ...]) -> jax.Array:
         n, _, _, wrong = carry
         return (n < FLIPS) & jnp.any(jnp.stack(wrong))
 

@@ -234,8 +234,12 @@ def _model(fields: dict[str, Any]) -> Model:
             "'environments': one number for each environment is expected in coefficients, low, "
             "high, ranges, transforms"
         )
-    numbers = ("intercept", "variance", "highest_leverage", "cv_mae")
-    arrays = ("coefficients", "gram_inverse", "ranges")
+    given: dict[str, Any] = {
+        name: float(fields[name])
+        for name in ("intercept", "variance", "highest_leverage", "cv_mae")
+    }
+    for name in ("coefficients", "gram_inverse", "ranges"):
+        given[name] = np.array(fields[name], np.float64)
     low, high = (np.array(fields[name], np.float64) for name in ("low", "high"))
     least, most = fields["cv_quantiles"][:2]
     return Model(
@@ -246,8 +250,7 @@ def _model(fields: dict[str, Any]) -> Model:
         target=str(fields["target"]),
         n=int(fields["n"]),
         cv_quantiles=(float(least), float(most)),
-        **{name: float(fields[name]) for name in numbers},
-        **{name: np.array(fields[name], np.float64) for name in arrays},
+        **given,
     )
 
 

@@ -75,8 +75,8 @@ class Problem:
 
     def by(self, criterion: kernel.Loss) -> "Problem":
         """Return the same subsets compared by another criterion; rows are counted as before."""
-        changes = {"criterion": criterion, "min_rows": self.min_rows}
-        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
+        settings = dataclasses.replace(self.settings, criterion=criterion, min_rows=self.min_rows)
+        return dataclasses.replace(self, settings=settings)
 
     def compiled(self, size: int, *, tables: bool = True) -> "Evaluator":
         """Compile the function that computes the losses of subsets of `size` free columns."""

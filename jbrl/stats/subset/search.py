@@ -7,6 +7,7 @@ those of a forward selection with swaps, which finds a good subset, not surely t
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -227,8 +228,8 @@ def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
         for i, (loss, fit) in enumerate(zip(losses, fits, strict=True))
         if math.isfinite(loss)
     )
-    found: list[tuple] = []
-    run: list[tuple] = []
+    found: list[tuple[Any, ...]] = []
+    run: list[tuple[Any, ...]] = []
     for loss, columns, i in known:
         if run and loss > run[0][0] * (1 + TIED) + 1e-300:
             found += sorted(run, key=lambda item: item[1])
