@@ -90,8 +90,8 @@ def chapter(
         Paragraph(sentence("**Score.** {rule}", rule=rule(experiment))),
         plot(f"{id}-score", "Score", caption, figures.single(own, looks)),
     ]
-    for kind, *parts in _details(logs, experiment, release, looks):
-        blocks.append(plot(f"{id}-{kind}", *parts))
+    for kind, name, words, drawing in _details(logs, experiment, release, looks):
+        blocks.append(plot(f"{id}-{kind}", name, words, drawing))
     return Chapter(id, title(experiment), tuple(blocks), "experiment")
 
 

@@ -93,13 +93,14 @@ def radar(tags: pd.DataFrame, styles: Styles) -> Drawing:
     for k, agent in enumerate(agents):
         rows, colour = tags[tags["agent"] == agent].set_index("tag").loc[list(TAGS)], styles[agent]
         values = np.maximum(rows["score"].to_numpy(np.float64), FLOOR)
-        look: Any = {"color": colour.colour, "linestyle": DASHES[k % len(DASHES)], "linewidth": 2}
+        dashes = DASHES[k % len(DASHES)]
+        look: Any = {"color": colour.colour, "linestyle": dashes, "linewidth": 2}
         axes.plot(np.append(angles, angles[0]), np.append(values, values[0]), **look)
         if len(agents) <= 2:
             axes.fill(angles, values, color=colour.colour, alpha=0.12, linewidth=0)
         for tag, angle, value, row in zip(TAGS, angles, values, rows.itertuples(), strict=True):
-            left = f" ({row.experiments} of {row.of} experiments, not all finished)"
-            title = f"{agent}, {in_words(tag)}: {row.score:.3f}" + left * (not row.finished)
+            unfinished = f" ({row.experiments} of {row.of} experiments, not all finished)"
+            title = f"{agent}, {in_words(tag)}: {row.score:.3f}" + unfinished * (not row.finished)
             place, gid, full = (angle, value), f"radar-{k}-{tag}", bool(row.finished)
             drawing.mark(axes, place, styles[agent], gid, title, full=full, scale=SYMBOL)
     legend(drawing.figure, agents, styles, lines=True, place="lower center")

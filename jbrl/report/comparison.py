@@ -196,7 +196,7 @@ def _cell(
         played.get(DEFECT) or played.get(MISPRINT) or none,
         played.get(BEST) or none,
         _signed(row["difference"]),
-        Cell(_signed(row["combined"]).text.lstrip("+"), row["combined"]),
+        _signed(row["combined"], sign=""),
         _signed(row["apart"], 1),
         _verdict(row),
     )
@@ -251,9 +251,10 @@ def _agents(rows: pd.DataFrame) -> Table:
     return table("Agents--table", "Agents in both studies", columns, lines, **LOOK)
 
 
-def _signed(value: float, digits: int = DIGITS) -> Cell:
+def _signed(value: float, digits: int = DIGITS, sign: str = "+") -> Cell:
     """Return a difference with its sign."""
-    return Cell(ABSENT if np.isnan(value) else f"{value:+.{digits}f}".replace("-", "−"), value)
+    text = f"{value:{sign}.{digits}f}".replace("-", "−")
+    return Cell(ABSENT if np.isnan(value) else text, value)
 
 
 @drawn

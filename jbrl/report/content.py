@@ -199,16 +199,20 @@ class Table:
 def table(
     id: str,
     title: str,
-    columns: Iterable[Column | str],
-    rows: Iterable[Row | Iterable[Cell | str]],
+    columns: Iterable[object],
+    rows: Iterable[Row | Iterable[object]],
     **options: Any,
 ) -> Table:
-    """Return a table; texts stand for plain columns and cells, `options` are those of `Table`."""
-    heads = tuple(Column(c) if isinstance(c, str) else c for c in columns)
+    """Return a table; what is no column or cell stands for a plain one with its text.
+
+    Args:
+      options: further fields of `Table`.
+    """
+    heads = tuple(c if isinstance(c, Column) else Column(str(c)) for c in columns)
     lines = (
         row
         if isinstance(row, Row)
-        else Row(tuple(Cell(c) if isinstance(c, str) else c for c in row))
+        else Row(tuple(c if isinstance(c, Cell) else Cell(str(c)) for c in row))
         for row in rows
     )
     return Table(id, title, heads, tuple(lines), **options)

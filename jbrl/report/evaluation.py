@@ -116,11 +116,11 @@ def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Docume
     """Return the page; `files` are beside it."""
     samples, delta = evaluation.samples, evaluation.settings["delta"]
     looks = styles(samples.algorithms)
-    weights = [Paragraph((WEIGHTS,)), _plot("weights", "Weights", figures.weights(evaluation))]
+    weights = _plot("weights", "Weights", figures.weights(evaluation))
     level = f"{100 * (1 - delta):g}%"
     chapters = [
         _summary(evaluation, looks),
-        Chapter("Weights", "What decides", tuple(weights)),
+        Chapter("Weights", "What decides", (Paragraph((WEIGHTS,)), weights)),
         *_metrics(evaluation, extras, looks),
         *(_environment(evaluation, j, looks) for j in range(len(samples.environments))),
         _settings(evaluation),

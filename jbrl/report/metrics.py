@@ -2,7 +2,7 @@
 and the figures that its problem brings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -32,18 +32,19 @@ def metric_blocks(section: Section, styles: Styles) -> tuple[list[Block], dict[s
     absent = {}
     for number, figure in enumerate(section.rules.figures, 1):
         samples = {index: _sample(figure, metrics[index]) for index in rows.index}
-        reason = next((s for s in samples.values() if isinstance(s, str)), "")
-        if rows.empty or reason:
-            absent[figure.title] = reason or "its metric was not kept"
+        reasons = [sample for sample in samples.values() if isinstance(sample, str)]
+        known = {index: s for index, s in samples.items() if not isinstance(s, str)}
+        if rows.empty or reasons:
+            absent[figure.title] = reasons[0] if reasons else "its metric was not kept"
             continue
-        drawing = _draw(figure, rows, samples, styles)
+        drawing = _draw(figure, rows, known, styles)
         id = f"{section.id}--metric-{number}-{slug(figure.metric)}"
         caption = figure.caption or section.terms.say(CAPTION)
         blocks.append(Plot(id, figure.title, caption, drawing))
     return [*blocks, *_table(section, rows, metrics)], absent
 
 
-def _sample(figure: MetricFigure, metrics: MetricsOfRow) -> "Floats | str":
+def _sample(figure: MetricFigure, metrics: MetricsOfRow) -> Floats | str:
     """Return the metric of a figure in each lifetime, [N]; the reason where there is none."""
     for name in filter(None, (figure.metric, figure.per)):
         if name not in metrics:
@@ -54,7 +55,7 @@ def _sample(figure: MetricFigure, metrics: MetricsOfRow) -> "Floats | str":
 
 @drawn
 def _draw(
-    figure: MetricFigure, rows: pd.DataFrame, samples: "Mapping[object, Floats]", styles: Styles
+    figure: MetricFigure, rows: pd.DataFrame, samples: Mapping[Hashable, Floats], styles: Styles
 ) -> Drawing:
     """Draw means with intervals, or distributions; agents in the order of their scores."""
     means = [samples[index].mean() for index in rows.index]
@@ -83,7 +84,7 @@ def _half(sample: Floats) -> float:
 
 
 def _table(
-    section: Section, rows: pd.DataFrame, metrics: "Mapping[object, MetricsOfRow]"
+    section: Section, rows: pd.DataFrame, metrics: Mapping[Hashable, MetricsOfRow]
 ) -> Iterator[Block]:
     """Yield the table of all metrics, but those that no agent has."""
     names = dict.fromkeys(
