@@ -27,6 +27,7 @@ from jbrl.report.content import (
     Span,
     Table,
     links,
+    prose,
     reading,
     sentence,
     table,
@@ -38,34 +39,12 @@ from jbrl.stats.bsuite import scores
 from jbrl.stats.bsuite.logs import Logs
 from jbrl.stats.bsuite.measures import RELEASES
 
+WORDS = prose("bsuite")
 MOST_NOTICES = 12
 ABREAST = 3  # agents from whose number on tables have no place for intervals
 CROWD = 5  # agents beyond which lines of a radar hide each other
 LONG = 30  # rows of a table from which on it is shown a part at a time
 FILES = ("scores.csv", "tags.csv", "tests.csv")
-CAPTIONS = {
-    "radar": "Mean score of the experiments that carry a tag. Scores below 0.05 are drawn at 0.05. "
-    "A hollow symbol: some of these experiments are not there or not finished.",
-    "tags": "The same scores. Bars are 95% intervals over runs, where every setting was played "
-    "several times.",
-    "bars": "Hatched: not finished. A dash: no score.",
-}
-KEY = (
-    "Bars of one colour are of one type. The dashed line is the best possible score; strokes are "
-    "95% intervals over runs, where settings were played several times."
-)
-TESTS = (
-    "Names are exchanged at random between the runs of equal settings: if two agents behave alike, "
-    "that changes nothing. Differs: p is small enough at 5% with Holm's correction over the "
-    "experiments of a pair."
-)
-APPENDIX = (
-    "The Behaviour Suite for Reinforcement Learning (Osband et al. 2020) probes abilities of "
-    "agents, one at a time, in 23 experiments with several levels of difficulty each. Scores are "
-    "those of release {release} of its program, between 0 and 1: means of the experiments that "
-    "carry a tag, and those of all experiments by type; the dashed line is the best possible "
-    "score. Hollow or hatched: not finished."
-)
 
 
 def write_report(
@@ -136,14 +115,14 @@ def appendix(logs: Logs, release: str) -> Document:
     columns = ("Agent", *(Column(in_words(tag).capitalize(), "number") for tag in TAGS))
     unfinished = [f"{text[0].upper()}{text[1:]}." for text in scores.unfinished(logs)]
     blocks: list[Block] = [
-        Paragraph(sentence(APPENDIX, release=release)),
+        Paragraph(sentence(WORDS["appendix"], release=release)),
         *(Paragraph((text,), "notice") for text in unfinished),
-        plot("radar", "Radar", CAPTIONS["radar"], figures.radar(tags, looks), height=0.3),
+        plot("radar", "Radar", WORDS["radar"], figures.radar(tags, looks), height=0.3),
         table("tag-scores", "", columns, rows),
         plot(
             "bars",
             "Scores of all experiments",
-            CAPTIONS["bars"],
+            WORDS["bars"],
             figures.bars(scores.summary(logs, release, intervals=True)),
             height=0.3,
         ),
@@ -187,7 +166,7 @@ def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles
         *([Paragraph((crowd,), "setup")] if crowded else []),
         _plot("radar", "Radar", figures.radar(tags, looks)),
         _plot("tags", "Tags in rows", figures.tag_lines(tags, looks)),
-        Paragraph((KEY,), "key"),
+        Paragraph((WORDS["key"],), "key"),
         _plot("bars", "Scores of all experiments", figures.bars(scored)),
         _table("scores", "Scores", "Experiment", scored.set_index("bsuite_env"), names),
         _table("tag-scores", "Means of tags", "Tag", tags.set_index("tag"), TAGS),
@@ -197,7 +176,7 @@ def _summary(logs: Logs, scored: pd.DataFrame, tags: pd.DataFrame, looks: Styles
 
 
 def _plot(id: str, title: str, drawing: Any) -> Plot:
-    return plot(id, title, CAPTIONS[id], drawing)
+    return plot(id, title, WORDS[id], drawing)
 
 
 def _verdict(tags: pd.DataFrame) -> Sentence:
@@ -283,7 +262,7 @@ def _differences(tests: pd.DataFrame) -> Chapter:
     rows = map(_test_row, tests.to_dict("records"))
     long = len(tests) > LONG
     every = table("tests", "All tests", columns, rows, sortable=True, long=long)
-    blocks = (Paragraph((TESTS,)), Items(tuple(items)), every)
+    blocks = (Paragraph((WORDS["tests"],)), Items(tuple(items)), every)
     return Chapter("tests-of-agents", "Which differences are sure", blocks)
 
 

@@ -5,7 +5,6 @@
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,7 @@ import pandas as pd
 from jbrl.base.bsuite_sweep import Experiment
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.axes import Drawing, Styles
-from jbrl.report.content import Block, Chapter, Paragraph, Plot, sentence
+from jbrl.report.content import Block, Chapter, Paragraph, Plot, resource, sentence
 from jbrl.stats.bsuite import curves
 from jbrl.stats.bsuite.logs import Logs
 
@@ -31,8 +30,7 @@ RETURNS = {  # what is shown between two logged episodes
 
 @cache
 def _words() -> dict[str, Any]:
-    text = resources.files("jbrl.report").joinpath("templates/bsuite.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(resource("bsuite.toml"))
 
 
 def _about(experiment: Experiment) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:

@@ -23,6 +23,7 @@ from jbrl.report.content import (
     Plot,
     Standing,
     Table,
+    prose,
     reading,
     table,
 )
@@ -67,48 +68,29 @@ WAYS = {
     OTHER: ("^", COLOURS[2], 0.16),
     BEST: ("o", PAPER, 0.48),
 }
-WORDS = {
+WAY_NAMES = {
     SAME: "as described",
     DEFECT: "as the program computes it",
     MISPRINT: "misprint corrected",
     OTHER: "as described, other parameters",
     BEST: "our best setting",
 }
+WORDS = prose("comparison")  # a caption, and what headings mean
+NUMBERS = (
+    "Published",
+    "Share",
+    "As described",
+    "As published",
+    "Our best",
+    "Difference",
+    "Allowed",
+    "Apart",
+)
 COLUMNS = (  # of the table of published cells
     Column("Experiment"),
-    Column("Algorithm", hint="with the parameters that are printed"),
-    Column("Published", "number"),
-    Column(
-        "Share",
-        "number",
-        "published score as a part of the Bayes-optimal value: the least and the greatest that its "
-        "bracket allows",
-    ),
-    Column(
-        "As described",
-        "number",
-        "the algorithm with the printed parameters, or with a smaller budget where that one was "
-        "not played",
-    ),
-    Column(
-        "As published",
-        "number",
-        "what the published program computes under the name of the algorithm, or the algorithm "
-        "with a misprint corrected",
-    ),
-    Column("Our best", "number", "best setting of the algorithm that was played"),
-    Column(
-        "Difference",
-        "number",
-        "of the way that decides (bold): the first that agrees, else the nearest",
-    ),
-    Column("Allowed", "number", "the sum of both half-widths"),
-    Column("Apart", "number", "difference in combined standard errors"),
+    Column("Algorithm", hint=WORDS["Algorithm"]),
+    *(Column(name, "number", WORDS.get(name, "")) for name in NUMBERS),
     Column("Verdict", "chip"),
-)
-FIGURE = (
-    "Line and band: published mean and 95% interval. Symbols: means here with their intervals. Two "
-    "means agree when they differ by no more than both half-widths together."
 )
 LOOK: Any = {"kind": "dense", "sortable": True, "heads": 2}
 
@@ -158,7 +140,7 @@ def _case(comparison: Comparison, case: str) -> Chapter:
     rows = [_cell(row, ways.get(tuple(row[c] for c in CELL)), comparison.digests) for row in found]
     drawing = beside(comparison.candidates, case)
     blocks: list[Block] = [
-        Plot(f"{id}--means", "Published means and ours", FIGURE, drawing),
+        Plot(f"{id}--means", "Published means and ours", WORDS["means"], drawing),
         table(f"{id}--cells", "Published scores and ours", COLUMNS, rows, **LOOK),
     ]
     reasons = [
@@ -214,7 +196,7 @@ def _way(way: Mapping[str, Any], row: Mapping[str, Any]) -> Cell:
     """Describe a way in which a cell was played; bold where it decides."""
     decides = way["way"] != BEST and all(way[c] == row[c] for c in ("agent", "parameters"))
     agrees = "agrees" if way["agrees"] else "does not agree"
-    hint = f"{WORDS[way['way']]}: {_named(way['agent'], way['parameters'])}, {agrees}"
+    hint = f"{WAY_NAMES[way['way']]}: {_named(way['agent'], way['parameters'])}, {agrees}"
     score = score_text(way["mean"], way["ci95"], DIGITS)
     return Cell(score, way["mean"], strong=decides, hint=hint)
 
@@ -281,7 +263,7 @@ def beside(candidates: pd.DataFrame, case: str) -> Drawing:
     drawing.margins(NAMES / width, 0.5, 1 - 0.55 / height, right=0.985, wspace=0.1)
     handles = [Line2D([], [], color=FAINT, alpha=0.6, linewidth=7, label="published, 95% interval")]
     for way in WAYS:
-        look = _look(way) | {"linewidth": 1.2, "label": WORDS[way]}
+        look = _look(way) | {"linewidth": 1.2, "label": WAY_NAMES[way]}
         handles.append(Line2D([], [], color=look["markeredgecolor"], **look))
     place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
     place |= {"columnspacing": 0.8, "handlelength": 1.5, "fontsize": 8.6}
@@ -313,7 +295,7 @@ def _panel(axes: Axes, printed: pd.DataFrame, own: pd.DataFrame, drawing: Drawin
             gid = f"mark-{'-'.join(str(row[c]) for c in CELL)}-{way}".replace(" ", "-")
             axes.plot([mean], [place], gid=gid, linestyle="none", **look)
             who = _named(row["agent"], row["parameters"])
-            drawing.titles[gid] = f"{who}, {WORDS[way]}: {score_text(mean, ci95, DIGITS)}"
+            drawing.titles[gid] = f"{who}, {WAY_NAMES[way]}: {score_text(mean, ci95, DIGITS)}"
     axes.set_yticks([y + 0.22 for y in range(len(printed))], list(printed["algorithm"]))
     axes.set_ylim(len(printed) - 0.25, -0.35)
     axes.tick_params(axis="y", length=0)

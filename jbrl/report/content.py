@@ -8,6 +8,7 @@ so in its text or in its `standing`.
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
@@ -78,12 +79,24 @@ def links(names: Iterable[str]) -> Sentence:
     return tuple(parts[1:])
 
 
+def resource(name: str) -> str:
+    """Return the text of a file of `templates`."""
+    return resources.files("jbrl.report").joinpath("templates", name).read_text("utf-8")
+
+
+def prose(page: str) -> dict[str, str]:
+    """Return captions, introductions and meanings of headings of a page, from
+    `templates/words.toml`.
+    """
+    words: dict[str, dict[str, str]] = tomllib.loads(resource("words.toml"))
+    return words[page]
+
+
 def reading(page: str, files: Iterable[str] = (), **values: Any) -> tuple[Sentence, ...]:
     """Return the explanations of a page, from `templates/reading.md`, and what `files` are beside
     it.
     """
-    text = resources.files("jbrl.report").joinpath("templates/reading.md").read_text("utf-8")
-    part = text.split(f"# {page}\n", 1)[1].split("\n# ", 1)[0]
+    part = resource("reading.md").split(f"# {page}\n", 1)[1].split("\n# ", 1)[0]
     items = [sentence(line[2:], **values) for line in part.splitlines() if line]
     beside = links(files)
     return (*items, *(reading("files", names=beside) if beside else ()))

@@ -25,6 +25,7 @@ from jbrl.report.content import (
     Span,
     Table,
     folded,
+    prose,
     reading,
     sentence,
     table,
@@ -35,39 +36,11 @@ from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, decimals_for, slug
 from jbrl.stats.evaluation.ranking import Evaluation, decisive_ends
 
+WORDS = prose("evaluation")
 AGGREGATE_DIGITS = 4  # as the paper prints them
 MOST_OPEN = 3  # environments whose curves and scores are no details
 TABLES = ("aggregate", "environments", "weights")
 Extras = dict[str, pd.DataFrame]
-AGGREGATE = (
-    "The mean performance percentile of each algorithm, over the environments and opponents that "
-    "an adversary would choose. An algorithm compared with itself counts 1/2. Numbers in **bold** "
-    "establish the best-ranked significant differences. [How to read them.](#Reading)"
-)
-WEIGHTS = (
-    "How often the adversary chooses each environment and opponent, in per cent. Environments that "
-    "separate algorithms weigh much, easy or redundant ones little."
-)
-METRICS = (
-    "Of scores on the scale of their environment's bounds, 0 to 1, every environment weighing the "
-    "same. These depend on the bounds; the aggregate scores above do not."
-)
-IMPROVEMENT = (
-    "Probability of improvement: how likely the algorithm of the row scores above that of the "
-    "column, on an environment drawn at random; ties count half. Pointing at a cell shows its "
-    "interval."
-)
-CAPTIONS = {
-    "aggregate": "Symbols are scores, bars the intervals of each method. Where two bars of a "
-    "method do not overlap, the difference is significant.",
-    "weights": "Rows: environments, the heaviest on top. Columns: the algorithm compared with. "
-    "Empty cells are below 0.5%.",
-    "profiles": "Share of all scores above a threshold, environments weighing the same. Bands: "
-    "percentile bootstrap at each threshold.",
-    "quantiles": "The score that a share of the trials (x) does not exceed. Higher is better. "
-    "Bands hold together for all algorithms and environments.",
-    "cdf": "The share of the trials that do not exceed a score. Further right is better.",
-}
 
 
 def write_evaluation(
@@ -120,7 +93,7 @@ def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Docume
     level = f"{100 * (1 - delta):g}%"
     chapters = [
         _summary(evaluation, looks),
-        Chapter("Weights", "What decides", (Paragraph((WEIGHTS,)), weights)),
+        Chapter("Weights", "What decides", (Paragraph((WORDS["decides"],)), weights)),
         *_metrics(evaluation, extras, looks),
         *(_environment(evaluation, j, looks) for j in range(len(samples.environments))),
         _settings(evaluation),
@@ -182,7 +155,7 @@ def _summary(evaluation: Evaluation, looks: Styles) -> Chapter:
     drawing = figures.aggregate(evaluation, looks)
     blocks: list[Block] = [
         *(Paragraph((_answer(rows, method),), "verdict") for method, rows in methods.items()),
-        Paragraph(sentence(AGGREGATE)),
+        Paragraph(sentence(WORDS["intro"])),
         _plot("aggregate", "Scores and intervals", drawing),
     ]
     for method, rows in methods.items():
@@ -276,7 +249,7 @@ def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[
     if "metrics" not in extras:
         return
     order = list(dict.fromkeys(evaluation.aggregate["algorithm"]))
-    blocks: list[Block] = [Paragraph((METRICS,)), _metrics_table(extras["metrics"], order)]
+    blocks: list[Block] = [Paragraph((WORDS["other"],)), _metrics_table(extras["metrics"], order)]
     if "profiles" in extras:
         drawing = figures.profiles(extras["profiles"], looks)
         blocks.append(_plot("profiles", "Performance profiles", drawing))
@@ -288,7 +261,10 @@ def _metrics(evaluation: Evaluation, extras: Extras, looks: Styles) -> Iterator[
         ]
         columns = ("Algorithm", *(Column(name, "number") for name in order))
         title = "Probability of improvement"
-        blocks += [Paragraph((IMPROVEMENT,), "key"), table("improvement", title, columns, rows)]
+        blocks += [
+            Paragraph((WORDS["improvement"],), "key"),
+            table("improvement", title, columns, rows),
+        ]
     yield Chapter("Metrics", "Other metrics", tuple(blocks))
 
 
@@ -324,8 +300,8 @@ def _environment(evaluation: Evaluation, j: int, looks: Styles) -> Chapter:
     quantiles = figures.quantiles(samples, j, delta, looks)
     distributions = figures.distributions(samples, j, delta, looks)
     blocks: list[Block] = [
-        Plot(f"{id}-quantiles", "Quantile functions", CAPTIONS["quantiles"], quantiles),
-        Plot(f"{id}-cdf", "Distribution functions", CAPTIONS["cdf"], distributions),
+        Plot(f"{id}-quantiles", "Quantile functions", WORDS["quantiles"], quantiles),
+        Plot(f"{id}-cdf", "Distribution functions", WORDS["cdf"], distributions),
         _means(evaluation, j),
     ]
     if len(samples.environments) > MOST_OPEN:
@@ -344,4 +320,4 @@ def _settings(evaluation: Evaluation) -> Chapter:
 
 
 def _plot(id: str, title: str, drawing: Any) -> Plot:
-    return Plot(id, title, CAPTIONS[id], drawing)
+    return Plot(id, title, WORDS[id], drawing)

@@ -22,6 +22,7 @@ from jbrl.report.content import (
     Paragraph,
     Plot,
     Table,
+    prose,
     table,
 )
 from jbrl.report.files import write_document, writing
@@ -30,24 +31,10 @@ from jbrl.report.text import count, slug
 from jbrl.stats.labels import parameters_text, symbol, varied
 from jbrl.stats.sensitivity import CURVES, SHARES, WHO
 
+WORDS = prose("sensitivity")
 ACROSS = 2  # panels beside each other
 WIDE_RANGE = 20  # ratio of the greatest to the least value from which on an axis may be logarithmic
 SKEWED = 0.3  # of the greatest value, where the median lies below it
-CAPTION = (
-    "Mean score of the trials of each group against the median of the parameter within it, with a "
-    "95% interval. All other parameters keep their distributions. The line is the mean of all "
-    "trials."
-)
-FAILED = (
-    "× marks trials of a group that have failed, because learning diverged, with their number; "
-    "means and shares are of the others."
-)
-KEY = (
-    "A share is the part of the variance of the score over trials that the parameter explains by "
-    "itself, with a 95% interval (jackknife). ≠ marks a dependence that a permutation test finds "
-    "at 5% among the parameters of the algorithm (Holm). No mark: none can be told. Interactions "
-    "of parameters do not show here."
-)
 
 
 def write_page(curves: pd.DataFrame, shares: pd.DataFrame, out: Path) -> Path:
@@ -165,18 +152,18 @@ def _blocks(
     number: int, curves: pd.DataFrame, shares: pd.DataFrame, looks: Styles
 ) -> Iterator[Block]:
     yield _table(number, shares)
-    yield Paragraph((KEY,), "key")
+    yield Paragraph((WORDS["key"],), "key")
     for place, (who, rows) in enumerate(shares.groupby(list(WHO), sort=False), 1):
         own = curves[(curves[list(WHO)] == pd.Series(who, index=list(WHO))).all(axis=1)]
         algorithm = rows["algorithm"].iloc[0]
         drawing = sensitivity(own, rows, looks[algorithm])
-        drawing.note = FAILED if own["failed"].any() else ""
+        drawing.note = WORDS["failed"] if own["failed"].any() else ""
         id = slug(f"parameters-{number}-{place}-{algorithm}")
         title, files = (
             _name(rows.iloc[0], shares),
             tuple(f"{id}.{end}" for end in ("csv", "svg", "png")),
         )
-        yield Plot(id, title, CAPTION, drawing, files)
+        yield Plot(id, title, WORDS["caption"], drawing, files)
 
 
 def _name(row: pd.Series, shares: pd.DataFrame) -> str:

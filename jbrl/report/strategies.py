@@ -22,6 +22,7 @@ from jbrl.report.content import (
     Plot,
     Table,
     folded,
+    prose,
     sentence,
     table,
 )
@@ -30,19 +31,9 @@ from jbrl.report.text import decimals_for, score_text, seconds_text, slug
 from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.table import few, is_training
 
+WORDS = prose("strategies")
 SEARCH = ["algorithm", "parameters", "seed"]  # columns that distinguish the searches on one prior
 LISTED = 10  # strategies in a figure and in a table
-INTRO = (
-    "Before the first decision, these agents tried strategies on MDPs drawn from the prior. For "
-    "each prior: which ones they tried most, and which one they then played. All that was tried: "
-    "`jbrl strategies DIR --top 100000 --format csv`."
-)
-CAPTION = (
-    "The search that tried its choice most often. Mean return of the strategies that were tried "
-    "most, with its 95% interval, and how often: the strategies of the table. The full symbol is "
-    "the one chosen. Means of arms that a bandit pulls more often the better they look are a "
-    "little biased."
-)
 
 
 def document(strategies: pd.DataFrame, report: Document, page: str) -> Document:
@@ -57,7 +48,7 @@ def document(strategies: pd.DataFrame, report: Document, page: str) -> Document:
         title="Strategies found offline",
         kind=report.title,
         facts=(),
-        notices=(Paragraph(sentence(INTRO)),),
+        notices=(Paragraph(sentence(WORDS["intro"])),),
         chapters=tuple(chapters),
         styles=looks,
         version=report.version,
@@ -83,7 +74,7 @@ def _blocks(id: str, searches: list[pd.DataFrame], looks: Styles) -> Iterator[Bl
     # large sets are tried only a few times each
     surest = max(searches, key=lambda rows: rows.loc[rows["chosen"], "pulls"].iloc[0])
     label = surest["label"].iloc[0]
-    yield Plot(f"{id}--arms", label, CAPTION, _figure(_most(surest), looks))
+    yield Plot(f"{id}--arms", label, WORDS["arms"], _figure(_most(surest), looks))
     yield _tried(f"{id}--tried", surest)
     columns = ("Pulls of it", "Mean return", "Strategies", "Discarded", "Trajectories", "Unused")
     numbers = [Column(name, "number") for name in (*columns, "Offline")]

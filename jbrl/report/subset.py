@@ -19,6 +19,7 @@ from jbrl.report.content import (
     Plot,
     Sentence,
     Span,
+    prose,
     reading,
     sentence,
     table,
@@ -30,40 +31,14 @@ from jbrl.stats.subset.robustness import Choice, pooled_r2
 from jbrl.stats.subset.study import Study, of_fit, of_outcome, of_settings
 
 MANY_ENVIRONMENTS = 25  # from which on their correlations get the width of the page
-FIGURES = {  # title, function, caption
-    "weights": (
-        "Weights",
-        figures.weights,
-        "Weight of each environment; the stroke is the 95% interval of a bootstrap over "
-        "algorithms.",
-    ),
-    "predicted": (
-        "Predicted against true",
-        figures.predicted,
-        "One point for each algorithm, predicted by a model that has not seen it.",
-    ),
-    "choices": (
-        "How firm the choice is",
-        figures.choices,
-        "Environments in the winners of other searches; ● is in the subset.",
-    ),
-    "sizes": (
-        "Error against size",
-        figures.sizes,
-        "The best subset of each size, by the criterion of the search.",
-    ),
-    "environments": (
-        "Every environment from the subset",
-        figures.environments,
-        "How well a linear model with intercept predicts each environment's score from those of "
-        "the subset (●).",
-    ),
-    "correlation": (
-        "Correlations",
-        figures.correlation,
-        "Pearson's r of each two environments over the algorithms that have both; environments "
-        "that behave alike stand together.",
-    ),
+WORDS = prose("subset")  # captions
+FIGURES = {
+    "weights": ("Weights", figures.weights),
+    "predicted": ("Predicted against true", figures.predicted),
+    "choices": ("How firm the choice is", figures.choices),
+    "sizes": ("Error against size", figures.sizes),
+    "environments": ("Every environment from the subset", figures.environments),
+    "correlation": ("Correlations", figures.correlation),
 }
 
 
@@ -99,11 +74,11 @@ def document(study: Study, name: str, files: list[str]) -> Document:
     """Return the page; `files` are beside it."""
     outcome, prepared = study.outcome, study.outcome.prepared
     plots = []
-    for id, (title, draw, caption) in FIGURES.items():
+    for id, (title, draw) in FIGURES.items():
         drawing = draw(study)
         many = len(prepared.environments) > MANY_ENVIRONMENTS
         drawing.wide = id == "correlation" and many
-        plots.append(Plot(id, title, caption, drawing))
+        plots.append(Plot(id, title, WORDS[id], drawing))
     chapters = (
         Chapter("Winner", "The subset", tuple(_winner(study))),
         Chapter("Firmness", "How firm is it?", (Items(tuple(_firmness(study))),)),

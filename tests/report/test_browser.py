@@ -174,7 +174,7 @@ def test_the_page_is_no_wider_than_the_window(frames, width):
 
 @pytest.mark.parametrize("width", ["1400", "paper", "strategies"])
 def test_no_column_of_a_table_is_cut_off(frames, experiments, width):
-    assert len(frames[width]["beyond"]) == (5 if width == "strategies" else 3 + 4 * experiments)
+    assert len(frames[width]["beyond"]) == (5 if width == "strategies" else 2 + 4 * experiments)
     assert {id: by for id, by in frames[width]["beyond"].items() if by > 1} == {}
 
 

@@ -52,7 +52,7 @@ def test_page_stands_alone(text):
     assert len(ids) == len(set(ids))
     assert "A &lt;title&gt; &amp; more" in text and "<title> &" not in text and "<b>A" not in text
     assert "mathdefault" not in text
-    for title, _, _ in FIGURES.values():
+    for title, _ in FIGURES.values():
         assert title in page.text
 
 
