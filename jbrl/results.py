@@ -17,8 +17,8 @@ from jbrl.stats.brackets import of_experiments, with_digests
 from jbrl.stats.labels import agent_names, oracles_of
 from jbrl.stats.table import check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
-from jbrl.study.storage.outcomes import SPREADS, Outcomes
 from jbrl.study.storage.store import Store
+from jbrl.study.storage.tables import SPREADS, Outcomes
 
 if TYPE_CHECKING:
     from jbrl.play.offline import Learned
@@ -392,8 +392,8 @@ def run(
       JbrlError: something is not accepted, `out` holds another study or cannot be written.
     """
     from jbrl.play.resources import choose
-    from jbrl.study.bar import NotebookProgress
     from jbrl.study.plan import plan
+    from jbrl.study.progress import NotebookProgress
 
     resources = choose(devices, memory, stack)
     chosen = plan(study, out, overrides=overrides, only=only, shard=shard)

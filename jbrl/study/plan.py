@@ -18,8 +18,7 @@ from jbrl.study.calibration import Calibration, Estimate, speed_of
 from jbrl.study.cost import actual
 from jbrl.study.execute import is_done, run_units
 from jbrl.study.file import Study, load_study
-from jbrl.study.heartbeat import Heartbeat
-from jbrl.study.progress import Progress
+from jbrl.study.progress import Heartbeat, Progress
 from jbrl.study.storage.store import Store
 
 

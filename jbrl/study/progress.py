@@ -1,11 +1,30 @@
-"""Observer of a run: called as units begin, advance and end."""
+"""Observers of a run: called as units begin, advance and end.
 
-from collections.abc import Sequence
+    DIR/running/NAME.json   heartbeat of a process: identity, current unit and remaining units;
+                            renewed every few seconds, removed when the process ends
+
+A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These
+files are for reading only (`jbrl.study.slurm.status`): no result depends on them, and a run goes
+on when they cannot be written.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from jbrl.base.notebook import Bar
+from jbrl.play.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.play.unit import Unit
+from jbrl.study.storage.files import pack_json, read_json, write_whole
+from jbrl.study.storage.store import save_estimates, saved_estimates
 
 
 class Progress:
@@ -29,3 +48,177 @@ class Progress:
 
     def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
         """Report that a unit is done or has failed, as `header["status"]` says."""
+
+
+class NotebookProgress(Progress):
+    """One bar over all units; it shows nothing where no notebook is running."""
+
+    def __init__(self) -> None:
+        self._bar = Bar()
+        self._total = self._done = self._failed = 0
+
+    def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
+        """Show how many units are done already."""
+        self._total, self._done = len(units), len(units) - len(todo)
+        self._tell("", 0.0)
+
+    def started(self, unit: Unit) -> None:
+        """Show the unit that is compiled."""
+        self._tell(f"{unit.label}: compiling", 0.0)
+
+    def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
+        """Show how much of the budget is spent."""
+        self._tell(f"{unit.label}: search {consumed:,}/{budget:,}", 0.0)
+
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
+        """Show how many lifetimes are over."""
+        whole = unit.protocol.n_environments
+        self._tell(f"{unit.label}: {n:,}/{whole:,}", n / whole)
+
+    def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
+        """Count the unit."""
+        self._done += 1
+        self._failed += header["status"] == "failed"
+        self._tell(unit.label, 0.0)
+
+    def _tell(self, text: str, part: float) -> None:
+        failed = f", {self._failed} failed" if self._failed else ""
+        count = f"{self._done}/{self._total} units{failed}"
+        done = min(self._done + part, self._total)
+        over = self._done == self._total
+        self._bar.update(count if over or not text else f"{count}, {text}", done, self._total)
+
+
+SECONDS = 5.0  # between two heartbeats
+
+
+def task_id() -> str | None:
+    """Return the number of this process's SLURM task, as SLURM writes it: `12_3`, or `12`."""
+    array, number = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{number}" if array and number else os.environ.get("SLURM_JOB_ID")
+
+
+class Heartbeat(Progress):
+    """Listener that forwards everything to another `Progress`, and writes heartbeats in the
+    directory of the results.
+
+    Args:
+      folder: of the results.
+      expected: seconds that each unit is expected to take, by its id.
+    """
+
+    def __init__(self, folder: Path, expected: Mapping[str, float], observer: Progress) -> None:
+        self.folder, self.expected, self._observer = folder / "running", expected, observer
+        host, job = socket.gethostname(), task_id()
+        self._path = self.folder / f"{f'task-{job}-' if job else ''}{host}-{os.getpid()}.json"
+        self._facts: dict[str, Any] = {
+            "host": os.environ.get("SLURMD_NODENAME", host),
+            "machine": host,
+            "pid": os.getpid(),
+            "task": job,
+            "started": time.time(),
+        }
+        self._state: dict[str, Any] = {
+            "unit": None,
+            "search": None,
+            "left": [],
+            "played": {},
+            "pace": None,
+        }
+        self._left: list[str] = []
+        # MDPs, and the seconds they took, of running units
+        self._played: dict[str, tuple[int, float]] = {}
+        # seconds that units which are done were expected to take
+        self._began, self._done = time.monotonic(), 0.0
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> "Heartbeat":
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(exist_ok=True)
+            self._tidy()
+        save_estimates(self.folder.parent, self.expected)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def begin(self, units: Sequence[Unit], todo: Sequence[Unit]) -> None:
+        self._left = [unit.id for unit in todo]
+        self._say(left=self._left)
+        self._observer.begin(units, todo)
+
+    def started(self, unit: Unit) -> None:
+        # earlier units were done by another process
+        self._left = self._left[self._left.index(unit.id) :]
+        self._say(unit=unit.id, left=self._left)
+        self._observer.started(unit)
+
+    def searching(self, unit: Unit, consumed: int, budget: int, seconds: float) -> None:
+        self._say(write=False, unit=unit.id, search=[consumed, budget])
+        self._observer.searching(unit, consumed, budget, seconds)
+
+    def advanced(self, unit: Unit, n: int, seconds: float, decisions: int) -> None:
+        self._played[unit.id] = (n, seconds)
+        self._say(write=False, unit=unit.id, search=None, played=dict(self._played))
+        self._observer.advanced(unit, n, seconds, decisions)
+
+    def finished(self, unit: Unit, header: dict[str, Any], returns: np.ndarray) -> None:
+        self._done += self.expected.get(unit.id, 0.0)
+        self._left = [id for id in self._left if id != unit.id]
+        self._played.pop(unit.id, None)
+        pace = (time.monotonic() - self._began) / self._done if self._done else None
+        self._say(
+            write=not self._left,
+            unit=None,
+            search=None,
+            left=self._left,
+            played=dict(self._played),
+            pace=pace,
+        )
+        self._observer.finished(unit, header, returns)
+
+    def _say(self, *, write: bool = True, **state: Any) -> None:
+        with self._lock:
+            self._state |= state
+        if write:
+            self._write()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(SECONDS):
+            self._write()
+            # another process has written at the same time
+            if self.expected.keys() - saved_estimates(self.folder.parent):
+                save_estimates(self.folder.parent, self.expected)
+
+    def _write(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            write_whole(
+                self._path, pack_json({**self._facts, **self._state, "updated": time.time()})
+            )
+
+    def _tidy(self) -> None:
+        """Remove the heartbeats of processes that were killed.
+
+        Those of this machine, those of the same task on others (this is its next turn; one that
+        still runs writes again soon), and all that are older than a day.
+        """
+        here, task = self._facts["machine"], self._facts["task"]
+        for path in self.folder.glob("*.json"):
+            note = read_json(path)
+            gone = note and (
+                not process_exists(note["pid"])
+                if note["machine"] == here
+                else task and note["task"] == task
+            )
+            if not note or gone or time.time() - note["updated"] > FORGOTTEN_SECONDS:
+                path.unlink(missing_ok=True)

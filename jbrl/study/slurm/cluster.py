@@ -6,28 +6,60 @@ submitit pickles what it submits and what comes back. Here that is a function na
 the ordinary store, which holds no pickles.
 """
 
+import heapq
 import math
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jbrl.base.errors import JbrlError
 from jbrl.study.file import Study
-from jbrl.study.heartbeat import task_id
 from jbrl.study.plan import RunPlan
-from jbrl.study.slurm import jobs
-from jbrl.study.slurm.packing import ClusterTask, Packing, Piece, pack
+from jbrl.study.progress import task_id
+from jbrl.study.slurm.status import Submitted, job_states, record_tasks, submitted_tasks
 from jbrl.study.storage.store import Store, save_estimates
 
 PARALLELISM = 40  # tasks at once
 WARNING_SECONDS = 120  # before the time limit, at most, a task is signalled to end
 ENDED_SECONDS = 60  # by SLURM, after a task has been put back into the queue
 WARNING_SHARE = 0.2  # of the time limit, at most
+# tasks of an array that every SLURM takes, unless configured to take fewer (MaxArraySize=1001)
+LARGEST_ARRAY = 1000
+FILLED = 0.8  # of the time limit, at most, is what a task should take by its estimate
+
+
+class Piece(NamedTuple):
+    """A unit of work, to be packed."""
+
+    id: str
+    seconds: float  # that it is expected to take
+    # the search that it makes use of, or does itself when it is the first one
+    needs: str | None = None
+
+
+class ClusterTask(NamedTuple):
+    """Units that one process runs, one after the other."""
+
+    units: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Packing:
+    """All tasks. Those of `after` may start when those of `searches` have ended."""
+
+    searches: list[ClusterTask]  # the first unit of each search that others wait for
+    free: list[ClusterTask]  # wait for nothing
+    after: list[ClusterTask]
+
+    @property
+    def tasks(self) -> list[ClusterTask]:
+        return [*self.searches, *self.free, *self.after]
 
 
 @dataclass(frozen=True)
@@ -91,8 +123,8 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
     Raises:
       JbrlError: SLURM does not say what it has already.
     """
-    tasks = jobs.submitted(plan.store.folder)
-    states = jobs.states(task.task for task in tasks)
+    tasks = submitted_tasks(plan.store.folder)
+    states = job_states(task.task for task in tasks)
     if states is None:
         raise JbrlError(
             "SLURM does not say what it has in its queue (squeue does not answer): nothing was "
@@ -117,7 +149,7 @@ def prepare(plan: RunPlan, request: Request) -> Submission:
     )
 
 
-def _searching(plan: RunPlan, tasks: Sequence[jobs.Submitted]) -> dict[str, str]:
+def _searching(plan: RunPlan, tasks: Sequence[Submitted]) -> dict[str, str]:
     """Return the searches that tasks do, with the task that does each: the first one submitted."""
     needs = {unit.id: unit.knowledge_id for unit in plan.study.units}
     found: dict[str, str] = {}
@@ -178,7 +210,7 @@ def submit(
                 f"SLURM has not accepted {'all of ' if sent else ''}the study: {why}{held}"
             ) from None
         ids = [job.job_id for job in sent_jobs]
-        jobs.record(
+        record_tasks(
             plan.store.folder,
             dict(zip(ids, (task.units for task in tasks), strict=True)),
             request.parallelism,
@@ -287,3 +319,76 @@ def minutes(text: str) -> int:
             f"--time '{text}': expected minutes, H:MM:SS or D-HH:MM:SS, for example 4:00:00"
         )
     return math.ceil(seconds / 60)
+
+
+def pack(
+    pieces: Sequence[Piece],
+    parallelism: int,
+    limit: float | None = None,
+    known: Collection[str] = (),
+    awaited: Collection[str] = (),
+) -> Packing:
+    """Pack units into tasks of about the same length.
+
+    The first unit that needs a search does it; the others that need the same one come after. A
+    search that only one unit needs delays no other unit. There are `parallelism` tasks to be run at
+    once, and more when they would take too long otherwise, as many as one array may have.
+
+    Args:
+      pieces: in the order of the study.
+      parallelism: how many tasks run at once.
+      limit: seconds that a task may take.
+      known: searches that have been done.
+      awaited: searches that others are doing: units that need one come after.
+    """
+    needs: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        if piece.needs and piece.needs not in known and piece.needs not in awaited:
+            needs.setdefault(piece.needs, []).append(piece)
+    shared = [users for users in needs.values() if len(users) > 1]
+    searching = {users[0].id for users in shared}
+    waiting = {piece.id for users in shared for piece in users[1:]} | {
+        piece.id for piece in pieces if piece.needs in awaited
+    }
+    searches = [piece for piece in pieces if piece.id in searching]
+    free = [piece for piece in pieces if piece.id not in searching | waiting]
+    after = [piece for piece in pieces if piece.id in waiting]
+    max_tasks = max(parallelism, LARGEST_ARRAY)
+    first = _balanced(searches, _count(searches, parallelism, limit, max_tasks - bool(free)))
+    return Packing(
+        first,
+        _balanced(
+            free, _count(free, max(1, parallelism - len(first)), limit, max_tasks - len(first))
+        ),
+        _balanced(after, _count(after, parallelism, limit, max_tasks)),
+    )
+
+
+def _count(pieces: Sequence[Piece], parallelism: int, limit: float | None, max_tasks: int) -> int:
+    """Return the number of tasks."""
+    total = math.fsum(piece.seconds for piece in pieces)
+    needed = math.ceil(total / (FILLED * limit)) if limit else 1
+    return min(len(pieces), max(parallelism, needed), max_tasks)
+
+
+def _balanced(pieces: Sequence[Piece], n: int) -> list[ClusterTask]:
+    """Make `n` tasks, the longest and the shortest of which differ by no more than the longest
+    unit.
+
+    Longest processing time first (Graham 1969, Bounds on multiprocessing timing anomalies): each
+    unit, from the longest to the shortest, goes to the task with the least to do. The longest task
+    takes at most 4/3 - 1/(3n) of what the best packing would.
+    """
+    loads = [(0.0, 0, number) for number in range(n)]  # seconds, units, number of the task
+    held: list[list[int]] = [[] for _ in range(n)]
+    for position in sorted(range(len(pieces)), key=lambda i: -pieces[i].seconds):
+        seconds, count, number = loads[0]
+        held[number].append(position)
+        heapq.heapreplace(loads, (seconds + pieces[position].seconds, count + 1, number))
+    return [
+        ClusterTask(
+            tuple(pieces[i].id for i in sorted(positions)),
+            math.fsum(pieces[i].seconds for i in positions),
+        )
+        for positions in held
+    ]

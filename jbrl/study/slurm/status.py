@@ -1,18 +1,124 @@
 """Progress of a study, read from its directory: while it runs or later, from any machine that sees
 the files.
+
+DIR/slurm/JOB.json   one submission: its tasks, and the units of each
+
+Needs no more of SLURM than `squeue`: there may be no accounting.
 """
 
 import socket
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jbrl.play.machine import SILENT_SECONDS, process_exists
-from jbrl.study.slurm import jobs
-from jbrl.study.storage.files import read_json
+from jbrl.study.storage.files import pack_json, read_json, write_whole
 from jbrl.study.storage.store import Store, saved_estimates
+
+ACTIVE = frozenset(
+    {
+        "PENDING",
+        "CONFIGURING",
+        "RUNNING",
+        "COMPLETING",
+        "SUSPENDED",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "RESIZING",
+        "SIGNALING",
+        "STOPPED",
+    }
+)
+SQUEUE_SECONDS = 30.0  # squeue may take
+# what squeue says, as an error, when it is asked for one job only that has ended long ago
+UNKNOWN_JOB = "Invalid job id"
+
+
+class Submitted(NamedTuple):
+    """A task that was submitted to SLURM."""
+
+    task: str  # `12_3`, or `12`
+    units: tuple[str, ...]
+    parallelism: int  # how many tasks were to run at once
+
+
+class JobState(NamedTuple):
+    """State of a task, as SLURM reports it: PENDING because of Priority, FAILED because of
+    NonZeroExitCode.
+    """
+
+    name: str
+    reason: str
+
+    @property
+    def active(self) -> bool:
+        """True if the task is queued or runs."""
+        return self.name in ACTIVE
+
+
+def record_tasks(folder: Path, tasks: Mapping[str, Sequence[str]], parallelism: int) -> None:
+    """Note what was submitted: the units of each task.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    job = min(tasks, key=_number).partition("_")[0]
+    content = {
+        "parallelism": parallelism,
+        "tasks": {task: list(units) for task, units in tasks.items()},
+    }
+    path = folder / "slurm" / f"{job}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, pack_json(content))
+
+
+def submitted_tasks(folder: Path) -> list[Submitted]:
+    """Return all tasks ever submitted for the directory `folder`, in the order of submission."""
+    found = [record for path in (folder / "slurm").glob("*.json") if (record := read_json(path))]
+    tasks = [
+        Submitted(task, tuple(units), one["parallelism"])
+        for one in found
+        for task, units in one["tasks"].items()
+    ]
+    return sorted(tasks, key=lambda task: _number(task.task))
+
+
+def _number(task: str) -> tuple[int, int]:
+    job, _, index = task.partition("_")
+    return int(job), int(index or 0)
+
+
+def job_states(tasks: Iterable[str]) -> dict[str, JobState] | None:
+    """Return the states of tasks that SLURM reports.
+
+    SLURM removes those that have ended, after about five minutes. None: it does not answer, or not
+    here.
+    """
+    wanted = set(tasks)
+    if not wanted:
+        return {}
+    jobs = ",".join(sorted({task.partition("_")[0] for task in wanted}, key=int))
+    command = [
+        "squeue",
+        "--noheader",
+        "--array",
+        "--states=all",
+        "--format=%i|%T|%r",
+        f"--jobs={jobs}",
+    ]
+    try:
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=SQUEUE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if found.returncode and UNKNOWN_JOB not in found.stderr:
+        return None
+    rows = [line.split("|", 2) for line in found.stdout.splitlines() if line.count("|") >= 2]
+    return {task: JobState(name, reason) for task, name, reason in rows if task in wanted}
 
 
 @dataclass(frozen=True)
@@ -104,8 +210,8 @@ class Observer:
         manifest = self.store.manifest()
         labels = {unit["id"]: unit.get("label", unit["id"]) for unit in manifest["units"]}
         reasons = self._reasons([id for id in labels if id not in self._done])
-        tasks = jobs.submitted(self.folder)
-        answer = jobs.states(task.task for task in tasks)
+        tasks = submitted_tasks(self.folder)
+        answer = job_states(task.task for task in tasks)
         states = answer or {}
         expected = saved_estimates(self.folder)
         workers = self._workers(labels, _counts(manifest), expected, states)
@@ -160,7 +266,7 @@ class Observer:
         labels: dict[str, str],
         counts: dict[str, int],
         expected: dict[str, float],
-        states: dict[str, jobs.JobState],
+        states: dict[str, JobState],
     ) -> list[Worker]:
         notes = [read_json(path) for path in sorted((self.folder / "running").glob("*.json"))]
         return [self._worker(note, labels, counts, expected, states) for note in notes if note]
@@ -171,7 +277,7 @@ class Observer:
         labels: dict[str, str],
         counts: dict[str, int],
         expected: dict[str, float],
-        states: dict[str, jobs.JobState],
+        states: dict[str, JobState],
     ) -> Worker:
         now, left = (
             time.time(),
@@ -235,7 +341,7 @@ def _seconds_left(
     return float(sum(rest.get(id, pace * expected[id] * (1 - share.get(id, 0.0))) for id in left))
 
 
-def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -> bool:
+def _alive(note: dict[str, Any], now: float, states: dict[str, JobState]) -> bool:
     """Return whether a process with a heartbeat still exists: ask SLURM, the system on the same
     machine, or the clock.
     """
@@ -248,7 +354,7 @@ def _alive(note: dict[str, Any], now: float, states: dict[str, jobs.JobState]) -
 
 
 def _waiting(
-    tasks: Sequence[jobs.Submitted], states: dict[str, jobs.JobState], open_: set[str]
+    tasks: Sequence[Submitted], states: dict[str, JobState], open_: set[str]
 ) -> list[Waiting]:
     groups: dict[str, dict[str, list[str]]] = {}
     for task in tasks:
@@ -269,7 +375,7 @@ def _until_done(
     workers: list[Worker],
     waiting: list[Waiting],
     expected: dict[str, float],
-    queued: list[jobs.Submitted],
+    queued: list[Submitted],
 ) -> float | None:
     """Estimate the time until all is done: at least that of the longest process, and that of all
     together when the rest is shared among as many as may run at once.

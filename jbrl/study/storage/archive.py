@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.study.storage import strategies
 from jbrl.study.storage.files import StoreError, write_whole
-from jbrl.study.storage.outcomes import SPREADS, UNIT_COLUMNS
 from jbrl.study.storage.store import Result, Store
+from jbrl.study.storage.tables import SPREADS, UNIT_COLUMNS, strategy_table
 
 DIGESTS = ("prior_digest", "test_digest")
 UNIT = ("experiment", "algorithm", "parameters", "seed")
@@ -85,7 +84,7 @@ class Archive:
         return (
             self._table("strategies")
             if (self.folder / "strategies.parquet").exists()
-            else strategies.table([])
+            else strategy_table([])
         )
 
     def knowledge(self, id: str) -> Result | None:

@@ -28,10 +28,10 @@ import pandas as pd
 from jbrl.base.errors import JbrlWarning
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, Unit
-from jbrl.study.storage import files, index, manifest, strategies
+from jbrl.study.storage import files, index
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.index import Outcome
-from jbrl.study.storage.outcomes import Outcomes
+from jbrl.study.storage.tables import Outcomes, strategies_of_search, strategy_table
 
 TRAJECTORY = ("states", "actions", "rewards")
 METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the score
@@ -88,7 +88,7 @@ class Store:
         self.folder = Path(folder)
         self.units_folder = self.folder / "units"
         self.knowledge_folder = self.folder / "knowledge"
-        self._manifest_path = self.folder / manifest.NAME
+        self._manifest_path = self.folder / MANIFEST
         self._damaged: set[Path] = set()  # files that have been warned of
 
     # ---- the study ----
@@ -101,7 +101,7 @@ class Store:
           StoreError: there is none, or it cannot be read.
         """
         try:
-            return manifest.read(self._manifest_path)
+            return read_manifest(self._manifest_path)
         except FileNotFoundError:
             raise StoreError(
                 f"{self.folder}: no results of a study here ('jbrl run STUDY.toml --out "
@@ -129,13 +129,13 @@ class Store:
                 f"{self.folder}: cannot be used: {error.strerror}; choose another --out"
             ) from None
         try:
-            before = manifest.read(self._manifest_path)["study"]
+            before = read_manifest(self._manifest_path)["study"]
         except FileNotFoundError:
             return
         except files.DamagedError as error:
             self._warn(self._manifest_path, error)
             return
-        manifest.check_same_study(before, settings, self.folder)
+        check_same_study(before, settings, self.folder)
 
     def open(self, tables: dict[str, Any], units: Sequence[Unit]) -> None:
         """Make the directory ready for results and write the manifest.
@@ -148,7 +148,7 @@ class Store:
           StoreError: the directory holds another study, or cannot be written.
         """
         self.check(tables["study"])
-        content = files.pack_json(manifest.content(tables, units))
+        content = files.pack_json(manifest_of(tables, units))
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -360,7 +360,7 @@ class Store:
 
     def strategies(self, most: int | None = None) -> pd.DataFrame:
         """Return one row for each strategy tried by each search on a prior, the most pulled first,
-        and for each stretch of each training, the first one first: columns `strategies.COLUMNS`.
+        and for each stretch of each training, the first one first: columns `STRATEGY_COLUMNS`.
 
         `mean` and `std` are of the returns, one for each of the `pulls`. `consumed` and `simulated`
         are trajectories of the whole search: made use of, and played; `offline_seconds` is its
@@ -375,5 +375,90 @@ class Store:
             found = self.knowledge(id) if id and id not in seen else None
             if found:
                 seen.add(id)
-                parts.append(strategies.of_search(unit, found.header, found.arrays, most))
-        return strategies.table(parts)
+                parts.append(strategies_of_search(unit, found.header, found.arrays, most))
+        return strategy_table(parts)
+
+
+MANIFEST = "study.json"
+# settings that distinguish studies
+IDENTITY = ("name", "seed", "n_mdps", "horizon", "episodes", "horizon_epsilon", "discount")
+# settings with other names in studies than in stored manifests
+RENAMED = {"n_mdps": "n_environments"}
+FIELDS = ("format", "study", "experiments", "agents", "units", "versions", "machine")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read the manifest in a file.
+
+    Raises:
+      FileNotFoundError: there is none.
+      DamagedError: it is not what was written, or not complete.
+      StoreError: it cannot be read, or is of another format.
+    """
+    try:
+        found = files.unpack_json(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if path.parent.is_file():
+            raise StoreError(_not_a_directory(path.parent)) from None
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
+    if found.get("format", FORMAT) != FORMAT:
+        raise StoreError(
+            f"{path}: format {found['format']!r}: this version of jbrl reads format {FORMAT}"
+        )
+    if not set(FIELDS) <= set(found):
+        raise files.DamagedError("it is not complete")
+    return found
+
+
+def manifest_of(tables: Mapping[str, Any], units: Sequence[Unit]) -> dict[str, Any]:
+    """Return the manifest of a study that is run here and now.
+
+    Args:
+      tables: the tables of the study file; `study` holds the settings. Experiments are listed with
+        their rules (`Unit.rules`).
+    """
+    listed = [
+        {
+            "id": unit.id,
+            "label": unit.label,
+            **unit.row(),
+            "oracle": unit.is_oracle,
+            "knowledge": unit.knowledge_id,
+        }
+        for unit in units
+    ]
+    rules = {unit.experiment: unit.rules for unit in units}
+    experiments = [table | rules.get(table["name"], {}) for table in tables["experiments"]]
+    return {
+        "format": FORMAT,
+        **tables,
+        "experiments": experiments,
+        "units": listed,
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+def check_same_study(before: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
+    """Refuse settings that are of another study than those of the manifest in `folder`.
+
+    Raises:
+      StoreError: names the first setting that differs, and both values.
+    """
+    for field in IDENTITY:
+        # one may have no lifetimes of that kind
+        if field in before and field in settings and before[field] != settings[field]:
+            raise StoreError(
+                f"{folder} holds the results of another study: "
+                f"{RENAMED.get(field, field)} is {before.get(field)!r} there and "
+                f"{settings.get(field)!r} in this one; choose another --out"
+            )
+
+
+def _not_a_directory(path: Path) -> str:
+    table = path.suffix in (".csv", ".parquet")
+    return f"{path} is a file: expected a directory of results, the --out of 'jbrl run'" + (
+        f"; 'jbrl evaluate {path}' reads score tables" if table else ""
+    )

@@ -13,8 +13,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.cli.run import _meant
 from jbrl.study.plan import plan
-from jbrl.study.slurm import jobs
 from jbrl.study.slurm.cluster import Job, Request, minutes, prepare, requeue
+from jbrl.study.slurm.status import submitted_tasks
 
 STUDY = """
 [study]
@@ -121,7 +121,7 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
     assert any(line.startswith("srun") and "--cpus-per-task=4" in line for line in first)
     ids = {unit.id: unit.label for unit in plan(study, study.parent / "out").units}
     held = {
-        task.task: [ids[id] for id in task.units] for task in jobs.submitted(study.parent / "out")
+        task.task: [ids[id] for id in task.units] for task in submitted_tasks(study.parent / "out")
     }
     assert [len(units) for units in held.values()] == [1, 1, 1, 1]
     assert "GC/OPPS" in held["41_0"][0] and "GC-again/OPPS" in held["42"][0]
@@ -196,7 +196,7 @@ def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> N
         "SLURM has not accepted all of the study: no more; job 41 is in the queue: run this again"
         in said
     )
-    assert len(jobs.submitted(study.parent / "out")) == 3
+    assert len(submitted_tasks(study.parent / "out")) == 3
 
 
 def test_options_of_sbatch(study: Path, programs: Path) -> None:

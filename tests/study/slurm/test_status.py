@@ -17,11 +17,10 @@ import jbrl
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
-from jbrl.study.heartbeat import Heartbeat
 from jbrl.study.plan import plan
-from jbrl.study.progress import Progress
-from jbrl.study.slurm import jobs, status
-from jbrl.study.slurm.status import Observer, Status
+from jbrl.study.progress import Heartbeat, Progress
+from jbrl.study.slurm import status
+from jbrl.study.slurm.status import Observer, Status, record_tasks
 from jbrl.study.storage import store as store_module
 from jbrl.study.storage.files import StoreError, pack_json, write_whole
 
@@ -171,8 +170,8 @@ def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(fol
 
 def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b, c = left(folder)
-    jobs.record(folder, {"12_0": [a], "12_1": [b]}, 2)
-    jobs.record(folder, {"13": [c]}, 2)
+    record_tasks(folder, {"12_0": [a], "12_1": [b]}, 2)
+    record_tasks(folder, {"13": [c]}, 2)
     slurm(
         monkeypatch,
         tmp_path,
@@ -197,8 +196,8 @@ def test_tasks_that_ended_before_their_units(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, c = left(folder)
-    jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
-    jobs.record(folder, {"15": [c]}, 3)
+    record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
+    record_tasks(folder, {"15": [c]}, 3)
     slurm(
         monkeypatch,
         tmp_path,
@@ -219,7 +218,7 @@ def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, c = left(folder)
-    jobs.record(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
+    record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     slurm(
         monkeypatch,
         tmp_path,
@@ -239,7 +238,7 @@ def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
 def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs.record(folder, {"12": left(folder)}, 3)
+    record_tasks(folder, {"12": left(folder)}, 3)
     slurm(monkeypatch, tmp_path)
     program = tmp_path / "bin" / "squeue"
     program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
@@ -279,7 +278,7 @@ def test_the_next_turn_of_a_task_removes_the_note_of_the_last(
 def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jbrl.study.heartbeat.SECONDS", 0.02)
+    monkeypatch.setattr("jbrl.study.progress.SECONDS", 0.02)
     with Heartbeat(folder, {"mine": 3.0}, Progress()):
         (folder / store_module.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
         end = time.monotonic() + 20

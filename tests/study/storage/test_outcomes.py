@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jbrl.study.storage.index import Outcome
-from jbrl.study.storage.outcomes import Outcomes
+from jbrl.study.storage.tables import Outcomes
 
 LISTED = [
     {"id": str(k), "experiment": "e", "algorithm": f"a{k}", "parameters": "{}", "seed": k}

@@ -15,8 +15,8 @@ from jbrl.play.unit import Unit
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.outcomes import UNIT_COLUMNS
 from jbrl.study.storage.store import ResultWarning, Store
+from jbrl.study.storage.tables import UNIT_COLUMNS
 
 TIMES = {
     "offline_seconds": 0.5,

@@ -1,4 +1,6 @@
-"""The results of a study as tables: one row per unit, one row per environment."""
+"""The results of a study as tables: one row per unit, per environment, and per strategy that agents
+have tried on a prior before they played.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,3 +104,46 @@ def _digests(header: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the digests of the prior and the test distribution in the configuration of a unit."""
     configuration = header.get("configuration") or {}
     return {f"{name}_digest": configuration.get(name) for name in ("prior", "test")}
+
+
+STRATEGY_COLUMNS = (
+    *("prior", "algorithm", "parameters", "seed"),
+    *("strategy", "pulls", "mean", "std", "discarded", "chosen"),
+    *("consumed", "simulated", "offline_seconds"),
+)
+
+
+def strategies_of_search(
+    unit: Mapping[str, Any],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    most: int | None = None,
+) -> pd.DataFrame:
+    """Return one row for each strategy that a search has tried, the most pulled first, or for each
+    stretch of a training, the first one first.
+
+    Args:
+      unit: of those that use the findings, in the manifest.
+      header, arrays: of the findings.
+      most: rows of a search; None: all. A training has all of its.
+    """
+    named = {name: unit[name] for name in ("prior", "algorithm", "parameters", "seed")}
+    learned = header["learned"]
+    cost = {
+        "consumed": learned["consumed"],
+        "simulated": learned["simulated"],
+        "offline_seconds": learned["seconds"],
+    }
+    arms = {name: v for name, v in arrays.items() if "/" not in name}
+    rows = pd.DataFrame({**named, **arms, **cost})
+    if "weights" in learned["strategy"]:
+        return rows
+    ordered = rows.sort_values(["pulls", "chosen", "mean"], ascending=False, kind="stable")
+    return ordered.head(len(rows) if most is None else most)
+
+
+def strategy_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of several searches, columns `STRATEGY_COLUMNS`; of none, an empty table."""
+    if not parts:
+        return pd.DataFrame(columns=list(STRATEGY_COLUMNS))
+    return pd.concat(parts, ignore_index=True)[list(STRATEGY_COLUMNS)]
