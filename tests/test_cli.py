@@ -309,8 +309,10 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
 
 def test_parameters_are_a_table_in_markdown() -> None:
     lines = parameter_table(AGENTS["e-Greedy"].agent).splitlines()
-    assert lines[0] == "| Parameter | Default | Meaning |"
-    assert any(line.startswith("| `epsilon` | `") for line in lines)
+    assert lines[0] == "| Parameter | Default | Accepted | Meaning |"
+    assert any(
+        line.startswith("| `epsilon` | `0.0` | a number from 0 up to 1 | ") for line in lines
+    )
 
 
 def test_show_prints_matrices() -> None:

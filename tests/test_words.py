@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[1]
 CODE = [
     path for part in ("jbrl", "benchmarks", "experiments") for path in (ROOT / part).rglob("*.py")
 ]
-TESTS = list((ROOT / "tests").rglob("*.py"))
 PAGES = [
     ROOT / "README.md",
     *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
@@ -60,7 +59,7 @@ def test_no_text_has_a_banned_phrase() -> None:
 def test_no_docstring_begins_with_an_interrogative() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"
-        for path in CODE + TESTS
+        for path in CODE
         for match in OPENING.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n".join(wrong)

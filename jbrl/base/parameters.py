@@ -98,7 +98,7 @@ def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
     accepted = type(value) is kind and (not rules.get("choices") or value in rules["choices"])
     if not accepted or (kind in (int, float) and not _in_range(field, value)):
         found = value if kind is float and type(value) is float and math.isfinite(value) else given
-        raise JbrlError(f"{where} = {shown(found)}: expected {_accepted(field, given)}")
+        raise JbrlError(f"{where} = {shown(found)}: expected {accepted_values(field, given)}")
     if rules.get("check"):
         try:
             rules["check"](value)
@@ -123,7 +123,7 @@ def _in_range(field: dataclasses.Field[Any], value: float) -> bool:
     return value >= SMALLEST_NUMBER if low == 0 else bool(np.float32(value) > np.float32(low))
 
 
-def _accepted(field: dataclasses.Field[Any], given: Any) -> str:
+def accepted_values(field: dataclasses.Field[Any], given: Any) -> str:
     """Return what a parameter accepts, in words. Limits of float32 or int32 are named where `given`
     is beyond them.
     """

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.parameters import accepted_values
 from jbrl.cli.output import complain, print_table
 
 if TYPE_CHECKING:  # listing starts without JAX
@@ -107,11 +108,13 @@ def _toml(value: object) -> str:
 
 def parameter_table(cls: type) -> str:
     """Return the parameters of an agent, an environment or a problem as a table in Markdown."""
-    rows = [
-        " | ".join([f"| `{name}`", f"`{default}`", doc.replace("|", "\\|") + " |"])
-        for name, default, doc in _parameters(cls)
-    ]
-    return "\n".join(["| Parameter | Default | Meaning |", "| --- | --- | --- |", *rows])
+    rows = []
+    for field in _settable(cls):
+        values = accepted_values(field, None) + (", static" if field.metadata.get("static") else "")
+        doc = str(field.metadata.get("doc", "")).replace("|", "\\|")
+        rows.append(f"| `{field.name}` | `{_toml(field.default)}` | {values} | {doc} |")
+    header = ["| Parameter | Default | Accepted | Meaning |", "| --- | --- | --- | --- |"]
+    return "\n".join([*header, *rows])
 
 
 def _problems() -> Iterator[Table | str]:

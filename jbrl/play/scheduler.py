@@ -1,4 +1,4 @@
-"""What is played at once: lanes of compiled calls, for one run or for several that share a program.
+"""Lanes of compiled calls that are played at once, for one run or several that share a program.
 
 A run is one agent in one experiment. Runs that differ in numbers only (parameters, knowledge,
 distributions, seeds) share a program, and their lifetimes may be lanes of one call. On CPUs groups
