@@ -186,8 +186,7 @@ class _Sorted:
         sizes = np.array([len(cell) for cell in cells])
         # scores of an environment, and their places
         self.cells = list(zip(cells, np.split(place, np.cumsum(sizes)[:-1]), strict=True))
-        # as rliable: a whole number of scores, where all have the same weight
-        self.trimmed = (len(place) // 4) / len(place)
+        self.size = len(place)
         everything = [np.arange(size)[None] for size in sizes]
         self.observed = self._weighed(everything)
 
@@ -216,14 +215,20 @@ class _Sorted:
 
     def metrics(self, weights: np.ndarray, means: np.ndarray) -> dict[str, np.ndarray]:
         """Return all metrics, [R] each, of weights [R, U] and means [R, m]."""
-        reached = np.cumsum(weights, axis=1).clip(self.trimmed, 1 - self.trimmed)
-        middle = np.diff(reached, axis=1, prepend=self.trimmed)
         return {
             "mean": means.mean(axis=1),
             "median": np.median(means, axis=1),
-            "iqm": middle @ self.scores / (1 - 2 * self.trimmed),
+            "iqm": self.trimmed_mean(weights, 4),
             "optimality_gap": weights @ np.maximum(0, 1 - self.scores),
         }
+
+    def trimmed_mean(self, weights: np.ndarray, parts: int) -> np.ndarray:
+        """Return the mean without one of so many parts at each end, [R]; as in rliable a whole
+        number of scores, where all have the same weight.
+        """
+        cut = (self.size // parts) / self.size
+        reached = np.cumsum(weights, axis=1).clip(cut, 1 - cut)
+        return np.diff(reached, axis=1, prepend=cut) @ self.scores / (1 - 2 * cut)
 
     def profile(self, weights: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
         """Return the weight above each threshold, [R, number of thresholds]."""
