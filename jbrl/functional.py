@@ -26,7 +26,7 @@ from jbrl.base.pytree import record, select, static
 from jbrl.environments.environment import Environment, as_arrays
 from jbrl.environments.spec import Box, Discrete, OneHot, Spec, Steps, check_count
 from jbrl.mdp.sampling import stream
-from jbrl.problems.lookup import problem
+from jbrl.problems import lookup
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import Problem
 
@@ -61,7 +61,7 @@ class Actions(Discrete):
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeRules:
-    """EpisodeRules of an episode. Part of the compiled program."""
+    """Rules of an episode. Part of the compiled program."""
 
     spec: Spec
     max_steps: int  # steps after which an episode is truncated
@@ -229,21 +229,21 @@ def make(
     for flag, value in (("vectors", vectors), ("split_done", split_done)):
         if not isinstance(value, bool):
             raise JbrlError(f"{flag} = {value!r}: expected True or False")
-    found, rules = episodes_of(name, max_steps, vectors)
-    made = Functional(found, rules, split_done)
-    return made, made.sample_params(found.key(seed), index)
+    problem, rules = episodes_of(name, max_steps, vectors)
+    made = Functional(problem, rules, split_done)
+    return made, made.sample_params(problem.key(seed), index)
 
 
 def episodes_of(
     name: str | Problem, max_steps: int | None = None, vectors: bool = False
 ) -> tuple[Problem, EpisodeRules]:
     """Return a problem and the rules of its episodes; arguments as those of `make`."""
-    found = name if isinstance(name, Problem) else problem(name)
+    problem = name if isinstance(name, Problem) else lookup.problem(name)
     if max_steps is None:
-        lifetime = found.lifetime
+        lifetime = problem.lifetime
         max_steps = lifetime.steps if isinstance(lifetime, Steps) else lifetime.max_steps
     check_count("max_steps", max_steps)
-    return found, EpisodeRules(found.spec, int(max_steps), vectors)
+    return problem, EpisodeRules(problem.spec, int(max_steps), vectors)
 
 
 def typed(key: jax.Array) -> jax.Array:
@@ -260,9 +260,9 @@ class Lanes:
     structure: Any = static()  # of one environment
 
     @classmethod
-    def draw(cls, found: Problem, seed: int, indices: jax.Array) -> "Lanes":
+    def draw(cls, problem: Problem, seed: int, indices: jax.Array) -> "Lanes":
         """Draw the environments of a seed with the numbers `indices`, [N] int32."""
-        key, prior = found.key(seed), found.prior(found.lifetime, 0.0)
+        key, prior = problem.key(seed), problem.prior(problem.lifetime, 0.0)
         traced, shape = jax.make_jaxpr(_sampled, return_shape=True)(prior, key, indices[0])
         # an output that is an input is the same for every index
         own = tuple(not any(out is v for v in traced.jaxpr.invars) for out in traced.jaxpr.outvars)
@@ -283,9 +283,9 @@ class Lanes:
         return jax.vmap(one, (list(self.axes), *(0 for _ in arguments)))(self.leaves, *arguments)
 
 
-def sample(found: Problem, key: jax.Array, index: jax.Array | int) -> Environment:
+def sample(problem: Problem, key: jax.Array, index: jax.Array | int) -> Environment:
     """Draw environment number `index` of the seed behind `key`."""
-    prior = found.prior(found.lifetime, 0.0)
+    prior = problem.prior(problem.lifetime, 0.0)
     return _sample(prior, key, jnp.asarray(index, jnp.int32))
 
 

@@ -139,8 +139,8 @@ class ProblemEnv(gymnasium.Env):
         return self._shown(taken.observation), float(taken.reward), *ends, _floats(info)
 
     def _shown(self, observation: Any) -> Any:
-        found = np.asarray(observation)
-        return np.int64(found) if isinstance(self.observation_space, spaces.Discrete) else found
+        array = np.asarray(observation)
+        return np.int64(array) if isinstance(self.observation_space, spaces.Discrete) else array
 
 
 class ProblemVectorEnv(VectorEnv):
@@ -306,9 +306,9 @@ def _episodes_of(
     problem: str | Problem, max_steps: int | None, vectors: bool
 ) -> tuple[Problem, EpisodeRules]:
     """One-hot vectors are given as such in any case."""
-    found, rules = episodes_of(problem, max_steps, vectors)
+    made, rules = episodes_of(problem, max_steps, vectors)
     vectors = vectors or isinstance(rules.spec.observation, OneHot)
-    return found, dataclasses.replace(rules, vectors=vectors)
+    return made, dataclasses.replace(rules, vectors=vectors)
 
 
 def _observations(rules: EpisodeRules) -> Any:

@@ -23,12 +23,12 @@ def shown(value: object, text: Callable[[object], str] = repr) -> str:
       text: writes the value, for example `str` for a word that needs no quotes.
     """
     try:
-        found = text(value)
+        written = text(value)
     except ValueError:  # Python writes no integers of more than 4,300 digits
         return "an integer of thousands of digits"
     except RecursionError:
         return "a value nested too deeply"
-    return found if len(found) <= LONGEST else found[: LONGEST - 1] + "…"
+    return written if len(written) <= LONGEST else written[: LONGEST - 1] + "…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

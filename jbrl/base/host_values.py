@@ -70,13 +70,13 @@ def refusal(method: str) -> str:
 
 
 def _traced(programs: Programs, generators: list[Any]) -> dict[str, Trace]:
-    found = {}
+    traces = {}
     with _attempt(next(_attempts)), contextlib.suppress(Exception):
         before = _states(generators)
         for name, program in programs():
             after = _states(generators)
-            found[name], before = Trace(_text(program), before, after), after
-    return found
+            traces[name], before = Trace(_text(program), before, after), after
+    return traces
 
 
 def _differ(one: Trace, other: Trace) -> bool:
@@ -103,7 +103,7 @@ def _generators() -> list[Any]:
         if issubclass(kind, random.Random | np.random.BitGenerator)
         and not issubclass(kind, random.SystemRandom)
     }
-    return [found for found in objects if type(found) in kinds]
+    return [generator for generator in objects if type(generator) in kinds]
 
 
 def _states(generators: list[Any]) -> list[bytes]:

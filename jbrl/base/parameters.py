@@ -97,8 +97,9 @@ def _checked(field: dataclasses.Field[Any], given: Any, where: str) -> Any:
         value = int(value)
     accepted = type(value) is kind and (not rules.get("choices") or value in rules["choices"])
     if not accepted or (kind in (int, float) and not _in_range(field, value)):
-        found = value if kind is float and type(value) is float and math.isfinite(value) else given
-        raise JbrlError(f"{where} = {shown(found)}: expected {accepted_values(field, given)}")
+        as_float = kind is float and type(value) is float and math.isfinite(value)
+        refused = shown(value if as_float else given)
+        raise JbrlError(f"{where} = {refused}: expected {accepted_values(field, given)}")
     if rules.get("check"):
         try:
             rules["check"](value)

@@ -45,8 +45,8 @@ def find_class(name: str, folder: Path, contract: type, kind: str) -> tuple[Any,
     """
     module_name, _, class_name = name.partition(":")
     module = _imported(module_name, folder)
-    found = getattr(module, class_name, None)
-    if not (isinstance(found, type) and issubclass(found, contract)):
+    cls = getattr(module, class_name, None)
+    if not (isinstance(cls, type) and issubclass(cls, contract)):
         classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
         candidates = [
             key
@@ -61,7 +61,7 @@ def find_class(name: str, folder: Path, contract: type, kind: str) -> tuple[Any,
         raise JbrlError(
             f"'{name}': module '{module_name}' has no {kind} called '{class_name}'{known}"
         )
-    return found, source_digest(found, module_name)
+    return cls, source_digest(cls, module_name)
 
 
 def summary(thing: Any) -> str:
@@ -92,23 +92,23 @@ def source_digest(cls: type, module_name: str | None = None) -> str:
     }
     own = {cls.__module__, module_name or cls.__module__}
     packages = {name.partition(".")[0] for name in own}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = sorted(own | {name for name in defining if _counts(name, packages)})
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in digests:
             continue
         file = _spec_file(name)
         if file is None:
             continue
-        found[name] = _digest(name, file)
+        digests[name] = _digest(name, file)
         waiting += [
-            other for other in _imports(name, file, found[name]) if _counts(other, packages)
+            other for other in _imports(name, file, digests[name]) if _counts(other, packages)
         ]
-    if len(found) < 2:
-        return next(iter(found.values()), "")
+    if len(digests) < 2:
+        return next(iter(digests.values()), "")
     return hashlib.sha256(
-        "".join(f"{name} {digest}\n" for name, digest in sorted(found.items())).encode()
+        "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items())).encode()
     ).hexdigest()
 
 
@@ -177,11 +177,11 @@ def _spec(name: str) -> ModuleSpec | None:
             return None
     for finder in sys.meta_path:
         try:
-            found = finder.find_spec(name, places)
+            spec = finder.find_spec(name, places)
         except (ImportError, AttributeError, ValueError, RecursionError):
             continue
-        if found is not None:
-            return found
+        if spec is not None:
+            return spec
     return None
 
 
@@ -207,17 +207,17 @@ def _written_imports(file: Path, digest: str, package: str) -> tuple[str, ...]:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    found: list[str] = []
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             try:
                 base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             except ImportError:  # beyond the top of the package, in code that is never run
                 continue
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
-    return tuple(found)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
+    return tuple(names)
 
 
 def _imported(name: str, folder: Path) -> ModuleType:

@@ -96,10 +96,10 @@ class DeepSea(Environment[DeepSeaState]):
         cell = jnp.minimum(row, last) * N + column
         rightward = jnp.ravel(self.mapping).at[cell].get(mode="promise_in_bounds").astype(jnp.int32)
         right = vectorize.prevent_fusion_index((action == rightward).astype(jnp.int32)) == 1
-        found = right & (column == last)
+        treasure = right & (column == last)
         noisy = jnp.logical_and(self.stochastic, (row == last) & ((column == 0) | (column == last)))
         gift = jnp.where(noisy, sampling.standard_normal(noise), 0.0)
-        reward = gift + found.astype(jnp.float32) - jnp.where(right, COST / N, 0.0)
+        reward = gift + treasure.astype(jnp.float32) - jnp.where(right, COST / N, 0.0)
         moves = jnp.logical_or(jnp.logical_not(self.stochastic), slip > 1 / N)
         advanced = jnp.where(moves, jnp.minimum(column + 1, last), column)
         bad = state.bad | (~right & (row == column))
@@ -107,7 +107,9 @@ class DeepSea(Environment[DeepSeaState]):
         row = row + 1
         ended = row >= N
         observation = jnp.where(ended, -1, row * N + column)
-        return DeepSeaState(row, column, bad, state.found | found), Step(observation, reward, ended)
+        return DeepSeaState(row, column, bad, state.found | treasure), Step(
+            observation, reward, ended
+        )
 
     def metrics(self, state: DeepSeaState) -> dict[str, jax.Array]:
         return {

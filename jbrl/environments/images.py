@@ -115,13 +115,13 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     Raises:
       JbrlError: scikit-learn is not installed.
     """
-    found = importlib.util.find_spec("sklearn")  # not imported, which would take a second
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("sklearn")  # not imported, which would take a second
+    if package is None or not package.submodule_search_locations:
         raise JbrlError(
             "folder = '': the images are scikit-learn's, which is not installed: expected the "
             "extra jbrl[bsuite], or a folder with MNIST's files"
         )
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     shades = table[:, :-1].astype(np.float64).reshape(-1, 8, 8)
@@ -164,8 +164,8 @@ def _idx(path: Path, magic: int, rank: int) -> np.ndarray:
     whole = len(content) >= size_of_head
     head = np.frombuffer(content[:size_of_head] if whole else b"", ">u4")
     if not whole or head[0] != magic:
-        found = f"0x{head[0]:08x}" if whole else f"a file of {len(content)} bytes"
-        raise JbrlError(f"{path}: magic number {found}: expected 0x{magic:08x}, an IDX file")
+        start = f"0x{head[0]:08x}" if whole else f"a file of {len(content)} bytes"
+        raise JbrlError(f"{path}: magic number {start}: expected 0x{magic:08x}, an IDX file")
     shape = tuple(int(n) for n in head[1:])
     size = int(np.prod(np.array(shape, object)))
     given = len(content) - size_of_head

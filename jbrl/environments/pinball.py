@@ -105,17 +105,17 @@ def _polygon(points: Any, where: str) -> np.ndarray:
     if not isinstance(points, list) or len(points) < 3:
         count = f"{len(points)} points" if isinstance(points, list) else shown(points)
         raise JbrlError(f"{where}: {count}: expected a list of at least three points [x, y]")
-    found = np.array([_numbers(p, 2, f"{where}[{i}]") for i, p in enumerate(points)])
-    same = (np.abs(np.roll(found, -1, axis=0) - found) < 1e-6).all(axis=1)
+    corners = np.array([_numbers(p, 2, f"{where}[{i}]") for i, p in enumerate(points)])
+    same = (np.abs(np.roll(corners, -1, axis=0) - corners) < 1e-6).all(axis=1)
     if same.any():
         i = int(np.flatnonzero(same)[0])
         raise JbrlError(
-            f"{where}: points {i} and {(i + 1) % len(found)} are the same: expected edges of a "
+            f"{where}: points {i} and {(i + 1) % len(corners)} are the same: expected edges of a "
             "length above 0"
         )
-    if np.linalg.svd(found - found.mean(0), compute_uv=False)[1] < 1e-6:
+    if np.linalg.svd(corners - corners.mean(0), compute_uv=False)[1] < 1e-6:
         raise JbrlError(f"{where}: all points lie on one line: expected points around an area")
-    return found
+    return corners
 
 
 def _numbers(values: Any, count: int, where: str) -> np.ndarray:

@@ -151,7 +151,7 @@ def _in_float32(values: np.ndarray) -> np.ndarray:
 
 
 def _refuse(wrong: np.ndarray, values: np.ndarray, where: str, accepted: str) -> None:
-    found = np.argwhere(wrong)
-    if len(found):
-        x, u, y = found[0]
+    places = np.argwhere(wrong)
+    if len(places):
+        x, u, y = places[0]
         raise JbrlError(f"{where}[{x}][{u}][{y}] = {values[x, u, y]:.9g}: {accepted}")

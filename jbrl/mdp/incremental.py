@@ -240,8 +240,8 @@ def _improved(plan: Plan, *, from_all: bool) -> Plan:
     values = jnp.where((plan.rounds > _patience(plan))[None], lanes_greatest(plan.q), values)
     here = (jnp.arange(plan.q.shape[0], dtype=jnp.int32)[:, None] == x[None]) & unsettled[None]
     policy = jnp.where(here, action[None], plan.policy)
-    found = dataclasses.replace(plan, inverse=inverse, policy=policy)
-    return _swept(found, values, wanted, from_all=from_all)
+    changed = dataclasses.replace(plan, inverse=inverse, policy=policy)
+    return _swept(changed, values, wanted, from_all=from_all)
 
 
 def _swept(plan: Plan, values: jax.Array, wanted: jax.Array, *, from_all: bool) -> Plan:
@@ -356,8 +356,8 @@ def _begin(
         rounds=counters,
     )
     inverse, values = _evaluated(plan)
-    found = dataclasses.replace(plan, inverse=inverse)
-    return _swept(found, values, jnp.ones((width,), weights.dtype), from_all=True)
+    evaluated = dataclasses.replace(plan, inverse=inverse)
+    return _swept(evaluated, values, jnp.ones((width,), weights.dtype), from_all=True)
 
 
 def _by_pair(table: jax.Array) -> jax.Array:

@@ -110,5 +110,5 @@ def decisions_until(share: float | Decimal, discount: float) -> int:
       discount: between 0 and 1, not one of them.
     """
     with localcontext(prec=_DIGITS):
-        found = Decimal(share).ln() / Decimal(discount).ln()
-        return max(1, math.ceil(round(found, _DIGITS // 2)))  # an integer but for rounding is one
+        count = Decimal(share).ln() / Decimal(discount).ln()
+        return max(1, math.ceil(round(count, _DIGITS // 2)))  # an integer but for rounding is one

@@ -138,8 +138,8 @@ def gamma(key: jax.Array, shapes: jax.Array) -> jax.Array:
     too. The draws depend on the key and the array alone, mapped or not. Marsaglia and Tsang 2000,
     with their device of section 6 for shapes below 1.
     """
-    d, found = _marsaglia_tsang(key, shapes)
-    return jnp.where(shapes > 0, jnp.where(shapes < 1, jnp.exp(found), d * (1 + found) ** 3), 0.0)
+    d, values = _marsaglia_tsang(key, shapes)
+    return jnp.where(shapes > 0, jnp.where(shapes < 1, jnp.exp(values), d * (1 + values) ** 3), 0.0)
 
 
 def dirichlet(key: jax.Array, concentrations: jax.Array) -> jax.Array:
@@ -150,11 +150,11 @@ def dirichlet(key: jax.Array, concentrations: jax.Array) -> jax.Array:
     formed from logarithms. Measured on one CPU core: 150 ns per entry of 1 or 2, 50 ns where nine
     in ten are 0; `jax.random.dirichlet` needs above 800 ns and does not allow zeros.
     """
-    d, found = _marsaglia_tsang(key, concentrations)
+    d, values = _marsaglia_tsang(key, concentrations)
     logs = jnp.where(
         concentrations < 1,
-        found,
-        jnp.log(d) + 3 * jnp.log1p(jnp.where(concentrations < 1, 0.0, found)),
+        values,
+        jnp.log(d) + 3 * jnp.log1p(jnp.where(concentrations < 1, 0.0, values)),
     )
     logs = jnp.where(concentrations > 0, logs, -jnp.inf)
     weights = jnp.exp(logs - logs.max(-1, keepdims=True))
@@ -170,12 +170,12 @@ class _Gammas:
 
     round: jax.Array  # [] int32
     at: jax.Array  # [G] int32, the entry being tried; GROUP: none is left
-    found: jax.Array  # [G, GROUP] float32
+    values: jax.Array  # [G, GROUP] float32
 
 
 def _marsaglia_tsang(key: jax.Array, shapes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return arrays (d, found) of the given shape: a gamma variate is d (1 + found)^3, or
-    exp(found) where its shape is below 1.
+    """Return arrays (d, values) of the given shape: a gamma variate is d (1 + values)^3, or
+    exp(values) where its shape is below 1.
 
     Each round tries one entry of each group; an accepted one gives way to the next of positive
     shape. So neither the rejections (5% at most) nor the entries of shape 0, most of them in many
@@ -189,8 +189,8 @@ def _marsaglia_tsang(key: jax.Array, shapes: jax.Array) -> tuple[jax.Array, jax.
     # A lane that is done never changes again, for any work of the others: no selection between old
     # and new carries.
     end = vectorize.while_active(_unfinished, _try, begin, (key, groups), keep="nothing")
-    d, found = (v.reshape(-1)[: shapes.size].reshape(shapes.shape) for v in (d, end.found))
-    return d, found
+    d, values = (v.reshape(-1)[: shapes.size].reshape(shapes.shape) for v in (d, end.values))
+    return d, values
 
 
 def _next_wanted(groups: jax.Array, at: jax.Array) -> jax.Array:
@@ -213,13 +213,13 @@ def _try(search: _Gammas, consts: tuple[Any, ...]) -> _Gammas:
     t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
     accepted = (t > -1) & (jnp.log(accept) < d * excess(t))
     # A variate of shape a + 1, times U^(1/a), has shape a.
-    found = jnp.where(
+    values = jnp.where(
         shape < 1, jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, -1.0)) + jnp.log(boost) / shape, t
     )
     return _Gammas(
         search.round + 1,
         jnp.where(accepted, _next_wanted(groups, search.at), search.at),
-        jnp.where(here & accepted[:, None], found[:, None], search.found),
+        jnp.where(here & accepted[:, None], values[:, None], search.values),
     )
 
 

@@ -95,8 +95,8 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
         )
     family, inside = _parts(text)
     if ":" in family:
-        found, source = find_class(family, base, Environment, "environment")
-        return _of_environment(family, found, inside, source=source)
+        cls, source = find_class(family, base, Environment, "environment")
+        return _of_environment(family, cls, inside, source=source)
     suite, slash, rest = family.partition("/")
     if slash and suite in SUITES:
         return SUITES[suite].make(rest, inside)
@@ -184,15 +184,15 @@ def _items(inside: str, where: str) -> dict[str, str]:
     Raises:
       JbrlError: an item without `=`, or a key that is given twice.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in filter(None, map(str.strip, ITEM.findall(inside))):
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise JbrlError(f"{where}: '{shown(text, str)}' is not written parameter=value")
-        if key in found:
+        if key in values:
             raise JbrlError(f"{where}: {key} is given twice")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _arguments(entry: ProblemEntry, inside: str) -> dict[str, Any]:

@@ -218,8 +218,8 @@ def _gather(table: jax.Array, i: jax.Array, axis: int = 0) -> jax.Array:
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     where = jnp.arange(outer, dtype=i.dtype)[:, None, None] * shape[axis] + i[None, None]
     where = _flat(where * inner + jnp.arange(inner, dtype=i.dtype)[None, :, None], width)
-    found = table.reshape(-1).at[where].get(mode="promise_in_bounds")
-    return found.reshape(*shape[:axis], *shape[axis + 1 :], -1)
+    entries = table.reshape(-1).at[where].get(mode="promise_in_bounds")
+    return entries.reshape(*shape[:axis], *shape[axis + 1 :], -1)
 
 
 def _flat(rows: jax.Array, width: int) -> jax.Array:

@@ -171,9 +171,9 @@ def _computed_in_turn(
         # the last one again where fewer are left
         turns = jnp.minimum(i * at_once + jnp.arange(at_once, dtype=jnp.int32), count - 1)
         lanes = jnp.argmax(wanted[None] & (before[None] == turns[:, None]), axis=1)
-        found = jax.vmap(fn)(jax.tree.map(lambda v: v[lanes], operand))
+        results = jax.vmap(fn)(jax.tree.map(lambda v: v[lanes], operand))
         return jax.tree.map(
-            lambda every, new: every.at[lanes].set(new, mode="promise_in_bounds"), result, found
+            lambda every, new: every.at[lanes].set(new, mode="promise_in_bounds"), result, results
         )
 
     return lax.fori_loop(0, -(-count // at_once), some, otherwise)
