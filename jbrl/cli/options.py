@@ -17,7 +17,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -75,7 +75,8 @@ def _add_command(app: typer.Typer, function: Callable[..., None]) -> None:
             parts[parameter.name] = annotation
             for cls in reversed(annotation.__mro__):
                 entries |= _documentation(cls)[1]
-            parameters += _parameters_of(annotation)
+            fields = inspect.signature(annotation).parameters.values()
+            parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in fields]
         else:
             parameters.append(parameter)
     parameters = [_declared(p, entries.get(p.name)) for p in parameters]
@@ -83,19 +84,13 @@ def _add_command(app: typer.Typer, function: Callable[..., None]) -> None:
     @functools.wraps(function)
     def run(**given: Any) -> None:
         for name, cls in parts.items():
-            fields = [field.name for field in dataclasses.fields(cls)]
-            given[name] = cls(**{field: given.pop(field) for field in fields})
+            names = [field.name for field in dataclasses.fields(cls)]
+            given[name] = cls(**{field: given.pop(field) for field in names})
         function(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(function.__name__.strip("_"), cls=PlainCommand, help=text)(run)
-
-
-def _parameters_of(cls: Any) -> Iterator[inspect.Parameter]:
-    """Yield the fields of a dataclass as keyword-only parameters."""
-    for parameter in inspect.signature(cls).parameters.values():
-        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def _documentation(described: Any) -> tuple[str, dict[str, _Entry]]:

@@ -1,5 +1,6 @@
 """`jbrl rank` and `jbrl sensitivity`: agents compared, and the parameters that they draw."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -83,12 +84,8 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
     from jbrl.stats.labels import oracles_of
     from jbrl.stats.paired_bootstrap import pair
 
-    returns, known = results.returns, list(results.units["experiment"].unique())
-    for name in names:
-        if name not in known:
-            raise JbrlError(f"--experiment: unknown experiment '{name}'{nearest(name, known)}")
-    if names:
-        returns = returns[returns["experiment"].isin(names)]
+    known = results.units["experiment"].unique()
+    returns = _only(results.returns, "experiment", names, known, "unknown experiment '{}'")
     missing = int((results.units["status"] != "done").sum())
     if returns.empty:
         raise JbrlError(
@@ -111,6 +108,20 @@ def _experiments(results: "Results", names: list[str], best_per_algorithm: bool)
             f"experiment {paired.experiment} is left out: {paired.name(0)} stands alone", "note"
         )
     return [paired for paired in pairings if len(paired.agents) > 1]
+
+
+def _only(
+    table: "pd.DataFrame", column: str, names: list[str], known: Collection[str], message: str
+) -> "pd.DataFrame":
+    """Return the rows with the names that an option asks for; all rows if it is not given.
+
+    Raises:
+      JbrlError: a name is not known, as `message` says.
+    """
+    for name in names:
+        if name not in known:
+            raise JbrlError(f"--{column}: {message.format(name)}{nearest(name, known)}")
+    return table[table[column].isin(names)] if names else table
 
 
 def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
@@ -251,17 +262,11 @@ def _trials(
 
     results = Results(folder)
     trials = results.trials
-    for column, names in (("experiment", experiments), ("algorithm", algorithms)):
-        known = list(trials[column].unique())
-        for name in names:
-            if name not in known:
-                raise JbrlError(
-                    f"--{column}: '{name}' draws no parameters here{nearest(name, known)}"
-                    if column == "algorithm"
-                    else f"--{column}: unknown experiment '{name}'{nearest(name, known)}"
-                )
-        if names:
-            trials = trials[trials[column].isin(names)]
+    for column, names, message in (
+        ("experiment", experiments, "unknown experiment '{}'"),
+        ("algorithm", algorithms, "'{}' draws no parameters here"),
+    ):
+        trials = _only(trials, column, names, trials[column].unique(), message)
     return trials, [name for name in trials.columns if name not in results.returns.columns]
 
 
