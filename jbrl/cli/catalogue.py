@@ -83,17 +83,12 @@ def _with_parameters(kind: str, summary: str, entries: Mapping[str, tuple[type, 
     table.add_column(summary)
     for name in sorted(entries, key=str.casefold):
         cls, text = entries[name]
-        values = [f"{name} = {default}: {doc}" for name, default, doc in _parameters(cls)]
+        values = [
+            f"{field.name} = {_toml(field.default)}: {field.metadata.get('doc', '')}"
+            for field in _settable(cls)
+        ]
         table.add_row(name, escape("\n".join(values)), escape(text))
     return table
-
-
-def _parameters(cls: type) -> list[tuple[str, str, str]]:
-    """Return name, default as it is written in a study, and meaning of each parameter."""
-    return [
-        (field.name, _toml(field.default), field.metadata.get("doc", ""))
-        for field in _settable(cls)
-    ]
 
 
 def _settable(cls: type) -> list[dataclasses.Field[Any]]:
