@@ -16,6 +16,15 @@ from jbrl.mdp import sampling
 LARGEST_SLIP = 0.25  # of the slips that are drawn
 
 
+class Slipping(Perturbed):
+    """Mixin of walks whose `slip` is drawn for each lifetime where they are `stochastic`."""
+
+    def perturb(self, key: jax.Array) -> Self:
+        this: Any = self
+        drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
+        return dataclasses.replace(this, slip=jnp.where(this.stochastic, drawn, this.slip))
+
+
 @record
 class ChainState:
     """Position in the chain, and step of the episode."""
@@ -25,7 +34,7 @@ class ChainState:
 
 
 @register_environment("Chain", cite="jordan2020")
-class Chain(Environment[ChainState], Perturbed):
+class Chain(Environment[ChainState], Slipping):
     """Chain of N states: walk from the first to the last, left or right, for -1 per step.
 
     Observation: the state, 0 to N - 1. Action 0 goes left, action 1 right; nothing leads beyond the
@@ -63,11 +72,6 @@ class Chain(Environment[ChainState], Perturbed):
     def spec(self) -> Spec:
         return Spec(Discrete(self.n_states), Discrete(2))
 
-    def perturb(self, key: jax.Array) -> Self:
-        drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: Any = jnp.where(self.stochastic, drawn, self.slip)
-        return dataclasses.replace(self, slip=slip)
-
     @property
     def typical_steps(self) -> float:
         return 10.0 * self.n_states
@@ -102,7 +106,7 @@ class GridworldState:
 
 
 @register_environment("Gridworld", cite="jordan2020")
-class Gridworld(Environment[GridworldState], Perturbed):
+class Gridworld(Environment[GridworldState], Slipping):
     """Gridworld of N x N cells: walk from corner (0, 0) to corner (N - 1, N - 1), for -1 per step.
 
     Observation: the number of the cell, x N + y. Actions: 0 for y - 1, 1 for y + 1, 2 for x - 1, 3
@@ -139,11 +143,6 @@ class Gridworld(Environment[GridworldState], Perturbed):
     @property
     def spec(self) -> Spec:
         return Spec(Discrete(self.size**2), Discrete(4))
-
-    def perturb(self, key: jax.Array) -> Self:
-        drawn = jax.random.uniform(key, maxval=LARGEST_SLIP)
-        slip: Any = jnp.where(self.stochastic, drawn, self.slip)
-        return dataclasses.replace(self, slip=slip)
 
     @property
     def typical_steps(self) -> float:

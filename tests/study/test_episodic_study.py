@@ -158,14 +158,14 @@ def own(folder: Path, *problems: str, episodes: int = 2) -> Path:
 @pytest.fixture
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test imports the module from its own folder."""
-    from jbrl.base import plugins as outside
+    from jbrl.base import plugins
     from jbrl.environments.environment import ENVIRONMENTS
 
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("Corridor", "Bent", "Whole"):
         monkeypatch.delitem(ENVIRONMENTS, name, raising=False)
     monkeypatch.delitem(sys.modules, "corridors", raising=False)
-    outside._digests.pop("corridors", None)
+    plugins._digests.pop("corridors", None)
 
 
 @pytest.mark.usefixtures("_fresh")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jbrl.base import plugins as outside
+from jbrl.base import plugins
 from jbrl.base.errors import JbrlError
 
 FILES = {
@@ -31,7 +31,7 @@ USED = [name for name in FILES if name not in ("tools/unused.py", "alone.py")]
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
     """Modules of one test are not those of another one."""
-    monkeypatch.setattr(outside, "_digests", {})
+    monkeypatch.setattr(plugins, "_digests", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
     forget()
@@ -41,7 +41,7 @@ def forget() -> None:
     for name in list(sys.modules):
         if name.partition(".")[0] in ("planner", "base_of", "tools", "alone"):
             del sys.modules[name]
-    outside._digests.clear()
+    plugins._digests.clear()
     sys.path_importer_cache.clear()
 
 
@@ -59,7 +59,7 @@ def digest(folder: Path, name: str = "planner:Planner") -> str:
 
     forget()
     sys.path[:] = [place for place in sys.path if "source_of_" not in place]
-    return outside.find_class(name, folder, jbrl.Agent, "agent")[1]
+    return plugins.find_class(name, folder, jbrl.Agent, "agent")[1]
 
 
 def test_each_file_that_is_imported_counts_and_no_other(tmp_path):
@@ -101,7 +101,7 @@ def test_a_helper_that_has_changed_since_it_was_imported_is_refused(tmp_path):
     with pytest.raises(
         JbrlError, match=r"helper\.py has changed since it was imported: start Python anew"
     ):
-        outside.find_class("planner:Planner", folder, jbrl.Agent, "agent")
+        plugins.find_class("planner:Planner", folder, jbrl.Agent, "agent")
 
 
 def test_jbrl_the_standard_library_and_installed_packages_do_not_count(tmp_path):
@@ -109,14 +109,14 @@ def test_jbrl_the_standard_library_and_installed_packages_do_not_count(tmp_path)
 
     write(tmp_path / "source_of_x")
     digest(tmp_path / "source_of_x")
-    assert set(outside._digests) == {
+    assert set(plugins._digests) == {
         "planner",
         "base_of",
         "tools",
         "tools.helper",
         "tools.deep",
     }  # and one not imported
-    assert outside.is_outside(sys.modules["planner"].Planner) and not outside.is_outside(jbrl.Agent)
+    assert plugins.is_outside(sys.modules["planner"].Planner) and not plugins.is_outside(jbrl.Agent)
 
 
 def test_errors_are_told_with_the_innermost_line_of_the_user(tmp_path):
@@ -131,4 +131,4 @@ def test_errors_are_told_with_the_innermost_line_of_the_user(tmp_path):
     ):
         with pytest.raises(ValueError) as caught:
             call()
-        assert outside.explained(caught.value).endswith(message)
+        assert plugins.explained(caught.value).endswith(message)
