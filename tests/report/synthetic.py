@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
+from jbrl.report.sections import sections
 from jbrl.stats.table import summarise
 
 AGENTS = (
@@ -109,3 +110,14 @@ def undo(scores, returns, algorithm, status="missing", experiment="GC"):
     return scores, returns[
         (returns["algorithm"] != algorithm) | (returns["experiment"] != experiment)
     ]
+
+
+def one_section(oracles=("Optimal",), cut=0, n=40, agents=AGENTS, **columns):
+    """The section of a study of GC alone, without its first `cut` returns."""
+    scores, returns = study(n, (("GC", "GC", "GC"),), agents)
+    return sections(scores.assign(**columns), returns.iloc[cut:], oracles)[0]
+
+
+def plain(words):
+    """The text of a sentence."""
+    return "".join(w if isinstance(w, str) else w.text for w in words)

@@ -1,25 +1,25 @@
-"""The sentence that says which algorithm to take agrees with the winners."""
+"""Which algorithm to take at which time: the sentences and the lists agree with the winners."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from jbrl.report import sections
+from jbrl.report.content import Paragraph, Table
 from jbrl.report.summary import _chain, _chains, advice, standing
-from tests.report.synthetic import study
+from jbrl.report.tables import winners
+from tests.report.synthetic import one_section, plain, study
 
-ONE = [("GC", "GC", "GC")]
-ONLINE = [1e-8, 2e-7, 3e-7, 4e-7, 1e-8]  # of Random, e-Greedy(0), e-Greedy(0.1), BEB, Optimal
+# of Random, e-Greedy(0), e-Greedy(0.1), BEB, Optimal; BEB is best, e-Greedy(0.1) tied with it
+ONLINE = [1e-8, 2e-7, 3e-7, 4e-7, 1e-8]
 
 
-def section_of(offline, online=ONLINE, oracles=("Optimal",), **columns):
-    scores, returns = study(experiments=ONE)
-    scores = scores.assign(offline_seconds=offline, online_seconds=online, **columns)
-    return sections.sections(scores, returns, oracles)[0]
+def section_of(offline, online=ONLINE, **options):
+    return one_section(offline_seconds=offline, online_seconds=online, **options)
 
 
 def told(section):
-    return "".join(w if isinstance(w, str) else w.text for w in advice(section))
+    return plain(advice(section))
 
 
 def test_a_tie_is_no_reason_for_another_algorithm():
@@ -89,3 +89,47 @@ def test_how_often_each_algorithm_is_among_the_best():
     parts = sections.sections(scores, returns, ("Optimal",))
     assert standing(parts) == "BEB in 2 of 2 experiments and e-Greedy in 2"
     assert standing([]) == ""
+
+
+def blocks_of(*times, **options):
+    return winners(section_of(*times, **options))
+
+
+def texts(blocks):
+    return [plain(block.words) for block in blocks if isinstance(block, Paragraph)]
+
+
+def test_under_the_offline_bound_and_without_one():
+    blocks = blocks_of([0.0, 0.0, 0.0, 2.0, 0.0])
+    assert texts(blocks) == [
+        (
+            "With a bound on offline time just under the 2 s that BEB needs at least: (Random), "
+            "(e-Greedy)."
+        ),
+        "With any offline time: (Random), (e-Greedy), (BEB, e-Greedy).",
+    ]
+    bounded, free = (b for b in blocks if isinstance(b, Table))
+    assert [[cell.text for cell in row.cells] for row in free.rows] == [
+        ["10 ns", "Random", ""],
+        ["200 ns", "e-Greedy", ""],
+        ["400 ns", "BEB", "e-Greedy"],
+    ]
+    assert [row.cells[1].text for row in bounded.rows] == ["Random", "e-Greedy"]
+    assert bounded.id != free.id
+
+
+def test_where_none_computes_offline_there_is_one_list():
+    assert texts(blocks_of(0.0)) == [
+        "As the bound on online time is loosened: (Random), (e-Greedy), (BEB, e-Greedy)."
+    ]
+
+
+def test_agents_without_times_do_not_take_part():
+    assert texts(blocks_of(0.0, [1e-8, 2e-7, np.nan, 4e-7, 1e-8])) == [
+        "As the bound on online time is loosened: (Random), (e-Greedy), (BEB)."
+    ]
+    assert blocks_of(np.nan) == []
+
+
+def test_agents_that_cannot_be_paired_have_no_list():
+    assert blocks_of(0.0, cut=1) == []
