@@ -8,7 +8,6 @@ from urllib.parse import unquote
 import pandas as pd
 import pytest
 
-from jbrl.base.errors import JbrlError
 from jbrl.report.study import write_report
 from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
@@ -277,10 +276,3 @@ def test_several_devices_and_latencies_have_columns(tmp_path):
     assert ">Device<" in text
     assert ">Latency<" in text
     assert "200 µs" in text
-
-
-def test_a_place_that_cannot_be_written(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    with pytest.raises(JbrlError, match="cannot be written here"):
-        write_report(*study(experiments=ONE, agents=[("Random", {})]), MANIFEST, blocked / "report")
