@@ -17,37 +17,23 @@ from jbrl.report.content import Cell, Column, Document, Row, Sentence, Span, Tab
 ABREAST = 6  # experiments side by side in the overview; more go into further tables
 LINE = 116.0  # characters of \footnotesize in a line
 GAP = 1.5  # characters between columns
+_TEXT = {  # signs, and the names of their commands after \\text
+    "\\^~<>|": "backslash asciicircum asciitilde less greater bar",
+    "\"'`": "quotedbl quotesingle asciigrave",
+    "’‘“”": "quoteright quoteleft quotedblleft quotedblright",
+    "\N{MICRO SIGN}–—€": "mu endash emdash euro",
+}
 COMMANDS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "'": r"\textquotesingle{}",
-    "`": r"\textasciigrave{}",
-    "[": "{[}",  # after \\ it would begin an argument
-    "]": "{]}",
-    "*": "{*}",
+    **{sign: rf"\{sign}" for sign in "{}$&#%_"},
+    **{
+        sign: rf"\text{name}{{}}"
+        for signs, names in _TEXT.items()
+        for sign, name in zip(signs, names.split(), strict=True)
+    },
+    **{sign: f"{{{sign}}}" for sign in "[]*"},  # [ after \\ would begin an argument
     "\N{NO-BREAK SPACE}": "~",
     "\N{THIN SPACE}": r"\,",
-    "\N{MICRO SIGN}": r"\textmu{}",
-    "\N{EN DASH}": r"\textendash{}",
-    "\N{EM DASH}": r"\textemdash{}",
-    "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
-    "\N{RIGHT SINGLE QUOTATION MARK}": r"\textquoteright{}",
-    "\N{LEFT SINGLE QUOTATION MARK}": r"\textquoteleft{}",
-    "\N{LEFT DOUBLE QUOTATION MARK}": r"\textquotedblleft{}",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": r"\textquotedblright{}",
-    "\N{EURO SIGN}": r"\texteuro{}",
+    "…": r"\ldots{}",
 }
 _NAMES = {
     "±≈×÷¬√→←≤≥≠∞·": "pm approx times div neg surd rightarrow leftarrow leq geq neq infty cdot",

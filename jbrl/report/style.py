@@ -17,19 +17,8 @@ from matplotlib.path import Path
 # text and axes; grid and secondary lines; ground
 INK, FAINT, PAPER = "#1b1f24", "#8a929c", "#fefefe"
 COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#882255",
-    "#999933",
-    "#332288",
-    "#44aa99",
-    "#661100",
-    "#117733",
-    "#7f3fbf",
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255"),
+    *("#999933", "#332288", "#44aa99", "#661100", "#117733", "#7f3fbf"),
 )
 ORACLE = "#5b6470"
 SYMBOLS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "p", ">", "h")
