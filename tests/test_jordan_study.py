@@ -1,7 +1,6 @@
 """The studies of the comparison with Jordan et al. 2020, and how trials are spread."""
 
 import importlib.util
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -110,19 +109,6 @@ def test_cells_with_too_few_trials_are_guessed(script, played, few, monkeypatch)
     assert table.loc[alone, "seconds"] == pytest.approx(guessed.loc[alone, "seconds"])
 
 
-def test_no_cell_takes_longer_than_measured(script, played, monkeypatch):
-    monkeypatch.setattr(script, "FEW", 5)
-    names = itertools.product(jordan2020.PROBLEMS.values(), jordan2020.ALGORITHMS.values())
-    guess = pd.DataFrame(names, columns=list(jordan_kept.CELL)).assign(
-        seconds=1e6, width=0.1, compile=8.0
-    )
-    monkeypatch.setattr(script, "rough", lambda: guess)
-    table = script.read(played[0]).set_index(["environment", "algorithm"])
-    known = script.costs(*jordan_kept.of_results(played[0])).iloc[0]
-    assert table.loc[("Chain-10d", "Sarsa-lambda"), "seconds"] == known["seconds"]
-    assert table.loc[("CartPole", "AC"), "seconds"] == 1e6
-
-
 def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
     assert jordan_kept.keep([played[0]], tmp_path).to_numpy().tolist() == [[4]]
     first = jordan_kept.trials(tmp_path)
@@ -159,18 +145,6 @@ def test_trials_are_kept_under_the_problem_of_their_experiment(tmp_path):
     found = trials.groupby("environment")["score"].apply(list)
     assert found.to_dict() == {"Chain-10d": scores["a chain"], "Chain-10s": scores["Chain-10d"]}
     assert list(pieces["environment"]) == ["Chain-10d", "Chain-10s"]
-
-
-@pytest.mark.slow
-def test_results_without_a_trial_of_the_comparison_are_refused(tmp_path):
-    study = {
-        "study": {"name": "other", "n_environments": 2},
-        "experiments": [{"name": "Chain-10d", "problem": "Gridworld(size=3)", "episodes": 2}],
-        "agents": [{"algorithm": "Sarsa-lambda"}],
-    }
-    jbrl.run(study, tmp_path / "results", progress=False)
-    with pytest.raises(JbrlError, match="no score of one of the algorithms"):
-        jordan_kept.keep([tmp_path / "results"], tmp_path / "kept")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from experiments import castronovo2016
 from jbrl.stats import two_studies
 from jbrl.stats.published import castronovo2016 as data
 from jbrl.stats.table import factor95
-from tests.published_study import NAMES, rows, sample, study
+from tests.published_study import rows, sample, study
 
 N = 200
 
@@ -100,14 +100,6 @@ def test_the_best_of_equals_is_too_high_by_what_theory_says():
     assert abs(castronovo2016.best_of_several(apart, 500)) < 0.05 * true
 
 
-def test_the_advantage_has_the_size_of_published_samples():
-    rng = np.random.default_rng(2)
-    scores = rng.normal(size=(2000, 5))
-    assert castronovo2016.best_of_several(scores, 500) == pytest.approx(
-        2 * castronovo2016.best_of_several(scores, 2000)
-    )
-
-
 def test_cells_with_one_setting_have_no_advantage():
     _, candidates, scores, returns = whole()
     assert castronovo2016.advantages(candidates, scores, returns).empty
@@ -171,42 +163,10 @@ def test_winners(steps, source, expected):
     assert list(mine["place"]) == list(range(1, len(expected) + 1))
 
 
-def test_bounds_are_the_times_from_which_on_they_win(steps):
-    np.testing.assert_array_equal(
-        steps.loc[steps["source"] == "as described", "bound"], [1e-8, 1e-7, 1e-6, 2e-6]
-    )
-    assert steps.loc[steps["source"] == "paper", "bound"].isna().all()
-
-
 def test_in_words(steps):
     told = castronovo2016.in_words(steps).set_index("source")["winners"]
     assert told["paper"] == "(Random), (SBOSS), (BEB, e-Greedy), (BEB, BFS3, e-Greedy)"
     assert told["as described"] == "(Random), (SBOSS), (e-Greedy), (BEB, e-Greedy)"
-
-
-def test_experiments_that_were_not_played_have_the_papers_list_only():
-    found = castronovo2016.winners(*contest(LEVELS[:1] + LEVELS[3:4]))
-    sources = {
-        key: list(dict.fromkeys(rows["source"]))
-        for key, rows in found.groupby(["case", "experiment"], sort=False)
-    }
-    assert sources.pop(("accurate", "GC")) == ["paper", "as described", "as published"]
-    assert list(sources.values()) == [["paper"]] * 5
-
-
-def test_without_a_search_there_is_no_bound_on_offline_time():
-    found = castronovo2016.winners(*contest([*LEVELS[:1], ("BAMCP", 9.0, 1e-3, 10.0)]))
-    assert list(found.loc[found["source"] == "as described", "algorithms"]) == [
-        ("Random",),
-        ("BAMCP",),
-    ]
-
-
-def test_agents_whose_times_are_not_known_do_not_take_part():
-    found = castronovo2016.winners(*contest([*LEVELS[:4], ("BEB", 5.0, np.nan, 0.0)]))
-    assert not any(
-        "BEB" in names for names in found.loc[found["source"] == "as described", "algorithms"]
-    )
 
 
 def test_all_experiments_of_a_whole_study():
@@ -223,27 +183,6 @@ def test_all_experiments_of_a_whole_study():
 
 def _lists():
     return castronovo2016.printed_winners().groupby(["case", "experiment"], sort=False)
-
-
-def test_of_two_experiments_of_a_pair_that_with_the_most_agents_counts():
-    """The other one has fewer MDPs, which cannot all be paired."""
-    returns, units = study()
-    pair = ["accurate", "GC"]
-    mine = returns["experiment"] == NAMES[*pair]
-    few = returns[mine & (returns["algorithm"] == "BEB") & (returns["unit"] < 60)]
-    beside = [
-        frame.assign(experiment="GC-60")
-        for frame in (
-            few,
-            units[(units["experiment"] == NAMES[*pair]) & (units["algorithm"] == "BEB")],
-        )
-    ]
-    told = (pd.concat([returns, beside[0]]), pd.concat([units, beside[1]]))
-    lists = [
-        castronovo2016.in_words(castronovo2016.winners(two_studies.played(*tables), tables[0]))
-        for tables in ((returns, units), told)
-    ]
-    pd.testing.assert_frame_equal(*lists)
 
 
 def test_lists_of_winners_begin_with_random_and_hold_known_names():

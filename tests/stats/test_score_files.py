@@ -1,4 +1,4 @@
-"""Files of scores: every format, what is refused, with its place."""
+"""Score tables in files and in memory: what is read, what is refused, and parts of them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.score_files import read_companion, read_score_table
-from jbrl.stats.score_table import from_arrays, to_arrays, together
+from jbrl.stats.score_table import check_score_table, from_arrays, restrict, to_arrays, together
 from tests.stats.tables import SCORES
 
 
@@ -229,3 +229,18 @@ def test_seeds_that_occur_twice_are_refused_where_each_is_one_trial(tmp_path: Pa
         together([one, two])
     episodes = read("3.csv", "A,x,1,2\nA,x,1,3\n")  # several trials of one seed
     assert len(together([one, episodes])) == 4
+
+
+def test_a_table_in_memory_obeys_the_same_rules() -> None:
+    pd.testing.assert_frame_equal(check_score_table(SCORES), SCORES, check_dtype=False)
+    with pytest.raises(JbrlError, match="score table: no column 'score'"):
+        check_score_table(SCORES.drop(columns="score"))
+    with pytest.raises(JbrlError, match=r"mine: row 2 .*score = nan"):
+        check_score_table(SCORES.assign(score=[1.0, np.nan, 2.0, 3.0]), name="mine")
+
+
+def test_restricting_keeps_the_order_of_the_names() -> None:
+    assert restrict(SCORES, algorithms=["1.10", "A"])["algorithm"].tolist() == ["1.10", "A"]
+    assert restrict(SCORES, environments=["y"])["algorithm"].tolist() == ["NA", "1.10"]
+    with pytest.raises(JbrlError, match=r"--environments: unknown environment 'z' \(known: x, y\)"):
+        restrict(SCORES, environments=["z"])

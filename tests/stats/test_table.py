@@ -1,4 +1,4 @@
-"""Mean, spread and interval against numbers worked out by hand."""
+"""Means and intervals of agents against analytic values; few rows of what searches have tried."""
 
 import math
 
@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.table import factor95, summarise
+from jbrl.stats.table import evenly, factor95, few, is_training, summarise
 from tests.stats.tables import returns_of
 
 SCORES = arrays(np.float64, st.integers(2, 30), elements=st.floats(-100, 100, width=32))
@@ -147,3 +147,48 @@ def test_interval_covers_the_truth_95_times_in_100():
     found = summarise(returns_of({("a", str(i)): row for i, row in enumerate(scores)}))
     covered = ((found["mean"] - 7).abs() <= found["ci95"]).mean()
     assert 0.93 < covered < 0.965
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "found"),
+    [
+        (6, 3, [1, 3, 5]),
+        (5, 2, [1, 4]),
+        (50, 1, [49]),
+        (4, 4, [0, 1, 2, 3]),
+        (2, 5, [0, 1]),
+        (0, 5, []),
+    ],
+)
+def test_rows_are_evenly_spaced_up_to_the_last(count: int, n: int, found: list[int]) -> None:
+    assert evenly(count, n).tolist() == found
+
+
+def table() -> pd.DataFrame:
+    """A search, a training, another search with fewer rows than are asked for."""
+    tried = {
+        "OPPS-DS": ["Q0", "to lifetime 1", "Q2", "Q0/Q2"],
+        "BeliefPPO": [f"to lifetime {n:,}" for n in range(500, 3500, 500)],
+        "OPPS-CS": ["(1, 0, 0)"],
+    }
+    rows = [
+        {"prior": "GC", "algorithm": name, "parameters": "{}", "seed": 0, "strategy": strategy}
+        for name, strategies in tried.items()
+        for strategy in strategies
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_few_rows_of_each_search_stay_in_order() -> None:
+    assert few(table(), 3)["strategy"].tolist() == [
+        *("Q0", "to lifetime 1", "Q2"),
+        *("to lifetime 1,000", "to lifetime 2,000", "to lifetime 3,000"),
+        "(1, 0, 0)",
+    ]
+    pd.testing.assert_frame_equal(few(table(), 50), table())
+    assert few(table().iloc[:0], 3).empty
+
+
+def test_a_training_is_told_from_a_search() -> None:
+    found = [is_training(rows) for _, rows in table().groupby("algorithm", sort=False)]
+    assert np.array_equal(found, [False, True, False])
