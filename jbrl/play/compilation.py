@@ -60,12 +60,12 @@ class Program(NamedTuple):
     """A compiled function."""
 
     call: Callable[..., Any]
-    capacity: int  # MDPs per call
+    lanes: int  # of a call
     fresh: bool  # compiled just now, not before
     bytes: int = 0  # of memory that a call takes on each device
 
 
-KEPT: dict[tuple, Program] = {}
+KEPT: dict[tuple[Any, ...], Program] = {}
 _untimed: set[Callable[..., Any]] = set()
 VARIABLE = "JBRL_COMPILE"  # the effort where a study says nothing
 
@@ -201,7 +201,11 @@ def _lowered(jaxpr: Any, leaves: Sequence[jax.Array]) -> tuple[tuple[int, ...], 
 
 
 def compile_for(
-    fn: Callable, jitted: Any, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
+    fn: Callable[..., Any],
+    jitted: Any,
+    args: tuple[Any, ...],
+    devices: Sequence[jax.Device],
+    sizes: tuple[int, int],
 ) -> Program:
     """Compile `jitted`, made of `fn`, or find what has been compiled before.
 
@@ -215,7 +219,7 @@ def compile_for(
 
 
 def find_or_compile(
-    identity: tuple, lower: Callable[[], Any], devices: Sequence[jax.Device], capacity: int
+    identity: tuple[Any, ...], lower: Callable[[], Any], devices: Sequence[jax.Device], lanes: int
 ) -> Program:
     """Return the program with this identity: what has been compiled before, else what `lower`
     returns, compiled.
@@ -225,13 +229,16 @@ def find_or_compile(
     if identity in KEPT:
         return KEPT[identity]._replace(fresh=False)
     compiled = lower().compile(compiler_options=options(devices[0].platform, effort))
-    KEPT[identity] = Program(compiled, capacity, True, _bytes(compiled))
+    KEPT[identity] = Program(compiled, lanes, True, _bytes(compiled))
     return KEPT[identity]
 
 
 def identity_of(
-    fn: Callable, args: tuple, devices: Sequence[jax.Device], sizes: tuple[int, int]
-) -> tuple:
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    devices: Sequence[jax.Device],
+    sizes: tuple[int, int],
+) -> tuple[Any, ...]:
     """Return what two programs have in common if they are the same.
 
     Args: as `compile_for`.

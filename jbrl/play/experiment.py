@@ -225,7 +225,7 @@ class Run:
 
     def chunk(self, start: int, parts: Sequence[Checked], took: Duration) -> Chunk:
         """Return results of consecutive trajectories."""
-        played: Trajectory = jax.tree.map(
+        played: Any = jax.tree.map(
             lambda *v: np.concatenate(v), *(part.trajectory for part in parts)
         )
         failed = np.concatenate([part.failed for part in parts])
@@ -337,7 +337,7 @@ class MDPScheduler(Scheduler):
                 break
             lanes, self.devices = smaller
             groups, width = max(1, lanes // width), min(lanes, width)
-        self.width, self.batch = width, self._playing.capacity
+        self.width, self.batch = width, self._playing.lanes
         self.at_once = max(1, min(len(self.runs), self.batch // (width * -(-n // width))))
         return trained
 

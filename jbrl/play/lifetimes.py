@@ -306,7 +306,9 @@ def _advance_group(
 ) -> Any:
     """Play blocks by `block(shared, lane)`, which plays one of a lane."""
     each = jax.vmap(block, in_axes=(None, 0))
-    alive = jax.vmap(lambda lane: episodes.live(without_rules(lane), lifetime))
+    alive: Callable[[Any], jax.Array] = jax.vmap(
+        lambda lane: episodes.live(without_rules(lane), lifetime)
+    )
 
     def going(carry: tuple[jax.Array, Any]) -> jax.Array:
         played, lanes = carry

@@ -300,7 +300,9 @@ def _trial_unit(
     return _tried(shared, lane, unit=True)
 
 
-def _tried(shared: tuple, lane: tuple, *, unit: bool) -> tuple[jax.Array, jax.Array]:
+def _tried(
+    shared: tuple[Any, ...], lane: tuple[Any, ...], *, unit: bool
+) -> tuple[jax.Array, jax.Array]:
     """Return the rewards [T] of one trajectory of an agent, and whether it always had an action to
     play.
     """

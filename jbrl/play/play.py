@@ -4,12 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl.agents.complete import Complete, played_agent
-from jbrl.agents.registry import (
-    check_agent,
-    check_host_values,
-    check_record,
-    find_agent,
-)
+from jbrl.agents.registry import check_agent, check_host_values, check_record, find_agent
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.notebook import Bar
 from jbrl.environments.spec import Episodes, Lifetime, Steps

@@ -66,7 +66,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._first: tuple[Callable[..., Any], tuple, Duration] | None = None
+        self._first: tuple[Callable[..., Any], tuple[Any, ...], Duration] | None = None
 
     def timed(self, call: Callable[..., Any], *args: Any) -> tuple[Any, Duration]:
         """Return the result of `call(*args)`, ready, and its duration, as `timed_repeatedly`."""

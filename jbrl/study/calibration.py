@@ -113,8 +113,9 @@ class ShortRun:
         agent, protocol = unit.agent, unit.protocol
         if isinstance(agent, OfflineSearch):
             each = cost.search_seconds(agent, protocol) / (agent.budget + cost.FIRST_PULLS)
-            budget: Any = max(1, min(agent.budget, int(RUN_SECONDS / each) - cost.FIRST_PULLS))
-            smaller: Any = dataclasses.replace(agent, budget=budget)  # type: ignore[call-arg]
+            budget = max(1, min(agent.budget, int(RUN_SECONDS / each) - cost.FIRST_PULLS))
+            searcher: Any = agent
+            smaller = dataclasses.replace(searcher, budget=budget)
             return cls(unit, smaller, None, protocol.horizon)
         if protocol.in_blocks:
             return cls(unit, agent, None, BLOCKS_RUN * BLOCK)

@@ -134,7 +134,7 @@ class Study:
             )
         return lifetime_of(test, settings.horizon, settings.episodes)
 
-    def _agents(self, number: int, table: AgentTable) -> list[tuple]:
+    def _agents(self, number: int, table: AgentTable) -> list[tuple[Any, ...]]:
         """Return (agent, parameters, identity of the algorithm) of each point of an agent's
         grid.
         """
@@ -157,7 +157,11 @@ class Study:
             self._traced.add(checked)
 
     def _unit(
-        self, experiment: ExperimentTable, algorithm: str, protocol: Protocol, agent: tuple
+        self,
+        experiment: ExperimentTable,
+        algorithm: str,
+        protocol: Protocol,
+        agent: tuple[Any, ...],
     ) -> Unit:
         player, parameters, found = agent
         settings = self.settings

@@ -121,9 +121,7 @@ class StoredFindings(SearchCheckpoint):
 
     def concluded(self, learned: Learned) -> None:
         self.store.save_knowledge(
-            self.id,
-            {**self.facts, "learned": learned.describe(), "status": "done"},
-            learned.arrays,
+            self.id, {**self.facts, "learned": learned.describe(), "status": "done"}, learned.arrays
         )
         self._new = None
 

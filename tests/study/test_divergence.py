@@ -78,8 +78,7 @@ def test_statistics_leave_the_unit_out_and_sensitivity_counts_its_failures(
     failed = trials["score"].isna()
     assert (trials["learning_rate"][failed] > 1).all() and 18 < failed.sum() < 60
     run = CliRunner().invoke(
-        app,
-        ["sensitivity", str(results.store.folder), "--table", "curves", "--format", "json"],
+        app, ["sensitivity", str(results.store.folder), "--table", "curves", "--format", "json"]
     )
     assert run.exit_code == 0, run.output
     rows = json.loads(run.stdout)

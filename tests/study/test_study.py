@@ -109,13 +109,7 @@ def test_automatic_horizon_of_a_tiny_precision(precision: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"n_environments": 21},
-        {"horizon": 11},
-        {"discount": 0.9},
-        {"seed": 1},
-    ],
+    "change", [{"n_environments": 21}, {"horizon": 11}, {"discount": 0.9}, {"seed": 1}]
 )
 def test_identity_hangs_on_all_that_returns_depend_on(change: dict[str, Any]) -> None:
     before, after = load_study(tables()).units, load_study(tables(**change)).units
