@@ -50,14 +50,11 @@ def read_json(path: str | Path) -> DirichletProblem:
             f'{path}: reward_type = {_short(data["reward_type"])}: expected "constant", the only '
             "type there is"
         )
-    n_states, n_actions = (
-        _integer(data[field], 1, f"{path}: {field}") for field in ("n_states", "n_actions")
-    )
+    n_states = _integer(data["n_states"], 1, f"{path}: n_states")
+    n_actions = _integer(data["n_actions"], 1, f"{path}: n_actions")
     shape = (n_states, n_actions, n_states)
-    weights, rewards = (
-        _array(data[field], shape, f"{path}: {field}")
-        for field in ("transition_weights", "rewards")
-    )
+    weights = _array(data["transition_weights"], shape, f"{path}: transition_weights")
+    rewards = _array(data["rewards"], shape, f"{path}: rewards")
     initial_state: Any = np.asarray(_integer(data["initial_state"], -1, f"{path}: initial_state"))
     mdps = check_mdps(
         DirichletMDPs(weights, rewards, initial_state), str(path), "transition_weights"
@@ -127,11 +124,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _integer(value: Any, low: int, where: str) -> int:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not low <= value <= GREATEST_INTEGER
-    ):
+    if type(value) is not int or not low <= value <= GREATEST_INTEGER:
         raise JbrlError(
             f"{where} = {_short(value)}: expected an integer from {low} to {GREATEST_INTEGER}"
         )
