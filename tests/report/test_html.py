@@ -72,50 +72,39 @@ def test_files(written):
     assert len(text) < 180_000
 
 
+def ids_of(page):
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    return set(ids)
+
+
 def test_stands_alone(written, page):
     _, text = written
     assert not re.search(r"@import|url\((?!#)|https?://", text)
     assert {tag for tag, _ in page.elements} & {"link", "img", "iframe", "object", "embed"} == set()
-    targets = [
-        a[k] for _, a in page.elements for k in ("src", "href", "xlink:href", "action") if k in a
-    ]
+    keys = ("src", "href", "xlink:href", "action")
+    targets = {a[k] for _, a in page.elements for k in keys if k in a}
     beside = {"summary.csv", "summary.md", "scores.csv", "scores.md"}
     assert {t for t in targets if not t.startswith(("#", "data:text/csv;"))} == beside
-    ids = {a["id"] for _, a in page.elements if "id" in a}
-    assert {t[1:] for t in targets if t.startswith("#")} <= ids
+    assert {t[1:] for t in targets if t.startswith("#")} <= ids_of(page)
+    assert "<code>latency = true</code>" in text
+    assert "`" not in re.sub(r"<(style|script).*?</\1>", "", text, flags=re.S)
 
 
-def test_ids_are_unique(page):
-    ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids))
-
-
-def test_figures_of_every_experiment(page):
+def test_figures_of_every_experiment_hand_out_their_numbers(written, page):
     plots = [a["id"] for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"]
     kinds = ["choice", "online", "offline", "difference", "fraction", "distribution", "ranks"]
     assert plots == [f"{s}--{k}" for s in ("gc", "gc-inaccurate") for k in kinds]
-
-
-def test_every_figure_hands_out_its_numbers(page):
     links = {a["download"]: a["href"] for _, a in page.elements if "download" in a}
-    assert list(links) == [
-        f"{a['id']}.csv" for tag, a in page.elements if tag == "svg" and a.get("class") == "plot"
-    ]
+    assert list(links) == [f"{plot}.csv" for plot in plots]
+    assert re.findall(r"<a [^>]*download=[^>]*>([^<]*)</a>", written[1]) == list(links)
     kind, _, text = links["gc--online.csv"].partition(",")
     assert kind == "data:text/csv;charset=utf-8"
     table = pd.read_csv(io.StringIO(unquote(text))).set_index(["algorithm", "setting"])
-    scores, _ = study(experiments=ONE)
-    assert (
-        table.loc[("BEB", "β = 2.5, bonus = visits"), "online_seconds"]
-        == scores.set_index("algorithm").loc["BEB", "online_seconds"]
-    )
-    assert sorted(table["mean"]) == sorted(scores.loc[scores["algorithm"] != "Optimal", "mean"])
-
-
-def test_links_to_numbers_have_names_of_their_own(written):
-    texts = re.findall(r"<a [^>]*download=[^>]*>([^<]*)</a>", written[1])
-    assert "gc--online.csv" in texts
-    assert len(texts) == len(set(texts)) == 14
+    scores = study(experiments=ONE)[0].set_index("algorithm")
+    beb = table.loc[("BEB", "β = 2.5, bonus = visits")]
+    assert beb["online_seconds"] == scores.loc["BEB", "online_seconds"]
+    assert sorted(table["mean"]) == sorted(scores.drop("Optimal")["mean"])
 
 
 def test_every_table_has_a_caption_of_its_own(written):
@@ -123,11 +112,6 @@ def test_every_table_has_a_caption_of_its_own(written):
     captions = [re.findall(r"<caption>(.*?)</caption>", table) for table in tables]
     assert {len(found) for found in captions} == {1}
     assert len({found[0] for found in captions}) == len(tables) > 6
-
-
-def test_code_is_marked_as_code(written):
-    assert "<code>latency = true</code>" in written[1]
-    assert "`" not in re.sub(r"<(style|script).*?</\1>", "", written[1], flags=re.S)
 
 
 def test_details_are_folded(written):
@@ -155,11 +139,6 @@ def test_summary_marks_best_and_tied(written):
     assert best == ["40.00 ± 3.83"] * 2
     assert tied == ["39.80 ± 3.86"] * 2
     assert summary.count("sees the true MDP") == 1
-
-
-def test_columns_with_nothing_to_say_are_left_out(written):
-    assert ">Device<" not in written[1]
-    assert ">Latency<" not in written[1]
 
 
 def test_says_what_was_run_and_where(page):
@@ -247,18 +226,13 @@ def test_names_cannot_break_the_page(tmp_path):
     assert "seeds 3 and 4" in page.text
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     assert "{{ 7*7 }}" in " ".join(page.text)
-    ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids))
+    ids_of(page)
 
 
 def test_experiments_named_like_parts_of_the_page(tmp_path):
-    scores, returns = study(
-        experiments=[(name, "GC", "GC") for name in ("summary", "a", "a online")],
-        agents=[("Random", {})],
-    )
-    page = Page(write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8"))
-    ids = [a["id"] for _, a in page.elements if "id" in a]
-    assert len(ids) == len(set(ids))
+    experiments = [(name, "GC", "GC") for name in ("summary", "a", "a online")]
+    whole = study(experiments=experiments, agents=[("Random", {})])
+    ids_of(Page(write_report(*whole, MANIFEST, tmp_path).read_text(encoding="utf-8")))
 
 
 def test_oracles_are_known_from_the_list_and_from_the_units():
@@ -268,11 +242,9 @@ def test_oracles_are_known_from_the_list_and_from_the_units():
     assert oracles_of({"oracles": None, "units": None}) == set()
 
 
-def test_several_devices_and_latencies_have_columns(tmp_path):
+def test_devices_and_latencies_have_columns_where_they_have_something_to_say(written, tmp_path):
+    assert ">Device<" not in written[1] and ">Latency<" not in written[1]
     scores, returns = study(experiments=ONE, agents=[("Random", {}), ("BEB", {"beta": 2.5})])
-    scores["device"] = ["cpu", "gpu"]
-    scores["latency_seconds"] = 2e-4
+    scores = scores.assign(device=["cpu", "gpu"], latency_seconds=2e-4)
     text = write_report(scores, returns, MANIFEST, tmp_path).read_text(encoding="utf-8")
-    assert ">Device<" in text
-    assert ">Latency<" in text
-    assert "200 µs" in text
+    assert ">Device<" in text and ">Latency<" in text and "200 µs" in text
