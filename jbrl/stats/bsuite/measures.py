@@ -251,7 +251,7 @@ _RULES: dict[str, Score] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Played:
+class AgentRuns:
     """All runs of one agent in one experiment, as numbers."""
 
     agent: str
@@ -296,7 +296,7 @@ class Played:
         return score(self.measures, choice, self.experiment)
 
 
-def played(logs: Logs, agent: str, experiment: str, release: str = RELEASES[0]) -> Played | None:
+def played(logs: Logs, agent: str, experiment: str, release: str = RELEASES[0]) -> AgentRuns | None:
     """Return the runs of an agent in an experiment; None where there is none.
 
     Raises:
@@ -310,16 +310,16 @@ def played(logs: Logs, agent: str, experiment: str, release: str = RELEASES[0]) 
     return of_runs(runs, rules, release)
 
 
-def of_runs(runs: list[Run], rules: Experiment, release: str) -> Played:
+def of_runs(runs: list[Run], rules: Experiment, release: str) -> AgentRuns:
     """Return runs of one agent in one experiment as numbers."""
     setting = np.array([SWEEP[run.bsuite_id].index for run in runs])
     first = [rules.settings.index(one) for one in rules.settings]
     numbers = measures(runs, rules, release)
     stratum = np.array(first)[setting]
-    return Played(runs[0].agent, rules, release, tuple(runs), numbers, setting, stratum)
+    return AgentRuns(runs[0].agent, rules, release, tuple(runs), numbers, setting, stratum)
 
 
-def resampled(found: Played, resamples: int, generator: np.random.Generator) -> np.ndarray:
+def resampled(found: AgentRuns, resamples: int, generator: np.random.Generator) -> np.ndarray:
     """Return choices of runs drawn with replacement within strata, [resamples, sweeps, settings]
     int.
     """

@@ -21,7 +21,7 @@ import pandas as pd
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
 from jbrl.base.errors import JbrlError
 from jbrl.stats.bsuite.logs import Logs, Run
-from jbrl.stats.bsuite.measures import RELEASES, Played, of_runs, played, resampled
+from jbrl.stats.bsuite.measures import RELEASES, AgentRuns, of_runs, played, resampled
 from jbrl.stats.paired_test import rejected
 
 COLUMNS = ("agent", "bsuite_env", "score", "type", "tags", "finished")
@@ -192,7 +192,7 @@ def _listed(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def draws(found: Played, resamples: int) -> np.ndarray:
+def draws(found: AgentRuns, resamples: int) -> np.ndarray:
     """Draw bootstrap scores of an agent in an experiment, [resamples] float64; seeded by both
     names.
     """
@@ -201,7 +201,7 @@ def draws(found: Played, resamples: int) -> np.ndarray:
     return found.score(resampled(found, resamples, generator)).mean(axis=-1)
 
 
-def _row(agent: str, name: str, found: Played | None) -> dict[str, Any]:
+def _row(agent: str, name: str, found: AgentRuns | None) -> dict[str, Any]:
     rules = EXPERIMENTS[name]
     score = float(found.score(found.choice()).mean()) if found else np.nan
     return {
@@ -214,7 +214,7 @@ def _row(agent: str, name: str, found: Played | None) -> dict[str, Any]:
     }
 
 
-def _interval(found: Played | None, resamples: int) -> dict[str, float]:
+def _interval(found: AgentRuns | None, resamples: int) -> dict[str, float]:
     if found is None:
         return {"lower": np.nan, "upper": np.nan, "runs": 0}
     if not found.repeated:
@@ -274,7 +274,7 @@ class Permuted:
 
 
 def permutation_test(
-    a: Played, b: Played, permutations: int = PERMUTATIONS, seed: int = 0
+    a: AgentRuns, b: AgentRuns, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> Permuted:
     """Test the hypothesis that both agents behave alike in every setting that both have played.
 

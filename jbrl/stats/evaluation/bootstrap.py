@@ -57,13 +57,13 @@ def bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
     interval: Interval = "percentile",
-    tell: Callable[[int], Any] | None = None,
+    progress: Callable[[int], Any] | None = None,
 ) -> Bootstrap:
     """Return intervals of all aggregate scores from `resamples` bootstrap resamples.
 
     Args:
       interval: "percentile" or "bca".
-      tell: called with the number of resamples done so far.
+      progress: called with the number of resamples done so far.
 
     Raises:
       JbrlError: delta is not in (0, 0.5], `resamples` not an integer from 1, `seed` not one from 0,
@@ -74,7 +74,7 @@ def bootstrap(
     check_whole("seed", seed, 0)
     if interval not in ("percentile", "bca"):
         raise JbrlError(f"interval = {interval!r}: expected 'percentile' or 'bca'")
-    scores = resampled_scores(samples, resamples, seed, tell)
+    scores = resampled_scores(samples, resamples, seed, progress)
     n, m = samples.shape
     tail = delta / (n * m) / 2
     levels = np.tile([tail, 1 - tail], (n, 1))
@@ -159,19 +159,19 @@ class _Cells:
 
 
 def resampled_scores(
-    samples: Samples, resamples: int, seed: int = 0, tell: Callable[[int], Any] | None = None
+    samples: Samples, resamples: int, seed: int = 0, progress: Callable[[int], Any] | None = None
 ) -> np.ndarray:
     """Return aggregate scores of `resamples` bootstrap resamples, [resamples, n] float64.
 
     Args:
-      tell: called with the number of resamples done so far.
+      progress: called with the number of resamples done so far.
     """
     parts, done, point = [], 0, payoffs(samples)
     for z in resampled_payoffs(samples, resamples, seed):
         parts.append(aggregate_scores(z, point))
         done += len(z)
-        if tell:
-            tell(done)
+        if progress:
+            progress(done)
     return np.concatenate(parts)
 
 

@@ -7,7 +7,7 @@ process, so its largest (smallest) value is that of a Markov decision process in
 decides its open moves: it takes those, and only those, that lead to where more (less) is to be
 expected. Policy iteration finds it. An expected reward w whose optimality equation κ w = κ R +
 Σ rates (w' - w) + Σ open max(0, w' - w) leaves a residual of at most ε is wrong by ε/κ at most;
-where that is more than `CERTAIN`, the ends are moved out by it, so that they hold all the same.
+where that is more than `NEGLIGIBLE`, the ends are moved out by it, so that they hold all the same.
 
 Source: Jordan et al. 2020, section 4.3 and appendix D (algorithms 1 to 3). Two defects of the
 published program are corrected, and kept under `published=True`: it averages |v| where v is meant,
@@ -26,11 +26,13 @@ from jbrl.stats.evaluation.samples import workers
 from jbrl.stats.evaluation.strategies import Side, sides_of
 
 ROUNDS = 60  # of policy iteration, which needs some 10
-CLOSER = 0.02  # what a round leaves of the residual: later policies need no more precision
-ROUGH = 5e-4  # error, of the range of rewards, from which on policies are distinguished poorly
-CERTAIN = 1e-9  # error up to which ends stay where they are
-WANTED = {2_000: 1e-11, 50_000: CERTAIN}  # error asked for, by the number of joint strategies
-ENOUGH = 1e-5  # and in larger games
+RESIDUAL_LEFT = 0.02  # what a round leaves of the residual: later policies need no more precision
+COARSE_ERROR = (
+    5e-4  # error, of the range of rewards, from which on policies are distinguished poorly
+)
+NEGLIGIBLE = 1e-9  # error up to which ends stay where they are
+ERRORS = {2_000: 1e-11, 50_000: NEGLIGIBLE}  # error asked for, by the number of joint strategies
+ERROR_OF_LARGE_GAMES = 1e-5  # and in larger games
 CHAIN = 8  # algorithms that are bounded one after the other, each from the one before
 LEAST_PARALLEL = 2_000  # joint strategies; smaller games are done before threads are started
 
@@ -41,7 +43,7 @@ def propagate(
     same: np.ndarray,
     *,
     published: bool = False,
-    tell: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return lower and upper ends of the aggregate scores, [n] float64, from payoff intervals [n,
     m, n].
@@ -52,7 +54,7 @@ def propagate(
       same: [n, m, n] bool, which algorithms are the same definition on an environment; moves
         between these are ties where their intervals coincide.
       published: as the published program computes them (see above).
-      tell: called with how many ends are done and how many there are.
+      progress: called with how many ends are done and how many there are.
     """
     n, m, _ = low.shape
     shape, sides = (n, n * m), sides_of(low, high, same, published=published)
@@ -68,11 +70,11 @@ def propagate(
         for i in algorithms:
             reward = high[i].ravel() if which else -low[i].ravel()
             guess, error = largest(shape, sides, reward, guess)
-            end = guess.mean() + (error if error > CERTAIN else 0.0)
+            end = guess.mean() + (error if error > NEGLIGIBLE else 0.0)
             ends[which, i] = end if which else np.abs(guess).mean() if published else -end
             done += 1
-            if tell:
-                tell(done, 2 * n)
+            if progress:
+                progress(done, 2 * n)
 
     if n * n * m < LEAST_PARALLEL:
         for chain in chains:
@@ -98,18 +100,18 @@ def largest(
     """
     right = np.broadcast_to(reward, shape)
     w = np.array(right if guess is None else guess)
-    enough = next((error for size, error in WANTED.items() if w.size <= size), ENOUGH)
+    enough = next((error for size, error in ERRORS.items() if w.size <= size), ERROR_OF_LARGE_GAMES)
     best, least, scale = w, np.inf, float(np.ptp(reward)) or 1.0
     for _ in range(ROUNDS):
         game = Moves.greedy(shape, sides, w)
         residual = float(np.abs(game.damping * right.ravel() - game.apply(w.ravel())).max())
         error = residual / game.damping
-        stuck = least <= CERTAIN and error > least / 2  # by rounding
+        stuck = least <= NEGLIGIBLE and error > least / 2  # by rounding
         if error < least:
             best, least = w, error
         if stuck or error <= enough:
             break
-        target = max(min(CLOSER * error, ROUGH * scale), 0.1 * enough) * game.damping
+        target = max(min(RESIDUAL_LEFT * error, COARSE_ERROR * scale), 0.1 * enough) * game.damping
         w = game.improved(w, game.damping * right, target)
         w = np.clip(w, reward.min(), reward.max())  # they are means of rewards
     return best, least

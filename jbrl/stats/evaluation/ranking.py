@@ -60,12 +60,12 @@ def evaluate(
     samples: Samples,
     methods: Sequence[str] = ("pbp",),
     options: Options | None = None,
-    tell: Callable[[str, int, int], Any] | None = None,
+    progress: Callable[[str, int, int], Any] | None = None,
 ) -> Evaluation:
     """Evaluate samples by one or more methods: "pbp", "pbp-t", "bootstrap".
 
     Args:
-      tell: called with what is being done, how much of it is done and how much there is.
+      progress: called with what is being done, how much of it is done and how much there is.
 
     Raises:
       JbrlError: an unknown method, or an option that is not accepted.
@@ -75,13 +75,13 @@ def evaluate(
     for method in methods:
         if method not in METHODS:
             raise JbrlError(f"unknown method '{method}'{nearest(method, METHODS)}")
-    tell = tell or (lambda *_: None)
+    progress = progress or (lambda *_: None)
     z = payoffs(samples)
     point = equilibrium(z)
     chosen = [method for method in METHODS if method in methods]
     tables = []
     for method in chosen:
-        lower, upper = _ends(method, samples, options, tell)
+        lower, upper = _ends(method, samples, options, progress)
         columns = {"method": method, "algorithm": samples.algorithms, "score": point.scores}
         tables.append(_ranked(pd.DataFrame(columns | {"lower": lower, "upper": upper}), "score"))
     means = mean_table(samples, options.delta).groupby("environment", sort=False)
@@ -115,7 +115,7 @@ def settings_of(samples: Samples, methods: Sequence[str], options: Options) -> d
 
 
 def _ends(
-    method: str, samples: Samples, options: Options, tell: Callable[[str, int, int], Any]
+    method: str, samples: Samples, options: Options, progress: Callable[[str, int, int], Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return lower and upper ends of the aggregate scores by one method."""
     if method == "bootstrap":
@@ -127,16 +127,16 @@ def _ends(
             resamples=options.resamples,
             seed=options.seed,
             interval=options.interval,
-            tell=lambda done: tell("bootstrap", done, options.resamples),
+            progress=lambda done: progress("bootstrap", done, options.resamples),
         )
         return drawn.lower, drawn.upper
-    tell(method, 0, 2 * samples.shape[0])
+    progress(method, 0, 2 * samples.shape[0])
     if method == "pbp":
         low, high = payoff_bounds(samples, options.delta)
     else:
         low, high = payoff_t_intervals(samples, options.delta, options.quantile)
-    show = partial(tell, method)
-    return propagate(low, high, samples.same, published=options.published, tell=show)
+    show = partial(progress, method)
+    return propagate(low, high, samples.same, published=options.published, progress=show)
 
 
 def _ranked(rows: pd.DataFrame, score: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jbrl.stats.subset.fit import Folds
-from jbrl.stats.subset.kernel import SINGULAR, Loss, Rows, Tables, fold_weights
+from jbrl.stats.subset.kernel import SINGULAR, Loss, OwnRows, SharedTables, fold_weights
 
 PADDED = 64  # sets of rows are rounded up to a multiple of this
 BYTES = 200e6  # tables may take as much; beyond, subsets sum up their own
@@ -53,7 +53,7 @@ def row_masks(
 
 def make(
     columns: np.ndarray, swept: np.ndarray, size: int, loss: Loss, folds: Folds
-) -> Tables | Rows | None:
+) -> SharedTables | OwnRows | None:
     """Make the input of the device: tables, or the rows themselves where there would be too many.
 
     Args:
@@ -79,14 +79,14 @@ def make(
     arrays += [np.stack(part) for part in zip(*parts, strict=True)]
     with jax.enable_x64(True):
         first, count, *tables = (jnp.asarray(_padded(array, spare)) for array in arrays)
-        return Tables(first, count, jnp.int32(0), *tables)
+        return SharedTables(first, count, jnp.int32(0), *tables)
 
 
 def _padded(table: np.ndarray, spare: int) -> np.ndarray:
     return np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
 
 
-def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -> Rows:
+def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -> OwnRows:
     """Return the rows themselves; every column that a subset has must be among `columns` [m, P],
     the target last.
     """
@@ -101,7 +101,7 @@ def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -
         for count in range(folds.k, n + 1):
             assigned[count, :, :count] = folds.of_rows(np.arange(count))
     with jax.enable_x64(True):
-        return Rows(
+        return OwnRows(
             jnp.asarray(np.where(observed, columns, 0.0).T),
             jnp.asarray(observed.T),
             jnp.asarray(assigned),
@@ -112,7 +112,7 @@ def own_rows(columns: np.ndarray, start: np.ndarray, loss: Loss, folds: Folds) -
 def _table(
     columns: np.ndarray, swept: np.ndarray, mask: np.ndarray, loss: Loss, folds: Folds
 ) -> tuple[np.ndarray, ...]:
-    """Return entries of `Tables` for one set of rows: train, held, weight, rows, leverage."""
+    """Return entries of `SharedTables` for one set of rows: train, held, weight, rows, leverage."""
     rows = np.flatnonzero(mask)
     a, z = np.where(np.isnan(columns[rows]), 0.0, columns[rows]), swept[rows]
     above = np.triu_indices(a.shape[1])

@@ -30,7 +30,7 @@ Lower = dict[tuple[int, int], jax.Array]
 
 
 @record
-class Tables:
+class SharedTables:
     """Data shared by all subsets whose complete rows are the same (`gram.tables`).
 
     M row masks, P columns, F training sets, m rows.
@@ -51,7 +51,7 @@ class Tables:
 
 
 @record
-class Rows:
+class OwnRows:
     """The data themselves, for tables with too many row masks for shared data.
 
     P columns, m rows, R repeats.
@@ -141,7 +141,7 @@ def _flat(found: Losses) -> Losses:
 
 
 def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
-    system = (_shared if isinstance(data, Tables) else _own)(data, columns, shape)
+    system = (_shared if isinstance(data, SharedTables) else _own)(data, columns, shape)
     b, pivots, lower, singular = solve(system.train, system.size, shape.non_negative)
     if shape.loss == "in-sample":
         squares = system.train(system.size, system.size) - sum(
@@ -174,7 +174,7 @@ class _System:
     leverage: jax.Array  # [B, m]
 
 
-def _shared(data: Tables, columns: jax.Array, shape: Shape) -> _System:
+def _shared(data: SharedTables, columns: jax.Array, shape: Shape) -> _System:
     """Return systems looked up in tables."""
     n_columns = data.following.shape[1]
     n_entries = n_columns * (n_columns + 1) // 2
@@ -200,7 +200,7 @@ def _shared(data: Tables, columns: jax.Array, shape: Shape) -> _System:
     )
 
 
-def _own(data: Rows, columns: jax.Array, shape: Shape) -> _System:
+def _own(data: OwnRows, columns: jax.Array, shape: Shape) -> _System:
     """Return systems summed up from the rows of each subset: some ten times slower, needs no
     table.
     """

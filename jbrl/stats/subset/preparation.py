@@ -26,7 +26,7 @@ Summary = Callable[[np.ndarray], float]
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
 CELL = ["algorithm", "environment"]
 DUPLICATES = ("error", "first", "last", "mean")
-TOLD = 3  # pairs of such algorithms that are named
+NAMED_PAIRS = 3  # pairs of such algorithms that are named
 # algorithms that agree so closely on such a share of the environments are taken for copies
 NEAR, NEARLY_ALL = 0.01, 0.45
 
@@ -366,6 +366,9 @@ def _doubts(found: Prepared) -> list[str]:
                 f"{pair} agree within 1 % in {(close & both)[k].sum()} of "
                 f"{both[k].sum()} environments: one algorithm twice?"
             )
-    if len(copies) > TOLD:
-        copies = [*copies[:TOLD], f"{len(copies) - TOLD} more pairs of algorithms agree as closely"]
+    if len(copies) > NAMED_PAIRS:
+        copies = [
+            *copies[:NAMED_PAIRS],
+            f"{len(copies) - NAMED_PAIRS} more pairs of algorithms agree as closely",
+        ]
     return [*notes, *copies]

@@ -70,7 +70,7 @@ class Problem:
 
     @property
     def min_rows(self) -> int:
-        """Rows that a subset needs."""
+        """OwnRows that a subset needs."""
         return least_rows(self.prepared, self.settings)
 
     def by(self, criterion: kernel.Loss) -> "Problem":
@@ -114,7 +114,7 @@ class Problem:
 class Evaluator:
     """Losses of subsets, on the device."""
 
-    data: kernel.Tables | kernel.Rows
+    data: kernel.SharedTables | kernel.OwnRows
     shape: kernel.Shape
     n_free: int
     size: int
@@ -147,7 +147,7 @@ class Evaluator:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class RankedSubsets:
     """The best subsets of a list, as numbers of free columns [n, size], best first."""
 
     subsets: np.ndarray

@@ -17,7 +17,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.stats.subset import kernel
 from jbrl.stats.subset.fit import Fit, fit_subset
 from jbrl.stats.subset.preparation import Prepared
-from jbrl.stats.subset.problem import POOL, Evaluator, Found, Problem, Search, candidates
+from jbrl.stats.subset.problem import POOL, Evaluator, Problem, RankedSubsets, Search, candidates
 
 TIED = 1e-9  # losses this close, relatively, are equal
 REMEMBERED = 2**24  # losses that are kept for their distribution
@@ -27,13 +27,15 @@ Progress = Callable[[int, int], None]  # subsets done, and all
 
 def exhaustive(
     problem: Problem, progress: Progress | None = None, asked: tuple[tuple[str, ...], ...] = ()
-) -> Found:
+) -> RankedSubsets:
     """Return the best of all subsets. The result depends on losses and numbers alone, not on
     chunks.
     """
     size = problem.settings.size - len(problem.forced)
     if size == 0:
-        return Found(np.zeros((1, 0), np.int64), {"evaluated": 1, "skipped": 0, "singular": 0})
+        return RankedSubsets(
+            np.zeros((1, 0), np.int64), {"evaluated": 1, "skipped": 0, "singular": 0}
+        )
     compiled = problem.compiled(size)
     total = math.comb(len(problem.free), size)
     keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
@@ -64,7 +66,7 @@ def exhaustive(
     if len(finite):
         ends = np.quantile(finite, list(SHARES.values())).tolist()
         quantiles = dict(zip(SHARES, ends, strict=True))
-    return Found(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
+    return RankedSubsets(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
 
 
 def _count(counts: dict[str, int], found: kernel.Losses) -> None:
@@ -95,7 +97,7 @@ def _loss_of(problem: Problem, compiled: Evaluator, names: tuple[str, ...]) -> f
 ROUNDS = 50  # of swaps, far more than it takes
 
 
-def select(problem: Problem) -> Found:
+def select(problem: Problem) -> RankedSubsets:
     """Add the column that helps most until there are enough, then exchange single columns as long
     as that helps.
 
@@ -132,7 +134,9 @@ def select(problem: Problem) -> Found:
         chosen = better
     full = sorted((loss, s) for s, loss in seen.items() if len(s) == wanted and np.isfinite(loss))
     keep = max(POOL, 2 * problem.settings.top, problem.settings.shortlist)
-    return Found(np.array([s for _, s in full[:keep]], np.int64).reshape(-1, wanted), counts)
+    return RankedSubsets(
+        np.array([s for _, s in full[:keep]], np.int64).reshape(-1, wanted), counts
+    )
 
 
 @dataclasses.dataclass(frozen=True)
