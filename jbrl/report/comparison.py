@@ -136,8 +136,10 @@ def _case(comparison: Comparison, case: str) -> Chapter:
     assert comparison.candidates is not None
     id = slug(case)
     ways = dict(list(comparison.candidates.groupby(list(CELL), sort=False)))
-    found = comparison.table[comparison.table["case"] == case].to_dict("records")
-    rows = [_cell(row, ways.get(tuple(row[c] for c in CELL)), comparison.digests) for row in found]
+    printed = comparison.table[comparison.table["case"] == case].to_dict("records")
+    rows = [
+        _cell(row, ways.get(tuple(row[c] for c in CELL)), comparison.digests) for row in printed
+    ]
     drawing = beside(comparison.candidates, case)
     blocks: list[Block] = [
         Plot(f"{id}--means", "Published means and ours", WORDS["means"], drawing),
@@ -149,7 +151,7 @@ def _case(comparison: Comparison, case: str) -> Chapter:
             _verdict(row),
             Cell(row["explanation"], small=f"({row['reference']})" if row["reference"] else ""),
         )
-        for row in found
+        for row in printed
         if row["explanation"]
     ]
     if reasons:

@@ -143,7 +143,7 @@ def _small_tag(tag: str, id: str) -> str:
     tag = re.sub(digits, r"\1", tag)
     # the ground of a pattern: an attribute holds no variable, a style does
     tag = re.sub(r' fill="(#[0-9a-f]{6})"', r' style="fill: \1"', tag)
-    tag = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda found: variable(found.group()), tag)
+    tag = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda colour: variable(colour.group()), tag)
     tag = re.sub(r'\bid="', f'id="{id}-', tag)
     tag = re.sub(r'(?:xlink:)?(href="#|url\(#)', rf"\g<1>{id}-", tag)
     return re.sub(r"\s+", " ", tag)

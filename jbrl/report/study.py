@@ -77,12 +77,13 @@ def write_report(
     chapters = None
     if form == "html" and len(parts) > 1 and len(scores) >= MANY_ROWS:
         chapters = side_by_side(lambda number: _drawn(experiment(parts, number, looks)), len(parts))
-    found = searched is not None and len(searched) > 0
-    pages = {"Strategies found offline": f"strategies.{ending}"} if found else {}
+    pages = {}
+    if searched is not None and len(searched):
+        pages = {"Strategies found offline": f"strategies.{ending}"}
     report = document(parts, looks, manifest, chapters, pages, FILES if form == "html" else ())
     with writing(place) as folder:
         write_document(report, folder, page, form)
-        if searched is not None and found:
+        if searched is not None and pages:
             beside = strategies.document(searched, report, f"{page}.{ending}")
             write_document(beside, folder, "strategies", form)
         if form == "html":

@@ -114,11 +114,11 @@ def styles(algorithms: Iterable[str], oracles: Collection[str] = ()) -> dict[str
     """
     names = list(dict.fromkeys(algorithms))
     competing = [name for name in names if name not in oracles]
-    found = {
+    looks = {
         name: Style(COLOURS[i % len(COLOURS)], SYMBOLS[i % len(SYMBOLS)])
         for i, name in enumerate(competing)
     }
-    return {name: found.get(name, Style(ORACLE, ORACLE_SYMBOL)) for name in names}
+    return {name: looks.get(name, Style(ORACLE, ORACLE_SYMBOL)) for name in names}
 
 
 def variable(colour: str) -> str:
