@@ -1,6 +1,5 @@
 """Pictures of solved episodes: agents do learn what the pages show, and every picture is drawn."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +7,7 @@ import pytest
 
 from experiments import classic_pictures as pictures
 
-PAGES = pictures.ROOT / "docs" / "environments"
-DRAWN = {
-    "chain": "chain",
-    "gridworld": "gridworld",
-    "mountain-car": "mountain-car",
-    "cart-pole": "cart-pole",
-    "acrobot": "acrobot",
-    "pinball": "pinball-maps",
-}
-
-
-@pytest.mark.parametrize("page", DRAWN)
-def test_the_page_shows_its_picture(page: str) -> None:
-    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    words, name = re.findall(r"!\[([^]]+)\]\(\.\./_static/(.+?)\.png\)", text)[0]
-    assert name == DRAWN[page]
-    assert len(words.split()) >= 8
-    assert "python experiments/classic_pictures.py" in " ".join(text.split())
-    assert (pictures.ROOT / "docs" / "_static" / f"{name}.png").stat().st_size > 10_000
+DRAWN = {"chain", "gridworld", "mountain-car", "cart-pole", "acrobot", "pinball-maps"}
 
 
 @pytest.mark.parametrize(
@@ -60,5 +41,5 @@ def test_the_way_up_is_learned() -> None:
 @pytest.mark.slow
 def test_all_pictures_are_drawn(tmp_path: Path) -> None:
     pictures.main(["--out", str(tmp_path)])
-    assert {path.name for path in tmp_path.iterdir()} == {f"{n}.png" for n in DRAWN.values()}
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.png" for name in DRAWN}
     assert all(path.stat().st_size > 10_000 for path in tmp_path.iterdir())

@@ -251,8 +251,8 @@ def run(*arguments: object, folder: Path = DOCS / "examples") -> str:
 
 def scores_of(study: Path, *options: str) -> list[dict[str, str]]:
     """Play a study beside its file, and return the rows of its scores."""
-    run("-m", "jbrl", "run", study, "--out", "out", "--quiet", *options, folder=study.parent)
-    table = run("-m", "jbrl", "scores", "out", "--format", "csv", folder=study.parent)
+    run("-m", "jbrl", "run", study, "--out", study.stem, "--quiet", *options, folder=study.parent)
+    table = run("-m", "jbrl", "scores", study.stem, "--format", "csv", folder=study.parent)
     return list(csv.DictReader(io.StringIO(table)))
 
 
@@ -262,15 +262,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in (file for files in PAGES.values() for file in files):
         shutil.copy(DOCS / "examples" / file, folder)
     return folder
-
-
-@pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, float], dict[str, str]]:
-    folder = tmp_path_factory.mktemp("curious")
-    for file in PAGES["write-your-own-agent.md"]:
-        shutil.copy(DOCS / "examples" / file, folder)
-    rows = scores_of(folder / "curious_q.toml", "--set", "study.horizon=100")
-    return {(row["algorithm"], json.loads(row["parameters"]).get("bonus")): row for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -314,23 +305,20 @@ def test_programs_of_the_page_run(name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_study_of_the_agent_runs_and_learns(agents):
-    assert {row["status"] for row in agents.values()} == {"done"}
-    assert len(agents) == 4
+def test_the_study_of_the_agent_learns_as_in_play(folder: Path) -> None:
+    rows = scores_of(folder / "curious_q.toml", "--set", "study.horizon=100")
+    agents = {(row["algorithm"], json.loads(row["parameters"]).get("bonus")): row for row in rows}
+    assert len(agents) == 4 and {row["status"] for row in rows} == {"done"}
     random, own = agents["Random", None], agents["CuriousQ", 0.0]
     # Means of 500 returns: 4 standard errors of their difference at least.
     error = (float(random["ci95"]) ** 2 + float(own["ci95"]) ** 2) ** 0.5 / 1.96
     assert float(own["mean"]) - float(random["mean"]) > 4 * error
-
-
-@pytest.mark.slow
-def test_play_gives_what_the_study_of_the_agent_gives(agents):
     program = (
         "import jbrl; from curious_q import CuriousQ; print(jbrl.play(CuriousQ(bonus=5.0), "
         "prior='GC', n_environments=500, horizon=100).returns.mean())"
     )
-    found = float(run("-c", program))
-    assert found == pytest.approx(float(agents["CuriousQ", 5.0]["mean"]), rel=1e-12)
+    mean = float(agents["CuriousQ", 5.0]["mean"])
+    assert float(run("-c", program)) == pytest.approx(mean, rel=1e-12)
 
 
 def test_what_it_needs_is_said_where_it_is_not_offered():
@@ -364,7 +352,8 @@ def test_mistakes_of_agents_are_said_as_the_page_says(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_study_of_the_environment_is_played_and_learning_helps(
+def test_the_study_of_the_environment_learns_as_in_play(
+    folder: Path,
     corridors: dict[tuple[str, float], dict[str, str]],
 ) -> None:
     assert {row["status"] for row in corridors.values()} == {"done"}
@@ -376,20 +365,12 @@ def test_the_study_of_the_environment_is_played_and_learning_helps(
     # The prior is another one, the environments are the same, and Q-learning reads nothing from the
     # prior but sizes.
     assert corridors["short", 0.5]["mean"] == corridors["wind told wrong", 0.5]["mean"]
-
-
-@pytest.mark.slow
-def test_play_gives_what_the_study_of_the_environment_gives(
-    folder: Path, corridors: dict[tuple[str, float], dict[str, str]]
-) -> None:
     program = (
-        "import jbrl; agent = jbrl.AGENTS['Q-learning'].agent(alpha=0.5); played = "
-        "jbrl.play(agent, test='corridor:Corridor', n_environments=24, episodes=10); "
-        "print(played.returns.mean())"
+        "import jbrl; agent = jbrl.agents.QLearning(alpha=0.5); print(jbrl.play(agent, "
+        "test='corridor:Corridor', n_environments=24, episodes=10).returns.mean())"
     )
-    assert float(run("-c", program, folder=folder)) == pytest.approx(
-        float(corridors["short", 0.5]["mean"]), rel=1e-12
-    )
+    mean = float(corridors["short", 0.5]["mean"])
+    assert float(run("-c", program, folder=folder)) == pytest.approx(mean, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -399,11 +380,11 @@ def test_changed_file_is_played_anew(
     file = folder / "corridor.py"
     before = file.read_text(encoding="utf-8")
     assert "(4 done already)" in run(
-        "-m", "jbrl", "run", "study.toml", "--out", "out", "--dry-run", folder=folder
+        "-m", "jbrl", "run", "study.toml", "--out", "study", "--dry-run", folder=folder
     )
     try:
         file.write_text(before.replace("20 * self.length", "30 * self.length"), encoding="utf-8")
-        left = run("-m", "jbrl", "run", "study.toml", "--out", "out", "--dry-run", folder=folder)
+        left = run("-m", "jbrl", "run", "study.toml", "--out", "study", "--dry-run", folder=folder)
     finally:
         file.write_text(before, encoding="utf-8")
     assert "done already" not in left
