@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 import jbrl
 from benchmarks import kept
-from jbrl.agents.prior_trained import prior_imitation, prior_ppo, prior_recurrent
+from jbrl.agents.prior_trained import ann, belief_ppo, rl2
 from jbrl.environments.spec import Steps
 from jbrl.play import batching, compilation
 from jbrl.play.experiment import Run
@@ -32,11 +32,11 @@ from jbrl.problems.lookup import problem
 
 AGENTS, PROBLEMS = ("BeliefPPO", "RL2", "ANN"), ("GC", "GDL", "Grid")
 COLLECT = {
-    "BeliefPPO": prior_ppo.collect,
-    "RL2": prior_recurrent.collect,
-    "ANN": lambda settings, _, known, key, number: prior_imitation.demonstrate(
-        settings, known, key, (number, number)
+    "BeliefPPO": lambda settings, parameters, given, key, number: belief_ppo.collect_beliefs(
+        settings, parameters, given[:2], key, number
     ),
+    "RL2": rl2.remember,
+    "ANN": lambda settings, _, given, key, number: ann.demonstrate(settings, given, key, number),
 }
 SECONDS = 1.0  # of a round, about
 

@@ -1,36 +1,60 @@
-"""ANN: a network that imitates optimal actions, trained on the prior."""
+"""ANN: a network that imitates optimal actions, trained on the prior by supervision.
 
+The agent that plays in training knows the MDP: it takes an optimal action of it with probability
+1 - epsilon, any action otherwise. What the network is given is what an agent would know that does
+not.
+"""
+
+from typing import Any
+
+import jax
 import jax.numpy as jnp
-import numpy as np
+import numpy.typing as npt
+from jax import lax
 
-from jbrl.agents.prior_trained import prior_imitation
-from jbrl.agents.prior_trained.belief_inputs import belief_inputs
-from jbrl.agents.prior_trained.belief_policy import known_arrays, policy_of
-from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.trained import (
-    WIDTH,
-    Lesson,
-    TrainedOnPrior,
-    batch_parameter,
-    budget_parameter,
-    check_batch,
-    horizon_parameter,
-    seconds_parameter,
-    training_horizon,
+from jbrl import vectorize
+from jbrl.agents.prior_trained.belief_policy import (
+    BeliefInputs,
+    belief_inputs,
+    known_arrays,
+    over_lifetimes,
+    policy_of,
 )
+from jbrl.agents.prior_trained.lifetimes import (
+    Rows,
+    dirichlet_lifetimes,
+    draw_numbers,
+    draw_thresholds,
+    play,
+)
+from jbrl.agents.prior_trained.networks import Dense
+from jbrl.agents.prior_trained.rounds import (
+    MOST_GROUPS,
+    Settings,
+    Training,
+    across,
+    begin,
+    learned,
+    played_in_groups,
+    total,
+)
+from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
-from jbrl.mdp.dirichlet import has_unit_concentrations
+from jbrl.mdp.mdp import decisions_until
+from jbrl.mdp.planning import TIE_TOLERANCE
+from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent
 
 INPUTS = ("mean", "mean and belief")
 DECISION_SECONDS = 1e-6  # of a lifetime in training: the mean model is solved at each
 ENTRY_SECONDS = 1e-8  # for each number of the transition tensor
+MOST_SWEEPS = 2000
 
 
 @register_agent("ANN", cite="castronovo2017,lee2023")
-class ANN(TrainedOnPrior, Agent[None, None]):
+class ANN(TrainedOnPrior):
     """A network that imitates optimal actions of MDPs drawn from the prior, by supervision.
 
     In training, lifetime i of N is played by the optimal policy of its MDP, with any action in its
@@ -46,54 +70,175 @@ class ANN(TrainedOnPrior, Agent[None, None]):
     """
 
     budget: int = budget_parameter(20_000)
-    seconds: float = seconds_parameter()
     inputs: str = parameter("mean", "what the network sees", choices=INPUTS)
     sample: bool = parameter(
         False, "play actions drawn from the softmax of the outputs, not the greatest", static=True
     )
     hidden_width: int = parameter(32, "units of each hidden layer", low=1, high=4096, static=True)
     hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
-    batch: int = batch_parameter(512)
-    horizon: int = horizon_parameter()
     learning_rate: float = parameter(3e-3, "step size of Adam, at the start", low=0, high=1e9)
 
     requires = BAYESIAN
 
-    def __post_init__(self) -> None:
-        check_batch(self.batch)
-
     def lesson(self, prior: DirichletPrior) -> Lesson:
-        discount = float(prior.discount)
-        horizon = training_horizon(prior.horizon, discount, self.horizon)
+        horizon, discount = self.training_horizon(prior), float(prior.discount)
         inputs = belief_inputs(prior, self.inputs, horizon)
         hidden = (self.hidden_width,) * self.hidden_layers
         network = Dense((inputs.size, *hidden, prior.mdps.n_actions))
-        width = min(WIDTH, self.batch)
-        settings = prior_imitation.Settings(
-            jnp.float32(self.learning_rate),
-            network,
-            width,
-            self.batch // width,
-            horizon,
-            prior_imitation.sweeps_for(discount),
-            has_unit_concentrations(prior.mdps),
-        )
+        settings = self.settings(prior, network, discount, sweeps=sweeps_for(discount))
         return Lesson(
-            prior_imitation.label_and_learn,
-            self.batch,
-            8 * self.batch * horizon * (inputs.size + prior.mdps.n_actions + 2),
-            network.parameters,
+            label_and_learn,
             (settings, (inputs, prior)),
-            lambda key: prior_imitation.begin(network, key),
+            8 * self.batch * horizon * (inputs.size + prior.mdps.n_actions + 2),
+            lambda key: begin(network, key, 1.0),
             known_arrays(inputs, network),
         )
 
-    def trained(self, weights: dict[str, np.ndarray]) -> Agent:
+    def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
         return policy_of(weights, sample=self.sample)
 
-    def search_seconds(self, prior: DirichletPrior) -> float:
-        horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
-        decisions = -(-self.budget // self.batch) * self.batch * horizon
-        entries = prior.mdps.concentrations.size
-        found = decisions * (DECISION_SECONDS + entries * ENTRY_SECONDS)
-        return min(found, self.seconds) if self.seconds else found
+    def decision_seconds(self, prior: DirichletPrior) -> float:
+        return DECISION_SECONDS + prior.mdps.concentrations.size * ENTRY_SECONDS
+
+
+def label_and_learn(
+    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
+) -> tuple[Training, jax.Array]:
+    """Return the state after one more round, and the mean and the standard deviation of the
+    discounted returns of the agent that plays, up to H, [2].
+
+    Args:
+      arguments: as of `belief_ppo.play_and_learn`, without a greatest reward.
+    """
+    training, share, key, (settings, given) = arguments
+    network, count = settings.network, jnp.float32(settings.lifetimes)
+    weights = settings.discount ** jnp.arange(settings.horizon, dtype=jnp.float32)
+
+    def play(number: jax.Array) -> tuple[Any, jax.Array]:
+        inputs, labels, rewards = demonstrate(settings, given, key, number)
+        return (inputs, labels), (rewards * weights[:, None]).sum(0)
+
+    steps, mean, spread = played_in_groups(settings, training, play)
+
+    def loss(parameters: jax.Array, inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        outputs = network.apply(network.layers(parameters), inputs)
+        return -(labels * jax.nn.log_softmax(outputs, axis=0)).sum()
+
+    def gradient(parameters: jax.Array, t: jax.Array) -> jax.Array:
+        def of_group(*step: jax.Array) -> jax.Array:
+            now = (lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step)
+            return jax.grad(loss)(parameters, *now)
+
+        return total(of_group, *steps) * weights[t] / count
+
+    words = jax.random.bits(stream(key, training.round, "parameters"), (settings.horizon,))
+    order = jnp.argsort(words).astype(jnp.int32)
+    rate = settings.agent.learning_rate * share
+    # an infinite limit changes no number but the rounding, of which stored results know
+    state = learned(training, order, gradient, rate, jnp.inf)
+    return Training(*state, training.returns, training.round + 1), jnp.stack([mean, spread])
+
+
+def demonstrate(
+    settings: Settings,
+    given: tuple[BeliefInputs, DirichletPrior],
+    key: jax.Array,
+    number: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Play the lifetimes of a group by the agent that knows the MDP.
+
+    Lifetime i of N in all takes a random action with probability i / (N - 1).
+
+    Args:
+      number: of the batch of lifetimes, [] int32.
+
+    Returns: inputs [H, I, W]; labels [H, A, W], equal shares of the optimal actions; rewards
+      [H, W].
+    """
+    (see, prior), width, rows = given, settings.width, given[0].rows
+    numbers = draw_numbers(key, number, settings.horizon, width)
+    thresholds = draw_thresholds(key, number, rows, width, unit=settings.unit)
+    best = optimal_actions(rows, thresholds, prior.discount, settings.sweeps)
+    best = best.reshape(see.n_states, see.n_actions, width)
+    lane = (number % MOST_GROUPS) * width + jnp.arange(width, dtype=jnp.int32)
+    epsilon = lane.astype(jnp.float32) / max(settings.lifetimes - 1, 1)
+    inputs_of, learn = over_lifetimes(see)
+
+    def decide(seen: Any, x: jax.Array, coin: jax.Array) -> tuple[Any, ...]:
+        here = vectorize.pick(best, x)
+        labels = here / here.sum(0, keepdims=True)
+        return seen, choose(here, coin, epsilon), (inputs_of(seen, x), labels)
+
+    lifetimes = dirichlet_lifetimes(prior, rows, thresholds, numbers)
+    _, _, (inputs, labels), (rewards, *_) = play(
+        lifetimes, across(see.begin(), width), decide, learn
+    )
+    return inputs, labels, rewards
+
+
+def optimal_actions(
+    rows: Rows, thresholds: jax.Array, discount: jax.Array, sweeps: int
+) -> jax.Array:
+    """Return which actions are optimal in each state, up to rounding: [S A, N] float32, 0 or 1.
+
+    Value iteration from 0, of which the error is at most discount^sweeps times the greatest value.
+
+    Args:
+      thresholds: as `lifetimes.draw_thresholds` draws them.
+    """
+    width, pairs = rows.shape[1], rows.row.shape[0]
+    n_states = rows.place.shape[0] // pairs
+    sums = jnp.concatenate(
+        [
+            jnp.zeros_like(thresholds[:, :1]),
+            jnp.minimum(thresholds, 1),
+            jnp.ones_like(thresholds[:, :1]),
+        ],
+        axis=1,
+    )
+    chances = (sums[:, 1:] - sums[:, :-1]).at[rows.row].get(mode="promise_in_bounds")
+    successor, reward = rows.successor.reshape(pairs, width), rows.reward.reshape(pairs, width)
+    gains = (chances * reward[:, :, None]).sum(1)
+
+    def action_values(values: jax.Array) -> jax.Array:
+        after = [
+            chances[:, k] * values.at[successor[:, k]].get(mode="promise_in_bounds")
+            for k in range(width)
+        ]
+        return gains + discount * sum(after[1:], start=after[0])
+
+    def sweep(_: jax.Array, values: jax.Array) -> jax.Array:
+        return action_values(values).reshape(n_states, -1, values.shape[-1]).max(1)
+
+    none = jnp.zeros((n_states, thresholds.shape[-1]))
+    values = lax.fori_loop(0, sweeps, sweep, none)
+    final = action_values(values).reshape(n_states, -1, none.shape[-1])
+    greatest = final.max(1, keepdims=True)
+    ties = final >= greatest - 10 * TIE_TOLERANCE * jnp.abs(greatest).max(0, keepdims=True)
+    return ties.astype(jnp.float32).reshape(pairs, -1)
+
+
+def choose(best: jax.Array, coin: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """Return actions, [N] int32: any where `coin` is below `epsilon`, else one of the best.
+
+    Args:
+      best: [A, N], 1 for optimal actions.
+      coin: [N] in [0, 1), the only random number of each.
+    """
+    random = coin < epsilon
+    # what is left of the coin is uniform as well
+    left = jnp.where(random, coin / jnp.maximum(epsilon, 1e-6), (coin - epsilon) / (1 - epsilon))
+    weights = jnp.where(random[None], jnp.ones_like(best), best)
+    sums = jnp.cumsum(weights, axis=0)
+    wanted = jnp.clip(left, 0, 1) * sums[-1]
+    number = (sums[:-1] <= wanted[None]).sum(0, dtype=jnp.int32)
+    return vectorize.prevent_fusion_index(number)
+
+
+def sweeps_for(discount: float) -> int:
+    """Return the sweeps of value iteration after which the error is a part in 10^4, at most
+    `MOST_SWEEPS`.
+    """
+    if discount <= 0:
+        return 1
+    return min(MOST_SWEEPS, decisions_until(1e-4, discount))

@@ -1,23 +1,204 @@
-"""A network that chooses by what is known of a finite MDP: what training on the prior leaves."""
+"""A policy that chooses by what is known of a finite MDP, and what its network sees: counts of
+transitions, action values of models, the time.
+
+Rows (state, action) with a single possible successor are certain, and have no inputs. What is left
+is [R, K]: R uncertain rows of up to K successors.
+"""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
+from jax import lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep.actor_critic import DIVERGED
-from jbrl.agents.prior_trained.belief_inputs import KINDS, MODELS, BeliefInputs, Rows, Seen
+from jbrl.agents.opps.ranking import plans
+from jbrl.agents.prior_trained.lifetimes import Rows, rows_of
 from jbrl.agents.prior_trained.networks import Dense
 from jbrl.agents.prior_trained.trained import filled, named
 from jbrl.base.pytree import record, static
-from jbrl.mdp import sampling
+from jbrl.mdp import incremental, sampling
 from jbrl.mdp.incremental import Plan
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, MadeOfWeights, Transition
+
+KINDS = ("belief", "values", "both", "mean", "mean and belief")
+BELIEF = ("belief", "both", "mean and belief")  # kinds that see means and numbers of observations
+MODELS = {"values": 3, "both": 3, "mean": 1, "mean and belief": 1}  # of Q0, Q1, Q2, that they see
+DRAWN_OUT = 10.0  # factor of differences of action values, which are small beside the values
+
+
+@record
+class Seen:
+    """Observations of a lifetime so far."""
+
+    counts: jax.Array  # [R K + 1] float32, transitions; the last entry takes those of certain rows
+    plans: tuple[Plan, ...]  # of the models of Q0, Q1, Q2; none where values are no inputs
+    time: jax.Array  # [] int32, decisions taken
+
+
+@record
+class BeliefInputs:
+    """Inputs of a network by what a lifetime has shown."""
+
+    rows: Rows
+    plans: tuple[Plan, ...]  # before the first transition
+    scale: jax.Array  # [] float32, action values are divided by it
+    n_states: int = static()
+    n_actions: int = static()
+    horizon: int = static()  # H: time counts up to here
+    kind: str = static()  # one of `KINDS`
+
+    @property
+    def size(self) -> int:
+        """Number of inputs."""
+        return _size(self.kind, self.n_states, self.n_actions, *self.rows.shape)
+
+    def begin(self) -> Seen:
+        """Return what is known before the first transition."""
+        n_rows, width = self.rows.shape
+        return Seen(jnp.zeros(n_rows * width + 1), self.plans, jnp.int32(0))
+
+    def updated(self, seen: Seen, transition: Transition) -> Seen:
+        """Return what is known after one more transition."""
+        x, u, y = transition.observation, transition.action, transition.next_observation
+        counts, reward = seen.counts, transition.reward
+        if self.kind in BELIEF:
+            triple = (x * self.n_actions + u) * self.n_states + y
+            counts = _counted(counts, self.rows.place, triple)
+        changed = tuple(incremental.learn(plan, x, u, y, reward) for plan in seen.plans)
+        return Seen(counts, changed, seen.time + 1)
+
+    def inputs(self, seen: Seen, x: jax.Array) -> jax.Array:
+        """Return the inputs in state `x`: [size] float32.
+
+        In this order: the state as one of S numbers that is 1; the time left, as a share;
+        the posterior mean of each row but for its last successor, and 1 / sqrt(1 + n) of its n
+        transitions, then the same of the rows of state `x`; of each of Q0, Q1 and Q2 the greatest
+        value in `x`, and the distances of all values from it. The kind "mean": the values of Q0.
+        """
+        if self.kind == "mean":
+            return _plain_values(seen.plans[0], x, self.scale)
+        time = jnp.minimum(seen.time, self.horizon).astype(jnp.float32)
+        left = 1 - time / self.horizon
+        parts = [_one_hot(x, jnp.zeros(self.n_states)), left[None]]
+        if self.kind in BELIEF:
+            rows_at = vectorize.get_entry(self.rows.row.reshape(self.n_states, -1), x)
+            parts.append(_belief(seen.counts, self.rows.concentrations, rows_at))
+        parts += [_values(plan, x, self.scale) for plan in seen.plans]
+        return jnp.concatenate(parts)
+
+
+def over_lifetimes(
+    see: BeliefInputs,
+) -> tuple[Callable[[Any, jax.Array], jax.Array], Callable[[Any, Transition], Any]]:
+    """Return `see.inputs` and `see.updated`, mapped over lifetimes along the last axis."""
+    inputs_of = jax.vmap(lambda seen, x: see.inputs(seen, x), in_axes=-1, out_axes=-1)
+    updated = jax.vmap(lambda seen, t: see.updated(seen, t), in_axes=-1, out_axes=-1)
+    return inputs_of, updated
+
+
+def number_of_inputs(prior: DirichletPrior, kind: str) -> int:
+    """Return the number of inputs of a kind; on the host, and without values of models."""
+    rows = rows_of(prior)
+    return _size(kind, prior.mdps.n_states, prior.mdps.n_actions, *rows.concentrations.shape)
+
+
+def _size(kind: str, n_states: int, n_actions: int, n_rows: int, width: int) -> int:
+    if kind == "mean":
+        return n_actions
+    total = n_states + 1 + MODELS.get(kind, 0) * (n_actions + 1)
+    if kind in BELIEF:
+        total += n_rows * width + n_actions * width
+    return total
+
+
+def greatest_reward(prior: DirichletPrior) -> float:
+    """Return the greatest absolute value of a reward that is possible; 1 where there is none. On
+    the host.
+    """
+    possible = np.asarray(prior.mdps.concentrations) > 0
+    return float(np.abs(np.where(possible, np.asarray(prior.mdps.rewards), 0)).max()) or 1.0
+
+
+def belief_inputs(prior: DirichletPrior, kind: str, horizon: int) -> BeliefInputs:
+    """Return the inputs for a prior. On the host.
+
+    Args:
+      kind: one of `KINDS`.
+      horizon: H, of training.
+    """
+    n_models = MODELS.get(kind, 0)
+    models: Any = plans(prior)[:n_models] if n_models else ()
+    scale = greatest_reward(prior)
+    if models:
+        scale = float(jnp.abs(models[0].action_values).max()) or 1.0
+    return BeliefInputs(
+        rows_of(prior),
+        tuple(models),
+        jnp.float32(scale),
+        prior.mdps.n_states,
+        prior.mdps.n_actions,
+        horizon,
+        kind,
+    )
+
+
+@vectorize.over_lanes
+def _counted(counts: jax.Array, place: jax.Array, transition: jax.Array) -> jax.Array:
+    at = vectorize.prevent_fusion_index(vectorize.pick(place, transition))
+    return vectorize.add_at(counts, at, jnp.ones(at.shape, counts.dtype))
+
+
+@vectorize.over_lanes
+def _one_hot(x: jax.Array, zeros: jax.Array) -> jax.Array:
+    numbers = jnp.arange(zeros.shape[0], dtype=jnp.int32)[:, None]
+    return (numbers == x[None]).astype(zeros.dtype)
+
+
+@vectorize.over_lanes
+def _belief(counts: jax.Array, concentrations: jax.Array, at: jax.Array) -> jax.Array:
+    """Return the inputs by counts [R K + 1, N], of all rows and of the rows `at` [A, N]: [R K +
+    A K, N].
+    """
+    n_rows, width, _ = concentrations.shape
+    seen = counts[:-1].reshape(n_rows, width, counts.shape[-1])
+    number = vectorize.fold(jnp.add, lambda k: seen[:, k], width)
+    prior = concentrations.sum(1)
+    means = (concentrations + seen)[:, :-1] / (prior + number)[:, None]
+    table = jnp.concatenate([means, lax.rsqrt(1 + number)[:, None]], axis=1)
+    lanes = max(table.shape[-1], at.shape[-1])
+    table = jnp.broadcast_to(table, (n_rows, width, lanes))
+    certain = jnp.concatenate([table, jnp.zeros((1, width, lanes), table.dtype)])
+    here = [vectorize.pick(certain, at[u]) for u in range(at.shape[0])]
+    here = [jnp.broadcast_to(v, (width, lanes)) for v in here]
+    return jnp.concatenate([table.reshape(n_rows * width, lanes), *here])
+
+
+def _lanes_values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+    values = vectorize.pick(plan.q, x) + plan.level[None]
+    return vectorize.prevent_fusion(values / scale[None])
+
+
+@vectorize.over_lanes
+def _plain_values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+    """Return the action values in state `x`, in units of `scale`: [A, N]."""
+    return _lanes_values(plan, x, scale)
+
+
+@vectorize.over_lanes
+def _values(plan: Plan, x: jax.Array, scale: jax.Array) -> jax.Array:
+    """Return the inputs by the action values in state `x`: [1 + A, N]."""
+    values = _lanes_values(plan, x, scale)
+    greatest = vectorize.fold(jnp.maximum, lambda u: values[u], values.shape[0])
+    # small differences decide: they are drawn out
+    return jnp.concatenate([greatest[None], DRAWN_OUT * (values - greatest[None])])
 
 
 @record
@@ -48,13 +229,7 @@ class BeliefPolicy(MadeOfWeights, Agent[DirichletPrior, Seen]):
         return DIVERGED
 
     def observe(self, key: jax.Array, state: Seen, transition: Transition) -> Seen:
-        return self.inputs.note(
-            state,
-            transition.observation,
-            transition.action,
-            transition.next_observation,
-            transition.reward,
-        )
+        return self.inputs.updated(state, transition)
 
 
 @functools.cache
@@ -77,7 +252,7 @@ def outputs_of(network: Dense) -> Callable[[jax.Array, jax.Array], jax.Array]:
     return outputs
 
 
-def known_arrays(inputs: BeliefInputs, network: Dense) -> dict[str, np.ndarray]:
+def known_arrays(inputs: BeliefInputs, network: Dense) -> dict[str, npt.NDArray[Any]]:
     """Return all of a policy but its parameters, as arrays by name."""
     sizes = (
         inputs.n_states,
@@ -89,13 +264,12 @@ def known_arrays(inputs: BeliefInputs, network: Dense) -> dict[str, np.ndarray]:
     return {"sizes": np.array(sizes), **named(inputs, "inputs/")}
 
 
-def policy_of(weights: dict[str, np.ndarray], *, sample: bool = False) -> BeliefPolicy:
+def policy_of(weights: dict[str, npt.NDArray[Any]], *, sample: bool = False) -> BeliefPolicy:
     """Return the policy of `known_arrays` and `parameters`."""
     n_states, n_actions, horizon, number, *sizes = (int(v) for v in weights["sizes"])
-    kind = KINDS[number]
-    rows: Any = Rows(*[0] * 5)
-    plans: Any = (Plan(*[0] * 13),) * MODELS.get(kind, 0)
-    scale: Any = 0
-    example = BeliefInputs(rows, plans, scale, n_states, n_actions, horizon, kind)
+    kind, none = KINDS[number], jnp.int32(0)
+    plans = (Plan(*[none] * 13),) * MODELS.get(kind, 0)
+    example = BeliefInputs(Rows(*[none] * 5), plans, none, n_states, n_actions, horizon, kind)
     inputs = filled(example, weights, "inputs/")
-    return BeliefPolicy(weights["parameters"], inputs, Dense(tuple(sizes)), sample)
+    parameters: Any = weights["parameters"]
+    return BeliefPolicy(parameters, inputs, Dense(tuple(sizes)), sample)

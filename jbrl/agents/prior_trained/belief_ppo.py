@@ -1,26 +1,49 @@
-"""BeliefPPO: a policy over what is sufficient to know, trained on the prior."""
+"""BeliefPPO: a policy over what is sufficient to know, trained on the prior.
 
+A round plays N new lifetimes for H decisions each, then takes some passes over what was played: a
+minibatch is one time step of all lifetimes, which lies in memory in one piece.
+"""
+
+from typing import Any
+
+import jax
 import jax.numpy as jnp
-import numpy as np
+import numpy.typing as npt
+from jax import lax
 
-from jbrl.agents.prior_trained import prior_ppo
-from jbrl.agents.prior_trained.belief_inputs import belief_inputs, greatest_reward, number_of_inputs
-from jbrl.agents.prior_trained.belief_policy import known_arrays, policy_of
-from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.trained import (
-    WIDTH,
-    Lesson,
-    TrainedOnPrior,
-    batch_parameter,
-    budget_parameter,
-    check_batch,
-    horizon_parameter,
-    seconds_parameter,
-    training_horizon,
+from jbrl.agents.prior_trained.belief_policy import (
+    BeliefInputs,
+    belief_inputs,
+    greatest_reward,
+    known_arrays,
+    number_of_inputs,
+    over_lifetimes,
+    policy_of,
 )
+from jbrl.agents.prior_trained.lifetimes import dirichlet_lifetimes, draw_numbers, draw_thresholds
+from jbrl.agents.prior_trained.networks import Dense
+from jbrl.agents.prior_trained.rounds import (
+    Batch,
+    Played,
+    PPOParameters,
+    Settings,
+    Training,
+    across,
+    begin,
+    collect,
+    each,
+    learned,
+    normalised,
+    played_in_groups,
+    scale_of,
+    surrogate,
+    targets,
+    total,
+)
+from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
-from jbrl.mdp.dirichlet import has_unit_concentrations
+from jbrl.mdp.sampling import stream
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent
 
@@ -29,7 +52,7 @@ PARAMETER_SECONDS = 1.2e-10  # of a decision in training, for each parameter of 
 
 
 @register_agent("BeliefPPO", cite="schulman2017,duff2002")
-class BeliefPPO(TrainedOnPrior, Agent[None, None]):
+class BeliefPPO(PPOParameters, TrainedOnPrior):
     """A network that sees the belief, trained by PPO on lifetimes drawn from the prior.
 
     The belief about a finite MDP is sufficient to act optimally: its problem is a Markov decision
@@ -42,62 +65,25 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
     One decision is one pass of the network: O(P) for P parameters, and an update of the counts.
     """
 
-    budget: int = budget_parameter(100_000)
-    seconds: float = seconds_parameter()
     inputs: str = parameter(
         "belief", "what the network sees: counts, action values of models, or both", choices=INPUTS
     )
     hidden_width: int = parameter(64, "units of each hidden layer", low=1, high=4096, static=True)
     hidden_layers: int = parameter(2, "hidden layers", low=1, high=8, static=True)
-    batch: int = batch_parameter(512)
-    horizon: int = horizon_parameter()
     epochs: int = parameter(1, "passes over a round", low=1, high=100, static=True)
-    learning_rate: float = parameter(1e-3, "step size of Adam, at the start", low=0, high=1e9)
-    trace_decay: float = parameter(0.95, "lambda of the advantages", low=0, high=1)
-    clip: float = parameter(
-        0.2, "epsilon: the ratio of probabilities counts from 1 - clip to 1 + clip", low=0, high=1e6
-    )
-    value_cost: float = parameter(0.5, "weight of the squared error of the value", low=0, high=1e6)
-    entropy_cost: float = parameter(
-        0.03, "weight of the policy's entropy, at the start", low=0, high=1e6
-    )
-    max_gradient_norm: float = parameter(
-        0.5, "length that longer gradients are scaled down to", low=0, high=1e9, open_low=True
-    )
 
     requires = BAYESIAN
 
-    def __post_init__(self) -> None:
-        check_batch(self.batch)
-
     def lesson(self, prior: DirichletPrior) -> Lesson:
-        horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
+        horizon = self.training_horizon(prior)
         inputs = belief_inputs(prior, self.inputs, horizon)
         network = self._network(prior)
-        width = min(WIDTH, self.batch)
-        settings = prior_ppo.Settings(
-            jnp.float32(self.learning_rate),
-            jnp.float32(self.trace_decay),
-            jnp.float32(self.clip),
-            jnp.float32(self.value_cost),
-            jnp.float32(self.entropy_cost),
-            jnp.float32(self.max_gradient_norm),
-            jnp.float32(greatest_reward(prior)),
-            network,
-            width,
-            self.batch // width,
-            horizon,
-            horizon == prior.horizon,
-            self.epochs,
-            has_unit_concentrations(prior.mdps),
-        )
+        reward = jnp.float32(greatest_reward(prior))
         return Lesson(
-            prior_ppo.play_and_learn,
-            self.batch,
+            play_and_learn,
+            (self.settings(prior, network, float(prior.discount)), (inputs, prior, reward)),
             8 * self.batch * horizon * (inputs.size + 8),
-            network.parameters,
-            (settings, (inputs, prior)),
-            lambda key: prior_ppo.begin(network, key),
+            lambda key: begin(network, key),
             known_arrays(inputs, network),
         )
 
@@ -105,12 +91,86 @@ class BeliefPPO(TrainedOnPrior, Agent[None, None]):
         hidden = (self.hidden_width,) * self.hidden_layers
         return Dense((number_of_inputs(prior, self.inputs), *hidden, prior.mdps.n_actions + 1))
 
-    def trained(self, weights: dict[str, np.ndarray]) -> Agent:
+    def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
         return policy_of(weights)
 
-    def search_seconds(self, prior: DirichletPrior) -> float:
-        horizon = training_horizon(prior.horizon, float(prior.discount), self.horizon)
-        decisions = -(-self.budget // self.batch) * self.batch * horizon
-        each = PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs) / 2
-        found = decisions * (3e-7 + each)
-        return min(found, self.seconds) if self.seconds else found
+    def decision_seconds(self, prior: DirichletPrior) -> float:
+        return 3e-7 + PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs) / 2
+
+
+def play_and_learn(
+    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
+) -> tuple[Training, jax.Array]:
+    """Return the state after one more round, and the mean and the standard deviation of the
+    discounted returns up to H, [2].
+
+    Args:
+      arguments: the state; the share of the step size that is left, [] float32; a key; the settings
+        and what is given beside them: inputs, prior and greatest reward.
+    """
+    training, share, key, (settings, (see, prior, reward)) = arguments
+    agent, horizon, discount = settings.agent, settings.horizon, prior.discount
+    weights = discount ** jnp.arange(horizon, dtype=jnp.float32)
+    count = jnp.float32(settings.lifetimes)
+
+    def play(number: jax.Array) -> tuple[Played, jax.Array]:
+        played = collect_beliefs(settings, training.parameters, (see, prior), key, number)
+        return played, (played.rewards * weights[:, None]).sum(0)
+
+    played, first, spread = played_in_groups(settings, training, play)
+    scale = jnp.where(training.round == 0, scale_of(first, spread, reward), training.returns)
+
+    def fitted_to(played: Played) -> tuple[jax.Array, jax.Array]:
+        returns, values = targets(settings, played, scale)
+        return (returns - values) / scale[1], (returns - scale[0]) / scale[1]
+
+    advantages, returns = each(fitted_to, played)
+    steps = Batch(played.inputs, played.actions, played.logs, normalised(advantages), returns)
+    words = jax.random.bits(stream(key, training.round, "parameters"), (agent.epochs, horizon))
+    order = jnp.argsort(words, axis=1).astype(jnp.int32).reshape(-1)
+
+    def gradient(parameters: jax.Array, t: jax.Array) -> jax.Array:
+        def of_group(step: Batch) -> jax.Array:
+            part = Batch(*(lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step))
+            return jax.grad(lambda p: loss(settings.network, p, part, agent, share))(parameters)
+
+        return total(of_group, steps) / count
+
+    rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
+    parameters, optimiser = learned(training, order, gradient, rate, max_norm)
+    state = Training(parameters, optimiser, scale, training.round + 1)
+    return state, jnp.stack([first, spread])
+
+
+def collect_beliefs(
+    settings: Settings,
+    parameters: jax.Array,
+    given: tuple[BeliefInputs, DirichletPrior],
+    key: jax.Array,
+    number: jax.Array,
+) -> Played:
+    """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
+    (see, prior), width, network = given, settings.width, settings.network
+    numbers = draw_numbers(key, number, settings.horizon, width)
+    thresholds = draw_thresholds(key, number, see.rows, width, unit=settings.unit)
+    layers = network.layers(parameters)
+    inputs_of, learn = over_lifetimes(see)
+
+    def look(seen: Any, x: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+        inputs = inputs_of(seen, x)
+        return seen, inputs, network.apply(layers, inputs)
+
+    lifetimes = dirichlet_lifetimes(prior, see.rows, thresholds, numbers)
+    return collect(lifetimes, across(see.begin(), width), look, learn)
+
+
+def loss(
+    network: Dense,
+    parameters: jax.Array,
+    part: Batch,
+    agent: PPOParameters,
+    share: jax.Array | float = 1.0,
+) -> jax.Array:
+    """Return `rounds.surrogate` of decisions of one time step: []."""
+    outputs = network.apply(network.layers(parameters), part.inputs)
+    return surrogate(outputs, part, agent, share)

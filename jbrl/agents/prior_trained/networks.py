@@ -3,14 +3,12 @@
 An offline trainer plays thousands of lifetimes side by side, in arrays whose last axis runs over
 them. A layer is then one product of a small matrix with a wide one: on one core 160 ns for an
 input of 36 numbers, two layers of 64 units and 4 outputs, and 590 ns with its gradient. One vector
-of parameters makes a step of the optimiser one operation. Lifetimes are computed in groups, one
-after the other, each of which fits into the caches of a core.
+of parameters makes a step of the optimiser one operation.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +16,22 @@ from jax import lax
 
 
 class FlatNetwork:
-    """Base of the networks: matrices that lie one after the other in a vector [P]."""
+    """Base of the networks: matrices that lie one after the other in a vector [P]. Part of the
+    compiled program.
+    """
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
         """Shape of each matrix."""
         raise NotImplementedError(f"{type(self).__name__} has no property shapes")
+
+    def init(self, key: jax.Array, last: float = 1.0) -> jax.Array:
+        """Draw the parameters, [P] float32.
+
+        Args:
+          last: factor of the weights of the last layer.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method init")
 
     @property
     def parameters(self) -> int:
@@ -42,7 +50,7 @@ class FlatNetwork:
 
 @dataclasses.dataclass(frozen=True)
 class Dense(FlatNetwork):
-    """A perceptron with ReLU between its layers. Part of the compiled program."""
+    """A perceptron with ReLU between its layers."""
 
     sizes: tuple[int, ...]  # inputs, units of each hidden layer, outputs
 
@@ -76,7 +84,7 @@ class Dense(FlatNetwork):
 
 @dataclasses.dataclass(frozen=True)
 class Gru(FlatNetwork):
-    """A gated recurrent unit (Cho et al. 2014) and a linear layer. Part of the compiled program.
+    """A gated recurrent unit (Cho et al. 2014) and a linear layer.
 
     With gates z (update) and r (reset), inputs x and state h:
 
@@ -129,19 +137,3 @@ class Gru(FlatNetwork):
     def read(self, layers: list[jax.Array], state: jax.Array) -> jax.Array:
         """Return the outputs [O, N] of states [units, N]."""
         return layers[2][:, :-1] @ state + layers[2][:, -1:]
-
-
-def each(fn: Callable[..., Any], *trees: Any) -> Any:
-    """Return the results of `fn(number, *parts)` for each group, stacked along a leading axis.
-
-    Args:
-      trees: pytrees with a leading axis of G groups.
-    """
-    count = jax.tree.leaves(trees)[0].shape[0]
-    numbers = jnp.arange(count, dtype=jnp.int32)
-    return lax.map(lambda one: fn(*one), (numbers, *trees))
-
-
-def total(fn: Callable[..., jax.Array], *trees: Any) -> jax.Array:
-    """Return the sum of `fn(number, *parts)` over all groups."""
-    return each(fn, *trees).sum(0)

@@ -1,4 +1,8 @@
-"""RL2: a network with memory, trained on the prior, that learns within a lifetime by its memory."""
+"""RL2: a network with memory, trained on the prior, that learns within a lifetime by its memory.
+
+Any prior of the house will do for training. The memory goes on where an episode ends. Minibatches
+are lifetimes, unrolled whole.
+"""
 
 import functools
 import math
@@ -8,30 +12,45 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
+from jax import lax
 
 from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep.actor_critic import DIVERGED
-from jbrl.agents.prior_trained import prior_ppo, prior_recurrent
-from jbrl.agents.prior_trained.belief_inputs import greatest_reward
+from jbrl.agents.prior_trained.belief_policy import greatest_reward
+from jbrl.agents.prior_trained.lifetimes import environment_lifetimes
 from jbrl.agents.prior_trained.networks import Gru
-from jbrl.agents.prior_trained.prior_recurrent import Noticed
+from jbrl.agents.prior_trained.rounds import (
+    Batch,
+    Played,
+    PPOParameters,
+    Settings,
+    Training,
+    begin,
+    collect,
+    each,
+    learned,
+    moments,
+    normalised,
+    played_in_groups,
+    scale_of,
+    surrogate,
+    targets,
+    total,
+)
 from jbrl.agents.prior_trained.trained import (
     WIDTH,
     Lesson,
     TrainedOnPrior,
     batch_parameter,
-    budget_parameter,
-    check_batch,
     horizon_parameter,
-    seconds_parameter,
-    training_horizon,
 )
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
-from jbrl.environments.spec import Steps
+from jbrl.environments.spec import Box, Spec, Steps
 from jbrl.mdp import sampling
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import Agent, MadeOfWeights, Transition
@@ -39,6 +58,65 @@ from jbrl.rollout.contract import Agent, MadeOfWeights, Transition
 UNDISCOUNTED = 0.99  # discount that stands in for 1
 EPISODES_HORIZON = 256  # decisions of a lifetime of episodes, in training
 PARAMETER_SECONDS = 2e-10  # of a decision in training, for each parameter and pass
+
+
+@record
+class Noticed:
+    """The last action and its outcome, as an agent has noticed them."""
+
+    action: jax.Array  # [...] int32, -1 before the first
+    reward: jax.Array  # [...] float32
+    ended: jax.Array  # [...] bool, an episode has ended with it
+
+    @classmethod
+    def of(cls, transition: Transition) -> "Noticed":
+        """Return what is noticed of transitions."""
+        ended = transition.terminated | transition.truncated
+        return cls(transition.action, transition.reward, ended)
+
+    @classmethod
+    def nothing(cls, *shape: int) -> "Noticed":
+        """Return what is noticed before the first step."""
+        zeros = jnp.zeros(shape)
+        return cls(jnp.full(shape, -1, jnp.int32), zeros, jnp.zeros(shape, jnp.bool_))
+
+
+def observed(spec: Spec) -> int:
+    """Return the numbers that an observation consists of: indices are taken as one-hot vectors."""
+    kind = spec.observation
+    return math.prod(kind.shape) if isinstance(kind, Box) else kind.n
+
+
+def input_size(spec: Spec) -> int:
+    """Return I: an observation, the last action as a one-hot vector, the reward, the end."""
+    return observed(spec) + spec.actions.n + 2
+
+
+def inputs_of(
+    sizes: tuple[int, int], observation: jax.Array, noticed: Noticed, reward_scale: jax.Array
+) -> jax.Array:
+    """Return the inputs [I, W] from W observations along a last axis.
+
+    Args:
+      sizes: numbers of an observation, and actions.
+      observation: [..., W] float32, or [W] int32.
+    """
+    width = max(observation.shape[-1], noticed.reward.shape[-1])
+    if jnp.issubdtype(observation.dtype, jnp.floating):
+        seen = observation.reshape(-1, observation.shape[-1])
+    else:
+        seen = _one_hot(observation, sizes[0])
+    parts = (
+        seen,
+        _one_hot(noticed.action, sizes[1]),
+        (noticed.reward * reward_scale)[None],
+        noticed.ended.astype(jnp.float32)[None],
+    )
+    return jnp.concatenate([jnp.broadcast_to(v, (v.shape[0], width)) for v in parts])
+
+
+def _one_hot(index: jax.Array, n: int) -> jax.Array:
+    return (jnp.arange(n, dtype=jnp.int32)[:, None] == index[None]).astype(jnp.float32)
 
 
 @record
@@ -61,7 +139,7 @@ class RecurrentPolicy(MadeOfWeights, Agent[Prior, RL2State]):
     sample: bool = static(False)  # draw
 
     def reset(self, key: jax.Array, knowledge: Prior) -> RL2State:
-        return RL2State(jnp.zeros(self.network.units), prior_recurrent.nothing_noticed())
+        return RL2State(jnp.zeros(self.network.units), Noticed.nothing())
 
     def act(
         self, key: jax.Array, state: RL2State, observation: jax.Array
@@ -79,8 +157,7 @@ class RecurrentPolicy(MadeOfWeights, Agent[Prior, RL2State]):
         return DIVERGED
 
     def observe(self, key: jax.Array, state: RL2State, transition: Transition) -> RL2State:
-        ended = transition.terminated | transition.truncated
-        return RL2State(state.memory, Noticed(transition.action, transition.reward, ended))
+        return RL2State(state.memory, Noticed.of(transition))
 
 
 @functools.cache
@@ -100,7 +177,7 @@ def advance_of(network: Gru) -> Callable[..., tuple[jax.Array, jax.Array]]:
         noticed: Noticed,
     ) -> tuple[jax.Array, jax.Array]:
         layers = network.layers(parameters[:, 0])
-        inputs = prior_recurrent.inputs_of(sizes, observation, noticed, reward_scale)
+        inputs = inputs_of(sizes, observation, noticed, reward_scale)
         state = network.advance(layers, memory, inputs)
         return state, network.read(layers, state)[:-1]
 
@@ -108,7 +185,7 @@ def advance_of(network: Gru) -> Callable[..., tuple[jax.Array, jax.Array]]:
 
 
 @register_agent("RL2", cite="duan2016,schulman2017")
-class RL2(TrainedOnPrior, Agent[None, None]):
+class RL2(PPOParameters, TrainedOnPrior):
     """A network with memory, trained by PPO on lifetimes drawn from the prior.
 
     The network, gated recurrent units, sees the observation, the last action and its reward, and
@@ -119,8 +196,6 @@ class RL2(TrainedOnPrior, Agent[None, None]):
     One decision is one pass of the network: O(P) for P parameters.
     """
 
-    budget: int = budget_parameter(100_000)
-    seconds: float = seconds_parameter()
     units: int = parameter(32, "units of the memory", low=1, high=4096, static=True)
     batch: int = batch_parameter(256, low=4)
     horizon: int = horizon_parameter(", and 256 where there is none")
@@ -138,20 +213,12 @@ class RL2(TrainedOnPrior, Agent[None, None]):
         high=1,
     )
     learning_rate: float = parameter(3e-3, "step size of Adam, at the start", low=0, high=1e9)
-    trace_decay: float = parameter(0.95, "lambda of the advantages", low=0, high=1)
-    clip: float = parameter(
-        0.2, "epsilon: the ratio of probabilities counts from 1 - clip to 1 + clip", low=0, high=1e6
-    )
-    value_cost: float = parameter(0.5, "weight of the squared error of the value", low=0, high=1e6)
     entropy_cost: float = parameter(
         0.01, "weight of the policy's entropy, at the start", low=0, high=1e6
     )
-    max_gradient_norm: float = parameter(
-        0.5, "length that longer gradients are scaled down to", low=0, high=1e9, open_low=True
-    )
 
     def __post_init__(self) -> None:
-        check_batch(self.batch)
+        super().__post_init__()
         width = min(WIDTH, self.batch)
         if type(self.minibatches) is int and width % self.minibatches:
             raise JbrlError(
@@ -160,61 +227,36 @@ class RL2(TrainedOnPrior, Agent[None, None]):
             )
 
     def lesson(self, prior: Prior) -> Lesson:
-        horizon, criterion = self._horizon(prior), float(prior.discount)
+        horizon, criterion = self.training_horizon(prior), float(prior.discount)
         discount = self.discount or (criterion if criterion < 1 else UNDISCOUNTED)
-        spec, width = prior.spec, min(WIDTH, self.batch)
-        size = prior_recurrent.input_size(spec)
-        network = Gru(size, self.units, spec.actions.n + 1)
-        settings = prior_recurrent.RecurrentSettings(
-            jnp.float32(self.learning_rate),
-            jnp.float32(discount),
-            jnp.float32(self.trace_decay),
-            jnp.float32(self.clip),
-            jnp.float32(self.value_cost),
-            jnp.float32(self.entropy_cost),
-            jnp.float32(self.max_gradient_norm),
-            jnp.float32(_reward_scale(prior)),
-            network,
-            width,
-            self.batch // width,
-            horizon,
-            prior.lifetime == Steps(horizon),
-            self.epochs,
-            self.minibatches,
-        )
+        network, reward_scale = self._network(prior), jnp.float32(_reward_scale(prior))
         unrolled = self.batch // self.minibatches * 8 * self.units
         return Lesson(
-            prior_recurrent.remember_and_learn,
-            self.batch,
-            4 * horizon * (2 * self.batch * (size + 8) + unrolled),
-            network.parameters,
-            (settings, prior),
-            lambda key: prior_ppo.begin(network, key),
+            remember_and_learn,
+            (self.settings(prior, network, discount), (prior, reward_scale)),
+            4 * horizon * (2 * self.batch * (network.inputs + 8) + unrolled),
+            lambda key: begin(network, key),
             {
-                "reward_scale": np.array(_reward_scale(prior), np.float32),
+                "reward_scale": np.array(reward_scale),
                 "sizes": np.array([network.inputs, network.units, network.outputs]),
             },
         )
 
-    def _horizon(self, prior: Prior) -> int:
+    def _network(self, prior: Prior) -> Gru:
+        return Gru(input_size(prior.spec), self.units, prior.spec.actions.n + 1)
+
+    def training_horizon(self, prior: Prior) -> int:
         if isinstance(prior.lifetime, Steps):
-            return training_horizon(prior.lifetime.steps, float(prior.discount), self.horizon)
+            return super().training_horizon(prior)
         return self.horizon or EPISODES_HORIZON
 
-    def trained(self, weights: dict[str, np.ndarray]) -> Agent:
-        inputs, units, outputs = (int(v) for v in weights["sizes"])
-        scale: Any = weights["reward_scale"]
-        return RecurrentPolicy(
-            weights["parameters"], scale, Gru(inputs, units, outputs), self.sample
-        )
+    def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
+        network = Gru(*(int(v) for v in weights["sizes"]))
+        arrays: Any = weights
+        return RecurrentPolicy(arrays["parameters"], arrays["reward_scale"], network, self.sample)
 
-    def search_seconds(self, prior: Prior) -> float:
-        lesson = self.lesson(prior)
-        rounds = math.ceil(self.budget / lesson.lifetimes)
-        settings = lesson.settings[0]
-        each = PARAMETER_SECONDS * settings.network.parameters * (1 + self.epochs)
-        found = rounds * lesson.lifetimes * settings.horizon * (5e-7 + each)
-        return min(found, self.seconds) if self.seconds else found
+    def decision_seconds(self, prior: Prior) -> float:
+        return 5e-7 + PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs)
 
 
 def _reward_scale(prior: Prior) -> float:
@@ -224,3 +266,106 @@ def _reward_scale(prior: Prior) -> float:
     if not isinstance(prior, DirichletPrior):
         return 1.0
     return 1 / greatest_reward(prior)
+
+
+def remember_and_learn(
+    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
+) -> tuple[Training, jax.Array]:
+    """Return the state after one more round, and the mean and the standard deviation of the
+    discounted returns up to H or, where returns are not discounted, of the mean return of an
+    episode, [2].
+
+    Args:
+      arguments: as of `belief_ppo.play_and_learn`; beside the settings, prior and scale of rewards.
+    """
+    training, share, key, (settings, (prior, reward_scale)) = arguments
+    agent = settings.agent
+
+    def play(number: jax.Array) -> tuple[Played, jax.Array]:
+        played = remember(settings, training.parameters, (prior, reward_scale), key, number)
+        return played, scores(played, prior.discount)
+
+    played, mean, spread = played_in_groups(settings, training, play)
+    returns, values = each(lambda one: targets(settings, one, training.returns), played)
+    level, deviation = moments(returns, jnp.float32(settings.lifetimes * settings.horizon))
+    # without a reward, returns are sums of what the network says before it has learned
+    rewarded = (played.rewards != 0).any()
+    measured = scale_of(level, jnp.where(rewarded, deviation, 0.0), 1 / reward_scale)
+    scale = jnp.where(training.round == 0, measured, training.returns)
+    advantages, fitted = each(lambda g, v: (g - v, (g - scale[0]) / scale[1]), returns, values)
+    parts = Batch(played.inputs, played.actions, played.logs, normalised(advantages), fitted)
+    size = settings.width // agent.minibatches
+    n_steps = jnp.float32(settings.lifetimes // agent.minibatches * settings.horizon)
+
+    def gradient(parameters: jax.Array, number: jax.Array) -> jax.Array:
+        def of_group(group: Batch) -> jax.Array:
+            part = Batch(
+                *(lax.dynamic_slice_in_dim(v, number * size, size, v.ndim - 1) for v in group)
+            )
+            return jax.grad(lambda p: loss(settings.network, p, part, agent, share))(parameters)
+
+        return total(of_group, parts) / n_steps
+
+    order = jnp.tile(jnp.arange(agent.minibatches, dtype=jnp.int32), agent.epochs)
+    rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
+    parameters, optimiser = learned(training, order, gradient, rate, max_norm)
+    state = Training(parameters, optimiser, scale, training.round + 1)
+    return state, jnp.stack([mean, spread])
+
+
+def remember(
+    settings: Settings,
+    parameters: jax.Array,
+    given: tuple[Prior, jax.Array],
+    key: jax.Array,
+    number: jax.Array,
+) -> Played:
+    """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
+    (prior, reward_scale), network, width = given, settings.network, settings.width
+    sizes, layers = (observed(prior.spec), prior.spec.actions.n), network.layers(parameters)
+
+    def look(memory: Any, observation: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
+        state, noticed = memory
+        inputs = inputs_of(sizes, observation, noticed, reward_scale)
+        state = network.advance(layers, state, inputs)
+        return (state, noticed), inputs, network.read(layers, state)
+
+    def notice(memory: Any, transition: Transition) -> Any:
+        return memory[0], Noticed.of(transition)
+
+    lifetimes = environment_lifetimes(prior, key, number, settings.horizon, width)
+    return collect(lifetimes, (network.start(width), Noticed.nothing(width)), look, notice)
+
+
+def unroll(network: Gru, parameters: jax.Array, inputs: jax.Array) -> jax.Array:
+    """Return the outputs [H, O, w] of sequences of inputs [H, I, w]."""
+    layers = network.layers(parameters)
+
+    def step(memory: jax.Array, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        memory = network.advance(layers, memory, inputs)
+        return memory, network.read(layers, memory)
+
+    return lax.scan(step, network.start(inputs.shape[-1]), inputs)[1]
+
+
+def loss(
+    network: Gru,
+    parameters: jax.Array,
+    part: Batch,
+    agent: PPOParameters,
+    share: jax.Array | float = 1.0,
+) -> jax.Array:
+    """Return `rounds.surrogate` summed over some lifetimes: []."""
+    outputs = jnp.moveaxis(unroll(network, parameters, part.inputs), 1, 0)
+    flat = Batch(part.inputs, *(v.reshape(-1) for v in part[1:]))
+    return surrogate(outputs.reshape(outputs.shape[0], -1), flat, agent, share)
+
+
+def scores(played: Played, discount: jax.Array) -> jax.Array:
+    """Return the discounted return of each lifetime, [W]; where the discount is 1, the mean
+    return of an episode, the last one included as far as it went.
+    """
+    weights = discount ** jnp.arange(played.rewards.shape[0], dtype=jnp.float32)
+    returns = (played.rewards * weights[:, None]).sum(0)
+    episodes = 1 + played.ended[:-1].sum(0).astype(jnp.float32)
+    return jnp.where(discount < 1, returns, returns / episodes)

@@ -10,15 +10,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
+from jbrl.agents.prior_trained.networks import FlatNetwork
+from jbrl.agents.prior_trained.rounds import MOST_ROUNDS, Settings
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
+from jbrl.base.pytree import record
+from jbrl.environments.spec import Steps
+from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.mdp.mdp import decisions_until
-from jbrl.rollout.contract import Agent, Findings, OfflineSearch, Trials
+from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Agent, Findings, OfflineSearch, Trials, as_arrays
 
 TRAINING = 2**32 - 2  # number of the key of training; searches that try strategies use small ones
 LARGEST_BUDGET = 2 * 10**9
-MOST_ROUNDS, MOST_GROUPS = 2**19, 2**12  # of which each batch of lifetimes has a number of 32 bits
 MAX_BYTES = 4 << 30  # of what one round plays
 # of the parameters: with both moments before and after a round and on the host, the gradient, its
 # parts, and the layers cut out of them
@@ -32,19 +38,46 @@ WIDTH = 256  # lifetimes of a group, at most
 LARGEST_WEIGHT = 1e6
 
 
+def budget_parameter(default: int) -> Any:
+    """Declare the budget of a training."""
+    return parameter(default, "lifetimes to train on, in whole rounds", low=1, high=LARGEST_BUDGET)
+
+
+def batch_parameter(default: int, low: int = 1) -> Any:
+    """Declare the lifetimes of a round."""
+    text = f"lifetimes of a round, up to {WIDTH} or a multiple of it"
+    return parameter(default, text, low=low, high=65_536, static=True)
+
+
+def horizon_parameter(otherwise: str = "") -> Any:
+    """Declare the decisions of a lifetime in training; `otherwise` ends the help."""
+    text = "decisions of a lifetime in training; 0: up to where the discount is below 0.005"
+    return parameter(0, text + otherwise, low=0, high=100_000, static=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class Lesson:
     """A training, ready to be compiled."""
 
-    # of (state, share, key, settings): the next state, and [2] float32, mean and standard deviation
-    # of the returns
+    # of (state, share, key, (settings, given)): the next state, and [2] float32, mean and standard
+    # deviation of the returns
     round: Callable[..., Any]
-    lifetimes: int  # of a round
+    settings: tuple[Settings, Any]  # and what a round is given beside them, a pytree of arrays
     bytes: int  # that a round plays
-    parameters: int  # P, of the network
-    settings: Any  # pytree of arrays
     start: Callable[[jax.Array], Any]  # the first state, by a key; has `parameters`
-    known: dict[str, np.ndarray]  # the weights of the strategy that training leaves as they are
+    # the weights of the strategy that training leaves as they are
+    known: dict[str, npt.NDArray[Any]]
+
+    @property
+    def lifetimes(self) -> int:
+        """Lifetimes of a round."""
+        return self.settings[0].lifetimes
+
+    @property
+    def parameters(self) -> int:
+        """P, of the network."""
+        count: int = self.settings[0].network.parameters
+        return count
 
     @property
     def memory(self) -> int:
@@ -52,15 +85,31 @@ class Lesson:
         return self.bytes + 4 * COPIES * self.parameters
 
 
-class TrainedOnPrior(OfflineSearch):
-    """Mixin of agents that are trained on lifetimes drawn from the prior, in rounds.
+@record
+class TrainedOnPrior(OfflineSearch, Agent[None, None]):
+    """Base of agents that are trained on lifetimes drawn from the prior, in rounds.
 
     A round plays new lifetimes, so that all that is needed to go on is the state of the learner.
     Step size and weight of the entropy fall to a fiftieth in a straight line.
     """
 
-    budget: int
-    seconds: float
+    budget: int = budget_parameter(100_000)
+    seconds: float = parameter(
+        0.0,
+        "seconds after which training ends in any case; 0: after the budget. Results then depend "
+        "on the machine",
+        low=0,
+        high=1e7,
+    )
+    batch: int = batch_parameter(512)
+    horizon: int = horizon_parameter()
+
+    def __post_init__(self) -> None:
+        # leaves of JAX's are no parameters
+        if type(self.batch) is int and self.batch > WIDTH and self.batch % WIDTH:
+            raise JbrlError(
+                f"batch = {self.batch}: expected a multiple of {WIDTH}, or no more than it"
+            )
 
     def lesson(self, prior: Any) -> Lesson:
         """Return what is to be done on this prior. On the host.
@@ -69,6 +118,43 @@ class TrainedOnPrior(OfflineSearch):
           JbrlError: sizes that do not fit.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method lesson")
+
+    def training_horizon(self, prior: Any) -> int:
+        """Return H, the decisions of a lifetime in training: as asked for, or up to where the
+        discount is negligible; never more than the lifetime has.
+        """
+        discount, horizon = float(prior.discount), int(prior.lifetime.steps)
+        if self.horizon:
+            return min(self.horizon, horizon)
+        if discount >= 1:
+            return horizon
+        return min(horizon, max(2, decisions_until(NEGLIGIBLE, max(discount, 1e-6))))
+
+    def settings(
+        self, prior: Any, network: FlatNetwork, discount: float, *, sweeps: int = 0
+    ) -> Settings:
+        """Return the settings of a round, in groups of at most `WIDTH` lifetimes."""
+        width, horizon = min(WIDTH, self.batch), self.training_horizon(prior)
+        return Settings(
+            as_arrays(self),
+            jnp.float32(discount),
+            network,
+            width,
+            self.batch // width,
+            horizon,
+            prior.lifetime == Steps(horizon),
+            isinstance(prior, DirichletPrior) and has_unit_concentrations(prior.mdps),
+            sweeps,
+        )
+
+    def decision_seconds(self, prior: Any) -> float:
+        """Return about how many seconds of a core a decision takes in training."""
+        raise NotImplementedError(f"{type(self).__name__} has no method decision_seconds")
+
+    def search_seconds(self, prior: Any) -> float:
+        rounds = math.ceil(self.budget / self.batch)
+        decisions = rounds * self.batch * self.training_horizon(prior)
+        return min(decisions * self.decision_seconds(prior), self.seconds or math.inf)
 
     def search(
         self, seed: int, prior: Any, trials: Trials, before: Findings | None
@@ -124,14 +210,16 @@ class TrainedOnPrior(OfflineSearch):
     def _check_numbers(self, state: Any) -> None:
         largest = float(np.abs(np.asarray(state.parameters)).max())  # NaN where one is
         if not largest <= LARGEST_WEIGHT:
-            found = "NaN" if math.isnan(largest) else f"as large as {largest:.2g}"
+            size = "NaN" if math.isnan(largest) else f"as large as {largest:.2g}"
             raise JbrlError(
-                f"{type(self).__name__}: its weights are {found} after {int(state.round):,} "
+                f"{type(self).__name__}: its weights are {size} after {int(state.round):,} "
                 f"round{'s' if int(state.round) > 1 else ''}: training has diverged; a smaller "
                 "learning_rate may help"
             )
 
-    def _findings(self, lesson: Lesson, state: Any, curve: np.ndarray, spent: float) -> Findings:
+    def _findings(
+        self, lesson: Lesson, state: Any, curve: npt.NDArray[Any], spent: float
+    ) -> Findings:
         arrays = {
             **named(state, "state/"),
             **{f"known/{name}": value for name, value in lesson.known.items()},
@@ -142,7 +230,7 @@ class TrainedOnPrior(OfflineSearch):
         lifetimes = len(curve) * lesson.lifetimes
         return Findings(lifetimes, lifetimes, max(self.budget, lifetimes), arrays)
 
-    def weights(self, findings: Findings) -> dict[str, np.ndarray]:
+    def weights(self, findings: Findings) -> dict[str, npt.NDArray[Any]]:
         known = {
             name.removeprefix("known/"): value
             for name, value in findings.arrays.items()
@@ -153,7 +241,7 @@ class TrainedOnPrior(OfflineSearch):
     def strategy(self, findings: Findings) -> Agent:
         return self.trained(self.weights(findings))
 
-    def arms(self, findings: Findings) -> dict[str, np.ndarray]:
+    def arms(self, findings: Findings) -> dict[str, npt.NDArray[Any]]:
         """Return the course of the training, a row for each stretch of it."""
         curve, lifetimes = findings.arrays["curve"], int(findings.arrays["lifetimes"])
         edges = np.unique(np.linspace(0, len(curve), min(STRETCHES, len(curve)) + 1).astype(int))
@@ -170,18 +258,7 @@ class TrainedOnPrior(OfflineSearch):
         }
 
 
-def training_horizon(horizon: int, discount: float, given: int) -> int:
-    """Return H, the decisions of a lifetime in training: `given`, or, for 0, up to where the
-    discount is negligible; never more than the lifetime has.
-    """
-    if given:
-        return min(given, horizon)
-    if discount >= 1:
-        return horizon
-    return min(horizon, max(2, decisions_until(NEGLIGIBLE, max(discount, 1e-6))))
-
-
-def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+def named(tree: Any, prefix: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a pytree, copied to the host, by their paths."""
     return {
         prefix + jax.tree_util.keystr(path): np.array(leaf)
@@ -189,47 +266,8 @@ def named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     }
 
 
-def filled(example: Any, arrays: dict[str, np.ndarray], prefix: str) -> Any:
+def filled(example: Any, arrays: dict[str, npt.NDArray[Any]], prefix: str) -> Any:
     """Undo `named`: a pytree of the structure of `example`."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: arrays[prefix + jax.tree_util.keystr(path)], example
     )
-
-
-def budget_parameter(default: int) -> Any:
-    """Declare the budget of a training."""
-    return parameter(default, "lifetimes to train on, in whole rounds", low=1, high=LARGEST_BUDGET)
-
-
-def seconds_parameter() -> Any:
-    """Declare the time that a training may take."""
-    return parameter(
-        0.0,
-        "seconds after which training ends in any case; 0: after the budget. Results then depend "
-        "on the machine",
-        low=0,
-        high=1e7,
-    )
-
-
-def batch_parameter(default: int, low: int = 1) -> Any:
-    """Declare the lifetimes of a round."""
-    text = f"lifetimes of a round, up to {WIDTH} or a multiple of it"
-    return parameter(default, text, low=low, high=65_536, static=True)
-
-
-def horizon_parameter(otherwise: str = "") -> Any:
-    """Declare the decisions of a lifetime in training; `otherwise` ends the help."""
-    text = "decisions of a lifetime in training; 0: up to where the discount is below 0.005"
-    return parameter(0, text + otherwise, low=0, high=100_000, static=True)
-
-
-def check_batch(batch: int) -> None:
-    """Refuse a number of lifetimes that groups of `WIDTH` do not make up.
-
-    Raises:
-      JbrlError: says what is accepted.
-    """
-    # leaves of JAX's are no parameters
-    if type(batch) is int and batch > WIDTH and batch % WIDTH:
-        raise JbrlError(f"batch = {batch}: expected a multiple of {WIDTH}, or no more than it")

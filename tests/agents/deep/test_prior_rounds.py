@@ -12,17 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.prior_trained import (
-    ann,
-    belief_inputs,
-    belief_ppo,
-    prior_imitation,
-    prior_lifetimes,
-    prior_ppo,
-    prior_recurrent,
-    rl2,
-)
-from jbrl.agents.prior_trained.trained import MOST_GROUPS, Lesson
+from jbrl.agents.prior_trained import ann, belief_ppo, lifetimes, rl2, trained
+from jbrl.agents.prior_trained.rounds import MOST_GROUPS, Batch
+from jbrl.agents.prior_trained.trained import Lesson
 from jbrl.environments.spec import Steps
 from jbrl.mdp.sampling import stream
 from jbrl.problems.lookup import problem
@@ -60,13 +52,13 @@ AGENTS: dict[str, Any] = {
 
 
 @functools.cache
-def trained(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Keys]:
+def training(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Keys]:
     """The lesson of an agent, the states before and after two rounds, what these found, and the
     keys that they used.
     """
     agent, prior = AGENTS[name]()
     with pytest.MonkeyPatch.context() as patch, streams.recorded() as keys:
-        for module in (ann, belief_ppo, rl2):
+        for module in (trained, rl2):
             patch.setattr(module, "WIDTH", WIDTH)
         lesson = agent.lesson(prior)
         states, found = [jax.jit(lesson.start)(KEY)], []
@@ -90,7 +82,7 @@ def trained(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Key
 def test_no_key_serves_two_rounds_groups_or_purposes(
     name: str, of_start: int, of_group: int, of_round: int
 ) -> None:
-    keys = trained(name)[3]
+    keys = training(name)[3]
     assert not keys.shared
     assert len(keys.users) == of_start + ROUNDS * (GROUPS * of_group + of_round)
 
@@ -105,14 +97,14 @@ def dense(parameters: np.ndarray, inputs: np.ndarray, sizes: tuple[int, ...]) ->
     return found
 
 
-draw_luck = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
-solve = jax.jit(prior_imitation.optimal_actions, static_argnums=3)
+draw_numbers = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
+solve = jax.jit(ann.optimal_actions, static_argnums=3)
 
 
 @jax.jit
 def draw_thresholds(number: Any) -> Any:
-    rows = belief_inputs.rows_of(gc())
-    return prior_lifetimes.draw_thresholds(KEY, number, rows, WIDTH, unit=True)
+    rows = lifetimes.rows_of(gc())
+    return lifetimes.draw_thresholds(KEY, number, rows, WIDTH, unit=True)
 
 
 def lived(number: int, lane: int, decide: Any) -> tuple[list, list, list]:
@@ -122,17 +114,17 @@ def lived(number: int, lane: int, decide: Any) -> tuple[list, list, list]:
     Args:
       decide: takes the history, the state and a uniform number, returns an action.
     """
-    prior, rows = gc(), belief_inputs.rows_of(gc())
-    luck = jax.tree.map(np.asarray, draw_luck(KEY, jnp.int32(number), HORIZON, WIDTH))
+    prior, rows = gc(), lifetimes.rows_of(gc())
+    numbers = jax.tree.map(np.asarray, draw_numbers(KEY, jnp.int32(number), HORIZON, WIDTH))
     thresholds = np.asarray(draw_thresholds(jnp.int32(number)))
     x = int(prior.mdps.initial_state)
     history: list[tuple[int, int, int]] = []
     seen, actions, rewards = [((), x)], [], []
     for t in range(HORIZON):
-        u = decide(tuple(history), x, luck.choices[t, lane])
+        u = decide(tuple(history), x, numbers.choices[t, lane])
         possible = np.flatnonzero(prior.mdps.concentrations[x, u])
         limits = thresholds[rows.row[3 * x + u], :, lane] if len(possible) > 1 else np.ones(1)
-        y = int(possible[int((limits <= luck.noise[t, lane]).sum())])
+        y = int(possible[int((limits <= numbers.noise[t, lane]).sum())])
         history.append((x, u, y))
         actions.append(u)
         rewards.append(float(prior.mdps.rewards[x, u, y]))
@@ -192,7 +184,7 @@ def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
     """It takes the value of what a lifetime has reached as the end of its return, and learns in
     each epoch in another order.
     """
-    lesson, states, found, _ = trained("BeliefPPO")
+    lesson, states, found, _ = training("BeliefPPO")
     before, after, (settings, _) = states[number], states[number + 1], lesson.settings
     sizes, weights = settings.network.sizes, np.asarray(before.parameters, np.float64)
 
@@ -207,7 +199,7 @@ def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
     values, returns = outputs[:, -1] * unit + level, np.zeros((HORIZON + 1, GROUPS * WIDTH))
     returns[-1] = values[-1]
     for t in reversed(range(HORIZON)):
-        trace = settings.trace_decay if t < HORIZON - 1 else 0.0
+        trace = settings.agent.trace_decay if t < HORIZON - 1 else 0.0
         returns[t] = rewards[t] + 0.9 * ((1 - trace) * values[t + 1] + trace * returns[t + 1])
     advantages = returns[:-1] - values[:-1]
     advantages = (advantages - advantages.mean()) / advantages.std()
@@ -216,15 +208,15 @@ def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
 
     @jax.jit
     @jax.grad
-    def gradient(p: Any, part: prior_ppo.Slice) -> Any:
+    def gradient(p: Any, part: Batch) -> Any:
         count = GROUPS * WIDTH
-        return prior_ppo.loss(settings.network, p, part, settings, SHARE) / count
+        return belief_ppo.loss(settings.network, p, part, settings.agent, SHARE) / count
 
     def slope(p: np.ndarray, t: int) -> np.ndarray:
         numbers = (logs, advantages, (returns[:-1] - level) / unit)
         part = (np.float32(inputs[t]), actions[t], *(np.float32(v[t]) for v in numbers))
-        found = np.asarray(gradient(p, prior_ppo.Slice(*part)), np.float64)
-        return found * min(1.0, float(settings.max_gradient_norm) / np.linalg.norm(found))
+        found = np.asarray(gradient(p, Batch(*part)), np.float64)
+        return found * min(1.0, float(settings.agent.max_gradient_norm) / np.linalg.norm(found))
 
     order = shuffled(number, EPOCHS)
     assert order[:HORIZON] != order[HORIZON:], "epochs differ"
@@ -235,7 +227,7 @@ def test_a_round_of_belief_ppo_is_that_of_a_slow_twin(number: int) -> None:
 @functools.cache
 def best_actions(number: int) -> np.ndarray:
     """1 for the optimal actions in each state of the MDPs of a group: [S, A, W]."""
-    rows = jax.tree.map(jnp.asarray, belief_inputs.rows_of(gc()))
+    rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(gc()))
     found = solve(rows, draw_thresholds(jnp.int32(number)), jnp.float32(0.9), 200)
     return np.asarray(found).reshape(5, 3, WIDTH)
 
@@ -243,7 +235,7 @@ def best_actions(number: int) -> np.ndarray:
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_round_of_imitation_is_that_of_a_slow_twin(number: int) -> None:
     """Lifetime i of N takes any action with probability i / (N - 1); steps count for discount^t."""
-    lesson, states, found, _ = trained("ANN")
+    lesson, states, found, _ = training("ANN")
     before, (settings, _) = states[number], lesson.settings
 
     def best(i: int, x: int) -> np.ndarray:
@@ -278,10 +270,10 @@ def test_a_round_of_imitation_is_that_of_a_slow_twin(number: int) -> None:
 
 def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> None:
     """Both are noticed as ends. One is missing among 80 throws with a probability of 1e-6."""
-    lesson, states, _, _ = trained("RL2")
-    settings, prior = lesson.settings
-    collect = jax.jit(prior_recurrent.collect)
-    played = [collect(settings, states[0].parameters, prior, KEY, jnp.int32(n)) for n in range(8)]
+    lesson, states, _, _ = training("RL2")
+    settings, given = lesson.settings
+    remember = jax.jit(rl2.remember)
+    played = [remember(settings, states[0].parameters, given, KEY, jnp.int32(n)) for n in range(8)]
     for one in played:
         thrown = np.asarray(one.rewards)
         np.testing.assert_array_equal(one.terminated, thrown == 5)
@@ -297,9 +289,11 @@ def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> 
     ("terminated", "truncated"), [(False, False), (True, False), (False, True)]
 )
 def test_what_plays_notices_ends_of_both_kinds(terminated: bool, truncated: bool) -> None:
-    network = trained("RL2")[0].settings[0].network
+    network = training("RL2")[0].settings[0].network
     policy = rl2.RecurrentPolicy(np.zeros(network.parameters), np.float32(1), network)
     state = policy.reset(KEY, None)
-    after = policy.observe(KEY, state, Transition(0, 1, 2.0, 3, terminated, truncated))
+    after = policy.observe(
+        KEY, state, Transition(0, 1, 2.0, 3, np.bool_(terminated), np.bool_(truncated))
+    )
     assert (after.noticed.action, after.noticed.reward) == (1, 2.0)
     assert after.noticed.ended == (terminated or truncated)

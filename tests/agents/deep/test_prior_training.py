@@ -12,19 +12,23 @@ import pytest
 
 from jbrl.agents.opps.ranking import plans
 from jbrl.agents.prior_trained import (
-    belief_inputs,
-    prior_imitation,
-    prior_lifetimes,
-    prior_ppo,
-    prior_recurrent,
+    ann,
+    belief_policy,
+    belief_ppo,
+    lifetimes,
+    rl2,
+    rounds,
 )
 from jbrl.agents.prior_trained.networks import Dense, Gru
-from jbrl.agents.prior_trained.trained import MOST_GROUPS, TRAINING
+from jbrl.agents.prior_trained.rounds import MOST_GROUPS
+from jbrl.agents.prior_trained.trained import TRAINING
 from jbrl.environments.spec import Steps
+from jbrl.mdp import incremental
 from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.mdp.sampling import STREAMS, stream
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
+from jbrl.rollout.contract import Transition
 
 KEY = jax.random.key(5)
 WIDTH, HORIZON = 16, 20
@@ -82,11 +86,17 @@ def random_history(prior: DirichletPrior, length: int, seed: int) -> list[tuple[
     return found
 
 
+def transition(x: int, u: int, y: int, reward: Any) -> Transition:
+    never = jnp.bool_(False)
+    numbers = (jnp.int32(x), jnp.int32(u), jnp.float32(reward), jnp.int32(y))
+    return Transition(*numbers, never, never)
+
+
 def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
     prior = mixed()
-    inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
+    inputs = belief_policy.belief_inputs(prior, "belief", HORIZON)
     seen, history = inputs.begin(), random_history(prior, 25, 0)
-    inputs_of, note = jax.jit(inputs.inputs), jax.jit(inputs.note)
+    inputs_of, updated = jax.jit(inputs.inputs), jax.jit(inputs.updated)
     x = 0
     for t in range(len(history) + 1):
         found = inputs_of(seen, jnp.int32(x))
@@ -94,7 +104,7 @@ def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
         np.testing.assert_allclose(found, slow_inputs(prior, history[:t], x), atol=1e-6)
         if t < len(history):
             x, u, y = history[t]
-            seen = note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), jnp.float32(0))
+            seen = updated(seen, transition(x, u, y, 0.0))
             x = y
 
 
@@ -102,20 +112,20 @@ def test_inputs_of_beliefs_are_those_of_a_slow_twin() -> None:
 @pytest.mark.parametrize("kind", ["values", "both", "mean", "mean and belief"])
 def test_inputs_of_values_are_those_of_the_models(kind: str) -> None:
     prior = mixed()
-    inputs = belief_inputs.belief_inputs(prior, kind, HORIZON)
-    seen, models = inputs.begin(), plans(prior)[: belief_inputs.MODELS[kind]]
+    inputs = belief_policy.belief_inputs(prior, kind, HORIZON)
+    seen, models = inputs.begin(), plans(prior)[: belief_policy.MODELS[kind]]
     x, rewards = 0, np.asarray(prior.mdps.rewards)
     for x, u, y in random_history(prior, 10, 1):
         gain = jnp.float32(rewards[x, u, y])
-        seen = inputs.note(seen, jnp.int32(x), jnp.int32(u), jnp.int32(y), gain)
-        models = tuple(belief_inputs.incremental.learn(m, x, u, y, gain) for m in models)
+        seen = inputs.updated(seen, transition(x, u, y, gain))
+        models = tuple(incremental.learn(m, x, u, y, gain) for m in models)
     found = np.asarray(inputs.inputs(seen, jnp.int32(y)))
     values = [np.asarray(m.action_values)[y] / float(inputs.scale) for m in models]
     assert found.shape == (inputs.size,)
     if kind == "mean":
         np.testing.assert_allclose(found, values[0], rtol=1e-5)
     else:
-        expected = [[v.max(), *(belief_inputs.DRAWN_OUT * (v - v.max()))] for v in values]
+        expected = [[v.max(), *(belief_policy.DRAWN_OUT * (v - v.max()))] for v in values]
         np.testing.assert_allclose(
             found[-3 * len(values) :], np.concatenate(expected), rtol=1e-4, atol=1e-5
         )
@@ -124,14 +134,14 @@ def test_inputs_of_values_are_those_of_the_models(kind: str) -> None:
 @functools.cache
 def drawn_thresholds() -> np.ndarray:
     """Of 4,096 MDPs drawn from `mixed`."""
-    rows = belief_inputs.rows_of(mixed())
-    draw = jax.jit(lambda n: prior_lifetimes.draw_thresholds(KEY, n, rows, 4096, unit=False))
+    rows = lifetimes.rows_of(mixed())
+    draw = jax.jit(lambda n: lifetimes.draw_thresholds(KEY, n, rows, 4096, unit=False))
     return np.asarray(draw(jnp.int32(2)))
 
 
 def test_all_random_numbers_of_lifetimes_differ() -> None:
     """Two of 36 multiples of 2^-24 are equal by chance with a probability of 4e-5."""
-    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    draw = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
     luck = jax.tree.leaves(draw(KEY, jnp.int32(2), 4, 4))
     numbers = np.concatenate([np.asarray(part).ravel() for part in luck])
     assert len(np.unique(numbers)) == len(numbers) == 4 + 16 + 16
@@ -141,13 +151,11 @@ def test_all_random_numbers_of_lifetimes_differ() -> None:
 def test_next_states_are_those_of_the_mdp_drawn() -> None:
     """Twin: the first successor whose cumulative probability exceeds the same uniform number."""
     prior = mixed()
-    rows = belief_inputs.rows_of(prior)
+    rows = lifetimes.rows_of(prior)
     thresholds = drawn_thresholds()[..., :WIDTH]
     traced = jax.tree.map(jnp.asarray, rows)
-    step = jax.jit(
-        lambda pair, noise: prior_lifetimes.step(traced, jnp.asarray(thresholds), pair, noise)
-    )
-    draw = jax.jit(prior_lifetimes.draw_luck, static_argnums=(2, 3))
+    step = jax.jit(lambda pair, noise: lifetimes.step(traced, jnp.asarray(thresholds), pair, noise))
+    draw = jax.jit(lifetimes.draw_numbers, static_argnums=(2, 3))
     luck = np.asarray(draw(KEY, jnp.int32(2), HORIZON, WIDTH).noise)
     alpha, rewards = (np.asarray(v) for v in (prior.mdps.concentrations, prior.mdps.rewards))
     for x in range(3):
@@ -166,7 +174,7 @@ def test_next_states_are_those_of_the_mdp_drawn() -> None:
 def test_mdps_are_drawn_from_the_prior() -> None:
     """Means of 4,096 draws: 5 standard errors, a false alarm in 10^6 for each of 9 numbers."""
     prior, n = mixed(), 4096
-    rows = belief_inputs.rows_of(prior)
+    rows = lifetimes.rows_of(prior)
     found = drawn_thresholds()
     alpha = rows.concentrations.astype(np.float64)
     total = alpha.sum(1, keepdims=True)
@@ -176,49 +184,21 @@ def test_mdps_are_drawn_from_the_prior() -> None:
     assert (found[-1] > 1).all()
 
 
-def settings_for(network: Dense, *, ends: bool = False) -> prior_ppo.Settings:
-    numbers: Any = (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 1.0)
-    return prior_ppo.Settings(*numbers, network, 2, 1, 3, ends, 1, False)
+AGENT = belief_ppo.BeliefPPO(trace_decay=0.8, entropy_cost=0.01)
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_returns_are_those_computed_by_hand(ends: bool) -> None:
-    """G_2 = 3 + 0.5 v_3 (or 3, where a lifetime is over), G_t = r_t + 0.5 (0.2 v_{t+1} + 0.8
-    G_{t+1}); values are 10 times what the network says, plus 1.
-    """
-    played = prior_ppo.Played(
-        jnp.zeros((3, 1, 1)),
-        jnp.zeros((3, 1), jnp.int32),
-        jnp.zeros((3, 1)),
-        jnp.array([[0.1], [0.2], [0.3], [0.4]]),
-        jnp.array([[1.0], [2.0], [3.0]]),
-    )
-    third = 3.0 if ends else 3 + 0.5 * 5
-    second = 2 + 0.5 * (0.2 * 4 + 0.8 * third)
-    first = 1 + 0.5 * (0.2 * 3 + 0.8 * second)
-    advantages, returns = prior_ppo.targets(
-        settings_for(Dense((1, 2)), ends=ends), played, jnp.float32(0.5), jnp.array([1.0, 10.0])
-    )
-    expected = np.array([first, second, third])
-    np.testing.assert_allclose(returns[:, 0], (expected - 1) / 10, rtol=1e-6)
-    np.testing.assert_allclose(advantages[:, 0], (expected - [2, 3, 4]) / 10, rtol=1e-5)
-
-
-def recurrent_settings(
-    network: Gru, width: int, horizon: int, *, ends: bool = False
-) -> prior_recurrent.RecurrentSettings:
+def settings_for(network: Any, width: int, horizon: int, **values: Any) -> rounds.Settings:
     """Of one group, whose discount is 0.5 and whose lambda is 0.8."""
-    numbers: Any = (1e-3, 0.5, 0.8, 0.2, 0.5, 0.01, 0.5, 0.1)
-    sizes = (network, width, 1, horizon, ends, 1, 1)
-    return prior_recurrent.RecurrentSettings(*map(jnp.float32, numbers), *sizes)
+    values = {"ends": False, "unit": False, "sweeps": 0} | values
+    return rounds.Settings(AGENT, jnp.float32(0.5), network, width, 1, horizon, **values)
 
 
-def remembered() -> prior_recurrent.Played:
+def remembered() -> rounds.Played:
     """Three decisions of two lifetimes: an episode of the first one terminates with the second
     decision, one of the second is cut off there.
     """
     nothing = jnp.zeros((3, 2))
-    return prior_recurrent.Played(
+    return rounds.Played(
         jnp.zeros((3, 1, 2)),
         nothing.astype(jnp.int32),
         nothing,
@@ -230,12 +210,12 @@ def remembered() -> prior_recurrent.Played:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_returns_of_a_memory_are_those_computed_by_hand(ends: bool) -> None:
-    """Values are 10 times what the network says, plus 1. Nothing follows where an episode has
-    terminated; where it was cut off, the next one does.
+def test_returns_are_those_computed_by_hand(ends: bool) -> None:
+    """G_t = r_t + 0.5 (0.2 v_{t+1} + 0.8 G_{t+1}); values are 10 times what the network says, plus
+    1. Nothing follows where an episode has terminated; where it was cut off, the next one does.
     """
-    found, values = prior_recurrent.targets(
-        recurrent_settings(Gru(1, 1, 1), 2, 3, ends=ends), remembered(), jnp.array([1.0, 10.0])
+    found, values = rounds.targets(
+        settings_for(Gru(1, 1, 1), 2, 3, ends=ends), remembered(), jnp.array([1.0, 10.0])
     )
     after = 0.0 if ends else 0.5 * 5
     terminated = [1 + 0.5 * (0.2 * 3 + 0.8 * 2), 2, 3 + after]
@@ -250,7 +230,7 @@ def test_returns_of_a_memory_are_those_computed_by_hand(ends: bool) -> None:
 )
 def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: list) -> None:
     """Without a discount, the mean of two episodes: none begins after the last decision."""
-    scores = prior_recurrent.scores(remembered(), jnp.float32(discount))
+    scores = rl2.scores(remembered(), jnp.float32(discount))
     np.testing.assert_allclose(scores, found, rtol=1e-6)
 
 
@@ -267,7 +247,7 @@ def test_scores_of_a_memory_are_those_computed_by_hand(discount: float, found: l
 def test_values_have_a_unit_that_returns_can_be_fitted_in(
     mean: float, deviation: float, found: float
 ) -> None:
-    scale = prior_ppo.scale_of(jnp.float32(mean), jnp.float32(deviation), jnp.float32(10))
+    scale = rounds.scale_of(jnp.float32(mean), jnp.float32(deviation), jnp.float32(10))
     np.testing.assert_array_equal(scale, np.array([mean, found], np.float32))
 
 
@@ -293,12 +273,12 @@ def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
     """
     ratios, advantages = np.array([1.5, 1.5, 0.5, 0.5]), np.array([-1.0, 1.0, 1.0, -1.0])
     numbers = (np.log(0.5) - np.log(ratios), advantages, np.full(4, 2.0))
-    part = prior_ppo.Slice(
+    part = rounds.Batch(
         jnp.zeros((1, 4)),
         jnp.zeros(4, jnp.int32),
         *(jnp.asarray(v, jnp.float32) for v in numbers),
     )
-    found = prior_ppo.surrogate(jnp.zeros((3, 4)), part, settings_for(Dense((1, 3))), 0.5)
+    found = rounds.surrogate(jnp.zeros((3, 4)), part, AGENT, 0.5)
     gains = -1.5 + 1.2 + 0.5 - 0.8
     assert float(found) == pytest.approx(4 * 0.5 * 2**2 - gains - 4 * 0.01 * 0.5 * np.log(2))
 
@@ -309,20 +289,16 @@ def test_gradients_are_those_of_finite_differences() -> None:
         drawn = np.random.default_rng(0)
         dense = Dense((4, 5, 4))
         inputs = jnp.asarray(drawn.standard_normal((4, 7)))
-        part = prior_ppo.Slice(inputs, *part_of(drawn, 7))
-        settings = settings_for(dense)
+        part = rounds.Batch(inputs, *part_of(drawn, 7))
         at = jnp.asarray(drawn.standard_normal(dense.parameters))
-        plain = jax.jit(lambda p: prior_ppo.loss(dense, p, part, settings))
+        plain = jax.jit(lambda p: belief_ppo.loss(dense, p, part, AGENT))
         np.testing.assert_allclose(
             jax.jit(jax.grad(plain))(at), finite_differences(plain, at), rtol=1e-5, atol=1e-7
         )
         gru = Gru(2, 3, 4)
-        steps = prior_recurrent.Sequences(
-            jnp.asarray(drawn.standard_normal((3, 2, 2))), *part_of(drawn, 3, 2)
-        )
+        steps = rounds.Batch(jnp.asarray(drawn.standard_normal((3, 2, 2))), *part_of(drawn, 3, 2))
         at = jnp.asarray(drawn.standard_normal(gru.parameters))
-        recurrent: Any = settings  # has all that the loss reads
-        unrolled = jax.jit(lambda p: prior_recurrent.loss(gru, p, steps, recurrent))
+        unrolled = jax.jit(lambda p: rl2.loss(gru, p, steps, AGENT))
         np.testing.assert_allclose(
             jax.jit(jax.grad(unrolled))(at), finite_differences(unrolled, at), rtol=1e-5, atol=1e-7
         )
@@ -332,7 +308,7 @@ def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
     gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
     parameters = drawn.standard_normal(gru.parameters).astype(np.float32)
     inputs = drawn.standard_normal((5, 3, 2)).astype(np.float32)
-    outputs = prior_recurrent.unroll(gru, jnp.asarray(parameters), jnp.asarray(inputs))
+    outputs = rl2.unroll(gru, jnp.asarray(parameters), jnp.asarray(inputs))
     w = parameters[: 12 * 4].reshape(12, 4)
     u = parameters[48 : 48 + 48].reshape(12, 4)
     read = parameters[96:].reshape(2, 5)
@@ -346,11 +322,9 @@ def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
 
 def test_labels_are_optimal_actions() -> None:
     prior = mixed()
-    rows = jax.tree.map(jnp.asarray, belief_inputs.rows_of(prior))
+    rows = jax.tree.map(jnp.asarray, lifetimes.rows_of(prior))
     thresholds = jnp.asarray(drawn_thresholds()[..., :8])
-    best = jax.jit(prior_imitation.optimal_actions, static_argnums=3)(
-        rows, thresholds, prior.discount, 300
-    )
+    best = jax.jit(ann.optimal_actions, static_argnums=3)(rows, thresholds, prior.discount, 300)
     rewards = np.asarray(prior.mdps.rewards).reshape(6, 3)
     for n in range(8):
         transitions = np.zeros((6, 3), np.float32)
@@ -375,7 +349,7 @@ def test_the_agent_that_demonstrates_is_random_as_often_as_asked() -> None:
     best = jnp.asarray(np.repeat([[0.0], [1.0], [1.0], [0.0]], n, axis=1), jnp.float32)
     coins = jnp.asarray(np.random.default_rng(0).random(n), jnp.float32)
     for epsilon in (0.0, 0.4, 1.0):
-        found = prior_imitation.choose(best, coins, jnp.full(n, epsilon, jnp.float32))
+        found = ann.choose(best, coins, jnp.full(n, epsilon, jnp.float32))
         shares = np.bincount(np.asarray(found), minlength=4) / n
         expected = epsilon / 4 + (1 - epsilon) * np.array([0, 0.5, 0.5, 0])
         assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / n)).all()
@@ -385,10 +359,9 @@ def test_the_agent_that_demonstrates_is_random_as_often_as_asked() -> None:
 def gc() -> tuple[Any, Any, Any]:
     """The prior of GC, what a policy sees of it, and settings of 16 lifetimes."""
     prior = problem("GC").prior(Steps(250), 0.95)
-    inputs = belief_inputs.belief_inputs(prior, "belief", HORIZON)
+    inputs = belief_policy.belief_inputs(prior, "belief", HORIZON)
     network = Dense((inputs.size, 16, 4))
-    numbers = [jnp.float32(v) for v in (1e-3, 0.8, 0.2, 0.5, 0.01, 0.5, 10.0)]
-    settings = prior_ppo.Settings(*numbers, network, WIDTH, 1, HORIZON, False, 1, True)
+    settings = settings_for(network, WIDTH, HORIZON, unit=True)
     return prior, jax.tree.map(jnp.asarray, inputs), settings
 
 
@@ -398,15 +371,17 @@ def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     prior, inputs, settings = gc()
     parameters = settings.network.init(KEY)
-    draw = prior_lifetimes.draw_thresholds
+    draw = lifetimes.draw_thresholds
 
     @jax.jit
     def play(shift: jax.Array) -> tuple[jax.Array, jax.Array]:
         def swapped(*args: Any, **options: Any) -> jax.Array:
             return jnp.roll(draw(*args, **options), shift, axis=-1)
 
-        monkeypatch.setattr(prior_lifetimes, "draw_thresholds", swapped)
-        played = prior_ppo.collect(settings, parameters, (inputs, prior), KEY, jnp.int32(0))
+        monkeypatch.setattr(belief_ppo, "draw_thresholds", swapped)
+        played = belief_ppo.collect_beliefs(
+            settings, parameters, (inputs, prior), KEY, jnp.int32(0)
+        )
         return played.inputs, played.actions
 
     (met, actions), (other_met, other_actions) = (
@@ -424,8 +399,8 @@ def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
     something else has happened.
     """
     prior, _, _ = gc()
-    network = Gru(prior_recurrent.input_size(prior.spec), 8, prior.spec.actions.n + 1)
-    settings = recurrent_settings(network, WIDTH, HORIZON)
+    network = Gru(rl2.input_size(prior.spec), 8, prior.spec.actions.n + 1)
+    settings = settings_for(network, WIDTH, HORIZON)
     parameters = network.init(KEY)
 
     @jax.jit
@@ -433,8 +408,8 @@ def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
         def other(key: Any, number: Any, name: str) -> Any:
             return stream(key, number + shift if name == "mdp" else number, name)
 
-        monkeypatch.setattr(prior_recurrent, "stream", other)
-        played = prior_recurrent.collect(settings, parameters, prior, KEY, jnp.int32(0))
+        monkeypatch.setattr(lifetimes, "stream", other)
+        played = rl2.remember(settings, parameters, (prior, jnp.float32(0.1)), KEY, jnp.int32(0))
         return played.inputs, played.actions
 
     (met, actions), (other_met, other_actions) = (
