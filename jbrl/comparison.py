@@ -151,12 +151,10 @@ def environments(results: Results) -> dict[str, str]:
     `with_end`.
     """
     tests = zip(results.units["experiment"], results.units["test"], strict=True)
-    return {name: _without_end(test) for name, test in tests}
-
-
-def _without_end(problem: str) -> str:
-    inner = problem.removeprefix(WITH_END)
-    return problem if inner == problem else inner.removesuffix(")")
+    return {
+        name: test[len(WITH_END) :].removesuffix(")") if test.startswith(WITH_END) else test
+        for name, test in tests
+    }
 
 
 def _trials(results: Results) -> pd.DataFrame:
@@ -179,14 +177,8 @@ def _trials(results: Results) -> pd.DataFrame:
                 f"{folder}: {count} settings of {algorithm} in experiment {experiment}: expected "
                 "one, since the published comparison has one"
             )
-    return pd.DataFrame(
-        {
-            "algorithm": returns["algorithm"],
-            "environment": returns["experiment"].map(problems),
-            "score": returns["score"],
-            **_undefined(results),
-        }
-    )
+    table = returns.assign(environment=returns["experiment"].map(problems), **_undefined(results))
+    return table.drop(columns=["experiment", "parameters", "unit", "seed"])
 
 
 def _undefined(results: Results) -> dict[str, np.ndarray]:
@@ -208,17 +200,14 @@ def _steps(horizon: object) -> str:
 
 
 def _read_file(path: Path) -> pd.DataFrame:
-    kinds = {
-        ".csv": lambda: pd.read_csv(path, keep_default_na=False),
-        ".parquet": lambda: pd.read_parquet(path),
-    }
-    if path.suffix not in kinds:
+    if path.suffix not in (".csv", ".parquet"):
         raise JbrlError(
             f"{path}: expected results of a study, or a file of returns that ends in .csv or "
             ".parquet"
         )
     try:
-        found = kinds[path.suffix]()
+        is_csv = path.suffix == ".csv"
+        found = pd.read_csv(path, keep_default_na=False) if is_csv else pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise JbrlError(f"{path}: cannot be read: {error}") from None
     check_columns(found, dict.fromkeys((*RETURNS, *PAIR)), str(path))
@@ -268,15 +257,13 @@ def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
 def _with_study(ours: Side, theirs: Side) -> Comparison:
     two_studies.check_protocol(ours.protocol, theirs.protocol, ours.name, theirs.name)
     _check_lifetimes(ours, theirs.lifetimes, theirs.name)
-    rounding = ours.rounding + theirs.rounding
-    problems = two_studies.same_problems(ours.digests("test"), theirs.digests("test"))
     table = two_studies.beside(
         ours.played,
         ours.returns,
         theirs.played,
         theirs.returns,
-        rounding=rounding,
-        problems=problems,
+        rounding=ours.rounding + theirs.rounding,
+        problems=two_studies.same_problems(ours.digests("test"), theirs.digests("test")),
     )
     notes = [_study_note(table, ours, theirs), *_problem_notes(table, ours, theirs)]
     return Comparison(ours.name, theirs.name, table, "\n".join(notes))
@@ -309,22 +296,16 @@ def _study_note(table: pd.DataFrame, ours: Side, theirs: Side) -> str:
     """Count the agents that differ, those expected to differ by chance, and those in only one
     study.
     """
-    count = {
-        name: int((table["verdict"] == name).sum()) for name in dict.fromkeys(table["verdict"])
-    }
-    chance = (1 - two_studies.LEVEL) * table["verdict"].isin(
-        (two_studies.AGREES, two_studies.DIFFERS)
-    ).sum()
-    counts_text = "; ".join(f"{name}: {n}" for name, n in count.items())
+    counts = table.groupby("verdict", sort=False).size()
+    tested = counts.reindex([two_studies.AGREES, two_studies.DIFFERS], fill_value=0).sum()
+    counts_text = "; ".join(f"{name}: {n}" for name, n in counts.items())
     parts = [
-        (
-            f"{len(table)} agents are in both ({counts_text}). By chance {chance:.3g} would "
-            f"differ; with Holm's correction {int(table['holm'].sum())} do."
-        )
+        f"{len(table)} agents are in both ({counts_text}). By chance "
+        f"{(1 - two_studies.LEVEL) * tested:.3g} would differ; with Holm's correction "
+        f"{int(table['holm'].sum())} do."
     ]
-    for side, only in zip(
-        (ours, theirs), two_studies.only_in_one(ours.played, theirs.played), strict=True
-    ):
+    lone = two_studies.only_in_one(ours.played, theirs.played)
+    for side, only in zip((ours, theirs), lone, strict=True):
         if len(only):
             first = [
                 f"{e}/{a} {p}" for e, a, p in only[list(AGENT)].head(_SHOWN).itertuples(index=False)

@@ -204,23 +204,15 @@ def draws(found: AgentRuns, resamples: int) -> np.ndarray:
 def _row(agent: str, name: str, found: AgentRuns | None) -> dict[str, Any]:
     rules = EXPERIMENTS[name]
     score = float(found.score(found.choice()).mean()) if found else np.nan
-    return {
-        "agent": agent,
-        "bsuite_env": name,
-        "score": score,
-        "type": rules.type,
-        "tags": str(rules.tags),
-        "finished": bool(found and found.finished),
-    }
+    row = {"agent": agent, "bsuite_env": name, "score": score, "type": rules.type}
+    return row | {"tags": str(rules.tags), "finished": bool(found and found.finished)}
 
 
 def _interval(found: AgentRuns | None, resamples: int) -> dict[str, float]:
-    if found is None:
-        return {"lower": np.nan, "upper": np.nan, "runs": 0}
-    if not found.repeated:
-        return {"lower": np.nan, "upper": np.nan, "runs": found.sweeps}
-    lower, upper = np.quantile(draws(found, resamples), [TAIL, 1 - TAIL])
-    return {"lower": lower, "upper": upper, "runs": found.sweeps}
+    lower = upper = np.nan
+    if found is not None and found.repeated:
+        lower, upper = np.quantile(draws(found, resamples), [TAIL, 1 - TAIL])
+    return {"lower": lower, "upper": upper, "runs": found.sweeps if found else 0}
 
 
 def _draws(logs: Logs, agent: str, release: str, resamples: int) -> dict[str, np.ndarray | None]:
