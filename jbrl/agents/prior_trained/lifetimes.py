@@ -209,7 +209,7 @@ def environment_lifetimes(
     keys = jax.random.split(stream(key, number, "environment"), (horizon + 1, width))
     bits = jax.random.bits(stream(key, number, "agent"), (horizon * width,))
     choices = sampling.words_to_uniforms(bits).reshape(horizon, width)
-    reset = jax.vmap(lambda e, k: e.reset(k), in_axes=(-1, 0), out_axes=-1)
+    reset: Any = jax.vmap(lambda e, k: e.reset(k), in_axes=(-1, 0), out_axes=-1)
     advance: Any = jax.vmap(_step_or_reset, in_axes=(-1, 0, -1, -1), out_axes=-1)
 
     def step(keys: jax.Array, state: Any, action: jax.Array) -> Any:

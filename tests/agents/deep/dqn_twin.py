@@ -21,31 +21,6 @@ def backward(layers, inputs, slope):
     return found[::-1]
 
 
-class Adam:
-    """Adam of Kingma and Ba 2015, algorithm 1."""
-
-    def __init__(self, layers, rate):
-        self.rate, self.count = rate, 0
-        self.first, self.second = (
-            [[np.zeros_like(v) for v in w] for w in layers] for _ in range(2)
-        )
-
-    def step(self, layers, slopes):
-        self.count += 1
-        after = []
-        for i, layer in enumerate(layers):
-            new = []
-            for j, value in enumerate(layer):
-                slope = slopes[i][j]
-                self.first[i][j] = 0.9 * self.first[i][j] + 0.1 * slope
-                self.second[i][j] = 0.999 * self.second[i][j] + 0.001 * slope**2
-                mean = self.first[i][j] / (1 - 0.9**self.count)
-                square = self.second[i][j] / (1 - 0.999**self.count)
-                new.append(value - self.rate * mean / (np.sqrt(square) + 1e-8))
-            after.append(tuple(new))
-        return after
-
-
 def slope_of_loss(error, kind):
     """Derivative of the loss by the error."""
     if kind == "huber":

@@ -19,6 +19,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition, as_arrays
 from tests.agents.deep import dqn_twin
+from tests.agents.deep.reference import Adam
 from tests.agents.deep.test_dqn import (
     ORIGINAL,
     as_batch,
@@ -134,7 +135,7 @@ def test_its_twin_learns_alike_in_double_precision(joint):
         found = [np.asarray(v) for v in ensemble.online]
     for k in range(count):
         online, target, target_prior = heads[k], targets[k], target_priors[k]
-        adam = dqn_twin.Adam(online, 0.01)
+        adam = Adam(0.01)
         for i, name in enumerate(names):
             batch = [v.astype(np.float64) if v.dtype == np.float32 else v for v in batch_of(name)]
             online = dqn_twin.one_step_of_a_head(

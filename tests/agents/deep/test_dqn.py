@@ -25,6 +25,7 @@ from jbrl.rollout import episodes
 from jbrl.rollout.contract import NO_ACTION, Transition, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION
 from tests.agents.deep import dqn_twin
+from tests.agents.deep.reference import Adam
 
 KEY = jax.random.key(0)
 ORIGINAL = np.load(Path(__file__).parent / "data" / "dqn_updates.npz")
@@ -110,7 +111,7 @@ def test_its_twin_learns_alike_in_double_precision(values):
         learner = after_updates(
             agent, network, learner, [as_batch(b, jnp.float64) for b in batches]
         )
-        adam = dqn_twin.Adam(online, 0.01)
+        adam = Adam(0.01)
         for i, batch in enumerate(batches):
             online = dqn_twin.one_step(
                 online,
