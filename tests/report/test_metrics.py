@@ -22,7 +22,7 @@ def results(tmp_path_factory):
     tables = {
         "study": {"name": "doors", "n_environments": 8},
         "experiments": [{"name": "Tiger", "problem": "tiger:Tiger", "episodes": 20}],
-        "agents": [{"algorithm": "Random"}, {"algorithm": "Q-learning"}],
+        "agents": [{"algorithm": "Random"}],
     }
     out = tmp_path_factory.mktemp("tiger")
     with pytest.MonkeyPatch.context() as patch:
