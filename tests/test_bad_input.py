@@ -45,84 +45,42 @@ def study(tmp_path: Path) -> Path:
 
 
 # (text of the study that is replaced, by what, what the message names)
-IN_THE_STUDY = {
-    "unknown algorithm": (
-        '"e-Greedy"',
-        '"e-Gredy"',
-        "[[agents]] 2 … 'e-Gredy' … did you mean 'e-Greedy'?",
-    ),
-    "unknown problem": (
-        'prior = "GC"',
-        'prior = "GD"',
-        "[[experiments]] 1 … prior … 'GD' … did you mean 'G",
-    ),
-    "unknown field": ("n_environments", "n_mpds", "[study] … 'n_mpds' … did you mean 'n_mdps'?"),
-    "unknown parameter": (
-        "epsilon",
-        "epsilom",
-        "[[agents]] 2 … 'epsilom' … did you mean 'epsilon'?",
-    ),
-    "discount": (
-        "horizon = 16",
-        "discount = 1.0",
-        "[study] … discount = 1.0 … from 0 up to, but not including, 1",
-    ),
-    "no MDPs": (
-        "n_environments = 6",
-        "n_environments = 0",
-        "[study] … n_environments = 0 … expected an integer from 1",
-    ),
-    "compile": (
-        "horizon = 16",
-        'compile = "fast"',
-        '[study] … compile = \'fast\' … expected "full" or "quick"',
-    ),
-    "formula": (
-        'algorithm = "Random"',
-        'algorithm = "Formula"\nformula = "Q0+Q3"',
-        "[[agents]] 1 (Formula) … 'Q0+Q3': position 4 … 'Q3'",
-    ),
-    "malformed TOML": ("horizon = 16", "horizon = = 16", "not valid TOML … line 5"),
-}
-# the same for the parameters of an agent: (the first agent, what the message names)
-IN_AN_AGENT = {
-    "no simulations": ('"BAMCP"\nsimulations = 0', "(BAMCP) … simulations = 0 … from 1"),
-    "half a simulation": ('"BAMCP"\nsimulations = 2.5', "(BAMCP) … simulations = 2.5 … an integer"),
-    "no depth": ('"BFS3"\ndepth = 0', "(BFS3) … depth = 0 … from 1"),
-    "no samples": ('"BFS3"\nsamples = 0', "(BFS3) … samples = 0 … from 1"),
-    "too many simulations": (
-        '"BAMCP"\nsimulations = 16000000\ndepth = 500',
-        "BAMCP in experiment 'GC' … expected at most 4 GiB",
-    ),
-    "too many trajectories": (
-        '"BFS3"\ntrajectories = 1000000\nsamples = 1',
-        "BFS3 in experiment 'GC' … MiB for one tree",
-    ),
-    "empty space": ('"OPPS-DS"\nspace = ""', "(OPPS-DS) … empty space … F1, F2, F3"),
-    "budget": (
-        '"OPPS-DS"\nbudget = [50, 0]',
-        "(OPPS-DS) … budget = 0 … expected an integer from 1",
-    ),
-    "formula without a value": (
-        '"OPPS-DS"\nspace = "Q0; 1/(Q1-Q1)"',
-        "(OPPS-DS) … '1/(Q1-Q1)' … undefined at every point",
-    ),
-}
-IN_THE_STUDY |= {case: ('"Random"', *words) for case, words in IN_AN_AGENT.items()}
+IN_THE_STUDY = [
+    ('"e-Greedy"', '"e-Gredy"', "[[agents]] 2 … 'e-Gredy' … did you mean 'e-Greedy'?"),
+    ('prior = "GC"', 'prior = "GD"', "[[experiments]] 1 … prior … 'GD' … did you mean 'G"),
+    ("n_environments", "n_mpds", "[study] … 'n_mpds' … did you mean 'n_mdps'?"),
+    ("epsilon", "epsilom", "[[agents]] 2 … 'epsilom' … did you mean 'epsilon'?"),
+    ("horizon = 16", "discount = 1.0", "discount = 1.0 … from 0 up to, but not including, 1"),
+    ("n_environments = 6", "n_environments = 0", "n_environments = 0 … expected an integer from 1"),
+    ("horizon = 16", 'compile = "fast"', 'compile = \'fast\' … expected "full" or "quick"'),
+    ('"Random"', '"Formula"\nformula = "Q0+Q3"', "1 (Formula) … 'Q0+Q3': position 4 … 'Q3'"),
+    ("horizon = 16", "horizon = = 16", "not valid TOML … line 5"),
+]
+# (the first agent, what the message names)
+IN_AN_AGENT = [
+    ('"BAMCP"\nsimulations = 0', "(BAMCP) … simulations = 0 … from 1"),
+    ('"BAMCP"\nsimulations = 2.5', "(BAMCP) … simulations = 2.5 … an integer"),
+    ('"BAMCP"\nsimulations = 16000000\ndepth = 500', "BAMCP in experiment 'GC' … at most 4 GiB"),
+    ('"BFS3"\ndepth = 0', "(BFS3) … depth = 0 … from 1"),
+    ('"BFS3"\nsamples = 0', "(BFS3) … samples = 0 … from 1"),
+    ('"BFS3"\ntrajectories = 1000000\nsamples = 1', "BFS3 in experiment 'GC' … MiB for one tree"),
+    ('"OPPS-DS"\nspace = ""', "(OPPS-DS) … empty space … F1, F2, F3"),
+    ('"OPPS-DS"\nbudget = [50, 0]', "(OPPS-DS) … budget = 0 … expected an integer from 1"),
+    ('"OPPS-DS"\nspace = "Q0; 1/(Q1-Q1)"', "(OPPS-DS) … '1/(Q1-Q1)' … undefined at every point"),
+]
+CASES = [*IN_THE_STUDY, *(('"Random"', *case) for case in IN_AN_AGENT)]
 
 
-@pytest.mark.parametrize("case", IN_THE_STUDY)
+@pytest.mark.parametrize(("before", "after", "words"), CASES, ids=[case[-1] for case in CASES])
 @pytest.mark.parametrize("mode", [[], ["--dry-run"]], ids=["run", "dry-run"])
 def test_a_study_that_is_not_accepted(
-    study: Path, tmp_path: Path, case: str, mode: list[str]
+    study: Path, tmp_path: Path, before: str, after: str, words: str, mode: list[str]
 ) -> None:
-    before, after, words = IN_THE_STUDY[case]
     study.write_text(STUDY.replace(before, after, 1))
-    # a study is read before its experiments are
-    place = (
-        "" if "in experiment" in words else "[[agents]] 1" if case in IN_AN_AGENT else str(study)
-    )
-    refused(call("run", study, "--out", tmp_path / "out", *mode), place, *words.split(" … "))
+    texts = words.split(" … ")
+    if "in experiment" not in words:  # a study is read before its experiments are
+        texts.append(str(study))
+    refused(call("run", study, "--out", tmp_path / "out", *mode), *texts)
     assert not (tmp_path / "out").exists()
 
 
