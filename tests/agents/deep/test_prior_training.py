@@ -365,10 +365,19 @@ def gc() -> tuple[Any, Any, Any]:
     return prior, jax.tree.map(jnp.asarray, inputs), settings
 
 
+def check_unseen(play: Any) -> None:
+    """Inputs and actions are the same in other MDPs, up to where something else has happened."""
+    (met, actions), (other_met, other_actions) = (
+        tuple(map(np.asarray, play(jnp.int32(shift)))) for shift in (0, 1)
+    )
+    same = np.cumprod((met == other_met).all(axis=1), axis=0).astype(bool)
+    assert (actions == other_actions)[same].all()
+    assert same.sum() > 2 * WIDTH, "some things happen in both"
+    assert not same[-1].any(), "other things happen in every lifetime"
+
+
 def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lifetimes get each other's MDPs and keep their luck: decisions are the same up to where
-    something else has happened.
-    """
+    """The lifetimes get each other's MDPs and keep their random numbers."""
     prior, inputs, settings = gc()
     parameters = settings.network.init(KEY)
     draw = lifetimes.draw_thresholds
@@ -384,20 +393,12 @@ def test_an_agent_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return played.inputs, played.actions
 
-    (met, actions), (other_met, other_actions) = (
-        tuple(map(np.asarray, play(jnp.int32(shift)))) for shift in (0, 1)
-    )
-    same = np.cumprod((met == other_met).all(axis=1), axis=0).astype(bool)
-    assert (actions == other_actions)[same].all()
-    assert same.sum() > 2 * WIDTH, "some things happen in both"
-    assert not same[-1].any(), "other things happen in every lifetime"
+    check_unseen(play)
 
 
 @pytest.mark.slow
 def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lifetimes get other MDPs and keep their luck: decisions are the same up to where
-    something else has happened.
-    """
+    """The lifetimes get other MDPs and keep their random numbers."""
     prior, _, _ = gc()
     network = Gru(rl2.input_size(prior.spec), 8, prior.spec.actions.n + 1)
     settings = settings_for(network, WIDTH, HORIZON)
@@ -412,13 +413,7 @@ def test_a_memory_does_not_see_the_mdp(monkeypatch: pytest.MonkeyPatch) -> None:
         played = rl2.remember(settings, parameters, (prior, jnp.float32(0.1)), KEY, jnp.int32(0))
         return played.inputs, played.actions
 
-    (met, actions), (other_met, other_actions) = (
-        tuple(map(np.asarray, play(jnp.int32(shift)))) for shift in (0, 1)
-    )
-    same = np.cumprod((met == other_met).all(axis=1), axis=0).astype(bool)
-    assert (actions == other_actions)[same].all()
-    assert same.sum() > 2 * WIDTH, "some things happen in both"
-    assert not same[-1].any(), "other things happen in every lifetime"
+    check_unseen(play)
 
 
 def test_training_meets_no_mdp_of_the_test() -> None:
