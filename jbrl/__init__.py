@@ -17,6 +17,7 @@ is quick and starts nothing.
 
 import ast
 import importlib
+import inspect
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ __version__ = "0.1.0"
 # module of each public name, read from the block above
 _HOME: dict[str, str] = {
     alias.name: str(node.module)
-    for node in ast.walk(ast.parse(__loader__.get_source(__name__)))  # type: ignore[union-attr]
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
     if isinstance(node, ast.ImportFrom) and str(node.module).startswith(__name__)
     for alias in node.names
 }
