@@ -41,7 +41,7 @@ CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
 VERSION = 3  # of what pieces mean
 
-Tell = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], Any]  # a step, how many parts of it are done, of how many
 
 
 class Pieces:
@@ -144,7 +144,7 @@ def bound(
     agents: Sequence[str] | Mapping[str, Agent] = (),
     played: int | None = None,
     out: str | Path | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Bracket:
     """Bracket the Bayes-optimal value of a Dirichlet distribution over MDPs.
 
@@ -165,7 +165,7 @@ def bound(
       played: MDPs in which the policy of the lower end plays; default: 20,480, or what the budget
         allows.
       out: folder for pieces of the work; the same call again goes on from them.
-      tell: called with the name of a step, and how many of how many parts are done.
+      progress: called with the name of a step, and how many of how many parts are done.
 
     Raises:
       JbrlError: a problem without such a distribution, or with one that is too large; a number out
@@ -185,7 +185,7 @@ def bound(
     )
     if played is not None:
         plan = dataclasses.replace(plan, n_played=checked_played(played), as_asked=True)
-    return work.bracket(plan, allowed, None if out is None else Path(out), tell or _silent)
+    return work.bracket(plan, allowed, None if out is None else Path(out), progress or _silent)
 
 
 def _half() -> int:
@@ -248,7 +248,7 @@ class _Work:
         return np.random.SeedSequence([self.seed, *name.encode()]).spawn(n)
 
     def bracket(
-        self, plan: Plan, agents: Mapping[str, Agent], folder: Path | None, tell: Tell
+        self, plan: Plan, agents: Mapping[str, Agent], folder: Path | None, progress: Progress
     ) -> Bracket:
         ahead = LookAhead(self.layers, self.discount, self.horizon, plan.size.decisions, self.cores)
         pieces = Pieces(
@@ -263,11 +263,11 @@ class _Work:
         )
         tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
         with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
-            floor = self._floor(ahead, pieces, tell)
+            floor = self._floor(ahead, pieces, progress)
             upper, shown_value = (
-                (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, tell)
+                (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, progress)
             )
-        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, tell)
+        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, progress)
         return Bracket(
             self.problem.short_name,
             self.problem.digest,
@@ -285,26 +285,28 @@ class _Work:
             plan.limited_by,
         )
 
-    def _floor(self, ahead: LookAhead, pieces: Pieces, tell: Tell) -> End:
+    def _floor(self, ahead: LookAhead, pieces: Pieces, progress: Progress) -> End:
         """Return the value of the best policy for D decisions if all rewards after them are the
         smallest: no sample, no error.
         """
         name = f"floor-{ahead.decisions}"
-        tell("looking ahead exactly", 0, 1)
+        progress("looking ahead exactly", 0, 1)
         piece = pieces.get(name, lambda: {"value": ahead.floor()})
-        tell("looking ahead exactly", 1, 1)
+        progress("looking ahead exactly", 1, 1)
         how = "exact" if ahead.exact else "the look-ahead, then the smallest reward"
         facts = {"method": how, "decisions": ahead.decisions}
         return End(piece["value"], 1.0, piece["value"], 0.0, facts, piece["seconds"])
 
-    def _upper(self, ahead: LookAhead, plan: Plan, pieces: Pieces, tell: Tell) -> tuple[End, float]:
+    def _upper(
+        self, ahead: LookAhead, plan: Plan, pieces: Pieces, progress: Progress
+    ) -> tuple[End, float]:
         step = "upper end, replications"
-        tell(step, 0, plan.replications)
+        progress(step, 0, plan.replications)
         way, choosing = self._way(ahead, plan, pieces)
         replications = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
             replications.append(way.piece(pieces, number, seed))
-            tell(step, number + 1, plan.replications)
+            progress(step, number + 1, plan.replications)
         samples = np.array([piece["value"] for piece in replications])
         end = End(
             float(samples.mean() + margin(samples, ONE_SIDED)),
@@ -419,24 +421,24 @@ class _Work:
         tried: Sequence[tuple[Candidate, int]],
         pieces: Pieces,
         floor: End,
-        tell: Tell,
+        progress: Progress,
     ) -> End:
         """Return what the policy earns whose lower limit is greatest on a sample, on another
         sample; or the floor if it is greater.
         """
         step = "lower end, policies"
-        tell(step, 0, 1)
+        progress(step, 0, 1)
         choosing, certifying = self.seeds("lower", 2)
         trials = []
         for number, (candidate, n_mdps) in enumerate(tried):
             trials.append(self._play(pieces, candidate, n_mdps, "trial", choosing))
-            tell(step, number + 1, len(tried) + 1)
+            progress(step, number + 1, len(tried) + 1)
         limits = [played["mean"] - played["margin"] for played in trials]
         best = tried[int(np.argmax(limits))][0]
         limit = None if plan.as_asked else plan.playing
         n_played = best.fitting(plan.n_played, limit, searched=True)
         played = self._play(pieces, best, n_played, "certificate", certifying)
-        tell(step, len(tried) + 1, len(tried) + 1)
+        progress(step, len(tried) + 1, len(tried) + 1)
         end = End(
             played["mean"] - played["margin"],
             ONE_SIDED,

@@ -79,7 +79,7 @@ def bound(
             agents=_agents(problem, agent or [], strategies),
             played=played,
             out=out,
-            tell=show,
+            progress=show,
         )
     if format == "json":
         typer.echo(json.dumps(bracket.as_dict(), indent=1))
