@@ -190,9 +190,7 @@ def preparation_of(source: Source, references: pd.DataFrame | None) -> "Preparat
 
 
 def subset_table(
-    source: Source,
-    columns: Mapping[str, str] | None = None,
-    references: Source | None = None,
+    source: Source, columns: Mapping[str, str] | None = None, references: Source | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return the columns algorithm, environment, score of a source, missing scores having no row,
     and its references; arguments as of `subset`.

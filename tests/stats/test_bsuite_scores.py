@@ -159,10 +159,7 @@ def test_score_of_several_sweeps_is_their_mean():
 
 
 def test_a_setting_with_fewer_runs_takes_part_again():
-    runs = (
-        *whole("x", "bandit", [[0.1] * 20]).runs,
-        made_up("x", "bandit/0", 0.3, number=1),
-    )
+    runs = (*whole("x", "bandit", [[0.1] * 20]).runs, made_up("x", "bandit/0", 0.3, number=1))
     found = scores.summary(Logs(runs), intervals=True)
     first, second = 1 - 0.1 / 0.5, 1 - (0.1 * 19 + 0.3) / 20 / 0.5
     assert found["score"].item() == pytest.approx((first + second) / 2)

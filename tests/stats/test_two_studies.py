@@ -16,13 +16,7 @@ A, B = RNG.normal(10, 2, 60), RNG.normal(11, 3, 60)
 
 
 def table(first, second, **options):
-    return beside(
-        played(first, first),
-        first,
-        played(second, second),
-        second,
-        **options,
-    )
+    return beside(played(first, first), first, played(second, second), second, **options)
 
 
 def agent(scores, name="Random", seed=0, **parameters):

@@ -128,8 +128,7 @@ def logs_of_table(table: pd.DataFrame, *, name: str = "logs") -> Logs:
     if "bsuite_id" not in table.columns:
         raise JbrlError(f"{name}: no column 'bsuite_id'{nearest('bsuite_id', table.columns)}")
     keyed = table.assign(
-        agent=table["agent"].astype(str) if "agent" in table else name,
-        run=table.get("run", 0),
+        agent=table["agent"].astype(str) if "agent" in table else name, run=table.get("run", 0)
     )
     runs = []
     for key, rows in keyed.groupby(["agent", "run", "bsuite_id"], sort=False):

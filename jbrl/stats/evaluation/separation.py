@@ -127,12 +127,7 @@ def scores_needed(samples: Samples, i: int, k: int, delta: float) -> int | None:
 
 
 def _separated(
-    samples: Samples,
-    i: int,
-    k: int,
-    delta: float,
-    factor: float,
-    guesses: list[np.ndarray | None],
+    samples: Samples, i: int, k: int, delta: float, factor: float, guesses: list[np.ndarray | None]
 ) -> bool:
     """Return whether i's lower end is above k's upper end with `factor` times the scores."""
     n, m = samples.shape

@@ -13,14 +13,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.subset.transform import (
-    Normalise,
-    Pair,
-    Scale,
-    Transform,
-    scale_of,
-    transform_of,
-)
+from jbrl.stats.subset.transform import Normalise, Pair, Scale, Transform, scale_of, transform_of
 
 Summary = Callable[[np.ndarray], float]
 TARGETS = ("median", "mean", "iqm", "meanlog", "gap")
