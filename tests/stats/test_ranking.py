@@ -18,6 +18,7 @@ from jbrl.stats.score_files import read_companion, read_score_table
 from tests.stats.evaluation_cases import DATA, expected, mini, random_samples, table_of
 
 EXACT = 1e-9
+NEAR = {"check_exact": False, "rtol": 0, "atol": 1e-9}
 RESIMULATED = {
     "q-parl2": 0.4941,
     "sarsa-parl2": 0.4405,
@@ -77,22 +78,14 @@ def test_tables_of_the_closed_form_case(mini_samples):
     assert found.aggregate["method"].drop_duplicates().tolist() == ["pbp", "pbp-t"]
     for method, prefix in (("pbp", "pbp"), ("pbp-t", "pbpt")):
         rows = found.aggregate[found.aggregate["method"] == method].set_index("algorithm")
-        for ours, theirs in (
-            ("rank", "rank"),
-            ("rank_best", "rank_best"),
-            ("rank_worst", "rank_worst"),
-        ):
-            assert rows[ours].sort_index().tolist() == quantity(f"{prefix}_{theirs}").tolist()
+        for name in ("rank", "rank_best", "rank_worst"):
+            assert rows[name].sort_index().tolist() == quantity(f"{prefix}_{name}").tolist()
     cells = expected().query("quantity == 'mean'")[["environment", "algorithm"]]
     rows = found.environments.set_index(["environment", "algorithm"]).loc[
         list(cells.itertuples(index=False, name=None))
     ]
-    for ours, theirs in (
-        ("mean", "mean"),
-        ("lower", "mean_lower"),
-        ("upper", "mean_upper"),
-        ("rank", "env_rank"),
-    ):
+    names = {"mean": "mean", "lower": "mean_lower", "upper": "mean_upper", "rank": "env_rank"}
+    for ours, theirs in names.items():
         assert rows[ours].to_numpy() == pytest.approx(quantity(theirs).to_numpy(), abs=EXACT)
     for end in ("best", "worst"):
         assert rows[f"rank_{end}"].tolist() == quantity(f"env_rank_{end}").tolist()
@@ -103,31 +96,23 @@ def test_scores_of_the_resimulated_experiment():
     """Four digits as the reference computation printed them; 11 algorithms, 9 environments, sizes
     from 200 to 10,000.
     """
-    identical = read_companion(DATA / "identical.csv", ["environment", "algorithm", "algorithm"])
-    samples = samples_of(
-        read_score_table(DATA / "resimulated.parquet"),
-        identical=identical.itertuples(index=False, name=None),
-    )
-    found = dict(
-        zip(samples.algorithms, equilibrium(payoffs(samples)).scores.round(4).tolist(), strict=True)
-    )
-    assert found == RESIMULATED
-    copied = read_score_table(DATA / "resimulated.parquet")
+    pairs = read_companion(DATA / "identical.csv", ["environment", "algorithm", "algorithm"])
+    identical = list(pairs.itertuples(index=False, name=None))
+    table = read_score_table(DATA / "resimulated.parquet")
+
+    def scores(rows, **options):
+        samples = samples_of(rows, **options)
+        values = equilibrium(payoffs(samples)).scores.round(4).tolist()
+        return dict(zip(samples.algorithms, values, strict=True))
+
+    assert scores(table, identical=identical) == RESIMULATED
     # not declared: no algorithm moves for that
-    copy = copied[copied["algorithm"] == "q-parl2"].assign(algorithm="copy")
-    more = equilibrium(
-        payoffs(
-            samples_of(
-                pd.concat([copied, copy]), identical=identical.itertuples(index=False, name=None)
-            )
-        )
-    )
-    assert np.argsort(more.scores[:-1]).tolist() == np.argsort(list(found.values())).tolist()
-    plain = samples_of(copied, self_half=False)
-    found = dict(
-        zip(plain.algorithms, equilibrium(payoffs(plain)).scores.round(4).tolist(), strict=True)
-    )
-    assert (found["sarsa-parl2"], found["ac-parl2"]) == (0.4524, 0.1622)
+    copy = table[table["algorithm"] == "q-parl2"].assign(algorithm="copy")
+    more = scores(pd.concat([table, copy]), identical=identical)
+    del more["copy"]
+    assert sorted(more, key=more.get) == sorted(RESIMULATED, key=RESIMULATED.get)
+    plain = scores(table, self_half=False)
+    assert (plain["sarsa-parl2"], plain["ac-parl2"]) == (0.4524, 0.1622)
 
 
 def test_ranks_of_the_published_tables():
@@ -322,12 +307,8 @@ def test_a_monotone_change_of_an_environment_changes_nothing(raw):
         score=np.where(first, np.exp(table["score"] / 2) * 1000 - 5, table["score"])
     )
     before, after = (evaluate(samples_of(t)) for t in (table, changed))
-    pd.testing.assert_frame_equal(
-        before.aggregate, after.aggregate, check_exact=False, rtol=0, atol=1e-9
-    )
-    pd.testing.assert_frame_equal(
-        before.weights, after.weights, check_exact=False, rtol=0, atol=1e-9
-    )
+    for name in ("aggregate", "weights"):
+        pd.testing.assert_frame_equal(getattr(before, name), getattr(after, name), **NEAR)
 
 
 @few
@@ -339,7 +320,7 @@ def test_a_permutation_permutes_the_results(raw, random):
     shuffled = table.iloc[np.argsort(table["algorithm"].map(order.index), kind="stable")].iloc[::-1]
     before, after = (evaluate(samples_of(t)) for t in (table, shuffled))
     left, right = (e.aggregate.sort_values("algorithm", ignore_index=True) for e in (before, after))
-    pd.testing.assert_frame_equal(left, right, check_exact=False, rtol=0, atol=1e-9)
+    pd.testing.assert_frame_equal(left, right, **NEAR)
 
 
 def with_copy(table, name):
@@ -435,63 +416,42 @@ def test_true_bounds_widen_what_observed_ones_leave(mini_samples):
 
 
 TWO = {(0, 0): [1.0, 2.0], (1, 0): [0.0, 3.0]}
-REFUSED = {
-    "one algorithm": (
-        lambda: samples_of(table_of({(0, 0): [1.0]})),
-        r"one algorithm only \('A0'\)",
-    ),
-    "unequal environments": (
-        lambda: samples_of(table_of({**TWO, (0, 1): [1.0]})),
-        r"'A1' has no score on environment 'E1': expected every algorithm on the same environments",
-    ),
-    "one sample": (
-        lambda: evaluate(samples_of(table_of({**TWO, (1, 0): [1.0]})), ["pbp-t"]),
-        r"pbp-t: .*'A1' has one sample on .*'E0'",
-    ),
-    "delta zero": (
-        lambda: evaluate(samples_of(table_of(TWO)), options=Options(delta=0)),
-        r"delta = 0: expected a number above 0 up to 0\.5",
-    ),
-    "delta large": (
-        lambda: evaluate(samples_of(table_of(TWO)), options=Options(delta=0.51)),
-        r"delta = 0\.51",
-    ),
-    "delta nan": (
-        lambda: evaluate(samples_of(table_of(TWO)), options=Options(delta=float("nan"))),
-        r"delta = nan",
-    ),
-    "outside bounds": (
-        lambda: samples_of(table_of(TWO), bounds={"E0": (0, 2.5)}),
-        r"'E0': score 3\.0 lies outside \[0, 2\.5\]",
-    ),
-    "no bounds": (
-        lambda: samples_of(table_of(TWO), bounds={"E9": (0, 5)}),
-        r"environment 'E0' is missing",
-    ),
-    "bounds reversed": (
-        lambda: samples_of(table_of(TWO), bounds={"E0": (5, 0)}),
-        r"expected low below high",
-    ),
-    "unknown identical": (
-        lambda: samples_of(table_of(TWO), identical=[("E0", "A0", "A7")]),
-        r"unknown algorithm .*'A7'",
-    ),
-    "method": (
-        lambda: evaluate(samples_of(table_of(TWO)), ["bpb"]),
-        r"unknown method 'bpb'; did you mean 'pbp'",
-    ),
-    "quantile": (
-        lambda: evaluate(samples_of(table_of(TWO)), ["pbp-t"], Options(quantile="t")),
-        r"expected 'code' or 'paper'",
-    ),
-}
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_bad_input(case):
-    make, message = REFUSED[case]
+@pytest.mark.parametrize(
+    ("cells", "options", "message"),
+    [
+        ({(0, 0): [1.0]}, {}, r"one algorithm only \('A0'\)"),
+        (
+            TWO | {(0, 1): [1.0]},
+            {},
+            "'A1' has no score on environment 'E1': expected every algorithm on the same env",
+        ),
+        (TWO, {"bounds": {"E0": (0, 2.5)}}, r"'E0': score 3\.0 lies outside \[0, 2\.5\]"),
+        (TWO, {"bounds": {"E9": (0, 5)}}, "environment 'E0' is missing"),
+        (TWO, {"bounds": {"E0": (5, 0)}}, "expected low below high"),
+        (TWO, {"identical": [("E0", "A0", "A7")]}, "unknown algorithm .*'A7'"),
+    ],
+)
+def test_samples_that_are_refused(cells, options, message):
     with pytest.raises(JbrlError, match=message):
-        make()
+        samples_of(table_of(cells), **options)
+
+
+@pytest.mark.parametrize(
+    ("cells", "method", "options", "message"),
+    [
+        (TWO | {(1, 0): [1.0]}, "pbp-t", {}, r"pbp-t: .*'A1' has one sample on .*'E0'"),
+        (TWO, "pbp", {"delta": 0}, r"delta = 0: expected a number above 0 up to 0\.5"),
+        (TWO, "pbp", {"delta": 0.51}, r"delta = 0\.51"),
+        (TWO, "pbp", {"delta": float("nan")}, "delta = nan"),
+        (TWO, "bpb", {}, "unknown method 'bpb'; did you mean 'pbp'"),
+        (TWO, "pbp-t", {"quantile": "t"}, "expected 'code' or 'paper'"),
+    ],
+)
+def test_bad_input(cells, method, options, message):
+    with pytest.raises(JbrlError, match=message):
+        evaluate(samples_of(table_of(cells)), [method], Options(**options))
 
 
 def test_what_is_small_but_legal():
