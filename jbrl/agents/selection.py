@@ -18,7 +18,10 @@ GREATEST_PREFERENCE = 32.0  # preferences count as at most this, and at least as
 
 
 def epsilon_greedy(
-    greedy: jax.Array, n_actions: int, epsilon: float | jax.Array, uniforms: jax.Array
+    greedy: jax.Array,
+    n_actions: int,
+    epsilon: float | jax.Array,
+    uniforms: jax.Array | tuple[jax.Array, ...],
 ) -> jax.Array:
     """Return `greedy`, or any of the actions with probability `epsilon`: [] int32.
 

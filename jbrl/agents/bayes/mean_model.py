@@ -77,7 +77,7 @@ def _greedy_or_random(
     """Return any action with probability `epsilon`, else an optimal one of `plan` in state `x`: []
     int32.
     """
-    uniforms = sampling.uniforms(key)
+    uniforms = tuple(sampling.uniforms(key))  # taken out once
     greedy = incremental.greedy(plan, x, uniforms[1])
     return selection.epsilon_greedy(greedy, plan.q.shape[1], epsilon, uniforms)
 
