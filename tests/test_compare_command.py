@@ -7,23 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
 
 import jbrl
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from tests.published_study import rows, sample, study
 from tests.report.test_html import Page
 from tests.study.storage.test_store import HEADER, opened, returns_of
 from tests.study.storage.test_store import study as tiny
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert "Traceback" not in result.output
-    return result
+from tests.terminal import call
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     returns = pd.concat([returns, *parts], ignore_index=True)
     units = returns.drop(columns=["unit", "score"]).drop_duplicates().merge(units, how="left")
-    times = {
-        "latency_seconds": np.nan,
-        "compile_seconds": 1.0,
-        "device": "cpu",
-        "status": "done",
-        "reason": None,
-        "n": 500,
-        "oracle": False,
-    }
+    times = {"latency_seconds": np.nan, "compile_seconds": 1.0, "device": "cpu", "n": 500}
+    times |= {"status": "done", "reason": None, "oracle": False}
     units = units.assign(**times, id=[str(i) for i in range(len(units))], knowledge=None).fillna(
         {"online_seconds": 1e-6}
     )

@@ -8,21 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
 
 import jbrl
 from jbrl.base.errors import JbrlError
-from jbrl.cli.app import app
 from jbrl.study.file import load_study
 from tests.study.storage.test_store import HEADER, opened
+from tests.terminal import call
 
 KNOWN = Path(__file__).parents[1] / "experiments" / "evaluation" / "resimulated.parquet"
-
-
-def call(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -73,15 +73,8 @@ def test_shares_by_hand() -> None:
 
 
 def test_columns_appear_where_a_bracket_is_known() -> None:
-    scores = pd.DataFrame(
-        {
-            "experiment": ["a", "b"],
-            "algorithm": ["Known", "Known"],
-            "mean": [4.0, 1.0],
-            "ci95": [0.5, 0.1],
-            "seed": 0,
-        }
-    )
+    columns = {"experiment": ["a", "b"], "algorithm": "Known", "mean": [4.0, 1.0]}
+    scores = pd.DataFrame(columns | {"ci95": [0.5, 0.1], "seed": 0})
     assert with_shares(scores, {}) is scores
     found = with_shares(scores, {"a": TWO})
     assert list(found.columns)[2:] == ["mean", "ci95", "share_low", "share_high", "seed"]

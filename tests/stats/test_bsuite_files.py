@@ -114,57 +114,38 @@ def test_a_last_line_without_end_is_left_out_and_flagged(tmp_path, cut):
 # ---- what is refused, with file and row ----
 
 
-def refused(path: Path) -> str:
+REFUSED = [
+    (
+        "catch-0",
+        ("steps,episode", "9,1"),
+        "no column total_return, episode_len, episode_return, total_regret (found: steps, episode)"
+        " … a log of catch has steps, episode",
+    ),
+    ("catch-0", ("",), "no column steps"),
+    ("catch-1", (CATCH,), "no rows: expected one per logged episode"),
+    *(
+        ("catch-0", (CATCH, ROWS[0], f"18,2,0.0,9,1.0,{value}"), f"row 2: total_regret = {shown}: ")
+        for value, shown in (("nan", "'nan'"), ("", "''"), ("inf", "inf"), ("two", "'two'"))
+    ),
+    ("catch-0", (CATCH, ROWS[0], ROWS[2], ROWS[1]), "row 3: episode = 2 after 3: rows out of"),
+    ("catch-1", (CATCH, ROWS[0], ROWS[0]), "row 2: episode = 1 after 1: rows out of order"),
+    ("catch-2", (CATCH, ROWS[1], "9,3,-1.0,9,-1.0,4.0"), "row 2: steps = 9 after 18: rows out of"),
+    ("catch-0", (CATCH, ROWS[0], "18,2,0.0", ROWS[2]), "row 2: 3 fields: expected 6, as in the"),
+    ("catch-20", (CATCH, *ROWS), "id 'catch/20': index '20': expected 0 to 19"),
+    ("catsh-0", (CATCH, *ROWS), "id 'catsh/0': unknown experiment 'catsh'; did you mean 'catch'?"),
+    ("catch", (CATCH,), "the name holds no"),
+]
+
+
+@pytest.mark.parametrize(("name", "lines", "words"), REFUSED)
+def test_files_that_are_refused(tmp_path, name, lines, words):
+    path = write(tmp_path, f"bsuite_id_-_{name}.csv", *lines)
     with pytest.raises(JbrlError) as error:
         read_file(path, "x")
+    first, *others = words.split(" … ")
     message = str(error.value)
-    assert message.startswith(f"{path}: ")
-    assert "\n" not in message
-    return message.removeprefix(f"{path}: ")
-
-
-def test_missing_columns(tmp_path):
-    path = write(tmp_path, "bsuite_id_-_catch-0.csv", "steps,episode", "9,1")
-    message = refused(path)
-    assert message.startswith(
-        "no column total_return, episode_len, episode_return, total_regret (found: steps, episode)"
-    )
-    assert "a log of catch has steps, episode" in message
-
-
-def test_a_file_without_anything(tmp_path):
-    assert refused(write(tmp_path, "bsuite_id_-_catch-0.csv", end="")).startswith("no column steps")
-    assert refused(catch(tmp_path, index=1)) == "no rows: expected one per logged episode"
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [("nan", "'nan'"), ("", "''"), ("inf", "inf"), ("two", "'two'")]
-)
-def test_values_that_are_no_numbers(tmp_path, value, shown):
-    path = catch(tmp_path, ROWS[0], f"18,2,0.0,9,1.0,{value}")
-    assert refused(path) == f"row 2: total_regret = {shown}: expected a finite number"
-
-
-def test_rows_out_of_order(tmp_path):
-    path = catch(tmp_path, ROWS[0], ROWS[2], ROWS[1])
-    assert refused(path).startswith("row 3: episode = 2 after 3: rows out of order")
-    path = catch(tmp_path, ROWS[0], ROWS[0], index=1)
-    assert refused(path).startswith("row 2: episode = 1 after 1: rows out of order")
-    path = catch(tmp_path, ROWS[1], "9,3,-1.0,9,-1.0,4.0", index=2)
-    assert refused(path).startswith("row 2: steps = 9 after 18: rows out of order")
-
-
-def test_rows_of_another_length(tmp_path):
-    path = catch(tmp_path, ROWS[0], "18,2,0.0", ROWS[2])
-    assert refused(path) == "row 2: 3 fields: expected 6, as in the header"
-
-
-def test_ids_outside_the_sweep(tmp_path):
-    message = refused(catch(tmp_path, *ROWS, index=20))
-    assert message == "id 'catch/20': index '20': expected 0 to 19"
-    message = refused(write(tmp_path, "bsuite_id_-_catsh-0.csv", CATCH, *ROWS))
-    assert message.startswith("id 'catsh/0': unknown experiment 'catsh'; did you mean 'catch'?")
-    assert refused(write(tmp_path, "bsuite_id_-_catch.csv", CATCH)).startswith("the name holds no")
+    assert message.startswith(f"{path}: {first}") and "\n" not in message
+    assert all(word in message for word in others)
 
 
 def test_two_files_of_one_id(tmp_path):

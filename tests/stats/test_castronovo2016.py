@@ -44,6 +44,12 @@ def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
     return mine.iloc[0]
 
 
+def random(mean, half_width, **options):
+    """Returns of Random on GC."""
+    scores = sample(mean, half_width, **options)
+    return rows("accurate", "GC", "Random", {}, scores, seed=options.get("seed", 0))
+
+
 @pytest.fixture(scope="module")
 def everything():
     returns, units = study()
@@ -55,16 +61,10 @@ def test_the_published_means_agree_with_themselves(everything):
     assert list(table["verdict"]) == ["agrees"] * 48
     np.testing.assert_allclose(table["difference"], 0, atol=1e-12)
     np.testing.assert_allclose(table["combined"], 2 * table["published_ci95"], atol=1e-9)
-    assert castronovo2016.counts(table) == {
-        "agrees": 48,
-        "known defect": 0,
-        "misprint": 0,
-        "agrees, other parameters": 0,
-        "differs": 0,
-        "not played": 0,
-        "in all": 48,
-        "cells": 48,
-    }
+    counts = castronovo2016.counts(table)
+    others = ["known defect", "misprint", "agrees, other parameters", "differs", "not played"]
+    assert list(counts) == ["agrees", *others, "in all", "cells"]
+    assert list(counts.values()) == [48, 0, 0, 0, 0, 0, 48, 48]
 
 
 def slow(*values):
@@ -84,41 +84,22 @@ def test_means_agree_up_to_the_sum_of_both_half_widths(shift, agree):
 
 
 def test_a_difference_of_exactly_the_sum_agrees():
-    assert (
-        verdict(rows("accurate", "GC", "Random", {}, sample(31.12 + 0.9 + 0.5, 0.5)))["verdict"]
-        == "agrees"
-    )
+    assert verdict(random(31.12 + 0.9 + 0.5, 0.5))["verdict"] == "agrees"
 
 
-def test_zero_and_zero_agree_and_any_other_mean_does_not():
-    zero = verdict(
-        rows("accurate", "Grid", "Soft-max", {"tau": 0.05}, np.zeros(10)),
-        experiment="Grid",
-        algorithm="Soft-max",
-    )
-    assert (zero["verdict"], zero["apart"]) == ("agrees", 0)
-    other = verdict(
-        rows("accurate", "Grid", "Soft-max", {"tau": 0.05}, np.ones(10)),
-        experiment="Grid",
-        algorithm="Soft-max",
-    )
-    assert (other["verdict"], other["apart"]) == ("differs", np.inf)
+@pytest.mark.parametrize(("mean", "expected"), [(0, ("agrees", 0)), (1, ("differs", np.inf))])
+def test_zero_and_zero_agree_and_any_other_mean_does_not(mean, expected):
+    returns = rows("accurate", "Grid", "Soft-max", {"tau": 0.05}, np.full(10, float(mean)))
+    cell = verdict(returns, experiment="Grid", algorithm="Soft-max")
+    assert (cell["verdict"], cell["apart"]) == expected
 
 
 def softmax(*, described, as_published):
-    parts = [rows("accurate", "GC", "Soft-max", {"tau": 0.1}, sample(described, 1.8))]
-    return pd.concat(
-        [
-            *parts,
-            rows(
-                "accurate",
-                "GC",
-                "Soft-max-published",
-                {"tau": 0.1},
-                sample(as_published, 1.8, seed=1),
-            ),
-        ]
-    )
+    scores = {
+        "Soft-max": sample(described, 1.8),
+        "Soft-max-published": sample(as_published, 1.8, seed=1),
+    }
+    return pd.concat([rows("accurate", "GC", name, {"tau": 0.1}, x) for name, x in scores.items()])
 
 
 @pytest.mark.parametrize(
@@ -194,24 +175,14 @@ def test_a_greater_budget_does_not_stand_in():
 
 
 def test_only_printed_parameters_count_and_they_must_be_equal():
-    right = rows(
-        "accurate",
-        "GC",
-        "SBOSS",
-        {"epsilon": 0.001, "delta": 7.0, "max_samples": 1024},
-        sample(35.9, 1.8),
-    )
-    assert verdict(right, algorithm="SBOSS")["verdict"] == "agrees"
-    wrong = rows(
-        "accurate",
-        "GC",
-        "SBOSS",
-        {"epsilon": 0.01, "delta": 7.0, "max_samples": 1024},
-        sample(35.9, 1.8),
-    )
-    found = verdict(wrong, algorithm="SBOSS")
-    assert (found["verdict"], found["n"], found["agent"]) == ("not played", 0, "")
-    assert found["best"] == pytest.approx(35.9) and np.isnan(found["mean"])
+    def sboss(epsilon):
+        setting = {"epsilon": epsilon, "delta": 7.0, "max_samples": 1024}
+        return rows("accurate", "GC", "SBOSS", setting, sample(35.9, 1.8))
+
+    assert verdict(sboss(0.001), algorithm="SBOSS")["verdict"] == "agrees"
+    cell = verdict(sboss(0.01), algorithm="SBOSS")
+    assert (cell["verdict"], cell["n"], cell["agent"]) == ("not played", 0, "")
+    assert cell["best"] == pytest.approx(35.9) and np.isnan(cell["mean"])
 
 
 @pytest.mark.parametrize("prior", ["UGC", "uniform(GC)"])
@@ -223,12 +194,9 @@ def test_experiments_are_known_by_their_distributions_not_by_name(prior):
 
 
 def test_seeds_are_taken_together():
-    parts = [
-        rows("accurate", "GC", "Random", {}, sample(mean, 1.0, n=50, seed=s), seed=s)
-        for s, mean in ((0, 30.0), (1, 32.0))
-    ]
-    found = verdict(pd.concat(parts))
-    assert (found["n"], found["mean"]) == (100, pytest.approx(31.0))
+    parts = [random(mean, 1.0, n=50, seed=s) for s, mean in ((0, 30.0), (1, 32.0))]
+    cell = verdict(pd.concat(parts))
+    assert (cell["n"], cell["mean"]) == (100, pytest.approx(31.0))
 
 
 def test_candidates_stand_in_order_with_the_best_setting_last():
@@ -245,14 +213,10 @@ def test_candidates_stand_in_order_with_the_best_setting_last():
 
 
 def test_nothing_to_compare_is_refused():
-    with pytest.raises(
-        JbrlError, match=r"none of the published cells has been played.*found Random in GC"
-    ):
-        with_published(
-            two_studies.played(
-                one := rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid"), one
-            )
-        )
+    one = rows("accurate", "GC", "Random", {}, np.ones(3)).assign(prior="Grid")
+    message = r"none of the published cells has been played.*found Random in GC"
+    with pytest.raises(JbrlError, match=message):
+        with_published(two_studies.played(one, one))
     with pytest.raises(JbrlError, match="not one unit of this study is done"):
         two_studies.played(one.iloc[:0], one)
     with pytest.raises(JbrlError, match="no column prior"):
@@ -271,16 +235,13 @@ def test_another_protocol_is_refused(field):
 
 def test_a_pair_may_be_played_in_several_experiments_and_the_most_mdps_decide():
     """Two experiments have the prior and the test distribution of one pair."""
-    few, many = (
-        rows("accurate", "GC", "Random", {}, sample(mean, 1.0, n=n))
-        for mean, n in ((29.0, 60), (31.2, 500))
-    )
+    few, many = (random(mean, 1.0, n=n) for mean, n in ((29.0, 60), (31.2, 500)))
     greedy = rows("accurate", "GC", "e-Greedy", {"epsilon": 0.0}, sample(40.6, 3.0, n=60))
     parts = [frame.assign(experiment="GC-60") for frame in (few, greedy)]
     returns = pd.concat([*parts, many])
-    random = verdict(returns)
-    assert (random["played_in"], random["n"]) == ("GC", 500)
-    assert random["mean"] == pytest.approx(31.2)
+    cell = verdict(returns)
+    assert (cell["played_in"], cell["n"]) == ("GC", 500)
+    assert cell["mean"] == pytest.approx(31.2)
     other = verdict(returns, algorithm="e-Greedy")
     assert (other["played_in"], other["n"], other["verdict"]) == ("GC-60", 60, "agrees")
 

@@ -47,11 +47,8 @@ def test_intervals_cover_the_true_share(between, spread):
     levels *= np.sqrt(between / (1 - between) / np.mean(levels**2))
     inside = 0
     for _ in range(300):
-        noise = (
-            generator.exponential(size=400) - 1
-            if spread == "exponential"
-            else generator.normal(size=400)
-        )
+        exponential = spread == "exponential"
+        noise = generator.exponential(size=400) - 1 if exponential else generator.normal(size=400)
         _, low, high = sensitivity.share_explained(levels[which] + noise, which)
         inside += low <= between <= high
     assert inside / 300 >= 0.9
@@ -61,10 +58,10 @@ def test_without_dependence_the_test_is_right_and_the_share_about_zero():
     # 400 tests at 5 %: more than 33 rejections, or fewer than 8, by chance in 0.5 % of all seeds
     generator = np.random.default_rng(2)
     which = np.arange(60) % 5
-    p = []
-    for _ in range(400):
-        scores = generator.exponential(size=60)
-        p.append(sensitivity.permutation_p(scores, which, 199, generator))
+    p = [
+        sensitivity.permutation_p(generator.exponential(size=60), which, 199, generator)
+        for _ in range(400)
+    ]
     rejections = int((np.array(p) <= 0.05).sum())
     assert binom.ppf(0.0025, 400, 0.05) <= rejections <= binom.ppf(0.9975, 400, 0.05)
 
@@ -124,9 +121,10 @@ def test_equal_scores_have_no_share():
 
 
 def test_bad_numbers_are_refused():
-    with pytest.raises(JbrlError, match="groups = 1"):
-        sensitivity.curves(trials(), ["rate"], groups=1)
-    with pytest.raises(JbrlError, match="permutations = 0"):
-        sensitivity.shares(trials(), ["rate"], permutations=0)
-    with pytest.raises(JbrlError, match=r"level = 1\.5"):
-        sensitivity.shares(trials(), ["rate"], level=1.5)
+    for function, options, message in (
+        (sensitivity.curves, {"groups": 1}, "groups = 1"),
+        (sensitivity.shares, {"permutations": 0}, "permutations = 0"),
+        (sensitivity.shares, {"level": 1.5}, r"level = 1\.5"),
+    ):
+        with pytest.raises(JbrlError, match=message):
+            function(trials(), ["rate"], **options)

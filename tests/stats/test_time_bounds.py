@@ -52,10 +52,8 @@ def test_by_hand():
     assert found.winners({"online": 2e-6}).algorithms == ("D",)
     assert found.winners({"longest": 59}).algorithms == ("B", "C")
     assert found.winners({"online": 1e-9}).algorithms == ()
-    assert found.scores["parameters"].iloc[list(found.winners({"offline": 1}).agents)].tolist() == [
-        "2",
-        "{}",
-    ]
+    best = list(found.winners({"offline": 1}).agents)
+    assert found.scores["parameters"].iloc[best].tolist() == ["2", "{}"]
 
 
 def test_winners_succeed_one_another_from_left_to_right():
@@ -142,11 +140,8 @@ def test_the_map_is_the_winners_of_each_point():
     assert len(found) == 144
     for row in found.itertuples():
         assert row.algorithms == contest().winners({"online": row.x, "offline": row.y}).algorithms
-    assert (
-        {("A",), ("B",), ("C",), ("B", "C"), ("D",), ()}
-        >= set(found["algorithms"])
-        >= {("B", "C"), ("D",)}
-    )
+    assert set(found["algorithms"]) >= {("B", "C"), ("D",)}
+    assert set("".join(found["algorithms"].sum())) <= set("ABCD")
 
 
 def test_bounds_reach_below_and_above_all_positive_times():
@@ -176,9 +171,7 @@ def test_what_is_refused():
         contest(online=[1e-6, np.nan, 4e-6, None, 1e-6]).times("online")
     with pytest.raises(JbrlError, match="correction = 'bonferroni'"):
         contest(correction="bonferroni")
-    message = (
-        r"D \{\} \(39 environments\) and A \{\} \(40 environments\) were not played on the same"
-    )
+    message = r"D \{\} \(39 environments\) and A \{\} \(40 environments\) were not played on the"
     with pytest.raises(JbrlError, match=message):
         contest(LEVELS | {("D", "{}"): MDPS[:39]})
     returns = returns_of(LEVELS)
@@ -205,20 +198,13 @@ def test_ties(seconds, spreads, found):
 
 def test_what_the_dispatch_of_a_call_takes_is_no_offline_time():
     # 2.7, 0.43 and 0.29 ms were measured for one program that trains nothing but a table
-    scores = pd.DataFrame(
-        {"offline_seconds": [0.43e-3, 0.29e-3, 2.7e-3, 3.5e-3], "online_seconds": 1e-7}
-    )
-    found = resolved(scores)
+    offline = [0.43e-3, 0.29e-3, 2.7e-3, 3.5e-3]
+    found = resolved(pd.DataFrame({"offline_seconds": offline, "online_seconds": 1e-7}))
     assert list(found["offline_seconds"]) == [0.0, 0.0, 2.7e-3, 2.7e-3]
     assert list(found["online_seconds"]) == [1e-7] * 4
 
 
 def test_spreads_are_used_where_they_are_known():
-    scores = pd.DataFrame(
-        {
-            "offline_seconds": 0.0,
-            "online_seconds": [1e-7, 1.3e-7, 2e-7, 2.3e-7],
-            "online_seconds_spread": [4e-8, np.nan, np.nan, np.nan],
-        }
-    )
+    scores = pd.DataFrame({"online_seconds": [1e-7, 1.3e-7, 2e-7, 2.3e-7], "offline_seconds": 0.0})
+    scores["online_seconds_spread"] = [4e-8, np.nan, np.nan, np.nan]
     assert list(resolved(scores)["online_seconds"]) == [1e-7, 1e-7, 2e-7, 2.3e-7]

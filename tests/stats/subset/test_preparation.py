@@ -12,6 +12,8 @@ from jbrl.stats.subset.transform import transform_of
 from tests.stats.subset.tables import matrix, prepared_of, table_of
 
 SCORES = np.array([[1.0, 2, 3, 10], [4, 4, 4, 5], [0, 1, 2, 3], [9, 8, 7, 6]])
+CONSTANT = np.column_stack([SCORES, np.ones(4)])
+NAMES = ("a00", "a01", "a02", "a03")
 REFERENCES = pd.DataFrame(
     {"environment": ["B", "A", "D", "C"], "low": [0.0, 0, 0, 0], "high": [10.0, 10, 20, 5]}
 )
@@ -94,15 +96,11 @@ def test_names_order_copies_and_constants_are_told():
 
 def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
     table = table_of(SCORES)
-    assert (
-        "several times"
-        in prepare(pd.concat([table, table.head(1)]), Preparation(target="mean")).warnings[0]
-    )
+    twice = prepare(pd.concat([table, table.head(1)]), Preparation(target="mean"))
+    assert "several times" in twice.warnings[0]
     other = pd.concat([table, table.head(1).assign(score=100.0)])
-    with pytest.raises(
-        JbrlError,
-        match=r"algorithm 'a03', environment 'D': 2 rows with .*--duplicates mean, first or last",
-    ):
+    message = r"algorithm 'a03', environment 'D': 2 rows with .*--duplicates mean, first or last"
+    with pytest.raises(JbrlError, match=message):
         prepare(other, Preparation(target="mean"))
     for rule, value in (("first", 6), ("last", 100), ("mean", 53)):
         assert prepare(other, Preparation(target="mean", duplicates=rule)).normalised[3, 3] == value
@@ -118,10 +116,9 @@ def test_equal_duplicates_are_kept_once_and_others_need_a_rule():
     ],
 )
 def test_references_that_are_not_accepted(change, message):
+    preparation = Preparation("references", target="mean")
     with pytest.raises(JbrlError, match=message):
-        prepare(
-            table_of(SCORES), Preparation("references", target="mean"), REFERENCES.assign(**change)
-        )
+        prepare(table_of(SCORES), preparation, REFERENCES.assign(**change))
 
 
 @pytest.mark.parametrize(
@@ -130,24 +127,12 @@ def test_references_that_are_not_accepted(change, message):
         (np.ones((4, 3)), {}, "the target is 1 for all algorithms"),
         (SCORES, {"target": "medain"}, "target = 'medain': expected one of median, mean"),
         (SCORES, {"target": {"a00": 1.0}}, "target of algorithm 'a01': none given"),
-        (
-            SCORES,
-            {"target": {f"a0{i}": float("nan") for i in range(4)}},
-            "target of algorithm 'a00': nan",
-        ),
+        (SCORES, {"target": dict.fromkeys(NAMES, np.nan)}, "target of algorithm 'a00': nan"),
         (SCORES, {"min_environments": 5}, "0 algorithms are left"),
-        (
-            SCORES,
-            {"min_algorithms": 5},
-            "no environment has scores of at least 5 of the 4 algorithms",
-        ),
+        (SCORES, {"min_algorithms": 5}, "no environment has scores of at least 5 of the 4 algo"),
         (SCORES, {"transform": "log"}, "transform = 'log': expected one of identity, log10, rank"),
         (SCORES, {"normalise": "references"}, "expected a table of references"),
-        (
-            np.column_stack([SCORES, np.ones(4)]),
-            {"normalise": "min-max"},
-            "environment 'E': all algorithms have the score 1",
-        ),
+        (CONSTANT, {"normalise": "min-max"}, "environment 'E': all algorithms have the score 1"),
         (SCORES, {"target_environments": ("A", "Z")}, "unknown environment 'Z'"),
     ],
 )

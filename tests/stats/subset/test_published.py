@@ -36,9 +36,7 @@ def subsets(prepared):
 
 def test_the_same_algorithms_are_left(prepared):
     assert len(prepared.algorithms) == 62
-    assert [
-        name for name, use in zip(prepared.environments, prepared.usable, strict=True) if not use
-    ] == ["surround"]
+    assert np.array(prepared.environments)[~prepared.usable].tolist() == ["surround"]
     assert len(reproduce.atari(min_target=None).algorithms) == 67
     below = {name for name, reason in prepared.dropped.items() if reason.startswith("target")}
     assert below == {"SARSA", "Best Learner", "RMSProp MSE", "H-NEAT Pixel", "H-NEAT Noise"}
@@ -76,15 +74,9 @@ def test_the_twenty_best_of_both_kinds(prepared):
         found = search(prepared, Search(top=19, **options))
         rows = table[table["list"] == kind]
         assert [" ".join(fit.subset) for fit in (found.best, *found.next)] == list(rows["games"])
-        np.testing.assert_allclose(
-            [fit.cv_mse for fit in (found.best, *found.next)], rows["cv10_mse"], rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            [fit.cv_mae for fit in (found.best, *found.next)], rows["cv10_mae"], rtol=1e-9
-        )
-        np.testing.assert_allclose(
-            [fit.mse for fit in (found.best, *found.next)], rows["in_sample_mse"], rtol=1e-9
-        )
+        ours = pd.DataFrame([(f.cv_mse, f.cv_mae, f.mse) for f in (found.best, *found.next)])
+        theirs = rows[["cv10_mse", "cv10_mae", "in_sample_mse"]]
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -93,20 +85,15 @@ def test_analyses_beside_the_search(prepared, subsets):
     tables = reproduce.beside(prepared, ten)
     single = reproduce.expected("expected_single_game")
     assert list(tables["single"]["environment"]) == list(single["game"])
-    for ours, theirs in (
-        ("r2", "r2_with_intercept"),
-        ("cv_mse", "cv_mse_with_intercept"),
-        ("r2_alone", "r2_no_intercept"),
-    ):
-        # printed with ten digits
-        np.testing.assert_allclose(tables["single"][ours], single[theirs], rtol=1e-8)
+    ours = tables["single"][["r2", "cv_mse", "r2_alone"]]
+    theirs = single[["r2_with_intercept", "cv_mse_with_intercept", "r2_no_intercept"]]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)  # printed with ten digits
     games = reproduce.expected("expected_per_game")
     for name, label in (("five", "Atari-5"), ("ten", "Atari-10")):
         rows = games[games["subset"] == label]
         for column in rows.columns[4:]:
-            np.testing.assert_allclose(
-                tables[f"per-game-{name}"][column], rows[column].astype(float), atol=1e-9
-            )
+            ours, theirs = tables[f"per-game-{name}"][column], rows[column].astype(float)
+            np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert pooled_r2(tables["per-game-ten"], intercept=True) == pytest.approx(0.8005, abs=5e-5)
     correlation = reproduce.expected("expected_correlation", index_col=0)
     np.testing.assert_allclose(tables["correlation"], correlation.apply(pd.to_numeric), atol=1e-10)
@@ -158,14 +145,8 @@ def test_rank_correlations_and_predictions(prepared):
         "Rainbow": (62010, -0.3, 13136, 108528.6, 33817.5),
         "DQN": (29900, -6.6, 8207.8, 8485.2, 13117.3),
     }
-    low, high = (
-        dict(zip(prepared.environments, v, strict=True))
-        for v in (prepared.scale.low, prepared.scale.high)
-    )
-    raw |= {
-        "human": tuple(high[name] for name in reproduce.FIFTH),
-        "random": tuple(low[name] for name in reproduce.FIFTH),
-    }
+    columns = [prepared.environments.index(name) for name in reproduce.FIFTH]
+    raw |= {"human": prepared.scale.high[columns], "random": prepared.scale.low[columns]}
     rows = [
         (name, game, score)
         for name, scores in raw.items()
@@ -176,10 +157,7 @@ def test_rank_correlations_and_predictions(prepared):
         pd.DataFrame(rows, columns=["algorithm", "environment", "score"]),
     )
     np.testing.assert_allclose(found["estimate"], [225.1046, 89.93, 85.05, 0], atol=5e-3)
-    np.testing.assert_allclose(
-        found.loc[0, ["lower", "upper"]].astype(float), [173.976, 291.173], atol=5e-4
-    )
-    np.testing.assert_allclose(
-        found.loc[1, ["lower", "upper"]].astype(float), [69.46, 116.35], atol=5e-3
-    )
+    ends = found[["lower", "upper"]].astype(float)
+    np.testing.assert_allclose(ends.loc[0], [173.976, 291.173], atol=5e-4)
+    np.testing.assert_allclose(ends.loc[1], [69.46, 116.35], atol=5e-3)
     assert found.loc[0, "warnings"] == "" and "outside the range" in found.loc[3, "warnings"]
