@@ -37,10 +37,10 @@ from jbrl.agents.opps.ranking import Linear as Linear
 from jbrl.agents.prior_trained.ann import ANN as ANN
 from jbrl.agents.prior_trained.belief_ppo import BeliefPPO as BeliefPPO
 from jbrl.agents.prior_trained.rl2 import RL2 as RL2
-from jbrl.agents.published.castronovo2016 import CoarseEpsilonGreedy as CoarseEpsilonGreedy
-from jbrl.agents.published.castronovo2016 import FrozenSBOSS as FrozenSBOSS
-from jbrl.agents.published.castronovo2016 import TruncatedBEB as TruncatedBEB
-from jbrl.agents.published.castronovo2016 import UnnormalisedSoftMax as UnnormalisedSoftMax
+from jbrl.agents.published import CoarseEpsilonGreedy as CoarseEpsilonGreedy
+from jbrl.agents.published import FrozenSBOSS as FrozenSBOSS
+from jbrl.agents.published import TruncatedBEB as TruncatedBEB
+from jbrl.agents.published import UnnormalisedSoftMax as UnnormalisedSoftMax
 from jbrl.agents.random import Random as Random
 from jbrl.agents.scripted import Scripted as Scripted
 from jbrl.agents.search.bamcp import BAMCP as BAMCP

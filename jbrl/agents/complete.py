@@ -169,7 +169,7 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
             "from it before the first MDP is drawn"
         )
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    found = {}
+    distributions = {}
     for name, table in tables.items():
         check_known([name], fields, where)
         rules = fields[name].metadata
@@ -178,10 +178,10 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
                 f"{where}: {name} = {shown(table)}: expected one value, since it belongs to the "
                 "compiled program"
             )
-        found[name] = _distribution(cls, name, table, where, list(fields).index(name))
+        distributions[name] = _distribution(cls, name, table, where, list(fields).index(name))
     corners = [
-        dict(zip(found, ends, strict=True))
-        for ends in itertools.product(*map(_ends, found.values()))
+        dict(zip(distributions, ends, strict=True))
+        for ends in itertools.product(*map(_ends, distributions.values()))
     ]
     agents = [
         _made(cls, check_parameters(cls, {**values, **corner}, where), where) for corner in corners
@@ -192,9 +192,9 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
         if f.metadata.get("static") and type(f.default) is int
     }
     base = dataclasses.replace(agents[-1], **capacity)  # type: ignore[type-var]
-    texts = {name: {d.kind: list(d.values)} for name, d in found.items()}
+    texts = {name: {d.kind: list(d.values)} for name, d in distributions.items()}
     parameters = check_parameters(cls, {**values, **corners[-1]}, where)
-    return Complete(base, found), {**parameters, **texts}
+    return Complete(base, distributions), {**parameters, **texts}
 
 
 def _made(cls: type[Agent], parameters: dict[str, Any], where: str) -> Agent:

@@ -89,13 +89,13 @@ def find_agent(name: str, folder: Path) -> FoundAgent:
                 f"unknown algorithm '{shown(name, str)}'{hint}; "
                 "your own agent is written 'module:Class'"
             )
-        found = AGENTS[name].agent
+        agent = AGENTS[name].agent
         return FoundAgent(
-            found, name, (source_digest(found) or None) if is_outside(found) else None
+            agent, name, (source_digest(agent) or None) if is_outside(agent) else None
         )
-    found, digest = find_class(name, folder, Agent, "agent")
-    check_record(found, name)
-    return FoundAgent(found, registered_name(found) or name, digest)
+    agent, digest = find_class(name, folder, Agent, "agent")
+    check_record(agent, name)
+    return FoundAgent(agent, registered_name(agent) or name, digest)
 
 
 def registered_name(cls: type) -> str | None:

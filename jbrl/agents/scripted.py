@@ -155,19 +155,19 @@ def _balanced(x: Any, x_dot: Any, theta: Any, theta_dot: Any) -> jax.Array:
     return jnp.where(lean > DEAD, 2, jnp.where(lean < -DEAD, 0, 1))
 
 
+def _cart(view: View) -> tuple[jax.Array, jax.Array]:
+    """Return position and speed of the cart."""
+    threshold = view.environment.x_threshold
+    return view.seen[0] * threshold, view.seen[1] * threshold
+
+
 def _cartpole(view: View) -> jax.Array:
-    x, x_dot = (
-        view.seen[0] * view.environment.x_threshold,
-        view.seen[1] * view.environment.x_threshold,
-    )
+    x, x_dot = _cart(view)
     return _balanced(x, x_dot, jnp.arctan2(view.seen[2], view.seen[3]), view.seen[4])
 
 
 def _swingup(view: View) -> jax.Array:
-    x, x_dot = (
-        view.seen[0] * view.environment.x_threshold,
-        view.seen[1] * view.environment.x_threshold,
-    )
+    x, x_dot = _cart(view)
     theta, cos, theta_dot = jnp.arctan2(view.seen[2], view.seen[3]), view.seen[3], view.seen[4]
     # Energy of the pole beyond that of standing upright, in units of m l², l being half its length.
     energy = 2 / 3 * theta_dot**2 + GRAVITY / HALF_LENGTH * (cos - 1)

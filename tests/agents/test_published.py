@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.twins import agents as twins
 from benchmarks.twins import merged, planner
-from jbrl.agents.published.castronovo2016 import (
+from jbrl.agents.published import (
     PADDING,
     CoarseEpsilonGreedy,
     FrozenSBOSS,

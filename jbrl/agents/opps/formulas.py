@@ -31,6 +31,7 @@ TOKENS = (*VARIABLES, "abs", "neg", "+", "-", "*", "min", "max", "/", "inv", "sq
 LARGEST_SIZE = 32  # tokens of one formula
 DOMAINS = ("signed", "values")
 LARGEST_SET = 6
+SETS = tuple(f"F{n}" for n in range(1, LARGEST_SET + 1))
 
 CODES = "012an+-*<>/isl"  # one character per token, same order: how the shipped sets are written
 _SUM, _PRODUCT, _ATOM = 1, 2, 3  # how tightly a printed formula holds together
@@ -176,18 +177,6 @@ def _latex(token: str, parts: list[tuple[str, int]]) -> tuple[str, int]:
     return rf"\{token}\left({', '.join(text for text, _ in parts)}\right)", _ATOM
 
 
-def set_size(name: str) -> int:
-    """Return the largest size of the formulas of the set with this name: n for `Fn`.
-
-    Raises:
-      JbrlError: not one of F1 … F6.
-    """
-    known = [f"F{n}" for n in range(1, LARGEST_SET + 1)]
-    if name not in known:
-        raise JbrlError(f"formula set '{name}': unknown{nearest(name, known)}")
-    return int(name[1:])
-
-
 @functools.cache
 def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
     """Return the set F_n: one formula for each way to rank that formulas of at most n tokens can
@@ -204,7 +193,9 @@ def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
     Raises:
       JbrlError: unknown name or domain.
     """
-    largest = set_size(name)
+    if name not in SETS:
+        raise JbrlError(f"formula set '{name}': unknown{nearest(name, SETS)}")
+    largest = int(name[1:])
     return tuple(Expression(tokens) for tokens in _shipped(domain) if len(tokens) <= largest)
 
 
@@ -212,13 +203,8 @@ def formula_set(name: str, domain: str = "signed") -> tuple[Expression, ...]:
 def _shipped(domain: str) -> tuple[tuple[str, ...], ...]:
     if domain not in DOMAINS:
         raise JbrlError(f"domain of a formula set: '{domain}' is unknown{nearest(domain, DOMAINS)}")
-    lines = (
-        resources.files(__package__)
-        .joinpath("data", f"{domain}.txt")
-        .read_text(encoding="ascii")
-        .split()
-    )
-    return tuple(decode(line) for line in lines)
+    file = resources.files(__package__) / "data" / f"{domain}.txt"
+    return tuple(decode(line) for line in file.read_text(encoding="ascii").split())
 
 
 def decode(line: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from jbrl.agents.opps.bandits import Bandit, SequentialHalving, StreamState
 from jbrl.agents.opps.evaluation import check_defined
 from jbrl.agents.opps.formulas import (
     DOMAINS,
-    LARGEST_SET,
+    SETS,
     VARIABLES,
     Expression,
     formula_set,
@@ -35,7 +35,6 @@ from jbrl.base.parameters import parameter
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import BAYESIAN, Agent, Findings, OfflineSearch, Trials
 
-SETS = tuple(f"F{n}" for n in range(1, LARGEST_SET + 1))
 LARGEST_BUDGET = 10**8
 FEWEST_VALUES = 5  # of a search by StoSOO that can find more than the centre of the box
 
@@ -58,14 +57,14 @@ def space_of(space: str, domain: str = DOMAINS[0]) -> tuple[Expression, ...]:
         raise JbrlError(f"'{given}': an empty space; expected {accepted}")
     if len(texts) == 1 and not any(name in space for name in VARIABLES):
         raise JbrlError(f"'{given}': unknown space; expected {accepted}")
-    found = [parse(text.strip()) for text in texts]
-    for number, expression in enumerate(found):
+    formulas = [parse(text.strip()) for text in texts]
+    for number, expression in enumerate(formulas):
         check_defined(expression)
-        if expression in found[:number]:
+        if expression in formulas[:number]:
             raise JbrlError(
                 f"'{given}': formula '{expression.text}' is there twice; expected each once"
             )
-    return tuple(found)
+    return tuple(formulas)
 
 
 @register_agent("OPPS-DS", cite="castronovo2016,castronovo2012,auer2002")

@@ -1,5 +1,7 @@
 """BAMCP: Bayes-adaptive Monte-Carlo planning."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 
@@ -181,10 +183,10 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         self, key: jax.Array, state: BAMCPState, observation: jax.Array
     ) -> tuple[jax.Array, BAMCPState]:
         stream = draws.stream(jax.random.key_data(key))
-        found = uct.search(self._task(stream, state, observation))
-        worth = found.means if self.final == "mean" else found.visits
+        root = uct.search(self._task(stream, state, observation))
+        worth = root.means if self.final == "mean" else root.visits
         tie = draws.word(stream, jnp.uint32(2**32 - 1))
-        return tree.greatest(worth, tie), _with_kept(state, found.kept)
+        return tree.greatest(worth, tie), replace(state, kept=root.kept)
 
     def observe(self, key: jax.Array, state: BAMCPState, transition: Transition) -> BAMCPState:
         x, action, y = transition.observation, transition.action, transition.next_observation
@@ -194,18 +196,9 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         policy = state.policy
         if self.rollout == "q-learning":
             policy = learn_policy(policy, x, action, y, transition.reward, state.discount)
-        kept = state.kept and Kept(
-            state.kept.parents, state.kept.statistics, state.kept.size, action * n_states + y
-        )
-        return BAMCPState(
-            counts,
-            vectorize.set_row(state.cdf, row, draws.cumulative(seen)),
-            state.rewards,
-            state.spread,
-            state.discount,
-            policy,
-            kept,
-        )
+        kept = state.kept and replace(state.kept, link=action * n_states + y)
+        cdf = vectorize.set_row(state.cdf, row, draws.cumulative(seen))
+        return replace(state, counts=counts, cdf=cdf, policy=policy, kept=kept)
 
     @property
     def _capacity(self) -> int:
@@ -237,9 +230,3 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
             capacity=self._capacity,
             max_depth=self.max_depth,
         )
-
-
-def _with_kept(state: BAMCPState, kept: Kept | None) -> BAMCPState:
-    return BAMCPState(
-        state.counts, state.cdf, state.rewards, state.spread, state.discount, state.policy, kept
-    )

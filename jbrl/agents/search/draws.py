@@ -85,7 +85,7 @@ class Urns:
 
 @record
 class Draw:
-    """A draw that has yet to be put down, because reads must come after writes (`memory`)."""
+    """A draw that has yet to be put down, because reads must come after writes (`native`)."""
 
     row: jax.Array  # [] int32
     count: jax.Array  # [] int32, of this row, this draw included

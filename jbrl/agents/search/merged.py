@@ -15,6 +15,7 @@ by policy iteration, exactly. All random numbers are functions of the stream of 
 order of the draws.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -146,10 +147,10 @@ def _improve(policy: MergedPolicy, consts: tuple[Any, ...]) -> MergedPolicy:
     left_out = (1 - task.discount) * policy.level
     consts = (task, memory, policy.values, left_out, bars)
     swept = while_active(_sweeping, _sweep, begin, consts, keep="numbers")
-    found = _evaluate(swept.rows, task, swept.changed)
+    evaluated = _evaluate(swept.rows, task, swept.changed)
     kept = (policy.values, policy.level, policy.tolerance)
     values, level, tolerance = (
-        jnp.where(swept.changed, new, old) for new, old in zip(found, kept, strict=True)
+        jnp.where(swept.changed, new, old) for new, old in zip(evaluated, kept, strict=True)
     )
     done = policy.improvements + 1
     return MergedPolicy(swept.rows, values, level, tolerance, swept.q, swept.changed, done)
@@ -199,7 +200,7 @@ def _evaluate(
     system = jnp.eye(n_states) - task.discount * transitions
     system = jnp.concatenate([system, rewards, jnp.ones((n_states, 1))], axis=1)
     end = jnp.where(wanted, n_states, 0)
-    _, system = while_active(_to_do, _eliminate, (jnp.int32(0), system), end, keep="numbers")
+    system = _repeated(_eliminate, end, system)
     values, ones = system[:, n_states], system[:, n_states + 1]
     close = task.discount > GREATEST_PLAIN_DISCOUNT
     place = _destination(rows, task, jnp.where(close, end, 0))
@@ -210,8 +211,20 @@ def _evaluate(
     return values, level, jnp.float32(TIE_TOLERANCE) * (sizes + left_out)
 
 
-def _to_do(carry: tuple[Any, ...], end: jax.Array) -> jax.Array:
-    return carry[0] < end
+def _repeated(
+    body: Callable[..., Any], count: jax.Array, start: Any, consts: tuple[Any, ...] = ()
+) -> Any:
+    """Return what `value = body(k, value, *consts)` makes of `start`, for each k below `count`."""
+
+    def active(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
+        return carry[0] < consts[0]
+
+    def advance(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
+        k, value = carry
+        return k + 1, body(k, value, *consts[1:])
+
+    begin = (jnp.int32(0), start)
+    return while_active(active, advance, begin, (count, *consts), keep="numbers")[1]
 
 
 def _destination(rows: jax.Array, task: MergedTask, steps: jax.Array) -> jax.Array:
@@ -222,16 +235,12 @@ def _destination(rows: jax.Array, task: MergedTask, steps: jax.Array) -> jax.Arr
     if task.start is None:
         return jnp.int32(0)
 
-    def going(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
-        return carry[0] < consts[1]
+    def follow(_: jax.Array, x: jax.Array, rows: jax.Array) -> jax.Array:
+        row = read_row(rows, x * (n_states + 1), n_states)
+        return jnp.argmax(row).astype(jnp.int32)
 
-    def follow(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
-        k, x = carry
-        row = read_row(consts[0], x * (n_states + 1), n_states)
-        return k + 1, jnp.argmax(row).astype(jnp.int32)
-
-    begin = (jnp.int32(0), task.start)
-    return while_active(going, follow, begin, (rows, steps), keep="numbers")[1]
+    place: jax.Array = _repeated(follow, steps, task.start, (rows,))
+    return place
 
 
 def _greatest_reached(transitions: jax.Array, sizes: jax.Array, steps: jax.Array) -> jax.Array:
@@ -239,22 +248,17 @@ def _greatest_reached(transitions: jax.Array, sizes: jax.Array, steps: jax.Array
     itself included.
     """
 
-    def going(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> jax.Array:
-        return carry[0] < consts[1]
+    def spread(_: jax.Array, reached: jax.Array, transitions: jax.Array) -> jax.Array:
+        next_ = jnp.where(transitions > SHARE, reached[None, :], 0.0).max(1)
+        return jnp.maximum(reached, next_)
 
-    def spread(carry: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
-        k, found = carry
-        next_ = jnp.where(consts[0] > SHARE, found[None, :], 0.0).max(1)
-        return k + 1, jnp.maximum(found, next_)
-
-    begin = (jnp.int32(0), sizes)
-    return while_active(going, spread, begin, (transitions, steps), keep="numbers")[1]
+    greatest: jax.Array = _repeated(spread, steps, sizes, (transitions,))
+    return greatest
 
 
-def _eliminate(carry: tuple[Any, ...], _: jax.Array) -> tuple[Any, ...]:
+def _eliminate(k: jax.Array, system: jax.Array) -> jax.Array:
     """Make unknown number k disappear from all equations but its own."""
-    k, system = carry
     pivot = lax.dynamic_index_in_dim(system, k, 0)
     pivot = pivot / lax.dynamic_index_in_dim(pivot, k, 1)
     here = (jnp.arange(system.shape[0], dtype=jnp.int32) == k)[:, None]
-    return k + 1, jnp.where(here, pivot, system - lax.dynamic_index_in_dim(system, k, 1) * pivot)
+    return jnp.where(here, pivot, system - lax.dynamic_index_in_dim(system, k, 1) * pivot)

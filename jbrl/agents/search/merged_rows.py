@@ -64,7 +64,7 @@ class Block:
     start: jax.Array  # [] int32, of the block
     shapes: jax.Array  # [BLOCK] float32
     logs: jax.Array  # [BLOCK] float32, logarithms of the variates
-    found: jax.Array  # [BLOCK] bool
+    accepted: jax.Array  # [BLOCK] bool, whether the variate is final
     rows: jax.Array
 
 
@@ -153,23 +153,25 @@ def _propose(now: Block, consts: tuple[Any, ...]) -> Block:
     normal, accept = _open_uniforms(stream, now.round, 0), _open_uniforms(stream, now.round, 1)
     d = jnp.where(shape < 1, shape + 1, shape) - jnp.float32(1 / 3)
     t = jnp.float32(2**0.5) * lax.erf_inv(2 * normal - 1) / jnp.sqrt(9 * d)
-    accepted = ((t > -1) & (jnp.log(accept) < d * sampling.excess(t))) | (shape == 1)
+    passed = ((t > -1) & (jnp.log(accept) < d * sampling.excess(t))) | (shape == 1)
     proposed = jnp.log(d) + 3 * jnp.log1p(jnp.maximum(t, jnp.float32(-0.9999999)))
     proposed = jnp.where(shape == 1, jnp.log(-jnp.log(accept)), proposed) + _boost(
         shape, stream, now.round
     )
-    logs = jnp.where(now.found, now.logs, jnp.where(shape > 0, proposed, -jnp.inf))
-    found = (
-        now.found
-        | accepted
+    logs = jnp.where(now.accepted, now.logs, jnp.where(shape > 0, proposed, -jnp.inf))
+    accepted = (
+        now.accepted
+        | passed
         | (shape <= 0)
         | (now.start + jnp.arange(BLOCK, dtype=jnp.int32) >= total)
     )
-    done = found.all() & (now.start < total)
+    done = accepted.all() & (now.start < total)
     rows = write_row(now.rows, jnp.minimum(now.start, now.rows.shape[0] - BLOCK), logs)
     start = now.start + jnp.where(done, BLOCK, 0)
     following = read_row(rows, jnp.minimum(start, rows.shape[0] - BLOCK), BLOCK)
-    return Block(now.round + 1, start, jnp.where(done, following, shape), logs, found & ~done, rows)
+    return Block(
+        now.round + 1, start, jnp.where(done, following, shape), logs, accepted & ~done, rows
+    )
 
 
 def _boost(shape: jax.Array, stream: jax.Array, round: jax.Array) -> jax.Array:

@@ -101,9 +101,9 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 size * inner, *value.shape[2:]
             )
 
-        found = run_all(jax.tree.map(merged, tasks, mapped))
-        found = jax.tree.map(lambda v: v.reshape(size, inner, *v.shape[1:]), found)
-        return found, jax.tree.map(lambda _: True, found)
+        results = run_all(jax.tree.map(merged, tasks, mapped))
+        results = jax.tree.map(lambda v: v.reshape(size, inner, *v.shape[1:]), results)
+        return results, jax.tree.map(lambda _: True, results)
 
     return lambda task: jax.tree.map(lambda v: v[0], run_all(jax.tree.map(lambda v: v[None], task)))
 
@@ -128,10 +128,10 @@ def in_turn(tasks: Any, work: Work, memory: Any) -> Any:
         )
 
     def step(i: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        memory, found = carry
+        memory, results = carry
         result, memory = work(nth(i), memory)
         return memory, jax.tree.map(
-            lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), found, result
+            lambda all_, one: lax.dynamic_update_index_in_dim(all_, one, i, 0), results, result
         )
 
     each, _ = jax.eval_shape(work, jax.eval_shape(nth, jnp.int32(0)), memory)

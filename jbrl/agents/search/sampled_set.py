@@ -164,13 +164,13 @@ def _sample(
         max_samples=agent.capacity,
     )
     reference = state.counts if agent.renews else state.reference
-    found = merged.solve(task)
+    solution = merged.solve(task)
     now = dataclasses.replace(
         state,
         reference=reference,
-        q=found.q,
-        level=found.level,
-        tolerance=found.tolerance,
+        q=solution.q,
+        level=solution.level,
+        tolerance=solution.tolerance,
         due=jnp.bool_(False),
     )
     return agent, words, observation, now

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.twins import merged as reference
-from jbrl.agents.published.castronovo2016 import FrozenSBOSS
+from jbrl.agents.published import FrozenSBOSS
 from jbrl.agents.registry import check_agent
 from jbrl.agents.search.sampled_set import BOSS, SBOSS, has_moved, samples_of, variances
 from jbrl.base.errors import JbrlError

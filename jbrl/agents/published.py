@@ -13,10 +13,9 @@ from jbrl.agents import selection
 from jbrl.agents.bayes.mean_model import BEB, Planner
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search.sampled_set import (
-    SampledSet,
+    SBOSS,
     SampledSetState,
     has_moved,
-    samples_of,
     variances,
 )
 from jbrl.base.parameters import parameter
@@ -89,7 +88,7 @@ class TruncatedBEB(Planner):
 
 
 @register_agent("SBOSS-published", cite="castronovo2016")
-class FrozenSBOSS(SampledSet):
+class FrozenSBOSS(SBOSS):
     """SBOSS as published: seldom a new sample, and avoidance of states without uncertainty.
 
     As SBOSS, but for four things.
@@ -113,12 +112,6 @@ class FrozenSBOSS(SampledSet):
     costs as much as SBOSS.
     """
 
-    epsilon: float = parameter(
-        0.01, "variance that one sample accounts for: the smaller, the more samples", low=1e-9
-    )
-    delta: float = parameter(
-        1.0, "movement of the belief, in standard deviations, that calls for new samples", low=0.0
-    )
     max_samples: int = parameter(
         1024,
         "capacity for the samples of a pair of state and action",
@@ -128,13 +121,6 @@ class FrozenSBOSS(SampledSet):
     )
 
     version = 3
-
-    @property
-    def capacity(self) -> int:
-        return self.max_samples
-
-    def samples(self, counts: jax.Array) -> jax.Array:
-        return samples_of(counts, self.epsilon)
 
     def renewing(self, counts: jax.Array) -> float:
         # rows that have a next state without variance call for nothing
@@ -211,14 +197,14 @@ class CoarseEpsilonGreedy(HasCost, Agent[CoarseState, CoarseState]):
 
 def _solved(counts: jax.Array, rewards: jax.Array, discount: jax.Array) -> CoarseState:
     transitions = mean_transitions(counts)
-    found = planning.value_iteration(
+    solution = planning.value_iteration(
         transitions,
         expected_rewards(transitions, rewards),
         discount,
         tolerance=SOLVER_TOLERANCE,
         max_sweeps=SOLVER_SWEEPS,
     )
-    return CoarseState(counts, rewards, discount, found.q)
+    return CoarseState(counts, rewards, discount, solution.q)
 
 
 def published_tolerance(values: jax.Array) -> jax.Array:

@@ -1,1 +1,0 @@
-"""Computations of published programs where they differ from their papers."""
