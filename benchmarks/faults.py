@@ -23,7 +23,6 @@ FAULTS = {
     "test_signals": "SIGTERM",
     "test_disk": "full disk",
     "test_damage": "damaged and malicious files",
-    "test_two_processes": "two processes in one directory",
     "test_clocks": "clocks that jump",
     "test_memory": "memory that does not suffice",
     "test_agents": "agents that do wrong",

@@ -3,12 +3,14 @@ any moment.
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jbrl.study.progress import Progress
 from jbrl.study.storage.store import FLIGHT, Result, Store
 
 STUDY = """
@@ -143,3 +145,35 @@ def _begins(part: np.ndarray, whole: np.ndarray, *, exactly: bool) -> bool:
 def settings(**changes: Any) -> list[str]:
     """Options that change fields of `[study]`."""
     return [text for name, value in changes.items() for text in ("--set", f"study.{name}={value}")]
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+class Interrupt(Progress):
+    """Ctrl-C once so many MDPs of a unit are played, or a search has made use of so many
+    trajectories.
+    """
+
+    def __init__(self, played: float = math.inf, searched: float = math.inf) -> None:
+        self.played, self.searched = played, searched
+
+    def searching(self, unit: Any, consumed: int, budget: int, seconds: float) -> None:
+        if consumed >= self.searched:
+            raise KeyboardInterrupt
+
+    def advanced(self, unit: Any, n: int, seconds: float, decisions: int) -> None:
+        if n >= self.played:
+            raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """One warm process and one study without faults, for all tests of faults."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +32,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
-    with Warm(tmp_path_factory.mktemp("cache")) as process:
+def warm() -> Iterator[Warm]:
+    """It shares compiled programs with these tests."""
+    with Warm(Path(os.environ["JAX_COMPILATION_CACHE_DIR"])) as process:
         yield process
 
 

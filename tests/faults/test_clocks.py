@@ -13,7 +13,7 @@ from jbrl.cli.app import app
 from jbrl.study import resume
 from jbrl.study.resume import Pace
 from jbrl.study.storage.store import Store
-from tests.faults.cases import SEARCH, STUDY, differences, files, outcome, sealed
+from tests.faults.cases import differences, files, outcome, sealed
 
 CLOCKS = ("time", "monotonic", "perf_counter")
 
@@ -42,21 +42,6 @@ def test_times_are_never_below_zero(
     assert (units[["offline_seconds", "online_seconds", "compile_seconds"]] >= 0).all(axis=None)
     assert list(differences(outcome(out), whole)) == [] and outcome(out).keys() == whole.keys()
     assert all(sealed(path) for path in files(out))
-
-
-@pytest.mark.slow
-def test_searches_never_take_less_than_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study, out = tmp_path / "study.toml", tmp_path / "out"
-    study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
-    with monkeypatch.context() as patched:
-        for clock in CLOCKS:
-            patched.setattr(time, clock, jumping((-10.0,)).__next__)
-        jbrl.run(study, out)
-    units = Store(out).units()
-    assert list(units["status"]) == ["done"]
-    assert (units[["offline_seconds", "online_seconds", "compile_seconds"]] >= 0).all(axis=None)
 
 
 def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(

@@ -53,13 +53,6 @@ def test_while_the_main_thread_compiles(study: Path, warm: Warm, whole: dict) ->
     assert outcome(out).keys() == whole.keys() and list(wrongs(out, whole, set(whole))) == []
 
 
-@pytest.mark.slow
-def test_before_anything_is_done(study: Path, warm: Warm) -> None:
-    out, log = study.parent / "out", study.parent / "log"
-    interrupt(warm.start("run", study, "--out", out, log=log, stuck=(COMPILE, 0)), log)
-    assert log.read_text() == f"stuck\n{STOPPING}" and not out.exists()
-
-
 def test_what_is_played_is_kept_while_a_call_runs(study: Path, warm: Warm, whole: dict) -> None:
     """The checkpoint is written although the call does not return."""
     out, log = study.parent / "out", study.parent / "log"

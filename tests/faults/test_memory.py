@@ -83,37 +83,29 @@ def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -
     assert not resources.out_of_memory(jax.errors.JaxRuntimeError("INTERNAL: no"))
 
 
-def test_on_cpus_devices_are_given_up_and_never_lanes() -> None:
-    devices = jax.devices("cpu") * 2
-    tried: list[Capacity] = []
-    now: Capacity | None = Capacity(Resources(devices), 256, 5000)
-    while now:
-        tried.append(now)
-        now = now.smaller()
-    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [
-        (4, 256, 5000),
-        (4, 256, 1024),
-        (2, 256, 512),
-        (1, 256, 256),
-    ]
-
-
 class Accelerator:
     platform = "gpu"
 
 
-def test_on_accelerators_lanes_are_halved() -> None:
-    tried: list[Capacity] = []
-    now: Capacity | None = Capacity(Resources([Accelerator(), Accelerator()], memory=0), 8, None)  # type: ignore[list-item]
+CPUS = [(4, 256, 5000), (4, 256, 1024), (2, 256, 512), (1, 256, 256)]
+ACCELERATORS = [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [(jax.devices("cpu") * 2, CPUS), ([Accelerator(), Accelerator()], ACCELERATORS)],
+    ids=["cpus", "accelerators"],
+)
+def test_cpus_give_up_devices_and_accelerators_half_their_lanes(
+    devices: list, expected: list[tuple]
+) -> None:
+    tried: list[tuple] = []
+    _, lanes, chunk = expected[0]
+    now: Capacity | None = Capacity(Resources(devices, memory=0), lanes, chunk)
     while now:
-        tried.append(now)
+        tried.append((len(now.resources.devices), now.lanes, now.chunk))
         now = now.smaller()
-    assert [(len(one.resources.devices), one.lanes, one.chunk) for one in tried] == [
-        (2, 8, None),
-        (2, 4, None),
-        (2, 2, None),
-        (2, 1, None),
-    ]
+    assert tried == expected
 
 
 GREEDY = '''

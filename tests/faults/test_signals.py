@@ -15,7 +15,7 @@ from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.stopping import Stopped, stopping_on
 from jbrl.study.storage.store import Store
-from tests.faults.cases import SEARCH, STUDY, differences, outcome
+from tests.faults.cases import differences, outcome
 from tests.faults.warm import Warm
 
 
@@ -61,17 +61,6 @@ def test_a_unit_that_is_played_to_its_end_is_done(study: Path, whole: dict) -> N
         assert plan(study, out, only="Random").execute(Signal(after=0)) == 0
 
 
-@pytest.mark.slow
-def test_a_round_of_a_search_is_kept(tmp_path: Path) -> None:
-    study, out = tmp_path / "study.toml", tmp_path / "out"
-    study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
-    with pytest.raises(Stopped), stopping_on(signal.SIGTERM):
-        plan(study, out).execute(progress := Signal(after=100))
-    (left,) = (out / "knowledge").iterdir()
-    found = Store(out).knowledge(left.name.split(".")[0], partial=True)
-    assert found is not None and found.header["consumed"] == progress.seen[-1] < 600
-
-
 def test_the_command_ends_with_143_and_goes_on_from_there(
     study: Path, warm: Warm, whole: dict
 ) -> None:
@@ -89,41 +78,6 @@ def test_the_command_ends_with_143_and_goes_on_from_there(
     assert list(differences(outcome(out), whole)) == []
     assert warm.start("run", study, "--out", out, log=log).wait() == 0
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
-
-
-LONG = """
-[study]
-name = "long lifetimes"
-n_environments = 20
-
-[[experiments]]
-name = "Gridworld"
-problem = "Gridworld-10s"
-episodes = 400
-
-[[agents]]
-algorithm = "Sarsa"
-"""
-
-
-@pytest.mark.slow
-def test_an_interrupted_lifetime_of_episodes_goes_on(tmp_path: Path, warm: Warm) -> None:
-    """Ctrl-C in the middle of a compiled call, which takes over the memory of the lanes that
-    it plays.
-    """
-    study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
-    study.write_text(LONG)
-    assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
-    process = warm.start("run", study, "--out", out, log=log, often=True)
-    while not list(out.glob("units/*.partial.npz")):
-        assert process.wait(0.0) is None
-        time.sleep(0.002)
-    process.send(signal.SIGINT)
-    assert process.wait() == 130
-    (path,) = out.glob("units/*.npz")
-    assert ".partial." in path.name
-    assert warm.start("run", study, "--out", out, log=log).wait() == 0
-    assert list(differences(outcome(out), outcome(tmp_path / "whole"))) == [] and outcome(out)
 
 
 def test_a_deferred_interrupt_comes_after_the_block() -> None:

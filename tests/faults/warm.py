@@ -41,10 +41,8 @@ class Warm:
             "PYTHONPATH": str(ROOT),
             "JAX_NUM_CPU_DEVICES": "2",
             "JAX_PLATFORMS": "cpu",
-        }
-        environment |= {
             "JAX_COMPILATION_CACHE_DIR": str(self.cache),
-            "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
         self._parent = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.warm"],
