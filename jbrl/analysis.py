@@ -72,12 +72,12 @@ def metrics(
         "profiles": statistics.performance_profiles,
         "improvement": statistics.probability_of_improvement,
     }
-    found = {}
+    tables = {}
     for number, (name, compute) in enumerate(ways.items(), 1):
-        found[name] = compute(samples, delta=options.delta, seed=options.seed)
+        tables[name] = compute(samples, delta=options.delta, seed=options.seed)
         if progress:
             progress("metrics", number, len(ways))
-    return found
+    return tables
 
 
 def costs(samples: Samples, options: EvaluateOptions) -> list[Effort]:
@@ -87,9 +87,9 @@ def costs(samples: Samples, options: EvaluateOptions) -> list[Effort]:
       JbrlError: one takes more than `minutes`, or too much memory.
     """
     n, m = samples.shape
-    found = effort(n, m, int(samples.totals.sum()), options.methods, options.resamples)
-    check_effort(found, n, m, options.minutes)
-    return found
+    efforts = effort(n, m, int(samples.totals.sum()), options.methods, options.resamples)
+    check_effort(efforts, n, m, options.minutes)
+    return efforts
 
 
 def samples_from(
@@ -269,11 +269,11 @@ def column_of(
         )
     name = columns.get("algorithm", "algorithm")
     labels, numbers = ([name], [column]) if number else ([name, column], [])
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for algorithm, value in read_companion(source, labels, numbers).itertuples(index=False):
-        if found.setdefault(algorithm, value) != value:
+        if values.setdefault(algorithm, value) != value:
             raise JbrlError(
                 f"{source}: column '{column}': algorithm '{algorithm}' has both "
-                f"{found[algorithm]} and {value}: expected one value"
+                f"{values[algorithm]} and {value}: expected one value"
             )
-    return found
+    return values

@@ -157,13 +157,13 @@ def _read_place(path: Path, name: str | None) -> Logs:
         raise JbrlError(f"{path}: no such folder or file")
     if (path / MANIFEST).exists():
         return _renamed(logs_of(Results(path)), name, path)
-    found = list(_folders(path, name))
-    if not found:
+    folders = list(_folders(path, name))
+    if not folders:
         raise JbrlError(
             f"{path}: no logs: expected files named {PATTERN} here or one or two folders deeper, "
             f"or the results of 'jbrl run' ({MANIFEST})"
         )
-    return merged(read_folder(folder, agent) for folder, agent in found)
+    return merged(read_folder(folder, agent) for folder, agent in folders)
 
 
 def _folders(path: Path, name: str | None) -> Iterator[tuple[Path, str]]:

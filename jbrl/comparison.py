@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.base.schema import AGENT, RETURNS
+from jbrl.base.schema import RETURNS
 from jbrl.results import Results
 from jbrl.stats import two_studies
 from jbrl.stats.brackets import digests_of_tests
@@ -97,14 +97,8 @@ def read(source: str | Path) -> Side:
         known.pop("horizon", None)
     elif not lifetimes and isinstance(known.get("horizon"), int):
         lifetimes = dict.fromkeys(results.units["experiment"], _steps(known["horizon"]))
-    return Side(
-        str(path),
-        results.returns,
-        results.units,
-        known,
-        0.0 if decimals is None else 0.5 * 10.0**-decimals,
-        lifetimes,
-    )
+    rounding = 0.0 if decimals is None else 0.5 * 10.0**-decimals
+    return Side(str(path), results.returns, results.units, known, rounding, lifetimes)
 
 
 def with_jordan2020(source: str | Path) -> Comparison:
@@ -185,13 +179,13 @@ def _undefined(results: Results) -> dict[str, np.ndarray]:
     """Return for each trial whether its agent has counted NaN, 1 or 0, and NaN where it does not
     count; nothing where no trial is known to be one or the other.
     """
-    returns, found = results.returns, np.full(len(results.returns), np.nan)
+    returns, undefined = results.returns, np.full(len(results.returns), np.nan)
     for unit in results.manifest["units"]:
         mine = np.logical_and.reduce([returns[name] == unit[name] for name in UNIT])
         counted = results.undefined(unit["id"]) if mine.any() else None
         if counted is not None:
-            found[mine] = counted[returns.loc[mine, "unit"]]
-    return {} if np.isnan(found).all() else {jordan2020.UNDEFINED: found}
+            undefined[mine] = counted[returns.loc[mine, "unit"]]
+    return {} if np.isnan(undefined).all() else {jordan2020.UNDEFINED: undefined}
 
 
 def _steps(horizon: object) -> str:
@@ -207,11 +201,11 @@ def _read_file(path: Path) -> pd.DataFrame:
         )
     try:
         is_csv = path.suffix == ".csv"
-        found = pd.read_csv(path, keep_default_na=False) if is_csv else pd.read_parquet(path)
+        returns = pd.read_csv(path, keep_default_na=False) if is_csv else pd.read_parquet(path)
     except (OSError, ValueError) as error:
         raise JbrlError(f"{path}: cannot be read: {error}") from None
-    check_columns(found, dict.fromkeys((*RETURNS, *PAIR)), str(path))
-    return found
+    check_columns(returns, dict.fromkeys((*RETURNS, *PAIR)), str(path))
+    return returns
 
 
 def with_castronovo2016(source: str | Path) -> Comparison:
@@ -230,15 +224,9 @@ def with_castronovo2016(source: str | Path) -> Comparison:
         candidates = castronovo2016.with_published(ours.played)
     except JbrlError as error:
         raise JbrlError(f"{ours.name}: {error}") from None
-    table = castronovo2016.verdicts(candidates)
-    return Comparison(
-        ours.name,
-        "Castronovo et al. 2016",
-        table,
-        castronovo2016.in_words(table),
-        candidates,
-        digests_of_tests(ours.units),
-    )
+    table, digests = castronovo2016.verdicts(candidates), digests_of_tests(ours.units)
+    words = castronovo2016.in_words(table)
+    return Comparison(ours.name, "Castronovo et al. 2016", table, words, candidates, digests)
 
 
 def _check_lifetimes(ours: Side, theirs: Mapping[str, str], them: str) -> None:
@@ -307,11 +295,8 @@ def _study_note(table: pd.DataFrame, ours: Side, theirs: Side) -> str:
     lone = two_studies.only_in_one(ours.played, theirs.played)
     for side, only in zip((ours, theirs), lone, strict=True):
         if len(only):
-            first = [
-                f"{e}/{a} {p}" for e, a, p in only[list(AGENT)].head(_SHOWN).itertuples(index=False)
-            ]
-            parts.append(
-                f"{len(only)} only in {side.name}: "
-                f"{', '.join(first)}{', …' if len(only) > _SHOWN else ''}"
-            )
+            first = only.head(_SHOWN)
+            names = first["experiment"] + "/" + first["algorithm"] + " " + first["parameters"]
+            more = ", …" if len(only) > _SHOWN else ""
+            parts.append(f"{len(only)} only in {side.name}: {', '.join(names)}{more}")
     return "\n".join(parts)

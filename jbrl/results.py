@@ -27,16 +27,8 @@ if TYPE_CHECKING:
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
-    *(
-        "offline_seconds",
-        "online_seconds",
-        "latency_seconds",
-        "compile_seconds",
-        *SPREADS,
-        "device",
-        "seed",
-        "status",
-    ),
+    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"),
+    *(*SPREADS, "device", "seed", "status"),
 )
 # of a lifetime, as agents count them that go on with NaN
 COUNTS_OF_NAN = ("skipped_updates", "undefined_steps")
@@ -55,7 +47,7 @@ class Results:
         self.manifest = self.store.manifest()
 
     @cached_property
-    def _found(self) -> Outcomes | Archive:
+    def _outcomes(self) -> Outcomes | Archive:
         """All results, each file read once."""
         return self.store.read()
 
@@ -64,30 +56,30 @@ class Results:
         """The score table: one row per environment of each finished unit (experiment, algorithm,
         parameters, unit, seed, score).
         """
-        return self._found.returns()
+        return self._outcomes.returns()
 
     @cached_property
     def units(self) -> pd.DataFrame:
         """One row per unit, in the order of the study, without statistics; column `reason` says why
         a unit failed.
         """
-        return self._found.units()
+        return self._outcomes.units()
 
     @cached_property
     def strategies(self) -> pd.DataFrame:
         """Strategies that agents which search have tried on each prior, the most pulled first, and
         stretches of trainings, the first one first (`Store.strategies`), with `ci95` of the mean.
         """
-        found = self.store.strategies()
-        pulls = found["pulls"].clip(lower=1)
-        return found.assign(ci95=factor95(pulls) * found["std"] / np.sqrt(pulls))
+        table = self.store.strategies()
+        pulls = table["pulls"].clip(lower=1)
+        return table.assign(ci95=factor95(pulls) * table["std"] / np.sqrt(pulls))
 
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per unit, in the order of the study, columns `SCORES`; missing and failed units
         have no mean.
         """
-        numbered = self._found.numbered()
+        numbered = self._outcomes.numbered()
         if not np.isfinite(numbered["score"]).all():
             check_returns(self.returns)  # which names the row
         means = summarise(numbered, by=["row"]).set_index("row").drop(columns="n")
@@ -130,8 +122,8 @@ class Results:
         def metrics(id: str) -> dict[str, np.ndarray]:
             return {} if isinstance(self.store, Archive) else self.store.metrics(id)
 
-        found = self._found
-        returns = found.returns(failed=True) if isinstance(found, Outcomes) else found.returns()
+        read = self._outcomes
+        returns = read.returns(failed=True) if isinstance(read, Outcomes) else read.returns()
         return trials(self.manifest, returns, metrics, str(self.store.folder))
 
     def trajectories(
@@ -176,13 +168,13 @@ class Results:
         from jbrl.play.offline import Learned
 
         id = self._unit(experiment, algorithm, seed, parameters).get("knowledge")
-        found = self.store.knowledge(id) if id else None
-        if found is None:
+        knowledge = self.store.knowledge(id) if id else None
+        if knowledge is None:
             raise JbrlError(
                 f"{self.store.folder}: {algorithm} in {experiment} has found nothing: it does not "
                 "search, or has not been run"
             )
-        return Learned.read(found.header["learned"], found.arrays)
+        return Learned.read(knowledge.header["learned"], knowledge.arrays)
 
     def learned_on(self, digest: str) -> "dict[str, Learned]":
         """Return what searches on the distribution with this digest have found, by the algorithm,
@@ -196,9 +188,9 @@ class Results:
         names = {u["knowledge"]: u["algorithm"] for u in listed if u.get("knowledge")}
         every = {}
         for id, algorithm in names.items():
-            found = self.store.knowledge(id)
-            if found is not None:
-                learned = Learned.read(found.header["learned"], found.arrays)
+            knowledge = self.store.knowledge(id)
+            if knowledge is not None:
+                learned = Learned.read(knowledge.header["learned"], knowledge.arrays)
                 every[f"{algorithm} by {learned.consumed:,} lifetimes, {id[:8]}"] = learned
         return every
 
@@ -206,14 +198,10 @@ class Results:
         self, experiment: str, algorithm: str, seed: int | None, parameters: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the only unit that fits."""
-        asked = {"experiment": experiment, "algorithm": algorithm} | (
-            {} if seed is None else {"seed": seed}
-        )
-        fits = [
-            unit
-            for unit in self.manifest["units"]
-            if unit | asked == unit and _holds(unit, parameters)
-        ]
+        asked: dict[str, Any] = {"experiment": experiment, "algorithm": algorithm}
+        asked |= {} if seed is None else {"seed": seed}
+        units = self.manifest["units"]
+        fits = [unit for unit in units if unit | asked == unit and _holds(unit, parameters)]
         if len(fits) != 1:
             raise JbrlError(
                 f"{len(fits)} units fit {asked | parameters}: expected exactly one; name its "
@@ -233,9 +221,8 @@ class Results:
         """
         from jbrl.report.study import write_report
 
-        scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         return write_report(
-            scores,
+            self._pooled(),
             self.returns,
             with_digests(self.manifest, self.units),
             Path(out) if out else self.store.folder / "report",
@@ -265,15 +252,29 @@ class Results:
         from jbrl.report.sections import sections
         from jbrl.report.text import rules_of
 
-        scores = _pooled(self.scores.assign(reason=self.units["reason"]), self.returns)
         manifest = self.manifest
         return sections(
-            scores,
+            self._pooled(),
             self.returns,
             oracles_of(manifest),
             rules_of(manifest),
             of_experiments(with_digests(manifest, self.units)),
         )
+
+    def _pooled(self) -> pd.DataFrame:
+        """Return one row per agent: the environments of all seeds taken together, times averaged
+        over seeds.
+        """
+        scores = self.scores
+        if scores["seed"].nunique() == 1:
+            return scores.assign(reason=self.units["reason"])
+        times = (name for name in SCORES if name.endswith("_seconds") or name in SPREADS)
+        seconds = dict.fromkeys(times, "mean")
+        first = dict.fromkeys(("prior", "test", "seed"), "first") | {"device": _all}
+        groups = scores.groupby(list(AGENT), sort=False)
+        rows = groups.agg({**first, **seconds, "status": _worst}).reset_index()
+        rows = rows.merge(summarise(self.returns), on=list(AGENT), how="left")
+        return rows.fillna({"n": 0})[list(SCORES)]
 
     def archive(self, folder: str | Path, *, decimals: int | None = None) -> list[Path]:
         """Write the scores as three small files to `folder`, which `Results` reads like this
@@ -305,6 +306,7 @@ class Results:
         from jbrl.plot import svg
         from jbrl.report.text import count, seconds_text
 
+        times = ["offline_seconds", "online_seconds"]
         begun = [section for section in self.sections() if len(section.done)]
         blocks = [f"<p>{escape(repr(self)[1:-1])}</p>"]
         for section in begun[:SHOWN]:
@@ -313,8 +315,7 @@ class Results:
                     row["algorithm"],
                     row["setting"],
                     section.score(row),
-                    seconds_text(row["offline_seconds"]),
-                    seconds_text(row["online_seconds"]),
+                    *map(seconds_text, row[times]),
                 )
                 for part in (section.champions, section.oracles)
                 for _, row in part.iterrows()
@@ -324,23 +325,6 @@ class Results:
         if len(begun) > SHOWN:
             blocks.append(f"<p>{count(len(begun) - SHOWN, 'more experiment')}: `.scores`</p>")
         return "".join([*blocks, *map(svg, begun[:1])])
-
-
-def _pooled(scores: pd.DataFrame, returns: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per agent: the environments of all seeds taken together, times averaged over
-    seeds.
-    """
-    if scores["seed"].nunique() == 1:
-        return scores
-    times = (name for name in SCORES if name.endswith("_seconds") or name in SPREADS)
-    seconds = dict.fromkeys(times, "mean")
-    first = dict.fromkeys(("prior", "test", "seed"), "first") | {"device": _all}
-    rows = (
-        scores.groupby(list(AGENT), sort=False)
-        .agg({**first, **seconds, "status": _worst})
-        .reset_index()
-    )
-    return rows.merge(summarise(returns), on=list(AGENT), how="left").fillna({"n": 0})[list(SCORES)]
 
 
 def _all(devices: pd.Series) -> str | None:

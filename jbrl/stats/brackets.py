@@ -5,7 +5,7 @@
 
 import csv
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,6 +15,11 @@ import pandas as pd
 
 FILE = "brackets.csv"
 SHARES = ("share_low", "share_high")
+_COLUMNS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("problem", "digest"), str),
+    **dict.fromkeys(("horizon", "decisions"), int),
+    **dict.fromkeys(("discount", "lower", "upper", "clairvoyant"), float),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,16 +43,7 @@ def known() -> tuple[Bracket, ...]:
     """Return all brackets that are kept."""
     text = (resources.files("jbrl.stats") / FILE).read_text(encoding="utf-8")
     return tuple(
-        Bracket(
-            row["problem"],
-            row["digest"],
-            float(row["discount"]),
-            int(row["horizon"]),
-            int(row["decisions"]),
-            float(row["lower"]),
-            float(row["upper"]),
-            float(row["clairvoyant"]),
-        )
+        Bracket(**{name: _COLUMNS[name](value) for name, value in row.items()})
         for row in csv.DictReader(text.splitlines())
     )
 
@@ -60,10 +56,9 @@ def find(problem: str, discount: float, horizon: int, digest: str | None = None)
     with the right one: the bracket holds for it too.
     """
     wanted = (problem if digest is None else digest, discount, horizon)
-    for one in known():
-        if (one.problem if digest is None else one.digest, one.discount, one.horizon) == wanted:
-            return one
-    return None
+    key = "problem" if digest is None else "digest"
+    fits = (one for one in known() if (getattr(one, key), one.discount, one.horizon) == wanted)
+    return next(fits, None)
 
 
 def digests_of_tests(units: pd.DataFrame) -> dict[str, str]:
@@ -90,7 +85,7 @@ def with_digests(manifest: Mapping[str, Any], units: pd.DataFrame) -> dict[str, 
 def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
     """Return the brackets of the experiments of a study, by name, where they are known."""
     study, digests = manifest.get("study") or {}, manifest.get("test_digests") or {}
-    found = {}
+    brackets = {}
     for table in manifest.get("experiments") or []:
         settings = {**study, **{key: value for key, value in table.items() if value is not None}}
         discount, horizon = settings.get("discount"), settings.get("horizon")
@@ -98,8 +93,8 @@ def of_experiments(manifest: Mapping[str, Any]) -> dict[str, Bracket]:
         if isinstance(discount, int | float) and isinstance(horizon, int):
             bracket = find(test, float(discount), horizon, digests.get(table["name"]))
             if bracket is not None:
-                found[table["name"]] = bracket
-    return found
+                brackets[table["name"]] = bracket
+    return brackets
 
 
 def share(mean: float, ci95: float, bracket: Bracket) -> tuple[float, float]:

@@ -5,19 +5,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "epsilon": "ε",
-    "eta": "η",
-    "kappa": "κ",
-    "mu": "μ",
-    "rho": "ρ",
-}
+_LETTERS = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "eta"),
+    *("kappa", "lambda", "mu", "rho", "sigma", "tau"),
+)
+_GREEK = dict(zip(_LETTERS, "αβγδεηκλμρστ", strict=True))
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_GREEK |= {"lambda": "λ", "sigma": "σ", "tau": "τ"}
 
 
 def oracles_of(manifest: Mapping[str, Any]) -> set[str]:

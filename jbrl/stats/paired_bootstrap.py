@@ -177,11 +177,11 @@ def resampled_means(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     count, n = counts.shape
     whole, unit = whole_numbers(values)
-    found = np.empty((count, values.shape[1]))
+    means = np.empty((count, values.shape[1]))
     step = max(1, _BLOCK // max(n, values.shape[1]))
     for start in range(0, count, step):
-        found[start : start + step] = counts[start : start + step].astype(np.float64) @ whole
-    return found * (unit / n)
+        means[start : start + step] = counts[start : start + step].astype(np.float64) @ whole
+    return means * (unit / n)
 
 
 def whole_numbers(values: np.ndarray) -> tuple[np.ndarray, float]:

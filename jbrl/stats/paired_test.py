@@ -126,9 +126,9 @@ def rank(means: pd.DataFrame) -> pd.DataFrame:
     Args:
       means: one row per agent with the columns `algorithm` and `mean`, without oracles.
     """
-    found = means.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
-    return found.assign(
-        best_of_algorithm=~found["algorithm"].duplicated(), best=np.arange(len(found)) == 0
+    ranked = means.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
+    return ranked.assign(
+        best_of_algorithm=~ranked["algorithm"].duplicated(), best=np.arange(len(ranked)) == 0
     )
 
 
@@ -161,13 +161,13 @@ def best_and_tied(
             f"paired test: {len(experiments)} experiments ({', '.join(map(str, experiments))}): "
             "expected one at a time"
         )
-    found = rank(summarise(returns))
+    ranked = rank(summarise(returns))
     scores = {key: sample.rename(f"{key[1]} {key[2]}") for key, sample in samples(returns).items()}
-    keys = list(found[list(AGENT)].itertuples(index=False, name=None))
+    keys = list(ranked[list(AGENT)].itertuples(index=False, name=None))
     tests = [paired_z(scores[keys[0]], scores[key], sided=sided, level=level) for key in keys]
-    measures = pd.DataFrame(list(map(vars, tests)), index=found.index)
-    return found.assign(
-        tied=~measures["different"] & ~found["best"],
+    measures = pd.DataFrame(list(map(vars, tests)), index=ranked.index)
+    return ranked.assign(
+        tied=~measures["different"] & ~ranked["best"],
         difference=0.0 - measures["difference"],
         **measures[["standard_error", "z", "p_value"]],
     )

@@ -87,8 +87,8 @@ def rank_stability(parts: Sequence[Resampled], experiment: str | None = None) ->
             "least two to compare"
         )
     total = np.sum([ranks_of(-part.means) for part in parts], axis=0)
-    found = ranks_of(total)
-    return Stability(name, tuple(parts), total[0] / len(parts), found[0], found[1:])
+    ranks = ranks_of(total)
+    return Stability(name, tuple(parts), total[0] / len(parts), ranks[0], ranks[1:])
 
 
 def resample_all(
@@ -144,9 +144,9 @@ def ranks_of(costs: np.ndarray) -> np.ndarray:
     ordered = np.take_along_axis(costs, order, axis=1)
     place = np.broadcast_to(np.arange(1, costs.shape[1] + 1), costs.shape)
     new = np.concatenate([np.ones((len(costs), 1), bool), ordered[:, 1:] > ordered[:, :-1]], axis=1)
-    found = np.empty(costs.shape, np.int64)
-    np.put_along_axis(found, order, np.maximum.accumulate(np.where(new, place, 1), axis=1), axis=1)
-    return found
+    ranks = np.empty(costs.shape, np.int64)
+    np.put_along_axis(ranks, order, np.maximum.accumulate(np.where(new, place, 1), axis=1), axis=1)
+    return ranks
 
 
 def kendall(ranks: np.ndarray, resampled: np.ndarray) -> np.ndarray:
@@ -181,7 +181,7 @@ def _count(which: np.ndarray) -> np.ndarray:
     return np.add.reduce(which, axis=0, dtype=np.int16)
 
 
-def ranks_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
+def ranks_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
     """Tabulate agents by rank.
 
     Returns:
@@ -191,21 +191,21 @@ def ranks_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame
       `best_…` compare the first agent with this one, as `compare` does (NaN for the first).
     """
     check_level(level)
-    return pd.concat([_ranks_table(one, level) for one in found], ignore_index=True)
+    return pd.concat([_ranks_table(one, level) for one in orders], ignore_index=True)
 
 
-def pairs_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
+def pairs_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
     """Tabulate all pairs of agents, the one of better rank first: columns `PAIRS`."""
     check_level(level)
     tables = []
-    for one in found:
+    for one in orders:
         order = [int(k) for k in np.argsort(one.ranks, kind="stable")]
         pairs = list(itertools.combinations(order, 2))
         tables.append(compare(one.parts, pairs, level).assign(experiment=one.experiment))
     return pd.concat(tables, ignore_index=True)[list(PAIRS)]
 
 
-def orders_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
+def orders_table(orders: Sequence[Stability], level: float = 0.95) -> pd.DataFrame:
     """Tabulate how much of each order remains in resamples.
 
     Returns:
@@ -217,7 +217,7 @@ def orders_table(found: Sequence[Stability], level: float = 0.95) -> pd.DataFram
     check_level(level)
     tail = (1 - level) / 2
     rows = []
-    for one in found:
+    for one in orders:
         lower, middle, upper = np.quantile(kendall(one.ranks, one.redrawn), [tail, 0.5, 1 - tail])
         first = ((one.redrawn == 1) == (one.ranks == 1)).all(axis=1).mean()
         order = (one.redrawn == one.ranks).all(axis=1).mean()

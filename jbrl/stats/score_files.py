@@ -90,16 +90,16 @@ def read_companion(
     if not len(table):
         raise JbrlError(f"{path}: no rows: expected at least one")
     texts = {name: as_text(table, (name,), str(path)) for name in wanted}
-    found = pd.DataFrame(texts | {name: as_floats(table[name]) for name in numbers})
+    rows = pd.DataFrame(texts | {name: as_floats(table[name]) for name in numbers})
     for name in numbers:
-        bad = np.flatnonzero(~np.isfinite(found[name].to_numpy()))
+        bad = np.flatnonzero(~np.isfinite(rows[name].to_numpy()))
         if bad.size:
             row = table.iloc[bad[0]]
             raise JbrlError(
                 f"{path}: row {bad[0] + 1} ({row[wanted[0]]}): {name} = {row[name]!r}: expected a "
                 "finite number"
             )
-    return found
+    return rows
 
 
 def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataFrame:
@@ -114,8 +114,8 @@ def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataF
     if "seed" in extra and "unit" not in extra:
         _check_once(_load(path, tuple(names)), path)
     table = _load(path, tuple(dict.fromkeys((*wanted, *extra))))
-    found = standard(table, mapping, str(path), missing)
-    return found.join(table[extra].astype(str)) if extra and not missing else found
+    scores = standard(table, mapping, str(path), missing)
+    return scores.join(table[extra].astype(str)) if extra and not missing else scores
 
 
 def _check_once(table: pd.DataFrame, path: Path) -> None:
@@ -232,8 +232,8 @@ def _load_text(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
     return table[list(wanted)]
 
 
-def _check_columns(found: Iterable[Any], wanted: Iterable[str], path: Path) -> None:
-    names = [str(name) for name in found]
+def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) -> None:
+    names = [str(name) for name in present]
     for name in wanted:
         if name not in names:
             raise JbrlError(

@@ -204,19 +204,19 @@ def standard(
         raise JbrlError(f"{name}: no rows: expected one row per score")
     labels = {label: as_text(table, mapping[label], name) for label in LABELS}
     source = mapping["score"][0]
-    found = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
+    scores = pd.DataFrame({**labels, "score": as_floats(table[source])}, columns=list(SCORE_TABLE))
     given, rows = table[source].to_numpy(), np.arange(1, len(table) + 1)
-    bad = ~np.isfinite(found["score"].to_numpy())
+    bad = ~np.isfinite(scores["score"].to_numpy())
     if missing:
         texts = table[source].astype(str).str.strip().str.casefold()
         kept = ~(bad & (table[source].isna() | texts.isin(MISSING)).to_numpy())
-        found = found[kept].reset_index(drop=True)
+        scores = scores[kept].reset_index(drop=True)
         given, rows, bad = given[kept], rows[kept], bad[kept]
-        if found.empty:
+        if scores.empty:
             raise JbrlError(f"{name}: all {len(table)} scores are missing: expected at least one")
     if bad.any():
         place = int(np.argmax(bad))
-        who, where, _ = found.iloc[place]
+        who, where, _ = scores.iloc[place]
         more = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
         value = given[place]
         text = f"'{value}'" if isinstance(value, str) else f"{value}"
@@ -224,7 +224,7 @@ def standard(
             f"{name}: row {rows[place]} (algorithm {who}, environment {where}): {source} = {text}: "
             f"expected a finite number{more}"
         )
-    return found
+    return scores
 
 
 def as_text(table: pd.DataFrame, sources: tuple[str, ...], name: str) -> pd.Series:

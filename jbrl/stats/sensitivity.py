@@ -109,15 +109,15 @@ def shares(
         p = permutation_p(scores, which, permutations, np.random.default_rng([seed, len(rows)]))
         counts = (len(scores), len(every) - len(scores), int(which.max()) + 1)
         rows.append((*who, name, *counts, share, low, high, p, False))
-    found = pd.DataFrame(rows, columns=list(SHARES))
-    for _, part in found.groupby(list(WHO), sort=False):
+    table = pd.DataFrame(rows, columns=list(SHARES))
+    for _, part in table.groupby(list(WHO), sort=False):
         verdicts = rejected(list(part["p_value"]), 1 - level, "holm")
-        found.loc[part.index, "significant"] = verdicts
+        table.loc[part.index, "significant"] = verdicts
     order = [
         part.sort_values("share", ascending=False, kind="stable")
-        for _, part in found.groupby(list(WHO), sort=False)
+        for _, part in table.groupby(list(WHO), sort=False)
     ]
-    return pd.concat(order, ignore_index=True) if order else found
+    return pd.concat(order, ignore_index=True) if order else table
 
 
 def share_explained(

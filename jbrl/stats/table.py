@@ -60,11 +60,8 @@ def rows_of(returns: pd.DataFrame, agents: pd.DataFrame) -> pd.DataFrame:
     _, first = np.unique(number, return_index=True)
     played = pd.MultiIndex.from_frame(returns.iloc[first][list(AGENT)])
     wanted = played.isin(pd.MultiIndex.from_frame(agents[list(AGENT)]))
-    return (
-        returns.reset_index(drop=True)
-        if wanted.all()
-        else returns[wanted[number]].reset_index(drop=True)
-    )
+    mine = returns if wanted.all() else returns[wanted[number]]
+    return mine.reset_index(drop=True)
 
 
 def samples(returns: pd.DataFrame) -> dict[tuple[str, str, str], pd.Series]:
@@ -80,14 +77,14 @@ def samples(returns: pd.DataFrame) -> dict[tuple[str, str, str], pd.Series]:
     order = np.argsort(number, kind="stable")
     pieces = np.split(order, np.flatnonzero(np.diff(number[order])) + 1) if len(order) else []
     names = returns.iloc[[rows[0] for rows in pieces]][list(AGENT)]
-    found: dict[tuple[str, str, str], pd.Series] = {}
+    series: dict[tuple[str, str, str], pd.Series] = {}
     index, known = None, [column[:0] for column in columns]
     for key, rows in zip(names.itertuples(index=False, name=None), pieces, strict=True):
         mdps = [column[rows] for column in columns]
         if index is None or not all(map(np.array_equal, mdps, known)):
             index, known = pd.MultiIndex.from_arrays(mdps, names=list(MDP)), mdps
-        found[key] = pd.Series(scores[rows], index, name="score")
-    return found
+        series[key] = pd.Series(scores[rows], index, name="score")
+    return series
 
 
 Z95 = 1.96  # as the published program has it; the exact quantile is 1.95996
@@ -126,9 +123,9 @@ def summarise(returns: pd.DataFrame, by: Iterable[str] = AGENT) -> pd.DataFrame:
     """
     by = list(by)
     groups = check_returns(returns, [*by, "score"]).groupby(by, sort=False, dropna=False)["score"]
-    found = groups.agg(n="size", mean="mean", std="std").reset_index()
-    found["n"] = found["n"].astype(np.int64)
-    return found.assign(ci95=factor95(found["n"]) * found["std"] / np.sqrt(found["n"]))
+    summary = groups.agg(n="size", mean="mean", std="std").reset_index()
+    summary["n"] = summary["n"].astype(np.int64)
+    return summary.assign(ci95=factor95(summary["n"]) * summary["std"] / np.sqrt(summary["n"]))
 
 
 def parameter_columns(table: pd.DataFrame, column: str = "parameters") -> pd.DataFrame:
@@ -160,14 +157,14 @@ def parameter_columns(table: pd.DataFrame, column: str = "parameters") -> pd.Dat
 def _values(column: str, text: str) -> Mapping[str, object]:
     """Decode the parameters of one agent; text that is no JSON object stays as it is."""
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except ValueError:
-        found = text
-    if not isinstance(found, dict):
+        decoded = text
+    if not isinstance(decoded, dict):
         return {column: text} if text else {}
     return {
         name: json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
-        for name, value in found.items()
+        for name, value in decoded.items()
     }
 
 

@@ -55,7 +55,7 @@ def merged(seconds: np.ndarray, spreads: np.ndarray, resolution: float = 0.0) ->
     from the least of the group by no more than the resolution or the greater of both spreads, or
     when both are the same in `DIGITS` digits. Times up to the resolution are 0.
     """
-    found = np.empty(len(seconds))
+    times = np.empty(len(seconds))
     first = -1
     for k in np.argsort(seconds, kind="stable"):
         apart = first < 0 or seconds[k] - seconds[first] > max(
@@ -63,8 +63,8 @@ def merged(seconds: np.ndarray, spreads: np.ndarray, resolution: float = 0.0) ->
         )
         if apart and (first < 0 or rounded(seconds[k]) != rounded(seconds[first])):
             first = k
-        found[k] = 0.0 if seconds[first] <= resolution else rounded(seconds[first])
-    return found
+        times[k] = 0.0 if seconds[first] <= resolution else rounded(seconds[first])
+    return times
 
 
 def rounded(seconds: float) -> float:
@@ -145,8 +145,8 @@ class Contest:
             seconds = (FEATURES[feature] if isinstance(feature, str) else feature)(self.scores)
         except KeyError as error:
             raise JbrlError(f"time bounds: scores have no column {error}") from None
-        found = pd.to_numeric(seconds, errors="coerce").to_numpy(np.float64)
-        unknown = np.flatnonzero(~np.isfinite(found))
+        values = pd.to_numeric(seconds, errors="coerce").to_numpy(np.float64)
+        unknown = np.flatnonzero(~np.isfinite(values))
         if unknown.size:
             row = self.scores.iloc[unknown[0]]
             name = feature if isinstance(feature, str) else feature.__name__
@@ -155,7 +155,7 @@ class Contest:
                 f"time bounds: no {name} time of {row['algorithm']} {row['parameters']}{more}: "
                 "expected a number of seconds"
             )
-        return found
+        return values
 
     def winners(self, bounds: Mapping[str, float]) -> Winners:
         """Return the winners among the agents whose features are at most `bounds` (seconds, by name
@@ -242,9 +242,9 @@ def winners_by_bound(
     times = contest.times(along)
     rows: list[dict[str, Any]] = []
     for bound in np.unique(times[fixed]):
-        found = contest._among(fixed & (times <= bound)).algorithms
-        if not rows or set(found) != set(rows[-1]["algorithms"]):
-            rows.append({"bound": float(bound), "algorithms": found})
+        winners = contest._among(fixed & (times <= bound)).algorithms
+        if not rows or set(winners) != set(rows[-1]["algorithms"]):
+            rows.append({"bound": float(bound), "algorithms": winners})
     return pd.DataFrame(rows, columns=["bound", "algorithms"])
 
 

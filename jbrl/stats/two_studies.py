@@ -56,17 +56,13 @@ def played(returns: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
     if returns.empty:
         raise JbrlError("no returns: not one unit of this study is done")
     check_columns(units, PAIR, "units")
-    found = summarise(returns).merge(
-        units[list(PAIR)].drop_duplicates("experiment"), on="experiment", how="left"
-    )
-    found = found.assign(
-        case=[case(prior, test) for prior, test in zip(found["prior"], found["test"], strict=True)]
-    )
+    pairs = units[list(PAIR)].drop_duplicates("experiment")
+    table = summarise(returns).merge(pairs, on="experiment", how="left")
+    table = table.assign(case=list(map(case, table["prior"], table["test"])))
     if not {*AGENT, *TIMES} <= set(units.columns):
-        return found
-    return found.merge(
-        units.groupby(list(AGENT))[list(TIMES)].mean().reset_index(), on=list(AGENT), how="left"
-    )
+        return table
+    times = units.groupby(list(AGENT))[list(TIMES)].mean().reset_index()
+    return table.merge(times, on=list(AGENT), how="left")
 
 
 def check_protocol(ours: Mapping[str, Any], theirs: Mapping[str, Any], us: str, them: str) -> None:
@@ -138,20 +134,21 @@ def beside(
     for row, key in zip(both.to_dict("records"), keys, strict=True):
         row["problem"] = (problems or {}).get(row["experiment"], UNKNOWN)
         rows.append(_row(row, scores[0][key], scores[1][key], rounding))
-    found = pd.DataFrame(rows)
-    tested = found["verdict"].isin((AGREES, DIFFERS)).to_numpy()
-    holm = np.zeros(len(found), bool)
-    holm[tested] = rejected(found.loc[tested, "p_value"].tolist(), 1 - LEVEL, "holm")
-    return found.assign(holm=holm)[[*found.columns.drop("verdict"), "holm", "verdict"]]
+    compared = pd.DataFrame(rows)
+    tested = compared["verdict"].isin((AGREES, DIFFERS)).to_numpy()
+    holm = np.zeros(len(compared), bool)
+    holm[tested] = rejected(compared.loc[tested, "p_value"].tolist(), 1 - LEVEL, "holm")
+    return compared.assign(holm=holm)[[*compared.columns.drop("verdict"), "holm", "verdict"]]
 
 
 def only_in_one(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return agents (`AGENT`) that only the first study has, and those that only the second has."""
     columns = list(AGENT)
     both = ours[columns].merge(theirs[columns], on=columns, how="outer", indicator=True)
-    return both.loc[both["_merge"] == "left_only", columns], both.loc[
-        both["_merge"] == "right_only", columns
-    ]
+    left, right = (
+        both.loc[both["_merge"] == f"{side}_only", columns] for side in ("left", "right")
+    )
+    return left, right
 
 
 def same_problems(
@@ -163,25 +160,24 @@ def same_problems(
     Args:
       ours, theirs: the digest of the distribution of each experiment, by its name.
     """
-    found = {}
+    verdicts = {}
     for name in ours.keys() & theirs.keys():
         one, other = ours[name], theirs[name]
-        found[name] = UNKNOWN if not one or not other else SAME if one == other else OTHER
-    return found
+        verdicts[name] = UNKNOWN if not one or not other else SAME if one == other else OTHER
+    return verdicts
 
 
 def _check_experiments(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
-    pairs = [
-        {row["experiment"]: (row["prior"], row["test"]) for row in t[list(PAIR)].to_dict("records")}
-        for t in (ours, theirs)
-    ]
-    for name in pairs[0]:
-        if name in pairs[1] and pairs[0][name] != pairs[1][name]:
-            told = ["prior {} and test {}".format(*pair[name]) for pair in pairs]
-            raise JbrlError(
-                f"experiment {name} has {told[0]} in one study and {told[1]} in the other: they "
-                "cannot be compared"
-            )
+    pairs = (side[list(PAIR)].drop_duplicates() for side in (ours, theirs))
+    both = pd.merge(*pairs, on="experiment", suffixes=("", "_other"))
+    other = both[(both["prior"] != both["prior_other"]) | (both["test"] != both["test_other"])]
+    if len(other):
+        row = other.iloc[0]
+        raise JbrlError(
+            f"experiment {row['experiment']} has prior {row['prior']} and test {row['test']} in "
+            f"one study and prior {row['prior_other']} and test {row['test_other']} in the other: "
+            "they cannot be compared"
+        )
 
 
 def _row(row: dict[str, Any], a: pd.Series, b: pd.Series, rounding: float) -> dict[str, Any]:
@@ -208,8 +204,8 @@ def _tested(a: pd.Series, b: pd.Series, *, pairs: bool) -> tuple[Test, float, fl
     if len(a) < 2 or len(b) < 2:
         return "", np.nan, np.nan
     if pairs and len(a) == len(b) and a.index.isin(b.index).all():
-        found = paired_z(a, b, level=LEVEL)
-        return "paired", float(factor95(len(a)) * found.standard_error), found.p_value
+        outcome = paired_z(a, b, level=LEVEL)
+        return "paired", float(factor95(len(a)) * outcome.standard_error), outcome.p_value
     return "Welch", *_welch(a.to_numpy(), b.to_numpy())
 
 
@@ -222,6 +218,5 @@ def _welch(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     if error == 0:
         return 0.0, float(difference == 0)
     freedom = sum(squares) ** 2 / (squares[0] ** 2 / (len(a) - 1) + squares[1] ** 2 / (len(b) - 1))
-    return float(stdtrit(freedom, (1 + LEVEL) / 2) * error), float(
-        2 * stdtr(freedom, -difference / error)
-    )
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2) * error)
+    return half, float(2 * stdtr(freedom, -difference / error))

@@ -26,21 +26,14 @@ THRESHOLDS = {
     "cartpole_swingup": GOOD_SWINGUP,
 }
 OPTIMUM = {  # best average return of an episode, in the units of `returns`
-    "bandit": 1.0,
-    "catch": 1.0,
-    "mnist": 1.0,
-    "cartpole": 1000.0,
-    "cartpole_swingup": 1000.0,
+    **dict.fromkeys(("bandit", "catch", "mnist", "memory_chain", "umbrella_chain"), 1.0),
+    **dict.fromkeys(("cartpole", "cartpole_swingup"), 1000.0),
     "mountain_car": -100.0,
     "deep_sea": 0.99,
     "discounting_chain": 1.1,
-    "memory_chain": 1.0,
-    "umbrella_chain": 1.0,
 }
 _GAIN = {  # the column that adds up what episodes earn; elsewhere it is what regret leaves
-    "cartpole": "raw_return",
-    "cartpole_swingup": "raw_return",
-    "mountain_car": "raw_return",
+    **dict.fromkeys(("cartpole", "cartpole_swingup", "mountain_car"), "raw_return"),
     "deep_sea": "denoised_return",
     "discounting_chain": "total_return",
     "memory_chain": "total_perfect",

@@ -85,9 +85,9 @@ class Logs:
             )
             for run in self.runs
         ]
-        found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
         first = ["agent", "run", "bsuite_id", *LOG_COLUMNS]
-        return found.reindex(columns=[*first, *(c for c in found.columns if c not in first)])
+        return rows.reindex(columns=[*first, *(c for c in rows.columns if c not in first)])
 
 
 def merged(parts: Iterable[Logs]) -> Logs:
@@ -236,7 +236,7 @@ def read_folder(folder: Path, agent: str, number: int = 0) -> Logs:
         raise JbrlError(f"{folder}: cannot be read: {error.strerror}") from None
     if not paths:
         raise JbrlError(f"{folder}: no logs: expected files named {PATTERN}")
-    found: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     problems, notes = [], []
     for path in paths:
         try:
@@ -244,20 +244,20 @@ def read_folder(folder: Path, agent: str, number: int = 0) -> Logs:
         except JbrlError as error:
             problems.append(str(error))
             continue
-        if run.bsuite_id in found:
-            other = Path(found[run.bsuite_id].source).name
+        if run.bsuite_id in runs:
+            other = Path(runs[run.bsuite_id].source).name
             problems.append(
                 f"{path}: a second file of {run.bsuite_id} beside {other}: expected one per id"
             )
             continue
-        found[run.bsuite_id] = run
+        runs[run.bsuite_id] = run
         if run.truncated:
             row = len(run.columns["episode"]) + 1
             notes.append(
                 f"{path}: row {row} is cut off (no line end follows) and is left out: "
                 f"{run.bsuite_id} counts up to episode {run.episodes}"
             )
-    return Logs(tuple(found.values()), tuple(problems), tuple(notes))
+    return Logs(tuple(runs.values()), tuple(problems), tuple(notes))
 
 
 def read_file(path: Path, agent: str, number: int = 0) -> Run:
@@ -314,12 +314,12 @@ def write_folder(runs: Iterable[Run], folder: Path) -> list[Path]:
 
 def _id_of(path: Path) -> str:
     """Return the id that a file name denotes; leading zeros of the index do not count."""
-    found = _NAME.fullmatch(path.name)
-    if not found:
+    parts = _NAME.fullmatch(path.name)
+    if not parts:
         raise JbrlError(
             f"{path}: the name holds no id: expected bsuite_id_-_<experiment>-<index>.csv"
         )
-    return f"{found[1]}/{int(found[2])}"
+    return f"{parts[1]}/{int(parts[2])}"
 
 
 def _values(lines: list[str], header: list[str], wanted: tuple[str, ...], path: Path) -> np.ndarray:

@@ -39,10 +39,7 @@ BASE = {  # average regret of a policy that scores 0, by family
 
 Columns = Mapping[str, np.ndarray]
 _REGRET: dict[str, Callable[[Columns], np.ndarray]] = {
-    "bandit": lambda c: c["total_regret"],
-    "catch": lambda c: c["total_regret"],
-    "mnist": lambda c: c["total_regret"],
-    "umbrella_chain": lambda c: c["total_regret"],
+    **dict.fromkeys(("bandit", "catch", "mnist", "umbrella_chain"), lambda c: c["total_regret"]),
     "mountain_car": lambda c: -100 * c["episode"] - c["raw_return"],
     "cartpole": lambda c: 1000 * c["episode"] - c["raw_return"],
     "cartpole_swingup": lambda c: 700 * c["episode"] - c["total_return"],
@@ -88,9 +85,9 @@ def measures(runs: Sequence[Run], experiment: Experiment, release: str) -> Measu
     last one that any run of a group has reached; a run that has not reached it has no average.
     """
     values = np.array([level_of(run) for run in runs])
-    found, level = np.unique(values, return_inverse=True)
+    levels, level = np.unique(values, return_inverse=True)
     ends = np.array([run.episodes for run in runs])
-    last = np.zeros(len(found), int)
+    last = np.zeros(len(levels), int)
     np.maximum.at(last, level, np.minimum(ends, experiment.episodes))
     late = [_late(run) for run in runs]
     return Measures(
@@ -100,7 +97,7 @@ def measures(runs: Sequence[Run], experiment: Experiment, release: str) -> Measu
         late_rows=np.array([one[1] for one in late]),
         solved=np.array([solved_at(run, release) for run in runs]),
         level=level,
-        values=found,
+        values=levels,
     )
 
 
@@ -155,11 +152,11 @@ DITHERING = 100  # episodes beyond 2^N that deep_sea forgives
 Score = Callable[[Measures, np.ndarray, Experiment], np.ndarray]
 
 
-def score(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+def score(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
     """Return scores in [0, 1] of an experiment, shape of `choice` without its last axis.
 
     Args:
-      found: numbers of all runs.
+      runs: numbers of all runs.
       choice: [..., slots] int, the runs taken together as one sweep of the experiment. Slots of one
         place along the last axis belong to one group throughout.
 
@@ -169,77 +166,75 @@ def score(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.nda
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
         if experiment.wrapper:
-            return _over_levels(found, choice, experiment)
-        return _RULES[experiment.family](found, choice, experiment)
+            return _over_levels(runs, choice, experiment)
+        return _RULES[experiment.family](runs, choice, experiment)
 
 
-def _regret_score(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+def _regret_score(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
     """Return one minus average regret / baseline; runs that are not as far as others are left
     out.
     """
     base = BASE[experiment.family]
-    return np.clip((base - np.nanmean(found.final[choice], axis=-1)) / base, 0, 1)
+    return np.clip((base - np.nanmean(runs.final[choice], axis=-1)) / base, 0, 1)
 
 
-def _mnist(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
-    rows = found.late_rows[choice].sum(axis=-1)
-    total = found.late[choice].sum(axis=-1)
+def _mnist(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    rows = runs.late_rows[choice].sum(axis=-1)
+    total = runs.late[choice].sum(axis=-1)
     late = np.divide(total, rows, out=np.full(np.shape(total), np.nan), where=rows > 0)
-    return (_regret_score(found, choice, experiment) + late) / 2
+    return (_regret_score(runs, choice, experiment) + late) / 2
 
 
-def _cartpole(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
-    solved = (found.best[choice] > GOOD_CARTPOLE).mean(axis=-1)
-    return (_regret_score(found, choice, experiment) + solved) / 2
+def _cartpole(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    solved = (runs.best[choice] > GOOD_CARTPOLE).mean(axis=-1)
+    return (_regret_score(runs, choice, experiment) + solved) / 2
 
 
-def _swingup(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+def _swingup(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
     def height(part: np.ndarray) -> np.ndarray:
-        solved = (found.best[part] > GOOD_SWINGUP).mean(axis=-1)
-        return (_regret_score(found, part, experiment) + solved) / 2
+        solved = (runs.best[part] > GOOD_SWINGUP).mean(axis=-1)
+        return (_regret_score(runs, part, experiment) + solved) / 2
 
-    return _levels(found, choice, height).mean(axis=-1)
+    return _levels(runs, choice, height).mean(axis=-1)
 
 
-def _over_levels(found: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+def _over_levels(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
     """Return the mean over levels of noise or scale, half of it less one standard deviation over
     them.
     """
     rule = _RULES[experiment.family]
-    scores = _levels(found, choice, lambda part: rule(found, part, experiment))
+    scores = _levels(runs, choice, lambda part: rule(runs, part, experiment))
     mean, spread = scores.mean(axis=-1), scores.std(axis=-1)
     return (np.clip(mean, 0, 1) + np.clip(mean - spread, 0, 1)) / 2
 
 
-def _deep_sea(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
-    size = found.values[found.level[choice]]
-    return (found.solved[choice] < 2.0**size + DITHERING).mean(axis=-1)
+def _deep_sea(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+    size = runs.values[runs.level[choice]]
+    return (runs.solved[choice] < 2.0**size + DITHERING).mean(axis=-1)
 
 
-def _discounting(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
-    return np.clip(1 - 10 * np.nanmean(found.final[choice], axis=-1), 0, 1)
+def _discounting(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+    return np.clip(1 - 10 * np.nanmean(runs.final[choice], axis=-1), 0, 1)
 
 
 def _share_below(threshold: float) -> Score:
-    def rule(found: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
-        means = _levels(found, choice, lambda part: np.nanmean(found.final[part], axis=-1))
+    def rule(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
+        means = _levels(runs, choice, lambda part: np.nanmean(runs.final[part], axis=-1))
         return (means < threshold).mean(axis=-1)
 
     return rule
 
 
 def _levels(
-    found: Measures, choice: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]
+    runs: Measures, choice: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Apply a rule to each group of slots, [..., groups]."""
-    levels = found.level[choice.reshape(-1, choice.shape[-1])[0]]
+    levels = runs.level[choice.reshape(-1, choice.shape[-1])[0]]
     return np.stack([rule(choice[..., levels == level]) for level in np.unique(levels)], axis=-1)
 
 
 _RULES: dict[str, Score] = {
-    "bandit": _regret_score,
-    "catch": _regret_score,
-    "mountain_car": _regret_score,
+    **dict.fromkeys(("bandit", "catch", "mountain_car"), _regret_score),
     "mnist": _mnist,
     "cartpole": _cartpole,
     "cartpole_swingup": _swingup,
@@ -285,11 +280,11 @@ class AgentRuns:
 
     def choice(self) -> np.ndarray:
         """Return the runs of each sweep that was played, [sweeps, settings] int."""
-        found = []
+        slots = []
         for setting in self.settings:
             runs = np.flatnonzero(self.setting == setting)
-            found.append(np.resize(runs, self.sweeps))
-        return np.stack(found, axis=-1)
+            slots.append(np.resize(runs, self.sweeps))
+        return np.stack(slots, axis=-1)
 
     def score(self, choice: np.ndarray) -> np.ndarray:
         """Return scores of sweeps, shape of `choice` without its last axis."""
@@ -319,14 +314,14 @@ def of_runs(runs: list[Run], rules: Experiment, release: str) -> AgentRuns:
     return AgentRuns(runs[0].agent, rules, release, tuple(runs), numbers, setting, stratum)
 
 
-def resampled(found: AgentRuns, resamples: int, generator: np.random.Generator) -> np.ndarray:
+def resampled(agent: AgentRuns, resamples: int, generator: np.random.Generator) -> np.ndarray:
     """Return choices of runs drawn with replacement within strata, [resamples, sweeps, settings]
     int.
     """
-    settings = found.settings
-    place = {setting: int(np.flatnonzero(found.setting == setting)[0]) for setting in settings}
-    drawn = np.empty((resamples, found.sweeps, len(settings)), int)
+    settings = agent.settings
+    place = {setting: int(np.flatnonzero(agent.setting == setting)[0]) for setting in settings}
+    drawn = np.empty((resamples, agent.sweeps, len(settings)), int)
     for k, setting in enumerate(settings):
-        pool = np.flatnonzero(found.stratum == found.stratum[place[setting]])
-        drawn[:, :, k] = generator.choice(pool, (resamples, found.sweeps))
+        pool = np.flatnonzero(agent.stratum == agent.stratum[place[setting]])
+        drawn[:, :, k] = generator.choice(pool, (resamples, agent.sweeps))
     return drawn

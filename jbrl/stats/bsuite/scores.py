@@ -54,10 +54,10 @@ def summary(
     rows = []
     for agent in logs.agents:
         for name in logs.experiments:
-            found = played(logs, agent, name, release)
-            row = _row(agent, name, found)
+            runs = played(logs, agent, name, release)
+            row = _row(agent, name, runs)
             if intervals:
-                row |= _interval(found, resamples)
+                row |= _interval(runs, resamples)
             rows.append(row)
     columns = (*COLUMNS, *INTERVAL) if intervals else COLUMNS
     return pd.DataFrame(rows, columns=list(columns))
@@ -137,8 +137,8 @@ def score_table(logs: Logs, release: str = RELEASES[0], *, of: str = "experiment
             if of == "settings":
                 for bsuite_id, scores, _ in _settings(logs, agent, name, release):
                     rows += [(agent, bsuite_id, float(score)) for score in scores]
-            elif (found := played(logs, agent, name, release)) is not None:
-                rows += [(agent, name, float(score)) for score in found.score(found.choice())]
+            elif (runs := played(logs, agent, name, release)) is not None:
+                rows += [(agent, name, float(score)) for score in runs.score(runs.choice())]
     table = pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
     table = table[table["score"].notna()].reset_index(drop=True)
     if of == "settings":
@@ -149,23 +149,23 @@ def score_table(logs: Logs, release: str = RELEASES[0], *, of: str = "experiment
 
 def incomplete(logs: Logs) -> list[str]:
     """Return sentences about agents that lack experiments which others have played."""
-    found = []
+    sentences = []
     for agent in logs.agents:
         missing = [name for name in logs.experiments if not logs.of(agent, name)]
         if missing:
             have = next(other for other in logs.agents if logs.of(other, missing[0]))
-            found.append(
+            sentences.append(
                 f"agent {agent}: no logs of {', '.join(missing)}, which {have} has: "
                 f"its scores there are empty, and its tags leave them out"
             )
-    return found
+    return sentences
 
 
 def unfinished(logs: Logs) -> list[str]:
     """Return sentences about agents that lack settings of an experiment, or episodes; two for
     each.
     """
-    found = []
+    sentences = []
     for agent in logs.agents:
         lacking = []
         for name in logs.experiments:
@@ -174,17 +174,17 @@ def unfinished(logs: Logs) -> list[str]:
             if 0 < len(there) < len(every):
                 lacking.append(f"{name} has {len(there)} of {len(every)}")
         if lacking:
-            found.append(f"agent {agent}: settings are missing: {_listed(lacking)}")
+            sentences.append(f"agent {agent}: settings are missing: {_listed(lacking)}")
         runs = [run for run in logs.runs if run.agent == agent]
         short = [run for run in runs if not run.finished]
         if short:
             worst = min(short, key=lambda run: run.episodes / run.experiment.episodes)
-            found.append(
+            sentences.append(
                 f"agent {agent}: {len(short):,} of {len(runs):,} runs are not finished and are "
                 f"scored as far as they go (the shortest, {worst.bsuite_id}: {worst.episodes:,} of "
                 f"{worst.experiment.episodes:,} episodes)"
             )
-    return found
+    return sentences
 
 
 def _listed(texts: list[str], most: int = 4) -> str:
@@ -192,34 +192,34 @@ def _listed(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def draws(found: AgentRuns, resamples: int) -> np.ndarray:
+def draws(runs: AgentRuns, resamples: int) -> np.ndarray:
     """Draw bootstrap scores of an agent in an experiment, [resamples] float64; seeded by both
     names.
     """
-    name = f"{found.agent}/{found.experiment.name}"
+    name = f"{runs.agent}/{runs.experiment.name}"
     generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
-    return found.score(resampled(found, resamples, generator)).mean(axis=-1)
+    return runs.score(resampled(runs, resamples, generator)).mean(axis=-1)
 
 
-def _row(agent: str, name: str, found: AgentRuns | None) -> dict[str, Any]:
+def _row(agent: str, name: str, runs: AgentRuns | None) -> dict[str, Any]:
     rules = EXPERIMENTS[name]
-    score = float(found.score(found.choice()).mean()) if found else np.nan
+    score = float(runs.score(runs.choice()).mean()) if runs else np.nan
     row = {"agent": agent, "bsuite_env": name, "score": score, "type": rules.type}
-    return row | {"tags": str(rules.tags), "finished": bool(found and found.finished)}
+    return row | {"tags": str(rules.tags), "finished": bool(runs and runs.finished)}
 
 
-def _interval(found: AgentRuns | None, resamples: int) -> dict[str, float]:
+def _interval(runs: AgentRuns | None, resamples: int) -> dict[str, float]:
     lower = upper = np.nan
-    if found is not None and found.repeated:
-        lower, upper = np.quantile(draws(found, resamples), [TAIL, 1 - TAIL])
-    return {"lower": lower, "upper": upper, "runs": found.sweeps if found else 0}
+    if runs is not None and runs.repeated:
+        lower, upper = np.quantile(draws(runs, resamples), [TAIL, 1 - TAIL])
+    return {"lower": lower, "upper": upper, "runs": runs.sweeps if runs else 0}
 
 
 def _draws(logs: Logs, agent: str, release: str, resamples: int) -> dict[str, np.ndarray | None]:
     """Return bootstrap scores by experiment, None where a setting has one run only."""
-    found = {name: played(logs, agent, name, release) for name in logs.experiments}
+    runs = {name: played(logs, agent, name, release) for name in logs.experiments}
     return {
-        name: draws(one, resamples) if one.repeated else None for name, one in found.items() if one
+        name: draws(one, resamples) if one.repeated else None for name, one in runs.items() if one
     }
 
 
@@ -239,12 +239,12 @@ def _settings(
     played.
     """
     runs = logs.of(agent, name)
-    found = []
+    settings = []
     for bsuite_id in dict.fromkeys(run.bsuite_id for run in runs):
         mine = [run for run in runs if run.bsuite_id == bsuite_id]
         one = of_runs(mine, EXPERIMENTS[name], release)
-        found.append((bsuite_id, one.score(one.choice()), all(run.finished for run in mine)))
-    return found
+        settings.append((bsuite_id, one.score(one.choice()), all(run.finished for run in mine)))
+    return settings
 
 
 PERMUTATIONS = 4999
@@ -313,17 +313,17 @@ def compare(
             if a is None or b is None:
                 continue
             seed = zlib.crc32(f"{agent}/{other}/{name}".encode())
-            found = permutation_test(a, b, permutations, seed)
+            test = permutation_test(a, b, permutations, seed)
             row: dict[str, Any] = {"bsuite_env": name, "agent": agent, "other": other}
-            row |= {"difference": found.difference, "p_value": found.p_value}
+            row |= {"difference": test.difference, "p_value": test.p_value}
             rows.append(row | {"runs": a.sweeps, "other_runs": b.sweeps})
         known = [row for row in rows if np.isfinite(row["p_value"])]
         verdicts = rejected([row["p_value"] for row in known], LEVEL, "holm")
         for row, differs in zip(known, verdicts, strict=True):
             row["differs"] = differs
         parts += rows
-    found = pd.DataFrame(parts, columns=list(DIFFERENCES))
-    return found.assign(differs=found["differs"].eq(True))
+    table = pd.DataFrame(parts, columns=list(DIFFERENCES))
+    return table.assign(differs=table["differs"].eq(True))
 
 
 def _index(run: Run) -> int:
@@ -339,6 +339,6 @@ def _exchanges(
     keys = stratum + generator.random((permutations, len(stratum)))
     ranks = np.argsort(keys, axis=-1)
     places = np.argsort(stratum, kind="stable")
-    found = np.empty_like(ranks)
-    found[:, places] = ranks
-    return found
+    orders = np.empty_like(ranks)
+    orders[:, places] = ranks
+    return orders

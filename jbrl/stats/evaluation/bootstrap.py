@@ -125,8 +125,8 @@ def acceleration(samples: Samples, point: Equilibrium) -> np.ndarray:
             squares[i] += (weights * influence**2).sum(axis=1) @ (1 / total)
             cubes[i] += (weights * influence**3).sum(axis=1) @ (1 / total**2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = cubes / (6 * squares**1.5)
-    return np.where(squares > 0, found, 0.0)
+        ratio = cubes / (6 * squares**1.5)
+    return np.where(squares > 0, ratio, 0.0)
 
 
 CHUNK = 64  # resamples of one device in one call
@@ -187,8 +187,8 @@ def resampled_payoffs(samples: Samples, resamples: int, seed: int = 0) -> Iterat
     for start in range(0, resamples, width * len(devices)):
         numbers = np.arange(start, start + width * len(devices), dtype=np.uint32)
         with jax.enable_x64(True):  # not while the caller has the turn
-            found = [np.asarray(program(one, numbers)) for one in shared]
-        yield np.stack(found, axis=2)[: resamples - start]
+            parts = [np.asarray(program(one, numbers)) for one in shared]
+        yield np.stack(parts, axis=2)[: resamples - start]
 
 
 def aggregate_scores(payoff: np.ndarray, near: np.ndarray) -> np.ndarray:

@@ -104,9 +104,9 @@ class Moves:
             up += _quadrant(side, side.worse, place, -1.0)
             down = order.shape[1] - 1 - place
             lists += [*up, *_quadrant(side, side.better, down, 1.0), _ties(side, place)]
-        found = cls(shape, lists)
-        found._upward = np.sum([_counts(part, w.size) for part in up], axis=0)
-        return found
+        game = cls(shape, lists)
+        game._upward = np.sum([_counts(part, w.size) for part in up], axis=0)
+        return game
 
     @property
     def damping(self) -> float:
@@ -213,9 +213,9 @@ class Moves:
         def solve(r: np.ndarray) -> np.ndarray:
             part = r[cells]
             own = part / (d * growth)
-            found = np.empty_like(r)
-            found[cells] = (part + share * (np.cumsum(own, axis=1) - own) * before) / d
-            return found
+            solution = np.empty_like(r)
+            solution[cells] = (part + share * (np.cumsum(own, axis=1) - own) * before) / d
+            return solution
 
         return solve
 

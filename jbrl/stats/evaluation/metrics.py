@@ -133,7 +133,7 @@ def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndar
       JbrlError: an algorithm has different numbers of samples on different environments, which
         rliable does not allow.
     """
-    found = {}
+    matrices = {}
     for i, algorithm in enumerate(samples.algorithms):
         sizes = samples.totals[i]
         if len(set(sizes)) > 1:
@@ -141,8 +141,8 @@ def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndar
                 f"algorithm '{algorithm}' has {min(sizes)} to {max(sizes)} scores on an "
                 "environment: expected the same number"
             )
-        found[algorithm] = np.stack(_cells(samples, i, normalise), axis=1)
-    return found
+        matrices[algorithm] = np.stack(_cells(samples, i, normalise), axis=1)
+    return matrices
 
 
 def _cells(samples: Samples, algorithm: int, normalise: bool) -> list[np.ndarray]:

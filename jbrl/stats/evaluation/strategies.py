@@ -127,6 +127,6 @@ def _clusters(values: np.ndarray) -> np.ndarray:
     ordered = np.take_along_axis(values, order, axis=1)
     new = ~nearly_equal(ordered[:, 1:], ordered[:, :-1])
     number = np.pad(np.cumsum(new, axis=1), ((0, 0), (1, 0)))
-    found = np.empty_like(order)
-    np.put_along_axis(found, order, number, axis=1)
-    return found
+    clusters = np.empty_like(order)
+    np.put_along_axis(clusters, order, number, axis=1)
+    return clusters

@@ -57,19 +57,13 @@ def cells() -> pd.DataFrame:
       (JSON), who plays it here; `mean` and `ci95`, as printed. OPPS-DS is printed with the formula
       that it has found, which is played by the agent Formula.
     """
-    found = paper().rename(columns={"agent": "algorithm", "parameters": "printed", "score": "mean"})
-    agents = ["Formula" if name == "OPPS-DS" else name for name in found["algorithm"]]
-    settings = [
-        json.dumps(parameters(a, p), sort_keys=True)
-        for a, p in zip(found["algorithm"], found["printed"], strict=True)
-    ]
-    numbers = {
-        name: found[source].astype(float)
-        for name, source in (("mean", "mean"), ("ci95", "half_width"))
-    }
-    return found.assign(agent=agents, parameters=settings, **numbers)[
-        [*CELL, "printed", "agent", "parameters", "mean", "ci95"]
-    ]
+    table = paper().rename(columns={"agent": "algorithm", "parameters": "printed", "score": "mean"})
+    agents = ["Formula" if name == "OPPS-DS" else name for name in table["algorithm"]]
+    pairs = zip(table["algorithm"], table["printed"], strict=True)
+    settings = [json.dumps(parameters(*pair), sort_keys=True) for pair in pairs]
+    mean, ci95 = (table[name].astype(float) for name in ("mean", "half_width"))
+    table = table.assign(agent=agents, parameters=settings, mean=mean, ci95=ci95)
+    return table[[*CELL, "printed", "agent", "parameters", "mean", "ci95"]]
 
 
 def parameters(algorithm: str, printed: str) -> dict[str, float | str]:
@@ -134,12 +128,7 @@ def with_published(scores: pd.DataFrame) -> pd.DataFrame:
     """
     rows = [row for cell in cells().to_dict("records") for row in _ways(cell, scores)]
     if not rows:
-        have = ", ".join(
-            dict.fromkeys(
-                f"{a} in {e}"
-                for a, e in zip(scores["algorithm"], scores["experiment"], strict=True)
-            )
-        )
+        have = ", ".join((scores["algorithm"] + " in " + scores["experiment"]).unique())
         raise JbrlError(
             "none of the published cells has been played: expected an algorithm of Castronovo et "
             "al. 2016 on GC, GDL or Grid with the same or the uniform prior; found "
@@ -178,15 +167,15 @@ def verdicts(candidates: pd.DataFrame) -> pd.DataFrame:
     return table[columns].astype({"n": int}).join(told)
 
 
-def counts(found: pd.DataFrame) -> dict[str, int]:
+def counts(table: pd.DataFrame) -> dict[str, int]:
     """Count the cells of `verdicts` with each verdict, and those that agree in some way:
     `{"agrees": …, …, "in all": …, "cells": 48}`.
     """
     told = {
-        name: int((found["verdict"] == name).sum())
+        name: int((table["verdict"] == name).sum())
         for name in (*VERDICTS.values(), DIFFERS, ABSENT)
     }
-    return told | {"in all": sum(told[name] for name in VERDICTS.values()), "cells": len(found)}
+    return told | {"in all": sum(told[name] for name in VERDICTS.values()), "cells": len(table)}
 
 
 def in_words(table: pd.DataFrame) -> str:
@@ -250,8 +239,8 @@ def _smaller(here: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
         [[json.loads(text).get(name, np.inf) for name in wanted] for text in mine["parameters"]]
     ).reshape(-1, len(wanted))
     within = (budgets <= np.array(list(wanted.values()))).all(axis=1)
-    found = mine[within].assign(budget=budgets[within].prod(axis=1))
-    return found.sort_values(["budget", "n"], kind="stable")[::-1]
+    smaller = mine[within].assign(budget=budgets[within].prod(axis=1))
+    return smaller.sort_values(["budget", "n"], kind="stable")[::-1]
 
 
 def _row(cell: Mapping[str, Any], way: str, ours: pd.Series) -> dict[str, Any]:

@@ -75,15 +75,11 @@ def cells() -> pd.DataFrame:
       Columns environment, algorithm; mean, lower and upper, rounded to one decimal; rank,
       rank_worst, rank_best.
     """
-    found = _numbers(read_table("jordan2020_cells.csv"), ("environment", "algorithm"))
-    order = {name: place for place, name in enumerate(PROBLEMS.values())}
-    named = found.assign(
-        environment=[PROBLEMS[name] for name in found["environment"]],
-        algorithm=[ALGORITHMS[name] for name in found["algorithm"]],
-    )
-    return named.sort_values(
-        "environment", key=lambda names: names.map(order), kind="stable", ignore_index=True
-    )
+    table = _numbers(read_table("jordan2020_cells.csv"), ("environment", "algorithm"))
+    names = table["environment"].map(PROBLEMS), table["algorithm"].map(ALGORITHMS)
+    place = names[0].map(list(PROBLEMS.values()).index)
+    named = table.assign(environment=names[0], algorithm=names[1])
+    return named.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
 
 
 def aggregate() -> pd.DataFrame:
@@ -93,22 +89,16 @@ def aggregate() -> pd.DataFrame:
       Columns method, algorithm, score, lower, upper, rank_best, rank_worst, and printed, the score
       in table 1: that of Q-Parl2 is misprinted.
     """
-    found = _numbers(read_table("jordan2020_aggregate.csv"), ("algorithm",))
-    parts = [
-        pd.DataFrame(
-            {
-                "method": method,
-                "algorithm": [ALGORITHMS[name] for name in found["algorithm"]],
-                "score": found["code_score"],
-                "lower": found[f"code_{column}_lower"],
-                "upper": found[f"code_{column}_upper"],
-                "rank_best": found[f"code_{column}_rank_best"].astype(int),
-                "rank_worst": found[f"code_{column}_rank_worst"].astype(int),
-                "printed": found["score"],
-            }
-        )
-        for method, column in (("pbp", "pbp"), ("pbp-t", "pbpt"), ("bootstrap", "bootstrap"))
-    ]
+    table = _numbers(read_table("jordan2020_aggregate.csv"), ("algorithm",))
+    table["algorithm"] = table["algorithm"].map(ALGORITHMS)
+    parts = []
+    for method in ("pbp", "pbp-t", "bootstrap"):
+        before = f"code_{method.replace('-', '')}_"
+        names = {f"{before}{end}": end for end in ("lower", "upper", "rank_best", "rank_worst")}
+        names = {"algorithm": "algorithm", "code_score": "score", **names, "score": "printed"}
+        part = table[list(names)].rename(columns=names)
+        part.insert(0, "method", method)
+        parts.append(part.astype({"rank_best": int, "rank_worst": int}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -128,9 +118,7 @@ def identical(environments: Iterable[str], algorithms: Iterable[str]) -> list[tu
 
 def _numbers(table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """Return a table of texts with numbers in all columns but `names`."""
-    return table.assign(
-        **{column: table[column].astype(float) for column in table if column not in names}
-    )
+    return table.astype({column: float for column in table if column not in names})
 
 
 def known(table: pd.DataFrame) -> pd.DataFrame:
@@ -168,26 +156,21 @@ def compare_cells(table: pd.DataFrame) -> pd.DataFrame:
     """
     by = ["environment", "algorithm"]
     means = table.groupby(by, sort=False)["score"].agg(n="size", mean="mean", std="std")
-    found = cells().rename(columns={"mean": "published"})
-    found = found.merge(means.reset_index(), on=by, how="left")
-    n = found["n"].to_numpy(float)
-    error = found["std"].to_numpy() * np.sqrt(1 / n + 1 / TRIALS)
-    difference = (found["mean"] - found["published"]).to_numpy()
+    known = cells().rename(columns={"mean": "published"})
+    known = known.merge(means.reset_index(), on=by, how="left")
+    n = known["n"].to_numpy(float)
+    error = known["std"].to_numpy() * np.sqrt(1 / n + 1 / TRIALS)
+    difference = (known["mean"] - known["published"]).to_numpy()
     beyond = np.sign(difference) * np.maximum(np.abs(difference) - ROUNDING, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(beyond == 0, 0 * error, beyond / error)
     verdict = np.select(
         [np.isnan(n), n < 2, np.abs(z) <= FAR], [ABSENT, SINGLE, AGREES], default=DIFFERS
     )
-    counted = _undefined(table, found)
-    return found.assign(
-        n=np.nan_to_num(n).astype(int),
-        error=error,
-        difference=difference,
-        z=z,
-        verdict=verdict,
-        **counted,
-    )[[*CELLS, *counted, "verdict"]]
+    counted = _undefined(table, known)
+    columns = {"error": error, "difference": difference, "z": z, **counted, "verdict": verdict}
+    known = known.assign(n=np.nan_to_num(n).astype(int), **columns)
+    return known[[*CELLS, *counted, "verdict"]]
 
 
 def _undefined(table: pd.DataFrame, cells: pd.DataFrame) -> dict[str, np.ndarray]:

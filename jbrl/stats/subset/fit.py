@@ -68,12 +68,12 @@ def shuffled(n: int, k: int, seed: int) -> np.ndarray:
     """
     sizes = np.full(k, n // k)
     sizes[: n % k] += 1
-    found = np.empty(n, np.int32)
-    found[np.random.RandomState(seed).permutation(n)] = np.repeat(
+    assigned = np.empty(n, np.int32)
+    assigned[np.random.RandomState(seed).permutation(n)] = np.repeat(
         np.arange(k, dtype=np.int32), sizes
     )
-    found.flags.writeable = False
-    return found
+    assigned.flags.writeable = False
+    return assigned
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +128,11 @@ def coefficients(
         from scipy.optimize import nnls
 
         centre = (a.mean(0), t.mean()) if intercept else (np.zeros(a.shape[1]), 0.0)
-        found = nnls(a - centre[0], t - centre[1])[0]
-        return found, float(centre[1] - centre[0] @ found)
+        weights = nnls(a - centre[0], t - centre[1])[0]
+        return weights, float(centre[1] - centre[0] @ weights)
     if intercept:
-        found = np.linalg.lstsq(np.column_stack([a, np.ones(len(a))]), t, rcond=None)[0]
-        return found[:-1], float(found[-1])
+        weights = np.linalg.lstsq(np.column_stack([a, np.ones(len(a))]), t, rcond=None)[0]
+        return weights[:-1], float(weights[-1])
     return np.linalg.lstsq(a, t, rcond=None)[0], 0.0
 
 

@@ -69,10 +69,10 @@ def make(
     n_sets = folds.count if loss == "kfold" else 1
     entries = n_columns * (n_columns + 1) / 2 * n_sets * (2 if loss == "kfold" else 1)
     each = 8 * entries + 8 * n_columns * n_rows * (loss == "loo")
-    found = row_masks(observed, start, size, int(BYTES / each))
-    if found is None:
+    sets = row_masks(observed, start, size, int(BYTES / each))
+    if sets is None:
         return None
-    masks, following = found
+    masks, following = sets
     parts = [_table(columns, swept, rows, loss, folds) for rows in masks]
     spare = -len(masks) % PADDED  # so that tables of nearly the same size share a program
     arrays = [following, masks.sum(1).astype(np.int32)]

@@ -95,10 +95,10 @@ def tile_size(backend: str | None = None) -> int:
 
 def binomials(n: int, size: int) -> np.ndarray:
     """Return [size, n + 1] int64: n over 1, …, n over `size`."""
-    found = np.ones((size + 1, n + 1), np.int64)
+    table = np.ones((size + 1, n + 1), np.int64)
     for k in range(1, size + 1):
-        found[k] = np.concatenate([[0], np.cumsum(found[k - 1][:-1])])
-    return found[1:]
+        table[k] = np.concatenate([[0], np.cumsum(table[k - 1][:-1])])
+    return table[1:]
 
 
 def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
@@ -107,12 +107,12 @@ def unrank(rank: jax.Array, table: jax.Array) -> jax.Array:
 
     Number N is the subset c_1 < … < c_C with N = (c_1 over 1) + … + (c_C over C).
     """
-    found = []
+    members = []
     for row in reversed(list(table)):
         c = jnp.searchsorted(row, rank, side="right", method="compare_all") - 1
         rank = rank - row[c]
-        found.append(c.astype(jnp.int32))
-    return jnp.stack(found[::-1], axis=-1)
+        members.append(c.astype(jnp.int32))
+    return jnp.stack(members[::-1], axis=-1)
 
 
 @partial(jax.jit, static_argnames=("shape", "tiles", "tile"))
@@ -136,8 +136,8 @@ def losses_of_subsets(data: Any, subsets: jax.Array, *, shape: Shape) -> Losses:
     return _flat(lax.map(lambda columns: _losses(data, columns, shape), subsets))
 
 
-def _flat(found: Losses) -> Losses:
-    return jax.tree.map(lambda v: v.reshape(-1), found)
+def _flat(losses: Losses) -> Losses:
+    return jax.tree.map(lambda v: v.reshape(-1), losses)
 
 
 def _losses(data: Any, columns: jax.Array, shape: Shape) -> Losses:
@@ -354,14 +354,14 @@ def _non_negative(
     size = len(rhs)
 
     def violated(b: list[jax.Array], inside: list[jax.Array]) -> list[jax.Array]:
-        found = []
+        violations = []
         for i in range(size):
             slope = sum((gram(i, j) * b[j] for j in range(size)), -rhs[i])
             outside = slope < -1e-12 * jnp.abs(rhs[i])
-            found.append(
+            violations.append(
                 jnp.where(inside[i], b[i] < 0, outside) if wanted[i] else jnp.zeros_like(inside[i])
             )
-        return found
+        return violations
 
     def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         n, b, inside, wrong = carry

@@ -142,7 +142,7 @@ def prepare(
     rows, usable, dropped = _filtered(preparation, algorithms, normalised, summary, counted)
     back = transform_of(preparation.transform, summary[rows])
     forward = np.asarray if _is_transformed(preparation) else back.forward
-    found = Prepared(
+    prepared = Prepared(
         algorithms=tuple(np.array(algorithms, object)[rows]),
         environments=environments,
         normalised=normalised[rows],
@@ -157,8 +157,8 @@ def prepare(
         warnings=(),
         preparation=preparation,
     )
-    _check(found)
-    return dataclasses.replace(found, warnings=(*notes, *_doubts(found)))
+    _check(prepared)
+    return dataclasses.replace(prepared, warnings=(*notes, *_doubts(prepared)))
 
 
 def _check_duplicates(table: pd.DataFrame, policy: str, name: str, notes: list[str]) -> None:
@@ -297,54 +297,57 @@ def _filtered(
             return rows, usable, reasons
 
 
-def _check(found: Prepared) -> None:
-    limits = found.preparation
-    if len(found.algorithms) < 3:
+def _check(prepared: Prepared) -> None:
+    limits = prepared.preparation
+    if len(prepared.algorithms) < 3:
         raise JbrlError(
-            f"subset: {len(found.algorithms)} algorithms are left (at least "
+            f"subset: {len(prepared.algorithms)} algorithms are left (at least "
             f"{limits.min_environments} environments, target above {limits.min_target}): expected "
             "at least 3"
         )
-    if not found.usable.any():
+    if not prepared.usable.any():
         raise JbrlError(
             f"subset: no environment has scores of at least {limits.min_algorithms} of the "
-            f"{len(found.algorithms)} algorithms"
+            f"{len(prepared.algorithms)} algorithms"
         )
-    bad = np.flatnonzero(~np.isfinite(found.target))
+    bad = np.flatnonzero(~np.isfinite(prepared.target))
     if bad.size:
         raise JbrlError(
-            f"subset: target of algorithm '{found.algorithms[bad[0]]}' is {found.target[bad[0]]}: "
-            "expected a finite number"
+            f"subset: target of algorithm '{prepared.algorithms[bad[0]]}' is "
+            f"{prepared.target[bad[0]]}: expected a finite number"
         )
-    if np.ptp(found.target) <= 1e-12 * np.abs(found.target).max():
+    if np.ptp(prepared.target) <= 1e-12 * np.abs(prepared.target).max():
         raise JbrlError(
-            f"subset: the target is {found.target[0]:g} for all algorithms: expected one that "
+            f"subset: the target is {prepared.target[0]:g} for all algorithms: expected one that "
             "differs"
         )
-    lost = np.argwhere(~np.isfinite(np.where(np.isnan(found.normalised), 0.0, found.features)))
+    lost = np.argwhere(
+        ~np.isfinite(np.where(np.isnan(prepared.normalised), 0.0, prepared.features))
+    )
     if len(lost):
         i, j = lost[0]
         raise JbrlError(
-            f"subset: algorithm '{found.algorithms[i]}', environment '{found.environments[j]}': "
-            f"the transformed score is {found.features[i, j]}: expected a finite number"
+            f"subset: algorithm '{prepared.algorithms[i]}', environment "
+            f"'{prepared.environments[j]}': the transformed score is {prepared.features[i, j]}: "
+            "expected a finite number"
         )
 
 
-def _doubts(found: Prepared) -> list[str]:
+def _doubts(prepared: Prepared) -> list[str]:
     """Return warnings for the user: names, copies, columns without spread."""
     notes = []
     folded: dict[str, str] = {}
-    for name in (*found.algorithms, *found.environments):
+    for name in (*prepared.algorithms, *prepared.environments):
         key = " ".join(name.split()).casefold()
         other = folded.setdefault(key, name)
         if other != name:
             notes.append(f"'{other}' and '{name}' differ only in blanks or in upper and lower case")
-    z = found.normalised
+    z = prepared.normalised
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any score
-        constant = np.nanmax(found.features, 0) == np.nanmin(found.features, 0)
+        constant = np.nanmax(prepared.features, 0) == np.nanmin(prepared.features, 0)
     notes += [
-        f"environment '{found.environments[j]}' has the same score for all algorithms"
+        f"environment '{prepared.environments[j]}' has the same score for all algorithms"
         for j in np.flatnonzero(constant)
     ]
     copies = []
@@ -354,7 +357,7 @@ def _doubts(found: Prepared) -> list[str]:
         for k in np.flatnonzero(
             (both.sum(1) > 3) & ((close & both).sum(1) > NEARLY_ALL * both.sum(1))
         ):
-            pair = f"'{found.algorithms[i]}' and '{found.algorithms[i + 1 + k]}'"
+            pair = f"'{prepared.algorithms[i]}' and '{prepared.algorithms[i + 1 + k]}'"
             copies.append(
                 f"{pair} agree within 1 % in {(close & both)[k].sum()} of "
                 f"{both[k].sum()} environments: one algorithm twice?"

@@ -127,8 +127,8 @@ class Evaluator:
         padded = np.concatenate([subsets, np.repeat(subsets[-1:], tiles * tile - len(subsets), 0)])
         with jax.enable_x64(True):
             given = jnp.asarray(padded.reshape(tiles, tile, self.size).astype(np.int32))
-            found = kernel.losses_of_subsets(self.data, given, shape=self.shape)
-        return jax.tree.map(lambda v: np.asarray(v)[: len(subsets)], found)
+            losses = kernel.losses_of_subsets(self.data, given, shape=self.shape)
+        return jax.tree.map(lambda v: np.asarray(v)[: len(subsets)], losses)
 
     def all(self, chunk: int) -> Iterator[tuple[int, kernel.Losses]]:
         """Yield losses of all subsets in the order of their numbers: the first number of a chunk,
@@ -142,8 +142,8 @@ class Evaluator:
         sizes = {"shape": self.shape, "tiles": tiles, "tile": self.tile}
         for start in range(0, total, tiles * self.tile):
             with jax.enable_x64(True):
-                found = kernel.losses_of_ranks(self.data, numbers, jnp.int64(start), **sizes)
-            yield start, jax.tree.map(lambda v, n=total - start: np.asarray(v)[:n], found)
+                losses = kernel.losses_of_ranks(self.data, numbers, jnp.int64(start), **sizes)
+            yield start, jax.tree.map(lambda v, n=total - start: np.asarray(v)[:n], losses)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,13 +71,13 @@ class Choice:
         return sum(map(collections.Counter, members), collections.Counter())
 
 
-def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Choice:
+def over_seeds(outcome: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Choice:
     """Return winners of cross-validation with folds drawn from seeds 0, 1, …, among the best
     subsets in sample.
     """
-    folds = dataclasses.replace(found.settings.folds, repeats=1)
-    settings = dataclasses.replace(found.settings, criterion="kfold", folds=folds)
-    prepared, free, forced = candidates(found.prepared, settings)
+    folds = dataclasses.replace(outcome.settings.folds, repeats=1)
+    settings = dataclasses.replace(outcome.settings, criterion="kfold", folds=folds)
+    prepared, free, forced = candidates(outcome.prepared, settings)
     in_sample = dataclasses.replace(settings, criterion="in-sample", top=shortlist // 2)
     listed = exhaustive(Problem(prepared, in_sample, free, forced)).subsets
     problem = Problem(prepared, settings, free, forced)
@@ -93,7 +93,7 @@ def over_seeds(found: Outcome, *, seeds: int = 50, shortlist: int = 3000) -> Cho
 
 
 def over_algorithms(
-    found: Outcome, *, parts: int = 10, seed: int = 0, progress: Progress | None = None
+    outcome: Outcome, *, parts: int = 10, seed: int = 0, progress: Progress | None = None
 ) -> Choice:
     """Return winners of searches without each tenth of the algorithms in turn, and their error on
     that tenth: nested validation, with the choice of the subset inside.
@@ -102,7 +102,7 @@ def over_algorithms(
     algorithms that were left out of search and fit is not. Searches are by leave-one-out, or by the
     criterion of the settings where that is not defined.
     """
-    prepared, settings = found.prepared, found.settings
+    prepared, settings = outcome.prepared, outcome.settings
     criterion = settings.criterion if settings.non_negative else "loo"
     folds = dataclasses.replace(settings.folds, groups=None)
     parts = max(2, min(parts, len(prepared.algorithms) // 2))
@@ -110,7 +110,7 @@ def over_algorithms(
     settings = dataclasses.replace(
         settings, criterion=criterion, shortlist=0, top=0, folds=folds, min_rows=fewer
     )
-    part = _parts(found, parts, seed)
+    part = _parts(outcome, parts, seed)
     parts = int(part.max()) + 1
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
     errors: list[float] = []
@@ -127,19 +127,19 @@ def over_algorithms(
     return _choice(winners, parts, errors, plain)
 
 
-def _parts(found: Outcome, parts: int, seed: int) -> np.ndarray:
+def _parts(outcome: Outcome, parts: int, seed: int) -> np.ndarray:
     """Return the part [m] int of each algorithm; families that are held out together stay
     together.
     """
-    groups = found.settings.folds.groups
+    groups = outcome.settings.folds.groups
     if groups is None:
-        return shuffled(len(found.prepared.algorithms), parts, seed)
+        return shuffled(len(outcome.prepared.algorithms), parts, seed)
     names, group = np.unique(np.asarray(groups, object).astype(str), return_inverse=True)
     return shuffled(len(names), max(2, min(parts, len(names))), seed)[group]
 
 
 def over_resamples(
-    found: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None
+    outcome: Outcome, *, resamples: int = 10, seed: int = 0, progress: Progress | None = None
 ) -> Choice:
     """Return winners of searches on algorithms drawn with replacement, the bootstrap of the choice,
     and their error on those not drawn.
@@ -149,10 +149,10 @@ def over_resamples(
     too well, so winners differ more than the data warrant: `over_algorithms` is the
     sounder question.
     """
-    prepared, m = found.prepared, len(found.prepared.algorithms)
-    folds = dataclasses.replace(found.settings.folds, groups=None)
+    prepared, m = outcome.prepared, len(outcome.prepared.algorithms)
+    folds = dataclasses.replace(outcome.settings.folds, groups=None)
     settings = dataclasses.replace(
-        found.settings, criterion="in-sample", shortlist=0, top=0, folds=folds
+        outcome.settings, criterion="in-sample", shortlist=0, top=0, folds=folds
     )
     generator = np.random.default_rng(seed)
     winners: collections.Counter[tuple[str, ...]] = collections.Counter()
@@ -231,20 +231,12 @@ def single_environments(prepared: Prepared, folds: Folds) -> pd.DataFrame:
             for with_intercept in (True, False)
         )
         pearson = np.corrcoef(prepared.features[known, j], prepared.target[known])[0, 1]
-        rows.append(
-            {
-                "environment": name,
-                "n": fit.n,
-                "intercept": fit.intercept,
-                "slope": fit.coefficients[0],
-                "r2": fit.r2,
-                "cv_mse": fit.cv_mse,
-                "slope_alone": alone.coefficients[0],
-                "r2_alone": alone.r2,
-                "pearson": pearson,
-            }
-        )
-    return pd.DataFrame(rows).sort_values("r2", ascending=False, kind="stable", ignore_index=True)
+        slopes = fit.coefficients[0], alone.coefficients[0]
+        both = (name, fit.n, fit.intercept, slopes[0], fit.r2, fit.cv_mse)
+        rows.append((*both, slopes[1], alone.r2, pearson))
+    columns = ["environment", "n", "intercept", "slope", "r2", "cv_mse"]
+    table = pd.DataFrame(rows, columns=[*columns, "slope_alone", "r2_alone", "pearson"])
+    return table.sort_values("r2", ascending=False, kind="stable", ignore_index=True)
 
 
 def per_environment(prepared: Prepared, columns: tuple[int, ...], folds: Folds) -> pd.DataFrame:
@@ -298,6 +290,4 @@ def correlations(prepared: Prepared) -> pd.DataFrame:
     """Return Pearson's r of the transformed scores of each two environments, over the algorithms
     that have both; NaN where undefined.
     """
-    table = pd.DataFrame(prepared.features, columns=list(prepared.environments))
-    found = table.corr(min_periods=2)
-    return found.set_axis(list(prepared.environments), axis=0)
+    return pd.DataFrame(prepared.features, columns=list(prepared.environments)).corr(min_periods=2)

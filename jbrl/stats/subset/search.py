@@ -44,9 +44,9 @@ def exhaustive(
     counts = {"evaluated": 0, "skipped": 0, "singular": 0}
     better = dict.fromkeys(asked, 0)
     losses = np.empty(total if total <= REMEMBERED else 0)
-    for start, found in compiled.all(problem.settings.chunk):
-        loss, n = np.asarray(found.loss), len(found.loss)
-        _count(counts, found)
+    for start, computed in compiled.all(problem.settings.chunk):
+        loss, n = np.asarray(computed.loss), len(computed.loss)
+        _count(counts, computed)
         for names, own in watched.items():
             better[names] += int((loss < own * (1 - TIED)).sum())
         if len(losses):
@@ -69,11 +69,11 @@ def exhaustive(
     return RankedSubsets(_unranked(best_rank, len(problem.free), size), counts, quantiles, better)
 
 
-def _count(counts: dict[str, int], found: kernel.Losses) -> None:
+def _count(counts: dict[str, int], losses: kernel.Losses) -> None:
     """Add the subsets of a batch to the counts of their kinds."""
-    counts["evaluated"] += int(np.isfinite(np.asarray(found.loss)).sum())
+    counts["evaluated"] += int(np.isfinite(np.asarray(losses.loss)).sum())
     for name in ("skipped", "singular"):
-        counts[name] += int(np.asarray(getattr(found, name)).sum())
+        counts[name] += int(np.asarray(getattr(losses, name)).sum())
 
 
 def _unranked(ranks: np.ndarray, n: int, size: int) -> np.ndarray:
@@ -111,9 +111,9 @@ def select(problem: Problem) -> RankedSubsets:
     def evaluate(subsets: list[tuple[int, ...]]) -> None:
         new = [s for s in dict.fromkeys(subsets) if s not in seen]
         if new:
-            found = problem.compiled(len(new[0]), tables=False).of_subsets(np.array(new))
-            seen.update(zip(new, map(float, found.loss), strict=True))
-            _count(counts, found)
+            losses = problem.compiled(len(new[0]), tables=False).of_subsets(np.array(new))
+            seen.update(zip(new, map(float, losses.loss), strict=True))
+            _count(counts, losses)
 
     chosen: tuple[int, ...] = ()
     for _ in range(wanted):
@@ -184,7 +184,7 @@ def search(
     ranking = problem.by("in-sample") if settings.shortlist else problem
     total = math.comb(len(free), settings.size - len(forced))
     if settings.heuristic:
-        found = select(ranking)
+        ranked = select(ranking)
     elif total > settings.limit:
         raise JbrlError(
             f"subset: {total:,} subsets ({len(free)} environments choose "
@@ -192,20 +192,22 @@ def search(
             "limit, use a smaller pool, or take the heuristic search"
         )
     else:
-        found = exhaustive(ranking, progress, asked)
-    fits = _refined(problem, found.subsets, settings)
+        ranked = exhaustive(ranking, progress, asked)
+    fits = _refined(problem, ranked.subsets, settings)
     if not fits:
-        n, counted = problem.min_rows, found.counts
+        n, counted = problem.min_rows, ranked.counts
         raise JbrlError(
             f"subset: none of {sum(counted.values()):,} subsets can be fitted: "
             f"{counted['skipped']:,} have fewer than {n} algorithms (min_rows), "
             f"{counted['singular']:,} have linearly dependent columns"
         )
     tied = sum(bool(fit.loss <= fits[0].loss * (1 + TIED)) for fit in fits) - 1
-    counts = {"total": total, **found.counts, "tied": tied}
+    counts = {"total": total, **ranked.counts, "tied": tied}
     settings = dataclasses.replace(settings, min_rows=problem.min_rows)
     rest = tuple(fits[1 : settings.top + 1])
-    outcome = Outcome(fits[0], rest, counts, found.quantiles, found.better, (), prepared, settings)
+    outcome = Outcome(
+        fits[0], rest, counts, ranked.quantiles, ranked.better, (), prepared, settings
+    )
     return dataclasses.replace(outcome, warnings=(*prepared.warnings, *_doubts(outcome)))
 
 
@@ -232,14 +234,14 @@ def _ordered(fits: list[Fit], losses: list[float]) -> list[Fit]:
         for i, (loss, fit) in enumerate(zip(losses, fits, strict=True))
         if math.isfinite(loss)
     )
-    found: list[tuple[Any, ...]] = []
+    best: list[tuple[Any, ...]] = []
     run: list[tuple[Any, ...]] = []
     for loss, columns, i in known:
         if run and loss > run[0][0] * (1 + TIED) + 1e-300:
-            found += sorted(run, key=lambda item: item[1])
+            best += sorted(run, key=lambda item: item[1])
             run = []
         run.append((loss, columns, i))
-    return [fits[i] for _, _, i in [*found, *sorted(run, key=lambda item: item[1])]]
+    return [fits[i] for _, _, i in [*best, *sorted(run, key=lambda item: item[1])]]
 
 
 def fit_of(prepared: Prepared, columns: tuple[int, ...], settings: Search) -> Fit:
@@ -253,9 +255,9 @@ def fit_of(prepared: Prepared, columns: tuple[int, ...], settings: Search) -> Fi
     )
 
 
-def _doubts(found: Outcome) -> list[str]:
+def _doubts(outcome: Outcome) -> list[str]:
     """Return the warnings about the winner."""
-    best, m = found.best, len(found.prepared.algorithms)
+    best, m = outcome.best, len(outcome.prepared.algorithms)
     notes = []
     if best.n < 0.8 * m:
         notes.append(
@@ -263,9 +265,9 @@ def _doubts(found: Outcome) -> list[str]:
             "environments"
         )
     size = len(best.columns)
-    if math.log2(max(found.counts["total"], 1)) > best.n - size:
+    if math.log2(max(outcome.counts["total"], 1)) > best.n - size:
         notes.append(
-            f"{best.n} algorithms are too few to choose among {found.counts['total']:,} subsets "
+            f"{best.n} algorithms are too few to choose among {outcome.counts['total']:,} subsets "
             f"of {size}: some subset fits well by accident; errors of the chosen one mean little, "
             "only those on algorithms left out of the choice do"
         )
@@ -273,8 +275,10 @@ def _doubts(found: Outcome) -> list[str]:
         notes.append(
             "a weight is negative: an algorithm that is better everywhere may get a lower estimate"
         )
-    spread = seed_spread(found) if found.settings.criterion == "kfold" and found.next else math.nan
-    margin = found.next[0].loss - best.loss if found.next else math.nan
+    spread = (
+        seed_spread(outcome) if outcome.settings.criterion == "kfold" and outcome.next else math.nan
+    )
+    margin = outcome.next[0].loss - best.loss if outcome.next else math.nan
     if margin < spread:
         notes.append(
             f"the margin to the runner-up, {margin:.3g}, is below the standard deviation over "
@@ -283,12 +287,14 @@ def _doubts(found: Outcome) -> list[str]:
     return notes
 
 
-def seed_spread(found: Outcome, seeds: int = 20) -> float:
+def seed_spread(outcome: Outcome, seeds: int = 20) -> float:
     """Return the standard deviation of the best subset's cross-validated error over fold seeds."""
-    settings = found.settings
+    settings = outcome.settings
     folds = [dataclasses.replace(settings.folds, seed=seed, repeats=1) for seed in range(seeds)]
     losses = [
-        fit_of(found.prepared, found.best.columns, dataclasses.replace(settings, folds=f)).cv_mse
+        fit_of(
+            outcome.prepared, outcome.best.columns, dataclasses.replace(settings, folds=f)
+        ).cv_mse
         for f in folds
     ]
     return float(np.std(losses, ddof=1))

@@ -177,11 +177,11 @@ def run_plan(
         }
         mine = dataclasses.replace(settings, **{**step.fields, **lists})
         try:
-            found = search(prepared, mine, progress=progress)
+            outcome = search(prepared, mine, progress=progress)
         except JbrlError as error:
             raise JbrlError(f"step '{step.name}': {error}") from None
-        known[step.name] = found.best.subset
-        yield step.name, found
+        known[step.name] = outcome.best.subset
+        yield step.name, outcome
 
 
 def _resolved(names: tuple[str, ...], known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -194,38 +194,34 @@ MEASURES = (
 )
 
 
-def of_outcome(found: Outcome, choice: Choice | None = None) -> dict[str, Any]:
+def of_outcome(outcome: Outcome, choice: Choice | None = None) -> dict[str, Any]:
     """Return the keys nested, best, next, margin, counts, quantiles, asked, dropped, warnings,
     settings.
 
     Args:
       choice: nested validation, see `jbrl.stats.subset.robustness.over_algorithms`.
     """
-    prepared = found.prepared
+    prepared = outcome.prepared
     return {
         "nested": None if choice is None else of_choice(choice),
-        "best": of_fit(found.best, prepared),
-        "next": [of_fit(fit, prepared) for fit in found.next],
-        "margin": number(found.margin),
-        "counts": found.counts,
-        "quantiles": found.quantiles,
+        "best": of_fit(outcome.best, prepared),
+        "next": [of_fit(fit, prepared) for fit in outcome.next],
+        "margin": number(outcome.margin),
+        "counts": outcome.counts,
+        "quantiles": outcome.quantiles,
         "asked": [
-            {"subset": list(names), "place": count + 1} for names, count in found.better.items()
+            {"subset": list(names), "place": count + 1} for names, count in outcome.better.items()
         ],
         "dropped": prepared.dropped,
-        "warnings": list(found.warnings),
-        "settings": of_settings(found.settings, prepared),
+        "warnings": list(outcome.warnings),
+        "settings": of_settings(outcome.settings, prepared),
     }
 
 
 def of_choice(choice: Choice) -> dict[str, Any]:
     """Return errors on algorithms that had no part in choosing and fitting."""
-    return {
-        "r2": number(choice.honest_r2),
-        "mse": number(choice.honest_mse),
-        "n": choice.honest_n,
-        "parts": choice.repeats,
-    }
+    errors = {"r2": number(choice.honest_r2), "mse": number(choice.honest_mse)}
+    return errors | {"n": choice.honest_n, "parts": choice.repeats}
 
 
 def of_fit(fit: Fit, prepared: Prepared) -> dict[str, Any]:
