@@ -26,7 +26,7 @@ from jbrl.rollout.contract import Agent, DrawsParameters, as_arrays
 from jbrl.study.file import Study
 from tests.reference.trajectories import KEY, prior_of
 
-GREEDY, BEB, PSRL, BAMCP = (AGENTS[name].agent for name in ("e-Greedy", "BEB", "PSRL", "BAMCP"))
+GREEDY, BAMCP = AGENTS["e-Greedy"].agent, AGENTS["BAMCP"].agent
 
 
 @record
@@ -170,52 +170,35 @@ def test_a_study_tells_distributions_apart():
     assert type(units[2].agent) is GREEDY
 
 
-REFUSED = {
-    "kind": (
-        {"epsilon": {"unifrom": [0, 1]}},
-        r"here: epsilon = .*unifrom.*expected \{ uniform = .*did you mean 'uniform'",
-    ),
-    "two kinds": ({"epsilon": {"uniform": [0, 1], "choice": [0]}}, "expected { uniform"),
-    "empty": ({"epsilon": {}}, "expected { uniform"),
-    "no list": ({"epsilon": {"uniform": 1}}, "expected { uniform"),
-    "order": ({"epsilon": {"uniform": [1, 0]}}, "expected two numbers, the lower one first"),
-    "three": ({"epsilon": {"uniform": [0, 0.5, 1]}}, "expected two numbers"),
-    "range": (
-        {"epsilon": {"uniform": [0, 2]}},
-        r"here: epsilon = 2\.0: expected a number from 0 up to 1",
-    ),
-    "type": ({"epsilon": {"choice": ["a"]}}, r"here: epsilon = 'a': expected a number"),
-    "name": (
-        {"epsilom": {"uniform": [0, 1]}},
-        "unknown parameter 'epsilom'; did you mean 'epsilon'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_bad_distributions(case):
-    values, message = REFUSED[case]
-    with pytest.raises(JbrlError, match=message):
-        build(GREEDY, values, "here")
-
-
-def test_bad_distributions_of_other_parameters():
-    with pytest.raises(JbrlError, match="expected numbers above 0"):
-        build(BEB, {"beta": {"log_uniform": [0, 1]}}, "here")
-    with pytest.raises(
-        JbrlError, match="expected one value, since it belongs to the compiled program"
-    ):
-        build(BEB, {"bonus": {"choice": ["pair"]}}, "here")
-    with pytest.raises(JbrlError, match=r"here: period = 2\.5: expected an integer"):
-        build(PSRL, {"period": {"uniform": [1, 2.5]}}, "here")
+PROGRAM = "expected one value, since it belongs to the compiled program"
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [("OPPS-DS", {"budget": {"uniform": [5, 10]}}), ("Linear", {"w0": {"uniform": [0, 1]}})],
+    ("name", "values", "message"),
+    [
+        (
+            "e-Greedy",
+            {"epsilon": {"unifrom": [0, 1]}},
+            r"here: epsilon = .*unifrom.*expected \{ uniform = .*did you mean 'uniform'",
+        ),
+        ("e-Greedy", {"epsilon": {"uniform": [0, 1], "choice": [0]}}, "expected { uniform"),
+        ("e-Greedy", {"epsilon": {}}, "expected { uniform"),
+        ("e-Greedy", {"epsilon": {"uniform": 1}}, "expected { uniform"),
+        ("e-Greedy", {"epsilon": {"uniform": [1, 0]}}, "two numbers, the lower one first"),
+        ("e-Greedy", {"epsilon": {"uniform": [0, 0.5, 1]}}, "expected two numbers"),
+        ("e-Greedy", {"epsilon": {"uniform": [0, 2]}}, r"here: epsilon = 2\.0: .* from 0 up to 1"),
+        ("e-Greedy", {"epsilon": {"choice": ["a"]}}, r"here: epsilon = 'a': expected a number"),
+        ("e-Greedy", {"epsilom": {"uniform": [0, 1]}}, "'epsilom'; did you mean 'epsilon'"),
+        ("BEB", {"beta": {"log_uniform": [0, 1]}}, "expected numbers above 0"),
+        ("BEB", {"bonus": {"choice": ["pair"]}}, PROGRAM),
+        ("PSRL", {"period": {"uniform": [1, 2.5]}}, r"here: period = 2\.5: expected an integer"),
+        # made before the first lifetime
+        ("OPPS-DS", {"budget": {"uniform": [5, 10]}}, "expected one value, or a list"),
+        ("Linear", {"w0": {"uniform": [0, 1]}}, "expected one value, or a list"),
+    ],
 )
-def test_what_is_made_before_the_first_lifetime_has_no_distributions(name, values):
-    with pytest.raises(JbrlError, match="expected one value, or a list"):
+def test_bad_distributions_are_refused(name, values, message):
+    with pytest.raises(JbrlError, match=message):
         build(AGENTS[name].agent, values, "here")
 
 

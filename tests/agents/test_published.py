@@ -22,7 +22,14 @@ from jbrl.mdp.dirichlet import DirichletMDPs
 from jbrl.problems.lookup import problem
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import as_arrays
-from tests.reference.trajectories import KEY, decisions, disagreements, prior_of, transition
+from tests.reference.trajectories import (
+    KEY,
+    decisions,
+    disagreements,
+    prior_of,
+    transition,
+    word_disagreements,
+)
 
 LOWEST = 0.0  # a uniform number that chooses the first of the actions that tie
 
@@ -60,21 +67,6 @@ class SBOSSTwin(merged.SBOSS):
         return self.due
 
 
-def follow(agent, twin, told, test):
-    """Steps that the twin would have taken otherwise, and how often it solved, over
-    3 trajectories.
-    """
-    wrong, solved = [], 0
-    for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
-        mind = twin(problem(told).mdps)
-        for t, (x, u, y, _, key) in enumerate(steps):
-            if mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), LOWEST) != u:
-                wrong.append((index, t))
-            mind.observe(x, u, y)
-        solved += mind.solved
-    return wrong, solved
-
-
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
     ("told", "test", "epsilon", "delta", "solutions"),
@@ -88,12 +80,8 @@ def follow(agent, twin, told, test):
 def test_sboss_learns_nothing_where_rows_have_zeros_and_forgets_half_of_what_it_saves(
     told, test, epsilon, delta, solutions
 ):
-    wrong, solved = follow(
-        FrozenSBOSS(epsilon, delta),
-        functools.partial(SBOSSTwin, epsilon=epsilon, delta=delta),
-        told,
-        test,
-    )
+    twin = functools.partial(SBOSSTwin, epsilon=epsilon, delta=delta)
+    wrong, solved = word_disagreements(FrozenSBOSS(epsilon, delta), twin, told, test)
     assert wrong == []
     assert solutions[0] <= solved <= solutions[1]
 

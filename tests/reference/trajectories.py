@@ -81,10 +81,26 @@ def true_mdp(test, index, seed=3):
 
 def disagreements(steps, twin):
     """The steps at which the twin would have done otherwise."""
-    found = []
+    wrong = []
     for t, (x, u, y, uniforms, _) in enumerate(steps):
         wanted = twin.act(x, uniforms)
         if wanted != u:
-            found.append((t, int(x), int(u), wanted))
+            wrong.append((t, int(x), int(u), wanted))
         twin.observe(x, u, y)
-    return found
+    return wrong
+
+
+def word_disagreements(agent, twin, prior, test):
+    """As `disagreements`, over 3 trajectories of a twin that takes the words of the keys; and how
+    often it solved.
+    """
+    wrong, solved = [], 0
+    for index, steps in decisions(agent, prior, test, n_environments=3, horizon=30):
+        mind = twin(problem(prior).mdps)
+        for t, (x, u, y, uniforms, key) in enumerate(steps):
+            wanted = mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), uniforms[0])
+            if wanted != u:
+                wrong.append((index, t, int(u), wanted))
+            mind.observe(x, u, y)
+        solved += mind.solved
+    return wrong, solved

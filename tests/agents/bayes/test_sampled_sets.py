@@ -15,27 +15,10 @@ from jbrl.agents.registry import check_agent
 from jbrl.agents.search.sampled_set import BOSS, SBOSS, has_moved, samples_of, variances
 from jbrl.base.errors import JbrlError
 from jbrl.play import compilation
-from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import as_arrays
-from tests.reference.trajectories import KEY, decisions, play_all, prior_of, transition
+from tests.reference.trajectories import KEY, play_all, prior_of, transition, word_disagreements
 
 OBSERVE = jax.jit(lambda agent, state, x, u, y: agent.observe(KEY, state, transition(x, u, y)))
-
-
-def disagreements(agent, twin, told, test):
-    """Decisions of trajectories that the twin, told of the same transitions and words, would have
-    taken otherwise; and solutions.
-    """
-    found, solved = [], 0
-    for index, steps in decisions(agent, told, test, n_environments=3, horizon=30):
-        mind = twin(problem(told).mdps)
-        for t, (x, u, y, uniforms, key) in enumerate(steps):
-            wanted = mind.act(x, tuple(int(w) for w in jax.random.key_data(key)), uniforms[0])
-            if wanted != u:
-                found.append((index, t, int(u), wanted))
-            mind.observe(x, u, y)
-        solved += mind.solved
-    return found, solved
 
 
 @pytest.mark.slow
@@ -43,16 +26,16 @@ def disagreements(agent, twin, told, test):
 def test_sboss_agrees_with_a_twin_that_tests_all_pairs(told, test):
     numbers = {"epsilon": 0.01, "delta": 1.0}  # which variances and movements are often equal to
     twin = functools.partial(reference.SBOSS, **numbers)
-    found, solved = disagreements(SBOSS(**numbers), twin, told, test)
-    assert not found
+    wrong, solved = word_disagreements(SBOSS(**numbers), twin, told, test)
+    assert wrong == []
     assert 3 < solved < 3 * 30  # samples are renewed now and then
 
 
 def test_boss_agrees_with_its_twin():
     numbers = {"sampled": 4, "known": 3}
     twin = functools.partial(reference.BOSS, **numbers)
-    found, solved = disagreements(BOSS(**numbers), twin, "GC", "GC")
-    assert not found
+    wrong, solved = word_disagreements(BOSS(**numbers), twin, "GC", "GC")
+    assert wrong == []
     assert 3 * 2 < solved < 3 * 16  # at the start, and once at most for each of the 15 pairs
 
 

@@ -21,16 +21,21 @@ SEARCHES = jax.jit(jax.vmap(uct.search))
 LOCKSTEP = jax.jit(uct.in_lockstep)
 
 
+def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Counts, two random words and a state, by the seed."""
+    rng = np.random.default_rng(seed)
+    times = 1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
+    words = rng.integers(0, 2**32, 2, dtype=np.uint32)
+    return GC.concentrations * times, words, int(rng.integers(S))
+
+
 def task(seed: int, **changes) -> SearchTask:
     """One decision in GC, in a state and with counts that depend on the seed."""
-    rng = np.random.default_rng(seed)
-    counts = GC.concentrations * (
-        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
-    )
+    counts, words, x = drawn(seed)
     policy = uniform_policy(S, A)
     made = SearchTask(
-        stream=draws.stream(jnp.asarray(rng.integers(0, 2**32, 2, dtype=np.uint32))),
-        x=jnp.int32(rng.integers(S)),
+        stream=draws.stream(jnp.asarray(words)),
+        x=jnp.int32(x),
         cdf=draws.cumulative(jnp.asarray(counts)).reshape(-1),
         rewards=jnp.asarray(GC.rewards).reshape(-1),
         greedy=policy.greedy.reshape(-1),
@@ -57,26 +62,19 @@ def same(one: uct.Root, other: uct.Root) -> None:
 
 
 def twin_of(seed: int) -> Twin:
-    rng = np.random.default_rng(seed)
-    counts = GC.concentrations * (
-        1 + rng.integers(0, 3, GC.concentrations.shape).astype(np.float32)
-    )
-    key = tuple(int(w) for w in rng.integers(0, 2**32, 2, dtype=np.uint32))
-    twin = Twin(
-        counts, np.asarray(GC.rewards), simulations=K, depth=DEPTH, exploration=10, learns=False
-    )
-    twin.act(key, int(rng.integers(S)))
+    counts, words, x = drawn(seed)
+    numbers = {"simulations": K, "depth": DEPTH, "exploration": 10}
+    twin = Twin(counts, np.asarray(GC.rewards), **numbers, learns=False)
+    twin.act(tuple(int(w) for w in words), x)
     return twin
 
 
-def histories(found: uct.Root) -> dict[tuple, tuple[np.ndarray, np.ndarray]]:
+def histories(root: uct.Root) -> dict[tuple, tuple[np.ndarray, np.ndarray]]:
     """Visits and means of each node, by its history."""
-    parents, statistics = (
-        np.asarray(found.kept.parents),
-        np.asarray(found.kept.statistics).reshape(-1, A, 2),
-    )
+    parents = np.asarray(root.kept.parents)
+    statistics = np.asarray(root.kept.statistics).reshape(-1, A, 2)
     names: list[tuple] = [()]
-    for link in parents[1 : int(found.kept.size)].tolist():
+    for link in parents[1 : int(root.kept.size)].tolist():
         edge, y = divmod(link, S)
         names.append((*names[edge // A], (edge % A, y)))
     return {name: (statistics[i, :, 0], statistics[i, :, 1]) for i, name in enumerate(names)}
@@ -155,7 +153,7 @@ def test_lanes_do_not_see_each_other():
     assert not np.array_equal(before.means[0], after.means[0])
 
 
-def test_budgets_may_differ_from_lane_to_lane_under_one_compilation():
+def test_budgets_may_differ_from_lane_to_lane_one_by_one_and_in_lockstep():
     budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
     tasks = [
         task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)
@@ -165,17 +163,10 @@ def test_budgets_may_differ_from_lane_to_lane_under_one_compilation():
     assert int(found.kept.size[2]) == 1, "depth 1: nothing but the root"
     for i, one in enumerate(tasks):
         same(jax.tree.map(lambda v, i=i: v[i], found), SEARCH(one))
-
-
-def test_lockstep_is_one_by_one():
-    budgets = [(60, 9), (1, 9), (13, 1), (40, 16), (60, 2)]
-    tasks = stack(
-        [task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)]
-    )
-    found, expected = LOCKSTEP(tasks), SEARCHES(tasks)
-    np.testing.assert_array_equal(found.visits, expected.visits)
-    np.testing.assert_array_equal(found.kept.size, expected.kept.size)
-    np.testing.assert_allclose(found.means, expected.means, rtol=1e-5)
+    together = LOCKSTEP(stack(tasks))
+    np.testing.assert_array_equal(together.visits, found.visits)
+    np.testing.assert_array_equal(together.kept.size, found.kept.size)
+    np.testing.assert_allclose(together.means, found.means, rtol=1e-5)
 
 
 @pytest.mark.slow
