@@ -202,27 +202,26 @@ class Faulty(Environment[jax.Array]):
     ],
 )
 def test_faults_end_a_lifetime_where_they_happen(environment: Faulty, fault: int, at: int) -> None:
-    rules = episodes.Rules(
-        Counter(2), as_arrays(environment), EpisodeMean(), jax.random.key(0), Episodes(2, 50)
-    )
-    lane = _play(rules, jnp.int32(0))
+    lane = _play(environment)
     assert (int(lane.fault), int(lane.steps)) == (fault, at)
 
 
+def _play(environment: Faulty) -> episodes.Lane:
+    """Two episodes of at most 50 steps."""
+    return _lifetime(
+        episodes.Rules(
+            Counter(2), as_arrays(environment), EpisodeMean(), jax.random.key(0), Episodes(2, 50)
+        )
+    )
+
+
 @jax.jit
-def _play(rules: episodes.Rules, index: jax.Array) -> episodes.Lane:
-    return episodes.play_lifetime(rules, None, index)
+def _lifetime(rules: episodes.Rules) -> episodes.Lane:
+    return episodes.play_lifetime(rules, None, jnp.int32(0))
 
 
 def test_settings_share_one_program() -> None:
     """The seven cases above, and these two, are one trace: settings are leaves."""
     for reward in (2.0, 3.0):
-        rules = episodes.Rules(
-            Counter(2),
-            as_arrays(Faulty(reward=reward)),
-            EpisodeMean(),
-            jax.random.key(0),
-            Episodes(2, 50),
-        )
-        assert float(_play(rules, jnp.int32(0)).recorder.total) == 2 * (2 + reward)
-    assert _play._cache_size() == 1
+        assert float(_play(Faulty(reward=reward)).recorder.total) == 2 * (2 + reward)
+    assert _lifetime._cache_size() == 1

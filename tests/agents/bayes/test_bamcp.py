@@ -272,16 +272,10 @@ def test_budgets_that_cannot_fit_in_memory_are_refused_before_anything_is_compil
                 refused(prior("Grid"))
 
 
-def test_a_decision_costs_its_steps_and_one_tree():
+def test_a_decision_costs_its_steps_and_one_tree_the_largest_published_one_included():
+    """One tree for each core, however many MDPs are played; capacity is rounded up."""
     cost = BAMCP(simulations=500, depth=15).cost(prior("GC"))
     assert (cost.steps, cost.fewest_lanes) == (7500.0, 1)
     assert cost.memory_bytes == uct.bytes_needed(5, 3, 512, 64)
-
-
-def test_the_largest_published_budget_fits_in_memory():
-    # One tree for each core, however many MDPs are played; K = 25,000 and depth 50 on Grid,
-    # capacity rounded up.
-    agent = BAMCP(simulations=25_000, depth=50)
-    agent.reset(KEY, prior("Grid"))
-    assert 2 * uct.bytes_needed(25, 4, agent.max_simulations, agent.max_depth) < 1 << 30
+    assert 2 * BAMCP(simulations=25_000, depth=50).cost(prior("Grid")).memory_bytes < 1 << 30
     assert uct.MEMORY < 8 << 30, "in lockstep: as many trees at once as fit"

@@ -4,6 +4,7 @@ What is kept of a search: tests/play/test_offline.py.
 """
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -50,10 +51,9 @@ class MadeUp:
 
 
 def search(agent, before=None, rounds=None):
-    found = list(
-        zip(agent.search(4, prior_of("GC"), MadeUp(), before), range(rounds or 10**6), strict=False)
-    )
-    return found[-1][0]
+    """Findings after so many rounds, by default at the end."""
+    *_, findings = itertools.islice(agent.search(4, prior_of("GC"), MadeUp(), before), rounds)
+    return findings
 
 
 def test_pulls_are_those_of_the_loop_that_pulls_one_at_a_time():
@@ -117,12 +117,7 @@ def test_weights_are_searched():
             return 5 - (apart**2).sum(1) + noise[np.asarray(numbers)]
 
     agent = OPPSCS("Q0,Q2", 60_000, 200)
-    *_, half = (
-        found
-        for found, _ in zip(
-            agent.search(1, prior_of("GC"), Sloping(), None), range(100), strict=False
-        )
-    )
+    *_, half = itertools.islice(agent.search(1, prior_of("GC"), Sloping(), None), 100)
     *_, found = agent.search(1, prior_of("GC"), Sloping(), half)
     *_, whole = agent.search(1, prior_of("GC"), Sloping(), None)
     for name, values in whole.arrays.items():

@@ -90,18 +90,15 @@ def test_pull_by_pull_order_is_the_same():
     bandit, index = INDICES["ucb1"]
     order, _, _ = reference.pulls_of_index_bandit(index, with_ties, N_ARMS, 120, seed=5)
     state, streams, seen = bandit.start(N_ARMS, 5), no_streams(N_ARMS), []
+    pull = simulator(with_ties)
     while not bandit.finished(state, 120):
         demand = bandit.demand(state, streams, 1, 120)
         assert demand.sum() == 1
         arms, numbers = streams.request(state, demand)
-        streams = streams.extend(arms, simulated_once(arms, numbers))
+        streams = streams.extend(arms, pull(arms, numbers))
         state, streams = bandit.advance(state, streams, 120)
         seen.append(int(arms[0]))
     assert seen == order
-
-
-def simulated_once(arms, numbers):
-    return np.array([with_ties(int(a), int(i)) for a, i in zip(arms, numbers, strict=True)])
 
 
 def test_equals_are_chosen_at_random():
@@ -178,19 +175,12 @@ def test_the_best_arm_is_found(bandit):
     assert bandit.recommend(progress.state) == int(np.argmax(MEANS))
 
 
-def test_discarded_arms_are_not_recommended():
-    state = StreamState(
-        np.array([5, 9, 2]), np.zeros(3), np.zeros(3), np.array([False, True, False]), 0
-    )
-    assert UCB1().recommend(state) == 0
-
-
-def test_recommendation_among_equals_is_random():
+def test_any_of_the_most_pulled_arms_is_recommended_and_none_that_was_discarded():
+    nothing, discarded = np.zeros(4), np.array([False, True, False, False])
     states = [
-        StreamState(np.array([1, 1, 1]), np.zeros(3), np.zeros(3), np.zeros(3, bool), seed)
-        for seed in range(30)
+        StreamState(np.array([5, 9, 2, 5]), nothing, nothing, discarded, seed) for seed in range(30)
     ]
-    assert {UCB1().recommend(s) for s in states} == {0, 1, 2}
+    assert {UCB1().recommend(state) for state in states} == {0, 3}
 
 
 @pytest.mark.parametrize("bandit", [UCB1(), SequentialHalving()])

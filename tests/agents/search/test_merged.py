@@ -17,9 +17,9 @@ S, A, MAX_SAMPLES = 4, 2, 40
 DRAW = jax.jit(lambda task: draw(task, blank(task)).rows)
 
 
-def whole(found: merged.MergedSolution) -> jax.Array:
+def whole(solution: merged.MergedSolution) -> jax.Array:
     """Action values with their level."""
-    return found.q + found.level[..., None, None]
+    return solution.q + solution.level[..., None, None]
 
 
 SOLVE = jax.jit(lambda task: whole(merged.solve(task)))
@@ -119,11 +119,12 @@ def test_a_guess_of_the_values_changes_nothing_but_the_time():
         )
 
 
-def test_batched_is_one_by_one_whatever_the_batch():
+def test_batched_or_in_lockstep_is_one_by_one_whatever_the_batch():
     tasks = [task(seed) for seed in range(5)]
     alone = [SOLVE(t) for t in tasks]
     np.testing.assert_array_equal(SOLVES(stack(tasks)), jnp.stack(alone))
     np.testing.assert_array_equal(SOLVES(stack(tasks[:2])), jnp.stack(alone[:2]))
+    np.testing.assert_allclose(LOCKSTEP(stack(tasks)), jnp.stack(alone), rtol=1e-5)
 
 
 def test_where_nothing_is_wanted_the_others_are_solved_all_the_same():
@@ -133,11 +134,6 @@ def test_where_nothing_is_wanted_the_others_are_solved_all_the_same():
     np.testing.assert_array_equal(
         found[jnp.array([0, 2, 3])], SOLVES(stack(tasks))[jnp.array([0, 2, 3])]
     )
-
-
-def test_lockstep_is_one_by_one():
-    tasks = stack([task(seed) for seed in range(5)])
-    np.testing.assert_allclose(LOCKSTEP(tasks), SOLVES(tasks), rtol=1e-5)
 
 
 def test_samples_beyond_memory_are_refused():
