@@ -67,25 +67,26 @@ def test_recorded_moves_are_possible_and_earn_their_rewards():
     assert (moves["states"][:, 0] == 0).all()
 
 
-def test_recording_does_not_change_the_returns():
-    np.testing.assert_array_equal(
-        all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(), record=True))
-    )
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    """Of one call, on all devices."""
+    return all_returns(Run(Random(), protocol()))
 
 
 @pytest.mark.parametrize("size", [1, 7, 20, 1000])
-def test_chunks_of_any_size_give_the_same_bits(size):
-    whole, parts = (
-        all_returns(Run(Random(), protocol())),
-        all_returns(Run(Random(), protocol()), size=size),
-    )
-    np.testing.assert_array_equal(whole, parts)
+def test_chunks_of_any_size_give_the_same_bits(expected, size):
+    np.testing.assert_array_equal(all_returns(Run(Random(), protocol()), size=size), expected)
 
 
-def test_one_device_and_two_give_the_same_bits():
-    one = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:1])))
-    two = all_returns(Run(Random(), protocol(), resources=Resources(jax.devices()[:2])))
-    np.testing.assert_array_equal(one, two)
+def test_devices_records_starts_and_numbers_of_mdps_give_the_same_bits_and_seeds_others(expected):
+    def returns(start=0, record=False, devices=2, **changes):
+        resources = Resources(jax.devices()[:devices])
+        run = Run(Random(), protocol(**changes), record=record, resources=resources)
+        return all_returns(run, start=start)
+
+    for how in ({"record": True}, {"devices": 1}, {"start": 13}, {"n_environments": 600}):
+        np.testing.assert_array_equal(returns(**how)[:20], expected[how.get("start", 0) :])
+    assert not np.array_equal(returns(seed=1), expected)
 
 
 @record
@@ -102,64 +103,27 @@ class Taught(Agent):
         return jnp.argmax(state).astype(jnp.int32), state
 
 
-def test_an_agent_learns_on_the_device_that_it_plays_on():
-    second = jax.devices()[1]
-    gc = problem("GC")
-    run = Run(
-        Taught(),
-        Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
-        resources=Resources([second]),
-    )
+@pytest.mark.parametrize(
+    "agent", [Taught(), pytest.param(OPPSDS("F1", 20), marks=pytest.mark.slow)], ids=["one", "two"]
+)
+def test_an_agent_learns_or_searches_on_the_device_that_it_plays_on(agent):
+    second, few = jax.devices()[1], protocol(n_environments=4, lifetime=Steps(3))
+    run = Run(agent, few, resources=Resources([second]))
     run.prepare()
     assert {device for leaf in jax.tree.leaves(run.knowledge) for device in leaf.devices()} == {
         second
     }
-
-
-@pytest.mark.slow
-def test_an_agent_searches_on_the_device_that_it_plays_on():
-    gc = problem("GC")
-    searching = Run(
-        OPPSDS("F1", 20),
-        Protocol(gc, gc, n_environments=4, lifetime=Steps(3)),
-        resources=Resources([jax.devices()[1]]),
-    )
-    searching.prepare()
-    assert len(next(searching.chunks()).returns) == 4
-
-
-def test_the_first_mdps_do_not_depend_on_how_many_follow():
-    few, many = (
-        all_returns(Run(Random(), protocol())),
-        all_returns(Run(Random(), protocol(n_environments=600))),
-    )
-    np.testing.assert_array_equal(few, many[:20])
-
-
-def test_starting_later_continues_the_same_sequence():
-    run = Run(Random(), protocol())
-    np.testing.assert_array_equal(all_returns(run)[13:], all_returns(run, start=13))
-
-
-def test_another_seed_gives_other_returns():
-    assert not np.array_equal(
-        all_returns(Run(Random(), protocol())), all_returns(Run(Random(), protocol(seed=1)))
-    )
+    assert len(next(run.chunks()).returns) == 4
 
 
 def test_times_are_measured_and_compilation_is_counted_once():
     changed = protocol(lifetime=Steps(13))
-    first, second = Run(Random(), changed), Run(Random(), changed)
-    first.prepare(), second.prepare()
+    first, second, learner = Run(Random(), changed), Run(Random(), changed), Run(Taught(), changed)
+    first.prepare(), second.prepare(), learner.prepare()
     assert first.compile_seconds > 0 and second.compile_seconds == 0
     assert all(chunk.online_seconds > 0 for chunk in second.chunks())
     assert second.latency() > 0
-
-
-def test_offline_time_is_that_of_training_and_nothing_without():
-    idle, learner = Run(Random(), protocol()), Run(Taught(), protocol())
-    idle.prepare(), learner.prepare()
-    assert idle.offline_seconds == 0 and learner.offline_seconds > 0
+    assert first.offline_seconds == 0 and learner.offline_seconds > 0
 
 
 @record
@@ -177,27 +141,17 @@ class Constant(Agent[None, NoState]):
         return jnp.asarray(self.action), state
 
 
-@pytest.fixture
-def register(monkeypatch):
+@pytest.mark.parametrize(
+    ("value", "message"), [(3, r"outside 0\.\.2"), (1.0, "scalar int32")], ids=["3", "1.0"]
+)
+def test_an_illegal_action_is_reported(value, message, monkeypatch):
     monkeypatch.setattr("jbrl.agents.registry.AGENTS", {})
-    return register_agent
 
-
-def test_an_illegal_action_is_reported(register):
-    @register("constant")
+    @register_agent("constant")
     class Agent(Constant):
-        action: int = 3
+        action: type(value) = value
 
-    with pytest.raises(JbrlError, match=r"outside 0\.\.2"):
-        all_returns(Run(Agent(), protocol()))
-
-
-def test_an_action_that_is_no_integer_is_reported(register):
-    @register("constant")
-    class Agent(Constant):
-        action: float = 1.0
-
-    with pytest.raises(JbrlError, match="scalar int32"):
+    with pytest.raises(JbrlError, match=message):
         all_returns(Run(Agent(), protocol()))
 
 
@@ -218,16 +172,12 @@ def test_numbers_out_of_range_are_refused(changes, words):
         protocol(**changes)
 
 
-def test_a_prior_of_another_size_is_refused():
-    with pytest.raises(JbrlError, match="same sizes"):
-        protocol(prior=problem("GDL"))
-
-
-def test_a_prior_with_other_rewards_is_refused():
+def test_a_prior_of_another_size_or_with_other_rewards_is_refused():
     gc = problem("GC")
     other = dataclasses.replace(gc, mdps=dataclasses.replace(gc.mdps, rewards=gc.mdps.rewards + 1))
-    with pytest.raises(JbrlError, match="different rewards"):
-        protocol(prior=other)
+    for prior, message in ((problem("GDL"), "same sizes"), (other, "different rewards")):
+        with pytest.raises(JbrlError, match=message):
+            protocol(prior=prior)
 
 
 def test_accelerators_get_a_power_of_two_and_cpus_their_fixed_width():
@@ -290,13 +240,6 @@ def test_options_that_the_compiler_does_not_have_are_left_out():
     assert compilation.options("cpu", "quick") == everything, "and these"
     assert compilation.options("gpu") == compilation.options("gpu", "quick") == {}
     assert not compilation.known("xla_cpu_of_another_time", "")
-
-
-def test_play_refuses_parameters_out_of_range():
-    with pytest.raises(JbrlError, match="epsilon"):
-        from jbrl.agents.bayes.mean_model import EpsilonGreedy
-
-        play(EpsilonGreedy(epsilon=2.0), prior="GC", n_environments=2, horizon=2)
 
 
 @pytest.mark.slow

@@ -182,20 +182,14 @@ def environment(**changes: Any) -> EnvironmentProblem:
     )
 
 
+STEP_3 = "environment 'Faulty', lifetime 0, step 3"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"reward": float("nan")},
-            (
-                r"environment 'Faulty', lifetime 0, step 3 \(episode \d\): the reward is not a "
-                r"finite number"
-            ),
-        ),
-        (
-            {"observation": float("nan")},
-            r"environment 'Faulty', lifetime 0, step 3 .*: the observation is NaN",
-        ),
+        ({"reward": float("nan")}, rf"{STEP_3} \(episode \d\): the reward is not a finite number"),
+        ({"observation": float("nan")}, rf"{STEP_3} .*: the observation is NaN"),
         ({"truncated": True}, "both terminated and truncated: expected one of them"),
         ({"terminated": False}, "no end after 50 steps: expected terminated or truncated before"),
     ],
@@ -205,34 +199,20 @@ def test_what_an_environment_does_wrong_is_said(changes: dict[str, Any], message
         play(AGENTS["Random"].agent(), test=environment(**changes), n_environments=3)
 
 
-def test_what_cannot_be_played_is_refused_before_compiling() -> None:
-    with pytest.raises(
-        JbrlError, match="BAMCP needs a Dirichlet prior over finite MDPs: 'MountainCar' offers"
-    ):
-        play(AGENTS["BAMCP"].agent(), test="MountainCar")
-    with pytest.raises(
-        JbrlError,
-        match=(
-            r"Q.?[Ll]earning needs discrete states or one-hot observations: 'MountainCar' offers "
-            r"arrays"
-        ),
-    ):
-        play(AGENTS["Q-learning"].agent(), test="MountainCar")
-    with pytest.raises(
-        JbrlError,
-        match=r"prior 'GChain distribution' has observations Discrete\(5\) .*: expected the same",
-    ):
-        play(AGENTS["Random"].agent(), prior="GC", test="Chain-10d")
-    with pytest.raises(
-        JbrlError, match="episodes = 3: the MDPs of 'GC' never end: expected horizon"
-    ):
-        play(AGENTS["Random"].agent(), test="GC", episodes=3)
-    with pytest.raises(JbrlError, match="both horizon = 5 and episodes = 3: expected one of them"):
-        play(AGENTS["Random"].agent(), test="Chain-10d", horizon=5, episodes=3)
-    with pytest.raises(JbrlError, match="episodes = 0: expected an integer from 1"):
-        play(AGENTS["Random"].agent(), test="Chain-10d", episodes=0)
-    with pytest.raises(JbrlError, match="record = true: expected false"):
-        play(AGENTS["Random"].agent(), test="Chain-10d", record=True)
+# Studies refuse the others in `tests/study/test_episodic_study.py`.
+@pytest.mark.parametrize(
+    ("agent", "how", "message"),
+    [
+        ("BAMCP", {"test": "MountainCar"}, "BAMCP needs a Dirichlet prior over finite MDPs: 'Mou"),
+        ("Random", {"test": "GC", "episodes": 3}, "the MDPs of 'GC' never end: expected horizon"),
+        ("Random", {"test": "Chain-10d", "record": True}, "record = true: expected false"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_before_compiling(
+    agent: str, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(JbrlError, match=message):
+        play(agent, **how)
 
 
 @record
@@ -287,37 +267,18 @@ def spoiled(agent: Spoils, level: float, lifetime: Any = None) -> Any:
     return scores(run)
 
 
+AGENT = r"Spoils, lifetime 0, step {} of 'Spoiled': NaN in \.value of its state"
+TASK = r"environment 'Spoiled', lifetime 0, step {}: NaN in \[1\]\.value of its state"
+
+
 @pytest.mark.parametrize(
     ("after", "level", "lifetime", "message"),
     [
-        (
-            5,
-            0.0,
-            Episodes(2, 50),
-            (
-                r"Spoils, lifetime 0, step 6 \(episode 3\) of 'Spoiled': NaN in \.value of its "
-                r"state: expected numbers"
-            ),
-        ),
-        (
-            200,
-            0.0,
-            Steps(300),
-            (
-                r"Spoils, lifetime 0, step 256 \(episode 86\) of 'Spoiled': NaN in \.value of its "
-                r"state"
-            ),
-        ),
-        (
-            10**6,
-            float("nan"),
-            Steps(300),
-            (
-                r"environment 'Spoiled', lifetime 0, step 128 \(episode 43\): NaN in \[1\]\.value "
-                r"of its state"
-            ),
-        ),
+        (5, 0.0, None, AGENT.format(r"6 \(episode 3\)") + ": expected numbers"),
+        (200, 0.0, Steps(300), AGENT.format(r"256 \(episode 86\)")),
+        (10**6, float("nan"), Steps(300), TASK.format(r"128 \(episode 43\)")),
     ],
+    ids=["agent", "later", "environment"],
 )
 def test_nan_in_a_state_is_found_although_all_actions_are_legal(
     after: int, level: float, lifetime: Any, message: str

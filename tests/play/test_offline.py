@@ -1,5 +1,5 @@
-"""Findings of a search: they are kept, shared by all experiments with the same prior, and reused
-after a kill.
+"""Findings of a search, and weights trained on the prior: they are kept, shared by all experiments
+with the same prior, and reused after a kill.
 """
 
 import csv
@@ -21,24 +21,36 @@ from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import ResultWarning
 
-SPACE = "Q2/Q0; Q0/Q1*Q1; Q0/Q2"
-BUDGET = 900
+BUDGET, ROUNDS, BATCH = 900, 6, 32
+SEARCH = {"algorithm": "OPPS-DS", "space": "Q2/Q0; Q0/Q1*Q1; Q0/Q2", "budget": BUDGET, "c": 60.0}
+TRAINING = {"algorithm": "BeliefPPO", "budget": ROUNDS * BATCH, "batch": BATCH}
+TRAINING |= {"hidden_width": 8, "horizon": 10}
+AGENTS: dict[str, dict[str, Any]] = {"searched": SEARCH, "trained": TRAINING}
+TRAINED = pytest.param("trained", marks=pytest.mark.slow)
 
 
-def tables(budget: int = BUDGET) -> dict[str, Any]:
+def tables(kind: str = "searched", **values: Any) -> dict[str, Any]:
     return {
         "study": {"name": "search", "n_environments": 5, "horizon": 60},
-        "experiments": [
-            {"name": "one", "prior": "GC", "test": "GC"},
-            {"name": "two", "prior": "GC", "test": "GC"},
-        ],
-        "agents": [{"algorithm": "OPPS-DS", "space": SPACE, "budget": budget, "c": 60.0}],
+        "experiments": [{"name": name, "prior": "GC", "test": "GC"} for name in ("one", "two")],
+        "agents": [AGENTS[kind] | values],
     }
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def searched(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
     return jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+    return jbrl.run(tables("trained"), tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest) -> jbrl.Results:
+    """Of a search, or where a test asks for it of a training."""
+    return request.getfixturevalue(getattr(request, "param", "searched"))
 
 
 def files(results: jbrl.Results) -> list[str]:
@@ -71,24 +83,41 @@ def test_what_was_tried_is_a_table(results: jbrl.Results) -> None:
     )
 
 
+def printed(results: jbrl.Results, top: int) -> list[dict[str, str]]:
+    arguments = ["strategies", str(results.store.folder), "--top", str(top), "--format", "csv"]
+    shown = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return list(csv.DictReader(io.StringIO(shown.stdout)))
+
+
 def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
-    printed = CliRunner().invoke(
-        app,
-        ["strategies", str(results.store.folder), "--top", "2", "--format", "csv"],
-        catch_exceptions=False,
-    )
-    rows = list(csv.DictReader(io.StringIO(printed.stdout)))
+    rows = printed(results, 2)
     assert [row["strategy"] for row in rows] == results.strategies["strategy"].tolist()[:2]
     assert rows[0]["chosen"] == "True" and rows[0]["pulls"] == str(results.strategies["pulls"][0])
 
 
+@pytest.mark.parametrize("results", ["searched", TRAINED], indirect=True)
 def test_what_was_found_plays_again(results: jbrl.Results) -> None:
-    found = results.learned("one", "OPPS-DS")
-    assert found.strategy == Formula("Q0/Q2")
+    algorithm = results.manifest["agents"][0]["algorithm"]
+    found = results.learned("one", algorithm)
+    assert algorithm == "BeliefPPO" or found.strategy == Formula("Q0/Q2")
     played = jbrl.play(found.strategy, prior="GC", n_environments=5, horizon=60)
     np.testing.assert_array_equal(
         played.returns, results.returns.query("experiment == 'one'")["score"]
     )
+
+
+@pytest.mark.slow
+def test_the_course_of_a_training_is_in_order(trained: jbrl.Results, tmp_path: Path) -> None:
+    """In the table, in what is printed of it, and in what an archive keeps."""
+    table, stretches = trained.strategies, [f"to lifetime {BATCH * k}" for k in range(1, 7)]
+    assert table["strategy"].tolist() == stretches
+    assert table["chosen"].tolist() == [False] * 5 + [True]
+    assert table["pulls"].sum() == table["consumed"][0] == table["simulated"][0] == ROUNDS * BATCH
+    assert len(files(trained)) == 1 and (trained.units["offline_seconds"] > 0).all()
+    assert [row["strategy"] for row in printed(trained, 3)] == stretches[1::2]
+    trained.archive(tmp_path / "kept")
+    kept = jbrl.Results(tmp_path / "kept").strategies
+    assert kept["strategy"].tolist() == table["strategy"].tolist()
 
 
 def test_agents_that_do_not_search_have_found_nothing(results: jbrl.Results) -> None:
@@ -113,22 +142,35 @@ class Killed(Progress):
             raise self.how
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt, pytest.param(Gone, marks=pytest.mark.slow)])
-def test_a_search_that_is_killed_goes_on(
+@pytest.mark.parametrize(
+    ("results", "how"),
+    [
+        ("searched", KeyboardInterrupt),
+        pytest.param("searched", Gone, marks=pytest.mark.slow),
+        pytest.param("trained", Gone, marks=pytest.mark.slow),
+    ],
+    indirect=["results"],
+)
+def test_a_search_or_training_that_is_killed_goes_on(
     tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    algorithm = results.manifest["agents"][0]["algorithm"]
+    kind, least = ("trained", 2 * BATCH) if algorithm == "BeliefPPO" else ("searched", 201)
     monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(how):
-        plan(tables(), tmp_path).execute(Killed(how, 4))
+        plan(tables(kind), tmp_path).execute(Killed(how, 4))
     (left,) = (tmp_path / "knowledge").iterdir()
     assert left.name.endswith(".partial.npz")
     watched = Killed(how, 10**6)
-    plan(tables(), tmp_path).execute(watched)
+    plan(tables(kind), tmp_path).execute(watched)
     again = jbrl.Results(tmp_path)
-    assert watched.seen[0] > 200 and watched.seen[-1] == BUDGET
+    assert watched.seen[0] >= least and watched.seen[-1] == AGENTS[kind]["budget"]
     pd.testing.assert_frame_equal(findings(again), findings(results), check_exact=True)
     pd.testing.assert_frame_equal(again.returns, results.returns, check_exact=True)
     assert files(again) == files(results)
+    if kind == "trained":
+        for name, value in results.learned("one", algorithm).weights.items():
+            np.testing.assert_array_equal(again.learned("one", algorithm).weights[name], value)
 
 
 def test_damaged_findings_are_searched_again(tmp_path: Path, results: jbrl.Results) -> None:
@@ -141,15 +183,33 @@ def test_damaged_findings_are_searched_again(tmp_path: Path, results: jbrl.Resul
 
 
 def test_another_budget_is_another_search(tmp_path: Path) -> None:
-    jbrl.run(tables(50), tmp_path, only="one/")
-    found = jbrl.run(tables(60), tmp_path, only="one/")
+    jbrl.run(tables(budget=50), tmp_path, only="one/")
+    found = jbrl.run(tables(budget=60), tmp_path, only="one/")
     assert len(files(found)) == 2
     assert found.strategies["consumed"].unique().tolist() == [60]
 
 
-def test_a_search_that_finds_nothing_fails_alone(tmp_path: Path) -> None:
-    study = tables()
-    study["agents"] = [{"algorithm": "OPPS-DS", "space": "Q0/Q1*Q1", "budget": 30}]
-    found = jbrl.run(study, tmp_path)
-    assert found.units["status"].tolist() == ["failed"] * 2
-    assert "no arm to recommend" in found.units["reason"][0]
+@pytest.mark.parametrize(
+    ("kind", "values", "memory", "reason"),
+    [
+        ("searched", {"space": "Q0/Q1*Q1", "budget": 30}, None, "no arm to recommend"),
+        (
+            *("trained", {"learning_rate": 1e9}, None),
+            "training has diverged; a smaller learning_rate may help",
+        ),
+        (
+            *("trained", {"hidden_width": 4096, "hidden_layers": 4}, "500MB"),
+            "0.466 GiB, the memory that may be used (--memory)",
+        ),
+    ],
+    ids=["nothing", "diverged", "memory"],
+)
+@pytest.mark.first_case_quick
+def test_what_finds_nothing_diverges_or_takes_too_much_fails_alone(
+    tmp_path: Path, kind: str, values: dict[str, Any], memory: str | None, reason: str
+) -> None:
+    study = tables(kind, **values)
+    study["agents"].append({"algorithm": "Random"})
+    found = jbrl.run(study, tmp_path, only="one/", memory=memory)
+    assert found.units["status"].tolist() == ["failed", "done", "missing", "missing"]
+    assert reason in str(found.units["reason"][0])

@@ -1,6 +1,5 @@
 """Several units at once give what each gives by itself, to the last bit."""
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -130,21 +129,18 @@ def test_several_groups_on_a_device(name: str) -> None:
         dict(zip(GRIDS[name], values, strict=True))
         for values in zip(*GRIDS[name].values(), strict=True)
     ] or [{}] * 3
-    agents: list[Agent] = [AGENTS[name].agent(**values) for values in grid]
-    rules = [
-        Protocol(gc, gc, 10, 0, Steps(30)),
-        Protocol(ugc, gc, 10, 1, Steps(30)),
-        Protocol(gc, gc, 10, 2, Steps(30)),
+    runs = [
+        Run(AGENTS[name].agent(**values), Protocol(prior, gc, 10, seed, Steps(30)))
+        for seed, (values, prior) in enumerate(zip(grid, (gc, ugc, gc), strict=True))
     ]
-    runs = [Run(agent, protocol) for agent, protocol in zip(agents, rules, strict=True)]
     stack, starts = MDPScheduler(runs, groups=2), [0, 0, 3]
     stack.prepare()
     found: dict[int, list[np.ndarray]] = {0: [], 1: [], 2: []}
     for number, chunk in itertools.chain.from_iterable(stack.results(starts)):
         assert not isinstance(chunk, Exception)
         found[number].append(chunk.returns)
-    for number, (agent, protocol) in enumerate(zip(agents, rules, strict=True)):
-        by_itself = Run(agent, protocol)
+    for number, run in enumerate(runs):
+        by_itself = Run(run.agent, run.protocol)
         by_itself.prepare()
         expected = np.concatenate([chunk.returns for chunk in by_itself.chunks(starts[number])])
         np.testing.assert_array_equal(np.concatenate(found[number]), expected)
@@ -306,15 +302,3 @@ def test_latency_and_trajectories_of_stacked_units(tmp_path: Path, alone: jbrl.R
 def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
     results = jbrl.run(tables(horizon=4), tmp_path, only="Random", stack=True)
     assert [header["timed"]["decisions"] for header in headers(results)] == [4, 4]
-
-
-def test_a_protocol_of_a_run_is_its_own() -> None:
-    gc = problem("GC")
-    run = Run(AGENTS["Random"].agent(), Protocol(gc, gc, 10, 0, Steps(30)))
-    run.prepare()
-    short = run.shortened(4, 6)
-    assert (short.protocol.n_environments, short.protocol.horizon) == (4, 6)
-    assert run.protocol == dataclasses.replace(
-        short.protocol, n_environments=10, lifetime=Steps(30)
-    )
-    assert len(next(short.chunks()).returns) == 4

@@ -20,34 +20,22 @@ def made(tmp_path):
     return results, tmp_path / "kept"
 
 
-def test_tables_are_the_same_to_the_last_bit(made):
+def test_tables_are_the_same_to_the_last_bit_and_make_a_report(made, tmp_path):
     results, folder = made
     again = jbrl.Results(folder)
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "returns.parquet",
-        "study.json",
-        "units.parquet",
-    ]
+    names = ["returns.parquet", "study.json", "units.parquet"]
+    assert sorted(path.name for path in folder.iterdir()) == names
     for name in ("returns", "scores", "units", "strategies"):
-        pd.testing.assert_frame_equal(
-            getattr(again, name), getattr(results, name), check_dtype=False
-        )
+        kept, whole = getattr(again, name), getattr(results, name)
+        pd.testing.assert_frame_equal(kept, whole, check_dtype=False)
     assert again.returns["score"].dtype == np.float64
-    assert repr(again).replace(str(folder), "") == repr(results).replace(
-        str(results.store.folder), ""
-    )
-
-
-def test_the_manifest_is_kept(made):
-    results, folder = made
-    again = dict(jbrl.Results(folder).manifest)
-    assert again.pop("decimals") is None
-    assert again == results.manifest
-
-
-def test_a_report_can_be_written_from_it(made, tmp_path):
-    page = jbrl.Results(made[1]).report(tmp_path / "report")
-    assert page.is_file()
+    here, there = str(folder), str(results.store.folder)
+    assert repr(again).replace(here, "") == repr(results).replace(there, "")
+    assert again.manifest == results.manifest | {"decimals": None}
+    assert again.report(tmp_path / "report").is_file()
+    alone = pd.read_parquet(folder / "returns.parquet")
+    columns = "experiment prior test algorithm parameters unit seed score"
+    assert list(alone.columns) == columns.split() and set(alone["prior"]) == {"GC"}
 
 
 def test_rounded_returns_are_off_by_half_a_digit_at_most(made, tmp_path):
@@ -60,34 +48,20 @@ def test_rounded_returns_are_off_by_half_a_digit_at_most(made, tmp_path):
     assert 0 < off.max() <= 0.005 + 1e-12
 
 
-def test_returns_tell_the_distributions_and_can_be_read_alone(made):
-    found = pd.read_parquet(made[1] / "returns.parquet")
-    assert list(found.columns) == [
-        "experiment",
-        "prior",
-        "test",
-        "algorithm",
-        "parameters",
-        "unit",
-        "seed",
-        "score",
-    ]
-    assert set(found["prior"]) == {"GC"}
-
-
 def test_what_an_archive_has_not_is_said(made, tmp_path):
     results, folder = made
     kept = jbrl.Results(folder)
-    with pytest.raises(JbrlError, match="an archive holds no trajectories"):
-        kept.trajectories("GC", "Random")
-    with pytest.raises(JbrlError, match="has found nothing"):
-        kept.learned("GC", "Random")
-    with pytest.raises(JbrlError, match="is an archive already"):
-        kept.archive(tmp_path / "twice")
-    with pytest.raises(JbrlError, match="needs a folder of its own"):
-        results.archive(results.store.folder)
-    with pytest.raises(JbrlError, match="decimals = -1: expected 0 or more"):
-        results.archive(tmp_path / "no", decimals=-1)
+    (tmp_path / "file").write_text("")
+    for call, message in (
+        (lambda: kept.trajectories("GC", "Random"), "an archive holds no trajectories"),
+        (lambda: kept.learned("GC", "Random"), "has found nothing"),
+        (lambda: kept.archive(tmp_path / "twice"), "is an archive already"),
+        (lambda: results.archive(results.store.folder), "needs a folder of its own"),
+        (lambda: results.archive(tmp_path / "no", decimals=-1), "decimals = -1: expected 0 or"),
+        (lambda: results.archive(tmp_path / "file" / "a"), "the archive cannot be written here"),
+    ):
+        with pytest.raises(JbrlError, match=message):
+            call()
 
 
 @pytest.mark.parametrize("name", ["study.json", "units.parquet", "returns.parquet"])
@@ -96,9 +70,3 @@ def test_damage_is_said(made, name):
     (folder / name).write_bytes(b"no such thing")
     with pytest.raises(JbrlError, match=rf"{name}: cannot be read"):
         jbrl.Results(folder).scores  # noqa: B018
-
-
-def test_a_place_that_cannot_be_written_is_refused(made, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JbrlError, match="the archive cannot be written here"):
-        made[0].archive(tmp_path / "file" / "below")

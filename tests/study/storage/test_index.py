@@ -19,6 +19,7 @@ import jbrl
 from jbrl.study.slurm.status import Observer
 from jbrl.study.storage import files, index
 from jbrl.study.storage.store import ResultWarning, Store
+from tests.faults.cases import empty, flip, halve
 from tests.study.storage.test_store import HEADER, opened, returns_of, study
 
 N = 80  # units, more than `index.MANY`
@@ -66,63 +67,46 @@ def test_the_second_reader_parses_the_index_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert parsed(monkeypatch, folder) == 1
-    expected = tables(folder)
+    expected, store = tables(folder), Store(folder)
+    for id, found in store.read().found.items():
+        alone = store.result(id)
+        assert alone is not None and alone.header == found.header
+        assert alone.returns.tobytes() == found.returns.tobytes()
     (folder / index.NAME).unlink()
     assert parsed(monkeypatch, folder) >= N
     assert same(tables(folder), expected) and expected[0]["status"].eq("done").sum() == N - 1
 
 
-def test_what_is_read_is_what_the_files_hold_to_the_last_bit(folder: Path) -> None:
-    store = Store(folder)
-    for id, found in store.read().found.items():
-        alone = store.result(id)
-        assert alone is not None and alone.header == found.header
-        assert alone.returns.tobytes() == found.returns.tobytes()
-
-
-def cut(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def flip(content: bytes) -> bytes:
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-def nothing(content: bytes) -> bytes:
-    return b""
-
-
-def other(content: bytes) -> bytes:
+def other(path: Path) -> None:
     """A sound file that is no index."""
-    return files.pack({"index": index.FORMAT, "ids": ["a"]}, {"returns": np.zeros(3)})
+    path.write_bytes(files.pack({"index": index.FORMAT, "ids": ["a"]}, {"returns": np.zeros(3)}))
 
 
-def later(content: bytes) -> bytes:
-    header, arrays, _ = files.unpack(content)
-    return files.pack(header | {"index": index.FORMAT + 1}, arrays)
+def later(path: Path) -> None:
+    header, arrays, _ = files.unpack(path.read_bytes())
+    path.write_bytes(files.pack(header | {"index": index.FORMAT + 1}, arrays))
 
 
-@pytest.mark.parametrize("harm", [cut, flip, nothing, other, later])
+@pytest.mark.parametrize("harm", [halve, flip, empty, other, later])
 def test_a_damaged_index_is_made_anew(
-    folder: Path, harm: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+    folder: Path, harm: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, path = tables(folder), folder / index.NAME
-    path.write_bytes(harm(path.read_bytes()))
+    harm(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert same(tables(folder), expected)
     assert parsed(monkeypatch, folder) == 1
 
 
-@pytest.mark.parametrize("harm", [cut, flip, nothing])
+@pytest.mark.parametrize("harm", [halve, flip, empty])
 def test_damage_to_a_result_is_noticed_although_the_index_knows_it(
-    folder: Path, harm: Callable[[bytes], bytes]
+    folder: Path, harm: Callable[[Path], None]
 ) -> None:
     id = Store(folder).manifest()["units"][3]["id"]
     path = folder / "units" / f"{id}.npz"
     before = path.stat()
-    path.write_bytes(harm(path.read_bytes()))
+    harm(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a failing disk leaves it
     with pytest.warns(ResultWarning, match=f"{id}.npz is damaged"):
         assert Store(folder).units()["status"][3] == "missing"

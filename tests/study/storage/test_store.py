@@ -4,7 +4,7 @@ mixed in.
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,44 +97,6 @@ def test_a_study_without_results_has_empty_tables(tmp_path: Path) -> None:
     store, units = opened(tmp_path)
     assert len(store.returns()) == 0
     assert list(store.units()["status"]) == ["missing"] * len(units)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def flip(path: Path) -> None:
-    """Change one byte in the middle of the stored returns."""
-    content = bytearray(path.read_bytes())
-    at = content.index(b"returns.npy") + 60
-    content[at] ^= 255
-    path.write_bytes(content)
-
-
-def pickled(path: Path) -> None:
-    np.savez(path, header=np.array([{"status": "done"}], dtype=object), allow_pickle=True)
-
-
-def no_zip(path: Path) -> None:
-    path.write_text("not a result\n")
-
-
-@pytest.mark.parametrize("damage", [truncate, empty, flip, pickled, no_zip])
-def test_a_damaged_result_counts_as_missing_with_a_warning(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    store, units = opened(tmp_path)
-    store.save(units[0], HEADER, returns_of(units[0]))
-    path = tmp_path / "units" / f"{units[0].id}.npz"
-    damage(path)
-    with pytest.warns(ResultWarning, match=f"{path.name} is damaged .* counts as missing"):
-        assert store.result(units[0].id) is None
-    store.save(units[0], HEADER, returns_of(units[0]))
-    assert store.result(units[0].id) is not None
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(5, "Input/output error")])
