@@ -27,8 +27,8 @@ def nan_fault(states: Any, *, lanes_last: bool = False) -> jax.Array:
     fault = jnp.int32(0)
     floating = [leaf for _, leaf in _floating_leaves(states)]
     for i, leaf in reversed(list(enumerate(floating))):
-        found = _any_nan(leaf) if lanes_last else jnp.isnan(leaf).any()
-        fault = jnp.where(found, NAN + i, fault)
+        holds_nan = _any_nan(leaf) if lanes_last else jnp.isnan(leaf).any()
+        fault = jnp.where(holds_nan, NAN + i, fault)
     return fault
 
 

@@ -208,11 +208,11 @@ def _loop(
     number = jnp.arange(table.shape[1], dtype=jnp.int64)
 
     def going_on(carry: tuple[Any, ...]) -> jax.Array:
-        _, _, _, t, n_alive, found, stalled = carry
-        return (t < budget) & (n_alive > 0) & ~stalled & ((wanted == 0) | (found < wanted))
+        _, _, _, t, n_alive, n_supposed, stalled = carry
+        return (t < budget) & (n_alive > 0) & ~stalled & ((wanted == 0) | (n_supposed < wanted))
 
     def pull(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        table, arm, column, t, n_alive, found, _ = carry
+        table, arm, column, t, n_alive, n_supposed, _ = carry
         # The last arm's column is written before anything is read: were it written after, XLA would
         # copy the table for each pull.
         table = _write(table, arm, column)
@@ -231,7 +231,7 @@ def _loop(
         succeeded, lost, supposed = (
             flag.astype(jnp.int64) for flag in (made & ~failed, failed, made & ~there)
         )
-        return table, arm, column, t + succeeded, n_alive - lost, found + supposed, ~made
+        return table, arm, column, t + succeeded, n_alive - lost, n_supposed + supposed, ~made
 
     first = jnp.zeros_like(pulls)
     start: Any = (

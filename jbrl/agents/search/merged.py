@@ -95,15 +95,6 @@ def in_lockstep(tasks: MergedTask) -> MergedSolution:
     return native.in_groups(tasks, _solve, blank, MEMORY // each)
 
 
-@native.native
-def one_by_one(tasks: MergedTask) -> MergedSolution:
-    """Work on one task after the other, stacked, in the same memory."""
-    return native.in_turn(tasks, _solve, blank(tasks))
-
-
-_solve_one = native.for_one(lambda tasks: native.on_this_device(tasks, one_by_one, in_lockstep))
-
-
 def check_memory(name: str, n_states: int, n_actions: int, max_samples: int) -> int:
     """Return the bytes of one task.
 
@@ -262,3 +253,6 @@ def _eliminate(k: jax.Array, system: jax.Array) -> jax.Array:
     pivot = pivot / lax.dynamic_index_in_dim(pivot, k, 1)
     here = (jnp.arange(system.shape[0], dtype=jnp.int32) == k)[:, None]
     return jnp.where(here, pivot, system - lax.dynamic_index_in_dim(system, k, 1) * pivot)
+
+
+_solve_one = native.for_each(_solve, blank, in_lockstep)

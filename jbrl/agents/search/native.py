@@ -108,13 +108,23 @@ def for_one(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda task: jax.tree.map(lambda v: v[0], run_all(jax.tree.map(lambda v: v[None], task)))
 
 
-def on_this_device(
-    tasks: Any, one_by_one: Callable[[Any], Any], in_lockstep: Callable[[Any], Any]
-) -> Any:
-    """Return the one of the two that suits the device that the program is compiled for."""
-    if jax.default_backend() == "cpu":
-        return one_by_one(tasks)
-    return lax.platform_dependent(tasks, cpu=one_by_one, default=in_lockstep)
+def for_each(
+    work: Work, blank: Callable[[Any], Any], in_lockstep: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Make `work` a function of one task; mapped, tasks run one after the other on CPUs, in the
+    same memory, `blank(tasks)`, and by `in_lockstep` on other devices.
+    """
+
+    @native
+    def one_by_one(tasks: Any) -> Any:
+        return in_turn(tasks, work, blank(tasks))
+
+    def on_this_device(tasks: Any) -> Any:
+        if jax.default_backend() == "cpu":
+            return one_by_one(tasks)
+        return lax.platform_dependent(tasks, cpu=one_by_one, default=in_lockstep)
+
+    return for_one(on_this_device)
 
 
 def in_turn(tasks: Any, work: Work, memory: Any) -> Any:

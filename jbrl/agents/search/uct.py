@@ -138,15 +138,6 @@ def in_lockstep(tasks: SearchTask) -> Root:
     return native.in_groups(tasks, _search, _blank, MEMORY // each)
 
 
-@native.native
-def one_by_one(tasks: SearchTask) -> Root:
-    """Run one search after the other, stacked, in the same memory."""
-    return native.in_turn(tasks, _search, _blank(tasks))
-
-
-_search_one = native.for_one(lambda tasks: native.on_this_device(tasks, one_by_one, in_lockstep))
-
-
 def bytes_needed(n_states: int, n_actions: int, capacity: int, max_depth: int) -> int:
     """Return the memory that one search takes."""
     rows = n_states * n_actions
@@ -338,3 +329,6 @@ def _back_up(back: tuple[Any, ...], consts: tuple[Any, ...]) -> tuple[Any, ...]:
             statistics, place, jnp.where(_not_at_root(back, consts), new, jnp.stack([visits, mean]))
         ),
     )
+
+
+_search_one = native.for_each(_search, _blank, in_lockstep)
