@@ -41,10 +41,10 @@ def test_random_play_has_its_known_score(results):
 
     4,000 episodes: a standard error of 10 · 0.04 / √4000 = 0.0063; 5 of them fail 6e-7 of the time.
     """
-    found = scores.summary(logs_of(results), intervals=True)
-    assert found["score"].item() == pytest.approx(0.2, abs=5 * 0.0063)
-    assert found["runs"].item() == 2
-    assert not found["finished"].item()  # 18 settings are missing
+    table = scores.summary(logs_of(results), intervals=True)
+    assert table["score"].item() == pytest.approx(0.2, abs=5 * 0.0063)
+    assert table["runs"].item() == 2
+    assert not table["finished"].item()  # 18 settings are missing
 
 
 def test_exported_files_hold_the_same(results, tmp_path):
@@ -75,9 +75,9 @@ def test_results_of_other_problems_have_no_logs(tmp_path):
         "experiments": [{"name": "sea", "test": "DeepSea", "episodes": 2}],
         "agents": [{"algorithm": "Random"}],
     }
-    found = Results(Path(jbrl.run(study, tmp_path / "out").store.folder))
+    other = Results(Path(jbrl.run(study, tmp_path / "out").store.folder))
     with pytest.raises(JbrlError, match="no logs of bsuite: expected finished units of problems"):
-        logs_of(found)
+        logs_of(other)
 
 
 def test_names_of_problems():

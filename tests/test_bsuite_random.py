@@ -66,10 +66,10 @@ VARIANTS = ("", "_noise", "_scale")
 )
 def test_regrets_of_random_play_are_those_that_theory_predicts(experiment: str) -> None:
     mean, deviation = ANALYTIC[experiment.removesuffix("_noise").removesuffix("_scale")]
-    found, episodes = regrets(experiment)
-    assert abs(found.mean() - mean) < Z * deviation / (episodes * len(found)) ** 0.5
+    averages, episodes = regrets(experiment)
+    assert abs(averages.mean() - mean) < Z * deviation / (episodes * len(averages)) ** 0.5
     # settings differ in their luck: as much as their episodes allow
-    spread = found.std(ddof=1) * (episodes / deviation**2) ** 0.5
+    spread = averages.std(ddof=1) * (episodes / deviation**2) ** 0.5
     assert 0.4 < spread < 1.7
 
 
@@ -128,20 +128,20 @@ def test_regrets_of_random_play_are_those_of_a_simulation(
     name: str, simulate: Callable, settings: int, variant: str
 ) -> None:
     expected = simulate(np.random.default_rng(20))
-    found, episodes = regrets(name + variant)
-    found = found[:settings]
-    error = (expected.var(ddof=1) * (1 / SIMULATED + 1 / (episodes * len(found)))) ** 0.5
+    averages, episodes = regrets(name + variant)
+    averages = averages[:settings]
+    error = (expected.var(ddof=1) * (1 / SIMULATED + 1 / (episodes * len(averages)))) ** 0.5
     assert error > 0 or name == "mountain_car"
-    assert abs(found.mean() - expected.mean()) <= Z * error
+    assert abs(averages.mean() - expected.mean()) <= Z * error
 
 
 def test_bad_episodes_of_deep_sea() -> None:
     """Random reaches the treasure of a sea of size N in 1 of 2^N episodes."""
-    found, episodes = regrets("deep_sea")
+    averages, episodes = regrets("deep_sea")
     sizes = np.array([s["size"] for s in EXPERIMENTS["deep_sea"].settings])
     treasure = 0.5**sizes
-    assert abs(np.sum(1 - found) - treasure.sum()) < Z * (treasure.sum() / episodes) ** 0.5
-    assert (1 - found)[sizes == 10].sum() > 0
+    assert abs(np.sum(1 - averages) - treasure.sum()) < Z * (treasure.sum() / episodes) ** 0.5
+    assert (1 - averages)[sizes == 10].sum() > 0
 
 
 def test_scores_of_random_play() -> None:

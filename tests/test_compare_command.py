@@ -85,9 +85,9 @@ def test_csv_and_json_have_all_columns(folder: Path) -> None:
 
 
 def test_from_python(folder: Path) -> None:
-    found = jbrl.compare(folder)
-    assert len(found.table) == 48
-    assert (found.table["verdict"] == "differs").sum() == 1
+    comparison = jbrl.compare(folder)
+    assert len(comparison.table) == 48
+    assert (comparison.table["verdict"] == "differs").sum() == 1
 
 
 def test_the_page(folder: Path, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_mdps_of_a_file_that_was_edited_are_not_paired(tmp_path: Path) -> None:
     again = edited(tmp_path / "again", 1.0)
     same = call("compare", one, "--to", again, "--format", "json")
     assert json.loads(same.stdout)[0]["test"] == "paired"
-    found = call("compare", one, "--to", other, "--format", "json", "--html")
-    assert json.loads(found.stdout)[0]["test"] == "Welch"
-    assert "Experiment mine: its test problem has the same name in both and is not" in found.stderr
+    result = call("compare", one, "--to", other, "--format", "json", "--html")
+    assert json.loads(result.stdout)[0]["test"] == "Welch"
+    assert "Experiment mine: its test problem has the same name in both and is not" in result.stderr
     assert "MDPs cannot be paired" in (one / "report" / "compare.html").read_text()

@@ -79,8 +79,8 @@ def test_experiments_are_known_by_their_problem(tmp_path: Path) -> None:
     results_of(study, tmp_path)
     result = call("compare", tmp_path, "--to", "jordan2020", "--format", "json")
     assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    played = {(row["environment"], row["algorithm"]): row for row in found if row["n"]}
+    entries = json.loads(result.stdout)
+    played = {(row["environment"], row["algorithm"]): row for row in entries if row["n"]}
     assert {key: row["n"] for key, row in played.items()} == {
         ("Chain-10d", "Sarsa-lambda"): 4,
         ("Chain-10d", "Sarsa-Parl2"): 4,

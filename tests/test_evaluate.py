@@ -45,17 +45,17 @@ def table(tmp_path_factory) -> Path:
 
 
 def test_json_has_everything_at_full_precision(table):
-    found = tables_of(table, "--method", "pbp")
-    assert list(found) == ["aggregate", "environments", "weights", "settings"]
-    assert tuple(found["aggregate"][0]) == AGGREGATE
+    tables = tables_of(table, "--method", "pbp")
+    assert list(tables) == ["aggregate", "environments", "weights", "settings"]
+    assert tuple(tables["aggregate"][0]) == AGGREGATE
     known = expected()
     for name in ("score", "pbp_lower", "pbp_upper", "pbp_rank", "pbp_rank_best", "pbp_rank_worst"):
         values = known[known["quantity"] == name].set_index("algorithm")["value"].astype(float)
-        shown = {row["algorithm"]: row[name.removeprefix("pbp_")] for row in found["aggregate"]}
+        shown = {row["algorithm"]: row[name.removeprefix("pbp_")] for row in tables["aggregate"]}
         assert shown == pytest.approx(values.to_dict(), abs=1e-9)
-    assert sum(row["weight"] for row in found["weights"]) == pytest.approx(1)
-    assert found["settings"]["delta"] == 0.05 and found["settings"]["methods"] == ["pbp"]
-    assert found["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
+    assert sum(row["weight"] for row in tables["weights"]) == pytest.approx(1)
+    assert tables["settings"]["delta"] == 0.05 and tables["settings"]["methods"] == ["pbp"]
+    assert tables["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
 
 
 @pytest.mark.slow
@@ -73,10 +73,10 @@ def test_mapped_columns_parquet_and_restriction(table, tmp_path):
     ).to_parquet(other)
     mapped = "--algorithm-column agent --algorithm-column kind --environment-column task"
     mapped = (*mapped.split(), "--score-column", "return")
-    found = tables_of(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1")
-    assert [row["algorithm"] for row in found["environments"]] == ["A0 x", "A2 x"]
+    tables = tables_of(other, *mapped, "--algorithms", "A2 x,A0 x", "--environments", "E1")
+    assert [row["algorithm"] for row in tables["environments"]] == ["A0 x", "A2 x"]
     plain = tables_of(table, "--algorithms", "A2,A0", "--environments", "E1")
-    for one, other in zip(plain["aggregate"], found["aggregate"], strict=True):
+    for one, other in zip(plain["aggregate"], tables["aggregate"], strict=True):
         assert one["score"] == other["score"]
 
 
@@ -84,9 +84,9 @@ def test_bounds_and_identical_definitions(table, tmp_path):
     bounds, pairs = tmp_path / "bounds.csv", tmp_path / "same.csv"
     bounds.write_text("environment,low,high\nE0,-10,10\nE1,-10,10\n")
     pairs.write_text("environment,algorithm,algorithm\nE0,A0,A1\nE1,A0,A1\n")
-    found = tables_of(table, "--bounds", bounds, "--identical", pairs)
-    scores = {row["algorithm"]: row for row in found["aggregate"]}
-    assert found["settings"]["bounds"]["E1"] == [-10, 10]
+    tables = tables_of(table, "--bounds", bounds, "--identical", pairs)
+    scores = {row["algorithm"]: row for row in tables["aggregate"]}
+    assert tables["settings"]["bounds"]["E1"] == [-10, 10]
     assert scores["A0"]["score"] != pytest.approx(0.394571498148)
     # what is left out says nothing
     assert call(table, "--identical", pairs, "--algorithms", "A0,A2", "--quiet").exit_code == 0
@@ -111,7 +111,7 @@ def test_page_and_latex(table, tmp_path):
     assert page.count('<svg class="plot"') == 2 + 2 * 2
     tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
     captions = [re.search(r"<caption>(.*?)</caption>", table) for table in tables]
-    assert len({found and found[1] for found in captions}) == len(tables) and all(captions)
+    assert len({caption and caption[1] for caption in captions}) == len(tables) and all(captions)
     answer = r"By PBP-t, A\d has the highest aggregate score, 0\.\d{4}; its intervals"
     assert re.search(answer, page)
     tex = (tmp_path / "out" / "tables.tex").read_text()
@@ -127,9 +127,9 @@ def test_metrics_are_added_when_asked_for(table, tmp_path, monkeypatch):
             f"jbrl.stats.evaluation.metrics.{function.__name__}",
             functools.partial(function, resamples=20),
         )
-    found = tables_of(table, "--metrics", "--html", "--out", tmp_path)
+    tables = tables_of(table, "--metrics", "--html", "--out", tmp_path)
     names = {"mean", "median", "iqm", "optimality_gap"}
-    assert {row["metric"] for row in found["metrics"]} == names
+    assert {row["metric"] for row in tables["metrics"]} == names
     page = (tmp_path / "index.html").read_text()
     for text in ("IQM", "Performance profiles", "Probability of improvement"):
         assert text in page
@@ -173,8 +173,8 @@ def test_a_directory_of_results(tmp_path):
     assert rows["algorithm"].drop_duplicates().tolist() == AGENTS
     assert rows.groupby(["algorithm", "environment"]).size().tolist() == [5] * 6
     for options, names in (((), AGENTS), (("--oracles",), [*AGENTS, "Optimal"])):
-        found = tables_of(tmp_path / "out", *options)
-        assert {row["algorithm"] for row in found["aggregate"]} == set(names)
+        tables = tables_of(tmp_path / "out", *options)
+        assert {row["algorithm"] for row in tables["aggregate"]} == set(names)
     assert call(tmp_path / "out", "--html").exit_code == 0
     assert (tmp_path / "out" / "evaluation" / "index.html").exists()
 
@@ -257,10 +257,10 @@ def test_identical_algorithms_share_every_rank(tmp_path):
     rows = [(f"a{i}", f"e{j}", 1.0) for i in range(4) for j in range(3) for _ in range(3)]
     path = tmp_path / "constant.csv"
     pd.DataFrame(rows, columns=["algorithm", "environment", "score"]).to_csv(path, index=False)
-    found = tables_of(path)
-    for row in (*found["aggregate"], *found["environments"]):
+    tables = tables_of(path)
+    for row in (*tables["aggregate"], *tables["environments"]):
         assert row["rank_best"] <= row["rank"] <= row["rank_worst"]
-    assert {row["rank_worst"] for row in found["aggregate"]} == {1}
+    assert {row["rank_worst"] for row in tables["aggregate"]} == {1}
 
 
 def test_notes_say_what_bounds_leave_open_unless_told_not_to(tmp_path):
@@ -287,8 +287,8 @@ def test_many_long_names_fit_into_the_figures(tmp_path):
     assert done.exit_code == 0, done.output
     page = (tmp_path / "index.html").read_text()
     assert "1 (1–16)" in page
-    found = labels_of([*names, "x" * 90 + "1", "x" * 90 + "2"], 34, 1)
-    assert len(set(found)) == len(found) and max(map(len, found)) <= 38
+    labels = labels_of([*names, "x" * 90 + "1", "x" * 90 + "2"], 34, 1)
+    assert len(set(labels)) == len(labels) and max(map(len, labels)) <= 38
     samples = samples_of(pd.DataFrame(rows, columns=["algorithm", "environment", "score"]))
     drawn = quantiles(samples, 0, 0.05, styles(names)).figure
     [axes] = drawn.axes

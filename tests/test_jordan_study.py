@@ -49,10 +49,10 @@ def test_trials_follow_the_width_and_the_root_of_the_cost(script):
         [("a", 1.0, 0.1), ("a", 3.0, 0.1), ("b", 400.0, 0.1), ("c", 4.0, 0.2)],
         columns=["environment", "seconds", "width"],
     )
-    found = script.allocation(table, 100_000.0)
-    assert found["a"] == pytest.approx(10 * found["b"], rel=0.1)
-    assert found["c"] == pytest.approx(2 * found["a"], rel=0.1)
-    spent = 4 * found["a"] + 400 * found["b"] + 4 * found["c"]
+    trials = script.allocation(table, 100_000.0)
+    assert trials["a"] == pytest.approx(10 * trials["b"], rel=0.1)
+    assert trials["c"] == pytest.approx(2 * trials["a"], rel=0.1)
+    spent = 4 * trials["a"] + 400 * trials["b"] + 4 * trials["c"]
     assert 0.9 * 100_000 < spent <= 100_000
     assert script.allocation(table, 1.0) == {"a": 30, "b": 30, "c": 30}
     assert script.allocation(table, 1e12) == {"a": 10_000, "b": 10_000, "c": 10_000}
@@ -114,16 +114,16 @@ def test_pieces_are_added_and_trials_are_counted_once(played, tmp_path):
     first = jordan_kept.trials(tmp_path)
     counts = jordan_kept.keep(played[::-1], tmp_path)
     assert counts.loc["Chain-10d", "Sarsa-lambda"] == 6
-    found, pieces = jordan_kept.trials(tmp_path), jordan_kept.pieces(tmp_path)
-    assert list(found["unit"]) == list(range(6))
-    pd.testing.assert_frame_equal(found.head(4), first)
+    kept, pieces = jordan_kept.trials(tmp_path), jordan_kept.pieces(tmp_path)
+    assert list(kept["unit"]) == list(range(6))
+    pd.testing.assert_frame_equal(kept.head(4), first)
     assert list(pieces["trials"]) == [6]
     results = Results(played[1])
     np.testing.assert_array_equal(
-        found["drawn_alpha"],
+        kept["drawn_alpha"],
         results.metrics("Chain-10d", "Sarsa-lambda")["drawn_alpha"].astype(np.float32),
     )
-    found.assign(score=0.0).to_parquet(tmp_path / "trials.parquet", index=False)
+    kept.assign(score=0.0).to_parquet(tmp_path / "trials.parquet", index=False)
     with pytest.raises(JbrlError, match="lifetime 0: kept with a score of 0, now -"):
         jordan_kept.keep([played[0]], tmp_path)
 
@@ -142,8 +142,11 @@ def test_trials_are_kept_under_the_problem_of_their_experiment(tmp_path):
     results = jbrl.run(study, tmp_path, progress=False)
     scores = results.returns.groupby("experiment")["score"].apply(list)
     trials, pieces = jordan_kept.of_results(tmp_path)
-    found = trials.groupby("environment")["score"].apply(list)
-    assert found.to_dict() == {"Chain-10d": scores["a chain"], "Chain-10s": scores["Chain-10d"]}
+    by_environment = trials.groupby("environment")["score"].apply(list)
+    assert by_environment.to_dict() == {
+        "Chain-10d": scores["a chain"],
+        "Chain-10s": scores["Chain-10d"],
+    }
     assert list(pieces["environment"]) == ["Chain-10d", "Chain-10s"]
 
 
@@ -169,8 +172,8 @@ def test_aggregate_is_of_environments_that_all_have_played(several):
     assert samples.environments == ("Chain-10d", "MountainCar", "Acrobot")
     same = samples.same.sum(axis=(0, 2))
     assert list(same) == [5, 3, 3]  # the scaled algorithm is the plain one on the chain
-    found = evaluate(samples, ("pbp", "pbp-t"), Options())
-    table = jordan_ranking.compare_aggregate(found)
+    evaluation = evaluate(samples, ("pbp", "pbp-t"), Options())
+    table = jordan_ranking.compare_aggregate(evaluation)
     assert list(table.columns) == list(jordan_ranking.AGGREGATE)
     row = table[(table["method"] == "pbp-t") & (table["algorithm"] == "PPO-linear")].iloc[0]
     assert row["published"] == pytest.approx(0.0508, abs=5e-5)
@@ -179,11 +182,11 @@ def test_aggregate_is_of_environments_that_all_have_played(several):
 
 
 def test_moves_repeat_the_evaluation_with_one_thing_changed(several):
-    found = jordan_ranking.moves(several, ("pbp-t",))
-    assert list(found.columns) == list(jordan_ranking.MOVES)
+    table = jordan_ranking.moves(several, ("pbp-t",))
+    assert list(table.columns) == list(jordan_ranking.MOVES)
     samples = jordan_ranking.shared_samples(several)
     plain = evaluate(samples, ("pbp-t",)).aggregate.set_index("algorithm")
-    by = found.set_index(["change", "value", "algorithm"])
+    by = table.set_index(["change", "value", "algorithm"])
     for name in samples.algorithms:
         for key in (("delta", 0.05, name), ("trials", 60, name)):
             assert by.loc[key, "lower"] == plain.loc[name, "lower"]
@@ -192,14 +195,14 @@ def test_moves_repeat_the_evaluation_with_one_thing_changed(several):
         assert wide["lower"] <= narrow["lower"]
         assert narrow["upper"] <= wide["upper"]
     # 1 % of 60 trials is one, which has no interval
-    assert list(found.loc[found["change"] == "trials", "value"].unique()) == [2, 6, 18, 60]
+    assert list(table.loc[table["change"] == "trials", "value"].unique()) == [2, 6, 18, 60]
     rest = several[several["environment"] != "Acrobot"]
     without = evaluate(jordan_ranking.shared_samples(rest), ("pbp-t",)).aggregate
     assert (
         by.loc[("without", "Acrobot", "PPO-linear"), "score"]
         == (without.set_index("algorithm").loc["PPO-linear", "score"])
     )
-    assert set(found.loc[found["change"] == "without", "value"]) == set(samples.environments)
+    assert set(table.loc[table["change"] == "without", "value"]) == set(samples.environments)
 
 
 def test_no_ranking_without_an_environment_of_two_algorithms():

@@ -16,26 +16,26 @@ GOLDEN = ("scores_a", "scores_b", "scores_partial", "scores_deep_sea_edge")
 
 @cache
 def arrays(name: str) -> dict[str, np.ndarray]:
-    with np.load(DATA / f"{name}.npz") as found:
-        return dict(found)
+    with np.load(DATA / f"{name}.npz") as file:
+        return dict(file)
 
 
 @cache
 def golden(name: str) -> Logs:
     """The logs of a golden file, of one agent of that name."""
-    found = arrays(name)
-    ids = np.array(json.loads(str(found["bsuite_ids"])))
-    rows = len(found["steps"])
-    columns = [key for key, values in found.items() if values.shape == (rows,)]
-    table = pd.DataFrame({key: found[key] for key in columns if key != "bsuite_index"})
-    return logs_of_table(table.assign(bsuite_id=ids[found["bsuite_index"]], agent=name))
+    stored = arrays(name)
+    ids = np.array(json.loads(str(stored["bsuite_ids"])))
+    rows = len(stored["steps"])
+    columns = [key for key, values in stored.items() if values.shape == (rows,)]
+    table = pd.DataFrame({key: stored[key] for key in columns if key != "bsuite_index"})
+    return logs_of_table(table.assign(bsuite_id=ids[stored["bsuite_index"]], agent=name))
 
 
 def expected(name: str) -> pd.DataFrame:
     """Scores that the original computes: score and finished, by bsuite_env."""
-    found = arrays(name)
-    names = json.loads(str(found["score_env"]))
-    return pd.DataFrame({"score": found["score"], "finished": found["finished"]}, index=names)
+    stored = arrays(name)
+    names = json.loads(str(stored["score_env"]))
+    return pd.DataFrame({"score": stored["score"], "finished": stored["finished"]}, index=names)
 
 
 @cache

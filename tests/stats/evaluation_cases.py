@@ -42,13 +42,13 @@ def random_samples(
 ) -> dict[tuple[int, int], np.ndarray]:
     """Few samples with many ties (`values` distinct ones), or none (None)."""
     generator = np.random.default_rng(seed)
-    found = {}
+    samples = {}
     for i in range(n):
         for j in range(m):
             T = int(generator.integers(*sizes))
-            found[i, j] = (
+            samples[i, j] = (
                 generator.normal(size=T) + 0.3 * i
                 if values is None
                 else generator.integers(0, values, T) + (i + j) % 2
             )
-    return found
+    return samples

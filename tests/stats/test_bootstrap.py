@@ -44,12 +44,12 @@ def words(samples, environment, resample):
 @pytest.mark.first_case_quick
 def test_twin(raw):
     samples = samples_of(table_of(raw), identical=[("E1", "A0", "A2")])
-    found = np.concatenate(list(resampled_payoffs(samples, 5, SEED)))
-    assert found.shape == (5, 3, 2, 3)
-    assert found.dtype == np.float64
+    resampled = np.concatenate(list(resampled_payoffs(samples, 5, SEED)))
+    assert resampled.shape == (5, 3, 2, 3)
+    assert resampled.dtype == np.float64
     for r in range(5):
         drawn = {(i, j): w for j in range(2) for i, w in enumerate(words(samples, j, r))}
-        assert found[r] == pytest.approx(
+        assert resampled[r] == pytest.approx(
             twin.payoff(
                 twin.resample(raw, drawn),
                 3,
@@ -58,9 +58,9 @@ def test_twin(raw):
             ),
             abs=1e-12,
         )
-    scores = aggregate_scores(found, payoffs(samples))
+    scores = aggregate_scores(resampled, payoffs(samples))
     for r in range(5):
-        assert scores[r] == pytest.approx(twin.solve(found[r])[0], abs=1e-8)
+        assert scores[r] == pytest.approx(twin.solve(resampled[r])[0], abs=1e-8)
 
 
 def test_array_operations_give_what_loops_give(raw):
@@ -103,14 +103,14 @@ def test_laws_of_the_resamples():
     raw = random_samples(8, 3, 2, sizes=(17, 31), values=4)
     samples = samples_of(table_of(raw))
     z = payoffs(samples)
-    found = np.concatenate(list(resampled_payoffs(samples, 4000, 11)))
+    resampled = np.concatenate(list(resampled_payoffs(samples, 4000, 11)))
     generator = np.random.default_rng(0)
     for i, k in ((0, 1), (1, 0), (2, 1)):
         for j in range(2):
             x, y = raw[i, j], raw[k, j]
             drawn = [generator.choice(v, (4000, len(v))) for v in (x, y)]
             again = (drawn[0][:, :, None] >= drawn[1][:, None, :]).mean(axis=(1, 2))
-            ours = found[:, i, j, k]
+            ours = resampled[:, i, j, k]
             # E of the resampled payoff is the payoff itself
             assert abs(ours.mean() - z[i, j, k]) < 4.5 * ours.std() / 4000**0.5
             # two spreads, each known to 1/sqrt(2·4000)
@@ -120,9 +120,9 @@ def test_laws_of_the_resamples():
 @pytest.mark.first_case_quick
 def test_percentile_interval_is_that_of_the_resampled_scores(raw):
     samples = samples_of(table_of(raw))
-    found = bootstrap(samples, 0.2, resamples=99, seed=SEED)
-    assert found.lower == pytest.approx(np.quantile(found.scores, 0.2 / 12, axis=0))
-    assert found.upper == pytest.approx(np.quantile(found.scores, 1 - 0.2 / 12, axis=0))
+    intervals = bootstrap(samples, 0.2, resamples=99, seed=SEED)
+    assert intervals.lower == pytest.approx(np.quantile(intervals.scores, 0.2 / 12, axis=0))
+    assert intervals.upper == pytest.approx(np.quantile(intervals.scores, 1 - 0.2 / 12, axis=0))
 
 
 def test_bca_agrees_with_scipy_on_one_environment():
@@ -133,7 +133,7 @@ def test_bca_agrees_with_scipy_on_one_environment():
     raw = {(0, 0): generator.normal(size=30), (1, 0): generator.normal(size=25) + 1.5}
     samples = samples_of(table_of(raw))
     point = equilibrium(payoffs(samples))
-    found = bootstrap(samples, 0.2, resamples=4000, seed=1, interval="bca")
+    intervals = bootstrap(samples, 0.2, resamples=4000, seed=1, interval="bca")
 
     def score(x, y, axis=-1):
         """Of algorithm 0 with q's strategy held fixed."""
@@ -149,15 +149,15 @@ def test_bca_agrees_with_scipy_on_one_environment():
         rng=np.random.default_rng(2),
         batch=500,
     )
-    width = found.scores[:, 0].std()
-    assert found.lower[0] == pytest.approx(theirs.confidence_interval.low, abs=0.15 * width)
-    assert found.upper[0] == pytest.approx(theirs.confidence_interval.high, abs=0.15 * width)
+    width = intervals.scores[:, 0].std()
+    assert intervals.lower[0] == pytest.approx(theirs.confidence_interval.low, abs=0.15 * width)
+    assert intervals.upper[0] == pytest.approx(theirs.confidence_interval.high, abs=0.15 * width)
     a = acceleration(samples, point)[0]
     assert a == pytest.approx(jackknife(raw, score), rel=0.1)
     # The levels of Efron 1987, with this acceleration; without it they are others.
-    scores = found.scores[:, 0]
+    scores = intervals.scores[:, 0]
     below = (scores < point.scores[0]).mean() + (scores == point.scores[0]).mean() / 2
-    for level, end in ((0.05, found.lower[0]), (0.95, found.upper[0])):
+    for level, end in ((0.05, intervals.lower[0]), (0.95, intervals.upper[0])):
         shifted = ndtri(below) + ndtri(level)
         levels = [ndtr(ndtri(below) + shifted / (1 - k * shifted)) for k in (a, 0)]
         assert end == pytest.approx(np.quantile(scores, levels[0]), rel=1e-9)
@@ -193,7 +193,7 @@ def test_bad_input(raw):
 @pytest.mark.first_case_quick
 def test_all_methods_tell_how_far_they_are(raw):
     told = []
-    found = evaluate(
+    evaluation = evaluate(
         samples_of(table_of(raw)),
         ["bootstrap", "pbp"],
         Options(resamples=20, seed=SEED),
@@ -202,4 +202,4 @@ def test_all_methods_tell_how_far_they_are(raw):
     first = [(done, total) for method, done, total in told if method == "pbp"]
     assert first[0][0] == 0 and first[-1][0] == first[-1][1] == first[0][1]
     assert told[-1] == ("bootstrap", 20, 20)
-    assert found.settings["resamples"] == 20 and "quantile" not in found.settings
+    assert evaluation.settings["resamples"] == 20 and "quantile" not in evaluation.settings

@@ -46,9 +46,9 @@ def test_the_table_and_the_page_are_made_of_the_kept_files() -> None:
     }
     assert collect.rows() in (ROOT / "docs/bounds.md").read_text()
     for file in (ROOT / "experiments/bounds").glob("*.json"):
-        found = json.loads(file.read_text())
-        assert found["lower"] <= found["upper"]
-        assert file == collect.file(found["problem"], found["decisions"])
+        entries = json.loads(file.read_text())
+        assert entries["lower"] <= entries["upper"]
+        assert file == collect.file(entries["problem"], entries["decisions"])
 
 
 def test_no_agent_of_the_published_comparison_earns_more_than_the_upper_end() -> None:
@@ -76,9 +76,9 @@ def test_columns_appear_where_a_bracket_is_known() -> None:
     columns = {"experiment": ["a", "b"], "algorithm": "Known", "mean": [4.0, 1.0]}
     scores = pd.DataFrame(columns | {"ci95": [0.5, 0.1], "seed": 0})
     assert with_shares(scores, {}) is scores
-    found = with_shares(scores, {"a": TWO})
-    assert list(found.columns)[2:] == ["mean", "ci95", "share_low", "share_high", "seed"]
-    assert found["share_low"].tolist() == pytest.approx([0.7, np.nan], nan_ok=True)
+    table = with_shares(scores, {"a": TWO})
+    assert list(table.columns)[2:] == ["mean", "ci95", "share_low", "share_high", "seed"]
+    assert table["share_low"].tolist() == pytest.approx([0.7, np.nan], nan_ok=True)
     assert with_shares(scores, {"a": TWO}, ["Known"])["share_low"].isna().all()
 
 
@@ -90,8 +90,8 @@ def test_experiments_are_found_by_test_discount_and_horizon() -> None:
         {"name": "short", "test": "GDL", "horizon": 10},
         {"name": "other", "test": "two.json"},
     ]
-    found = of_experiments({"study": study, "experiments": experiments})
-    assert found == {"right": find("GDL", 0.95, 250), "wrong prior": find("GDL", 0.95, 250)}
+    brackets = of_experiments({"study": study, "experiments": experiments})
+    assert brackets == {"right": find("GDL", 0.95, 250), "wrong prior": find("GDL", 0.95, 250)}
     assert of_experiments({"study": {}, "experiments": experiments[:1]}) == {}
 
 
@@ -101,15 +101,15 @@ def test_a_problem_is_known_by_its_digest_whatever_its_name() -> None:
     experiments = [{"name": str(n), "test": name} for n, name in enumerate(names)]
     manifest = {"study": {"discount": 0.95, "horizon": 250}, "experiments": experiments}
     units = pd.DataFrame({"experiment": ["0", "1", "2"], "test_digest": digests})
-    found = of_experiments(with_digests(manifest, units))
-    assert found == {"0": find("GC", 0.95, 250), "2": find("GDL", 0.95, 250)}
+    brackets = of_experiments(with_digests(manifest, units))
+    assert brackets == {"0": find("GC", 0.95, 250), "2": find("GDL", 0.95, 250)}
 
 
 def test_the_command_gives_no_share_of_an_agent_that_is_shown_the_mdp() -> None:
     folder = str(ROOT / "experiments/published/paper-cpu")
     result = CliRunner().invoke(app, ["scores", folder, "--format", "csv"])
-    found = pd.read_csv(io.StringIO(result.stdout))
-    shown = found["algorithm"] == "Optimal"
+    table = pd.read_csv(io.StringIO(result.stdout))
+    shown = table["algorithm"] == "Optimal"
     assert shown.any()
-    assert found.loc[shown, "share_low"].isna().all()
-    assert found.loc[~shown, "share_low"].notna().any()
+    assert table.loc[shown, "share_low"].isna().all()
+    assert table.loc[~shown, "share_low"].notna().any()

@@ -38,9 +38,9 @@ def folder(tmp_path_factory) -> Path:
 
 def test_all_468_files_come_back_as_they_were(folder):
     assert len(list(folder.iterdir())) == 468
-    found = read_folder(folder, "dqn")
-    assert not found.problems and not found.notes
-    runs = {run.bsuite_id: run for run in found.runs}
+    logs = read_folder(folder, "dqn")
+    assert not logs.problems and not logs.notes
+    runs = {run.bsuite_id: run for run in logs.runs}
     for run in golden("scores_a").runs:
         again = runs[run.bsuite_id]
         assert set(again.columns) == set(run.columns)
@@ -101,14 +101,14 @@ def test_empty_lines_at_the_end_do_not_count(tmp_path):
 @pytest.mark.parametrize("cut", ["36,4,-2.0,9,-1.0,6.", "36,4", "3"])
 def test_a_last_line_without_end_is_left_out_and_flagged(tmp_path, cut):
     path = catch(tmp_path, *ROWS, cut, end="")
-    found = read_folder(tmp_path, "x")
-    assert found.runs[0].truncated and found.runs[0].episodes == 3
-    assert found.notes == (
+    logs = read_folder(tmp_path, "x")
+    assert logs.runs[0].truncated and logs.runs[0].episodes == 3
+    assert logs.notes == (
         f"{path}: row 4 is cut off (no line end follows) and is left out: catch/0 counts up to "
         f"episode 3",
     )
-    assert not found.problems
-    assert not scores.summary(found)["finished"].item()
+    assert not logs.problems
+    assert not scores.summary(logs)["finished"].item()
 
 
 # ---- what is refused, with file and row ----
@@ -151,9 +151,9 @@ def test_files_that_are_refused(tmp_path, name, lines, words):
 def test_two_files_of_one_id(tmp_path):
     catch(tmp_path, *ROWS)
     second = catch(tmp_path, *ROWS, index="00")
-    found = read_folder(tmp_path, "x")
-    assert len(found.runs) == 1
-    assert found.problems == (
+    logs = read_folder(tmp_path, "x")
+    assert len(logs.runs) == 1
+    assert logs.problems == (
         f"{second}: a second file of catch/0 beside bsuite_id_-_catch-0.csv: expected one per id",
     )
 
@@ -161,9 +161,9 @@ def test_two_files_of_one_id(tmp_path):
 def test_a_file_that_cannot_be_used_leaves_the_others(tmp_path):
     catch(tmp_path, *ROWS)
     bad = catch(tmp_path, ROWS[0], "18,2,0.0,9,1.0,nan", index=1)
-    found = read_folder(tmp_path, "x")
-    assert [run.bsuite_id for run in found.runs] == ["catch/0"]
-    assert found.problems == (f"{bad}: row 2: total_regret = 'nan': expected a finite number",)
+    logs = read_folder(tmp_path, "x")
+    assert [run.bsuite_id for run in logs.runs] == ["catch/0"]
+    assert logs.problems == (f"{bad}: row 2: total_regret = 'nan': expected a finite number",)
 
 
 def test_a_folder_without_logs(tmp_path):
@@ -181,9 +181,9 @@ def test_agents_and_runs_are_folders_in_folders(tmp_path):
     for number in (2, 10, 1):
         rates = [[number / 10] * 20]
         write_folder(whole("x", "catch", rates).runs, tmp_path / "all" / "Random" / f"run-{number}")
-    found = read_places([str(tmp_path / "all")])
-    assert found.agents == ["DQN", "Random"]
-    first = [run for run in found.runs if run.bsuite_id == "catch/0" and run.agent == "Random"]
+    logs = read_places([str(tmp_path / "all")])
+    assert logs.agents == ["DQN", "Random"]
+    first = [run for run in logs.runs if run.bsuite_id == "catch/0" and run.agent == "Random"]
     assert [run.number for run in first] == [0, 1, 2]
     assert [run.columns["total_regret"][0] for run in first] == [0.1, 0.2, 1.0]
 
@@ -191,8 +191,8 @@ def test_agents_and_runs_are_folders_in_folders(tmp_path):
 def test_a_name_given_twice_is_one_agent_run_twice(folder, tmp_path):
     other = tmp_path / "other"
     write_folder(golden("scores_b").runs, other)
-    found = read_places([f"A={folder}", f"A={other}"])
-    assert found.agents == ["A"] and {run.number for run in found.runs} == {0, 1}
+    logs = read_places([f"A={folder}", f"A={other}"])
+    assert logs.agents == ["A"] and {run.number for run in logs.runs} == {0, 1}
     with pytest.raises(JbrlError, match="given twice"):
         read_places([f"A={folder}", f"B={folder}"])
 

@@ -17,34 +17,34 @@ from tests.stats.bsuite_cases import GOLDEN, arrays, expected, golden, made_up, 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_scores_and_flags_of_the_original(name):
-    found = scores.summary(golden(name)).set_index("bsuite_env")
-    wanted = expected(name).loc[found.index]
-    np.testing.assert_allclose(found["score"], wanted["score"], rtol=0, atol=1e-12)
-    assert found["finished"].tolist() == wanted["finished"].tolist()
+    table = scores.summary(golden(name)).set_index("bsuite_env")
+    wanted = expected(name).loc[table.index]
+    np.testing.assert_allclose(table["score"], wanted["score"], rtol=0, atol=1e-12)
+    assert table["finished"].tolist() == wanted["finished"].tolist()
     assert np.isnan(wanted["score"]).sum() == (2 if name == "scores_partial" else 0)
 
 
 @pytest.mark.parametrize("name", ["scores_a", "scores_b", "scores_partial"])
 def test_tag_scores_of_the_original(name):
-    found = scores.tag_scores(golden(name)).set_index("tag")
+    table = scores.tag_scores(golden(name)).set_index("tag")
     wanted = arrays(name)
-    assert found.index.tolist() == json.loads(str(wanted["tags"]))
-    np.testing.assert_allclose(found["score"], wanted["tag_score"], rtol=0, atol=1e-12)
-    assert found["of"].tolist() == [5, 7, 3, 10, 2, 8, 5]
+    assert table.index.tolist() == json.loads(str(wanted["tags"]))
+    np.testing.assert_allclose(table["score"], wanted["tag_score"], rtol=0, atol=1e-12)
+    assert table["of"].tolist() == [5, 7, 3, 10, 2, 8, 5]
     if name == "scores_partial":
-        assert found.loc["noise", "experiments"] == 7  # mnist_noise has no score
-        assert not found["finished"].any()
+        assert table.loc["noise", "experiments"] == 7  # mnist_noise has no score
+        assert not table["finished"].any()
 
 
 @pytest.mark.parametrize("name", ["deep_sea", "deep_sea_stochastic"])
 def test_solutions_of_the_original_at_the_edges(name):
-    found = curves.solutions(golden("scores_deep_sea_edge"), name)
+    table = curves.solutions(golden("scores_deep_sea_edge"), name)
     wanted = arrays("scores_deep_sea_edge")
     solved = wanted[f"{name}_solved"]
-    assert found["size"].tolist() == wanted[f"{name}_size"].tolist()
-    assert found["episode"].notna().tolist() == solved.tolist()
+    assert table["size"].tolist() == wanted[f"{name}_size"].tolist()
+    assert table["episode"].notna().tolist() == solved.tolist()
     at = wanted[f"{name}_solve_episode"][solved]
-    assert found["episode"][solved].tolist() == at.tolist()
+    assert table["episode"][solved].tolist() == at.tolist()
 
 
 def changed(run, **columns):
@@ -79,8 +79,8 @@ def test_runs_count_up_to_the_last_episode_that_one_of_them_has_reached():
     long = made_up("x", "catch/0", 0.0, episodes=20_000)
     regret = 0.4 * np.minimum(long.columns["episode"], 10_000)
     for one in (short, changed(long, total_regret=regret)):
-        found = scores.summary(Logs((one, *runs[1:])))
-        assert found["score"].item() == pytest.approx(0.75)
+        table = scores.summary(Logs((one, *runs[1:])))
+        assert table["score"].item() == pytest.approx(0.75)
     cut = [made_up("x", run.bsuite_id, 0.8, episodes=5000) for run in runs]
     assert scores.summary(Logs(tuple(cut)))["score"].item() == pytest.approx(0.5)
 
@@ -98,10 +98,10 @@ def test_release_changes_deep_sea_alone():
 
 
 def test_columns_and_order_of_the_summary():
-    found = scores.summary(golden("scores_a"))
-    assert tuple(found.columns) == scores.COLUMNS
-    assert found["bsuite_env"].tolist() == list(EXPERIMENTS)
-    cartpole = found.set_index("bsuite_env").loc["cartpole"]
+    table = scores.summary(golden("scores_a"))
+    assert tuple(table.columns) == scores.COLUMNS
+    assert table["bsuite_env"].tolist() == list(EXPERIMENTS)
+    cartpole = table.set_index("bsuite_env").loc["cartpole"]
     assert cartpole["type"] == "basic"
     assert cartpole["tags"] == "('basic', 'credit_assignment', 'generalization')"
 
@@ -133,9 +133,9 @@ def test_unfinished_runs_are_named_with_the_shortest():
 
 def test_an_experiment_that_others_have_is_an_empty_row_and_a_sentence():
     logs = merged([whole("x", "catch", [[1.0] * 20]), whole("y", "bandit", [[0.1] * 20])])
-    found = scores.summary(logs).set_index(["agent", "bsuite_env"])
-    assert np.isnan(found.loc[("y", "catch"), "score"])
-    assert not found.loc[("y", "catch"), "finished"]
+    table = scores.summary(logs).set_index(["agent", "bsuite_env"])
+    assert np.isnan(table.loc[("y", "catch"), "score"])
+    assert not table.loc[("y", "catch"), "finished"]
     assert scores.incomplete(logs)[1].startswith("agent y: no logs of catch, which x has")
     assert scores.incomplete(whole("x", "catch", [[1.0] * 20])) == []
 
@@ -154,28 +154,28 @@ def test_one_sweep_twice_has_the_score_of_one():
 
 def test_score_of_several_sweeps_is_their_mean():
     a, b = whole("x", "catch", [[0.4] * 20]), whole("x", "catch", [[1.6] * 20])
-    found = scores.summary(merged([a, b]), intervals=True)
-    assert found["score"].item() == pytest.approx((0.75 + 0.0) / 2)
-    assert found["lower"].item() < found["score"].item() < found["upper"].item()
+    table = scores.summary(merged([a, b]), intervals=True)
+    assert table["score"].item() == pytest.approx((0.75 + 0.0) / 2)
+    assert table["lower"].item() < table["score"].item() < table["upper"].item()
 
 
 def test_a_setting_with_fewer_runs_takes_part_again():
     runs = (*whole("x", "bandit", [[0.1] * 20]).runs, made_up("x", "bandit/0", 0.3, number=1))
-    found = scores.summary(Logs(runs), intervals=True)
+    table = scores.summary(Logs(runs), intervals=True)
     first, second = 1 - 0.1 / 0.5, 1 - (0.1 * 19 + 0.3) / 20 / 0.5
-    assert found["score"].item() == pytest.approx((first + second) / 2)
-    assert found["runs"].item() == 2
+    assert table["score"].item() == pytest.approx((first + second) / 2)
+    assert table["runs"].item() == 2
 
 
 def test_intervals_need_several_runs_of_a_setting_or_settings_that_are_equal():
-    found, again = (
+    table, again = (
         scores.summary(golden("scores_a"), intervals=True).set_index("bsuite_env") for _ in "12"
     )
-    assert found.equals(again)  # the same each time
-    known = found.index[found["lower"].notna()]
+    assert table.equals(again)  # the same each time
+    known = table.index[table["lower"].notna()]
     families = {EXPERIMENTS[name].family for name in known}
     assert families == {"catch", "mnist", "cartpole", "mountain_car"}
-    assert (found.loc[known, "lower"] <= found.loc[known, "upper"]).all()
+    assert (table.loc[known, "lower"] <= table.loc[known, "upper"]).all()
     tags = scores.tag_scores(golden("scores_a"), intervals=True)
     assert tags["lower"].isna().all()  # each tag has an experiment without an interval
 
@@ -252,9 +252,9 @@ def test_unfinished_runs_are_not_tested():
 
 def test_holm_is_over_the_experiments_of_a_pair():
     logs = merged([golden("scores_a"), golden("scores_b")])
-    found = compare(logs, permutations=999).set_index("bsuite_env")
-    assert len(found) == 23 and found.loc["catch", "differs"]
-    assert not found.loc["deep_sea", "differs"]
+    table = compare(logs, permutations=999).set_index("bsuite_env")
+    assert len(table) == 23 and table.loc["catch", "differs"]
+    assert not table.loc["deep_sea", "differs"]
 
 
 # ---- tables for others ----
@@ -299,6 +299,6 @@ def test_curves_of_regret_and_return():
 
 
 def test_discounting_chain_is_grouped_by_the_horizon_of_its_best_chain():
-    found = curves.final_regrets(golden("scores_a"), "discounting_chain")
-    assert sorted(found["level"]) == [1, 3, 10, 30, 100]
-    assert (found["n"] == 4).all()
+    table = curves.final_regrets(golden("scores_a"), "discounting_chain")
+    assert sorted(table["level"]) == [1, 3, 10, 30, 100]
+    assert (table["n"] == 4).all()

@@ -41,11 +41,13 @@ def test_schedule_has_49_rows_for_10000_episodes_and_36_for_1000():
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_schedule_and_columns_are_those_of_the_logs_of_the_original(name):
-    found = arrays("scores_a")
-    rows = found["bsuite_index"] == list(SWEEP).index(f"{name}/0")
+    stored = arrays("scores_a")
+    rows = stored["bsuite_index"] == list(SWEEP).index(f"{name}/0")
     rules = EXPERIMENTS[name]
-    assert tuple(found["episode"][rows].astype(int)) == logged_episodes(rules.episodes)
-    values = {k: v[rows] for k, v in found.items() if v.shape == rows.shape and k != "bsuite_index"}
+    assert tuple(stored["episode"][rows].astype(int)) == logged_episodes(rules.episodes)
+    values = {
+        k: v[rows] for k, v in stored.items() if v.shape == rows.shape and k != "bsuite_index"
+    }
     assert {k for k, v in values.items() if np.isfinite(v).all()} == set(rules.log_columns)
 
 

@@ -114,11 +114,11 @@ def softmax(*, described, as_published):
 def test_the_first_way_that_agrees_decides_else_the_nearest(
     described, as_published, expected, agent
 ):
-    found = verdict(softmax(described=described, as_published=as_published), algorithm="Soft-max")
-    assert (found["verdict"], found["agent"]) == (expected, agent)
-    assert bool(found["explanation"]) == bool(found["reference"]) == (expected == "known defect")
+    cell = verdict(softmax(described=described, as_published=as_published), algorithm="Soft-max")
+    assert (cell["verdict"], cell["agent"]) == (expected, agent)
+    assert bool(cell["explanation"]) == bool(cell["reference"]) == (expected == "known defect")
     # what the program computes is no setting of the algorithm
-    np.testing.assert_allclose(found["best"], described)
+    np.testing.assert_allclose(cell["best"], described)
 
 
 def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_misprint():
@@ -130,9 +130,9 @@ def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_misprint():
         rows("accurate", "GC", "OPPS-DS", {"space": s, "budget": 50}, sample(m, 1.8))
         for s, m in (("F2", 40.0), ("F3", 41.0))
     ]
-    found = verdict(pd.concat(parts), algorithm="OPPS-DS")
-    assert (found["verdict"], found["parameters"]) == ("misprint", '{"formula": "Q0/Q2"}')
-    assert (found["best"], json.loads(found["best_parameters"])["space"]) == (
+    cell = verdict(pd.concat(parts), algorithm="OPPS-DS")
+    assert (cell["verdict"], cell["parameters"]) == ("misprint", '{"formula": "Q0/Q2"}')
+    assert (cell["best"], json.loads(cell["best_parameters"])["space"]) == (
         pytest.approx(41.0),
         "F3",
     )
@@ -143,15 +143,15 @@ def test_a_smaller_budget_is_asked_last_and_told():
         rows("accurate", "Grid", "BAMCP", {"simulations": k, "depth": d}, sample(6.2, 0.3))
         for k, d in ((9000, 15), (500, 15), (9999, 25))
     ]
-    found = verdict(pd.concat(parts), experiment="Grid", algorithm="BAMCP")
-    assert found["verdict"] == "agrees, other parameters"
-    assert found["explanation"] == "9,000 simulations instead of 25,000"
+    cell = verdict(pd.concat(parts), experiment="Grid", algorithm="BAMCP")
+    assert cell["verdict"] == "agrees, other parameters"
+    assert cell["explanation"] == "9,000 simulations instead of 25,000"
     dear = rows("accurate", "Grid", "BAMCP", {"simulations": 25000, "depth": 15}, sample(6.3, 0.3))
-    found = verdict(pd.concat([*parts, dear]), experiment="Grid", algorithm="BAMCP")
-    assert (found["verdict"], found["explanation"]) == ("agrees", "")
+    cell = verdict(pd.concat([*parts, dear]), experiment="Grid", algorithm="BAMCP")
+    assert (cell["verdict"], cell["explanation"]) == ("agrees", "")
     bad = rows("accurate", "Grid", "BAMCP", {"simulations": 1, "depth": 15}, sample(0.5, 0.1))
-    found = verdict(bad, experiment="Grid", algorithm="BAMCP")
-    assert (found["verdict"], found["explanation"]) == (
+    cell = verdict(bad, experiment="Grid", algorithm="BAMCP")
+    assert (cell["verdict"], cell["explanation"]) == (
         "differs",
         "1 simulations instead of 25,000",
     )
@@ -163,8 +163,8 @@ def test_every_parameter_of_a_search_is_a_budget_and_the_greatest_product_is_tak
         for v in ((50, 15, 15), (500, 2, 15), (500, 15, 100))
     ]
     parts = [rows("accurate", "Grid", "BFS3", setting, sample(3.4, 0.2)) for setting in settings]
-    found = verdict(pd.concat(parts), experiment="Grid", algorithm="BFS3")
-    assert found["explanation"] == "2 samples instead of 15, depth 15 instead of 50"
+    cell = verdict(pd.concat(parts), experiment="Grid", algorithm="BFS3")
+    assert cell["explanation"] == "2 samples instead of 15, depth 15 instead of 50"
     only = verdict(parts[0], experiment="Grid", algorithm="BFS3")
     assert only["explanation"] == "50 trajectories instead of 500, depth 15 instead of 50"
 
@@ -205,11 +205,11 @@ def test_candidates_stand_in_order_with_the_best_setting_last():
         rows("accurate", "GC", "Soft-max", {"tau": 0.05}, sample(42.0, 1.8)),
     ]
     returns = pd.concat(parts)
-    found = with_published(two_studies.played(returns, returns))
-    assert tuple(found.columns) == castronovo2016.CANDIDATES
-    assert list(found["way"]) == ["same parameters", "defect", "our best"]
-    assert list(found["agrees"]) == [False, True, False]
-    assert found["mean"].iloc[-1] == pytest.approx(42.0)
+    ways = with_published(two_studies.played(returns, returns))
+    assert tuple(ways.columns) == castronovo2016.CANDIDATES
+    assert list(ways["way"]) == ["same parameters", "defect", "our best"]
+    assert list(ways["agrees"]) == [False, True, False]
+    assert ways["mean"].iloc[-1] == pytest.approx(42.0)
 
 
 def test_nothing_to_compare_is_refused():
@@ -269,9 +269,9 @@ def test_there_are_eight_algorithms_in_each_of_six_experiments():
     ],
 )
 def test_parameters_have_the_names_of_our_agents(algorithm, printed, expected):
-    found = castronovo2016.parameters(algorithm, printed)
-    assert found == expected
-    assert [type(v) for v in found.values()] == [type(v) for v in expected.values()]
+    values = castronovo2016.parameters(algorithm, printed)
+    assert values == expected
+    assert [type(v) for v in values.values()] == [type(v) for v in expected.values()]
 
 
 def test_every_cell_can_be_played_and_has_at_most_one_note_of_a_kind():

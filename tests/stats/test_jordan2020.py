@@ -34,11 +34,11 @@ def test_published_tables_are_whole():
     assert list(cells["environment"].unique()) == list(jordan2020.PROBLEMS.values())
     assert (cells.groupby("environment").size() == 11).all()
     assert ((cells["lower"] <= cells["mean"]) & (cells["mean"] <= cells["upper"])).all()
-    found = jordan2020.aggregate()
-    assert list(found.groupby("method", sort=False).size()) == [11, 11, 11]
-    assert (found["lower"] <= found["score"]).all()
-    assert (found["score"] <= found["upper"]).all()
-    misprinted = found[(found["printed"] - found["score"]).abs() > 5.1e-5]
+    table = jordan2020.aggregate()
+    assert list(table.groupby("method", sort=False).size()) == [11, 11, 11]
+    assert (table["lower"] <= table["score"]).all()
+    assert (table["score"] <= table["upper"]).all()
+    misprinted = table[(table["printed"] - table["score"]).abs() > 5.1e-5]
     assert set(misprinted["algorithm"]) == {"Q-Parl2"}
 
 
@@ -80,10 +80,10 @@ def test_z_of_the_same_distribution_is_standard_normal():
         (row.algorithm, row.environment): rng.normal(centre[i], spread[i], 100)
         for i, row in enumerate(published.itertuples())
     }
-    found = jordan2020.compare_cells(scores(cells))
-    assert 0.75 < np.sqrt((found["z"] ** 2).mean()) < 1.25
-    words = jordan2020.in_words(found).splitlines()
-    assert words[0].startswith(f"{(found['verdict'] == 'agrees').sum()} of 165 cells within 3.5")
+    table = jordan2020.compare_cells(scores(cells))
+    assert 0.75 < np.sqrt((table["z"] ** 2).mean()) < 1.25
+    words = jordan2020.in_words(table).splitlines()
+    assert words[0].startswith(f"{(table['verdict'] == 'agrees').sum()} of 165 cells within 3.5")
 
 
 def test_what_does_not_belong_to_the_comparison_is_left_out_and_nothing_is_refused():

@@ -20,8 +20,8 @@ from jbrl.stats.evaluation.samples import samples_of
 from tests.stats.evaluation_cases import random_samples, table_of
 
 
-def values(found, algorithm="A0"):
-    return found[found["algorithm"] == algorithm].set_index("metric")["value"].to_dict()
+def values(table, algorithm="A0"):
+    return table[table["algorithm"] == algorithm].set_index("metric")["value"].to_dict()
 
 
 @settings(max_examples=20)
@@ -30,22 +30,22 @@ def test_point_values_are_those_of_rliable(seed, runs, m):
     """As rliable defines them: runs x tasks matrices, scipy's trimmed mean over all of them."""
     raw = random_samples(seed, 2, m, sizes=(runs, runs + 1), values=None)
     samples = samples_of(table_of(raw))
-    found = values(metrics(samples, resamples=2))
+    point = values(metrics(samples, resamples=2))
     matrix = to_rliable(samples)["A0"]
     assert matrix.shape == (runs, m)
-    assert found["mean"] == pytest.approx(matrix.mean())
-    assert found["median"] == pytest.approx(np.median(matrix.mean(axis=0)))
-    assert found["iqm"] == pytest.approx(stats.trim_mean(matrix, 0.25, axis=None))
-    assert found["optimality_gap"] == pytest.approx(1 - np.minimum(matrix, 1).mean())
+    assert point["mean"] == pytest.approx(matrix.mean())
+    assert point["median"] == pytest.approx(np.median(matrix.mean(axis=0)))
+    assert point["iqm"] == pytest.approx(stats.trim_mean(matrix, 0.25, axis=None))
+    assert point["optimality_gap"] == pytest.approx(1 - np.minimum(matrix, 1).mean())
 
 
 def test_environments_weigh_the_same_whatever_their_number_of_samples():
     both = [0.0, 1.0]
     table = table_of({(0, 0): [1] * 90 + [0] * 10, (0, 1): both, (1, 0): both, (1, 1): both})
-    found = values(metrics(samples_of(table), resamples=2))
-    assert found["mean"] == pytest.approx(0.7)
-    assert found["median"] == pytest.approx(0.7)
-    assert found["optimality_gap"] == pytest.approx(0.3)
+    point = values(metrics(samples_of(table), resamples=2))
+    assert point["mean"] == pytest.approx(0.7)
+    assert point["median"] == pytest.approx(0.7)
+    assert point["optimality_gap"] == pytest.approx(0.3)
 
 
 def test_resampling_stays_within_environments_and_honours_the_seed():
@@ -54,9 +54,9 @@ def test_resampling_stays_within_environments_and_honours_the_seed():
         table_of({(i, j): [float(i + j)] * 5 for i in range(2) for j in range(2)}),
         bounds={"E0": (0, 2), "E1": (0, 2)},
     )
-    found = metrics(samples, resamples=50)
+    table = metrics(samples, resamples=50)
     for end in ("lower", "upper"):
-        assert found[end].to_numpy() == pytest.approx(found["value"].to_numpy())
+        assert table[end].to_numpy() == pytest.approx(table["value"].to_numpy())
     other = samples_of(table_of(random_samples(1, 2, 2, values=None)))
     first, again, another = (metrics(other, resamples=50, seed=seed) for seed in (3, 3, 4))
     assert first.equals(again) and not first.equals(another)
@@ -79,18 +79,18 @@ def test_intervals_are_those_of_scipy():
 
 def test_profiles():
     samples = samples_of(table_of({(0, 0): [0, 0.5, 1], (1, 0): [0.2, 0.2]}))
-    found = performance_profiles(samples, [0, 0.2, 0.5, 1], resamples=20)
-    assert found[found["algorithm"] == "A0"]["value"].tolist() == pytest.approx(
+    table = performance_profiles(samples, [0, 0.2, 0.5, 1], resamples=20)
+    assert table[table["algorithm"] == "A0"]["value"].tolist() == pytest.approx(
         [2 / 3, 2 / 3, 1 / 3, 0]
     )
-    assert found[found["algorithm"] == "A1"]["value"].tolist() == pytest.approx([1, 0, 0, 0])
-    assert (found["lower"] <= found["value"] + 1e-12).all()
-    assert (found["value"] <= found["upper"] + 1e-12).all()
+    assert table[table["algorithm"] == "A1"]["value"].tolist() == pytest.approx([1, 0, 0, 0])
+    assert (table["lower"] <= table["value"] + 1e-12).all()
+    assert (table["value"] <= table["upper"] + 1e-12).all()
 
 
 def test_probability_of_improvement_is_mann_whitney():
     raw = random_samples(2, 3, 2, sizes=(17, 31), values=4)
-    found = probability_of_improvement(samples_of(table_of(raw)), resamples=40).set_index(
+    table = probability_of_improvement(samples_of(table_of(raw)), resamples=40).set_index(
         ["algorithm", "other"]
     )
     for i, k in ((0, 1), (2, 0)):
@@ -98,10 +98,10 @@ def test_probability_of_improvement_is_mann_whitney():
             stats.mannwhitneyu(raw[i, j], raw[k, j]).statistic / (len(raw[i, j]) * len(raw[k, j]))
             for j in range(2)
         ]
-        row = found.loc[f"A{i}", f"A{k}"]
+        row = table.loc[f"A{i}", f"A{k}"]
         assert row["value"] == pytest.approx(np.mean(u))
         assert row["lower"] <= row["value"] <= row["upper"]
-        assert found.loc[f"A{k}", f"A{i}"]["value"] == pytest.approx(1 - np.mean(u))
+        assert table.loc[f"A{k}", f"A{i}"]["value"] == pytest.approx(1 - np.mean(u))
 
 
 def test_bad_input():

@@ -25,11 +25,11 @@ PAIRS = st.integers(2, 25).flatmap(
 def test_by_hand():
     # d = 1, 2, 3, 2: mean 2, squared deviations 1 + 0 + 1 + 0, s_d = √(2/3), standard error
     # √(2/3) / 2 = 0.408248, Z = 4.898979
-    found = paired_z([11, 4, 8, 9], [10, 2, 5, 7])
-    assert (found.n, found.difference) == (4, 2)
-    assert found.standard_error == pytest.approx(0.4082482905, abs=1e-10)
-    assert found.z == pytest.approx(4.898979486, abs=1e-9)
-    assert found.different
+    result = paired_z([11, 4, 8, 9], [10, 2, 5, 7])
+    assert (result.n, result.difference) == (4, 2)
+    assert result.standard_error == pytest.approx(0.4082482905, abs=1e-10)
+    assert result.z == pytest.approx(4.898979486, abs=1e-9)
+    assert result.different
 
 
 def test_critical_values():
@@ -156,9 +156,9 @@ def test_order_of_mdps_does_not_matter(pair, random):
 @settings(max_examples=60)
 @given(PAIRS)
 def test_different_if_and_only_if_p_is_small(pair):
-    found = paired_z(*pair)
-    assume(abs(found.p_value - 0.05) > 1e-9)
-    assert found.different == (found.p_value < 0.05)
+    result = paired_z(*pair)
+    assume(abs(result.p_value - 0.05) > 1e-9)
+    assert result.different == (result.p_value < 0.05)
 
 
 def test_false_alarms():
@@ -184,21 +184,21 @@ def agents():
 
 
 def test_best_and_tied():
-    found = best_and_tied(returns_of(agents()))
-    assert list(zip(found["algorithm"], found["parameters"], strict=True)) == [
+    ranked = best_and_tied(returns_of(agents()))
+    assert list(zip(ranked["algorithm"], ranked["parameters"], strict=True)) == [
         ("BEB", '{"beta": 2.0}'),
         ("BEB", '{"beta": 1.0}'),
         ("PSRL", "{}"),
         ("Random", "{}"),
     ]
-    assert list(found["best_of_algorithm"]) == [True, False, True, True]
-    assert list(found["best"]) == [True, False, False, False]
+    assert list(ranked["best_of_algorithm"]) == [True, False, True, True]
+    assert list(ranked["best"]) == [True, False, False, False]
     # d = 0.1 ± 1, N = 40: s_d = √(40 / 39), Z = 0.1 √39 = 0.6245
-    assert list(found["tied"]) == [False, True, True, False]
-    assert found["z"].iloc[1] == pytest.approx(0.1 * math.sqrt(39), rel=1e-9)
-    assert found["difference"].iloc[2] == pytest.approx(-0.1, rel=1e-9)
-    assert found["z"].iloc[0] == 0
-    assert found["z"].iloc[3] > 1e6
+    assert list(ranked["tied"]) == [False, True, True, False]
+    assert ranked["z"].iloc[1] == pytest.approx(0.1 * math.sqrt(39), rel=1e-9)
+    assert ranked["difference"].iloc[2] == pytest.approx(-0.1, rel=1e-9)
+    assert ranked["z"].iloc[0] == 0
+    assert ranked["z"].iloc[3] > 1e6
 
 
 def test_a_difference_does_not_hide_a_later_tie():
@@ -207,9 +207,9 @@ def test_a_difference_does_not_hide_a_later_tie():
     table = returns_of(
         {("a", "{}"): MDPS + 1, ("b", "{}"): MDPS + 0.95, ("c", "{}"): MDPS + 0.9 + WAVE}
     )
-    found = best_and_tied(table)
-    assert list(found["algorithm"]) == ["a", "b", "c"]
-    assert list(found["tied"]) == [False, False, True]
+    ranked = best_and_tied(table)
+    assert list(ranked["algorithm"]) == ["a", "b", "c"]
+    assert list(ranked["tied"]) == [False, False, True]
 
 
 def test_sided_moves_the_border():
@@ -221,16 +221,16 @@ def test_sided_moves_the_border():
 
 def test_single_algorithm_and_single_mdp():
     assert list(best_and_tied(returns_of({("a", "{}"): [1, 2]}))["best"]) == [True]
-    found = best_and_tied(returns_of({("a", "{}"): [1], ("b", "{}"): [2]}))
-    assert list(found["algorithm"]) == ["b", "a"]
-    assert list(found["tied"]) == [False, True]
-    assert math.isnan(found["z"].iloc[1])
+    samples = best_and_tied(returns_of({("a", "{}"): [1], ("b", "{}"): [2]}))
+    assert list(samples["algorithm"]) == ["b", "a"]
+    assert list(samples["tied"]) == [False, True]
+    assert math.isnan(samples["z"].iloc[1])
 
 
 def test_equal_means_keep_the_order_of_the_table():
-    found = best_and_tied(returns_of({("z", "{}"): [1, 2, 3], ("a", "{}"): [1, 2, 3]}))
-    assert list(found["algorithm"]) == ["z", "a"]
-    assert list(found["tied"]) == [False, True]
+    samples = best_and_tied(returns_of({("z", "{}"): [1, 2, 3], ("a", "{}"): [1, 2, 3]}))
+    assert list(samples["algorithm"]) == ["z", "a"]
+    assert list(samples["tied"]) == [False, True]
 
 
 def test_refuses_other_mdps_and_several_experiments():
@@ -259,44 +259,44 @@ def played(n=200, seed=0):
     }
 
 
-def row(found, who):
-    return found.set_index(["algorithm", "parameters"]).loc[who]
+def row(table, who):
+    return table.set_index(["algorithm", "parameters"]).loc[who]
 
 
 def test_ends_and_order():
-    found = fractions(returns_of(played()), RANDOM, OPTIMAL)
-    assert list(found["algorithm"]) == ["Random", "Optimal", "A"]
-    assert tuple(row(found, RANDOM)[["fraction", "ci95"]]) == pytest.approx((0, 0), abs=1e-12)
-    assert tuple(row(found, OPTIMAL)[["fraction", "ci95"]]) == pytest.approx((1, 0), abs=1e-12)
+    shares = fractions(returns_of(played()), RANDOM, OPTIMAL)
+    assert list(shares["algorithm"]) == ["Random", "Optimal", "A"]
+    assert tuple(row(shares, RANDOM)[["fraction", "ci95"]]) == pytest.approx((0, 0), abs=1e-12)
+    assert tuple(row(shares, OPTIMAL)[["fraction", "ci95"]]) == pytest.approx((1, 0), abs=1e-12)
 
 
 def test_the_exact_ratio_where_there_is_no_noise():
     mdps = np.linspace(1, 9, 20)
-    found = fractions(
+    shares = fractions(
         returns_of({RANDOM: 0 * mdps, OPTIMAL: 2 * mdps, AGENT: 0.5 * mdps}), RANDOM, OPTIMAL
     )
-    assert tuple(row(found, AGENT)[["n", "fraction", "ci95"]]) == pytest.approx(
+    assert tuple(row(shares, AGENT)[["n", "fraction", "ci95"]]) == pytest.approx(
         (20, 0.25, 0), abs=1e-12
     )
 
 
 def test_the_interval_agrees_with_the_bootstrap():
     samples = played()
-    found = row(fractions(returns_of(samples), RANDOM, OPTIMAL), AGENT)
+    shares = row(fractions(returns_of(samples), RANDOM, OPTIMAL), AGENT)
     a, low, high = (samples[who] for who in (AGENT, RANDOM, OPTIMAL))
     draws = np.random.default_rng(1).integers(0, 200, (4000, 200))
     resampled = (a[draws].mean(1) - low[draws].mean(1)) / (high[draws].mean(1) - low[draws].mean(1))
-    assert found["fraction"] == pytest.approx((a.mean() - low.mean()) / (high.mean() - low.mean()))
+    assert shares["fraction"] == pytest.approx((a.mean() - low.mean()) / (high.mean() - low.mean()))
     # 4000 draws: 1.1% standard error
-    assert found["ci95"] == pytest.approx(1.96 * resampled.std(ddof=1), rel=0.06)
+    assert shares["ci95"] == pytest.approx(1.96 * resampled.std(ddof=1), rel=0.06)
 
 
 def test_the_order_of_mdps_does_not_matter():
     returns = returns_of(played())
     groups, rng = returns.groupby("algorithm", sort=False), np.random.default_rng(0)
     shuffled = pd.concat([rows.sample(frac=1, random_state=rng) for _, rows in groups])
-    found, again = (fractions(table, RANDOM, OPTIMAL) for table in (returns, shuffled))
-    pd.testing.assert_frame_equal(found, again)
+    shares, again = (fractions(table, RANDOM, OPTIMAL) for table in (returns, shuffled))
+    pd.testing.assert_frame_equal(shares, again)
 
 
 @pytest.mark.parametrize(

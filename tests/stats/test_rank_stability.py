@@ -181,28 +181,28 @@ def test_where_all_mdps_agree_intervals_have_no_width():
 @settings(max_examples=50, deadline=None)
 @given(SMALL)
 def test_ranks_and_kendalls_tau_by_loops(costs):
-    found = ranks_of(costs.astype(float))
-    assert found.tolist() == [ranking.ranks(-row) for row in costs]
-    for row, tau in zip(found, kendall(found[0], found), strict=True):
-        np.testing.assert_allclose(tau, kendalltau(found[0], row).statistic, atol=1e-12)
+    ranks = ranks_of(costs.astype(float))
+    assert ranks.tolist() == [ranking.ranks(-row) for row in costs]
+    for row, tau in zip(ranks, kendall(ranks[0], ranks), strict=True):
+        np.testing.assert_allclose(tau, kendalltau(ranks[0], row).statistic, atol=1e-12)
 
 
 def test_stability_by_loops():
     scores = np.random.default_rng(5).integers(0, 4, (9, 5)).astype(float)
-    found = stability(scores, resamples=40)
-    paired, counts = found.parts[0].paired, found.parts[0].counts
+    order = stability(scores, resamples=40)
+    paired, counts = order.parts[0].paired, order.parts[0].counts
     slow = [
         ranking.ranks(
             [sum(c * s for c, s in zip(row, column, strict=True)) for column in paired.scores.T]
         )
         for row in counts
     ]
-    assert found.redrawn.tolist() == slow
-    assert found.ranks.tolist() == ranking.ranks(paired.scores.sum(axis=0))
+    assert order.redrawn.tolist() == slow
+    assert order.ranks.tolist() == ranking.ranks(paired.scores.sum(axis=0))
     shares = [[np.mean([row[k] == rank for row in slow]) for rank in range(1, 6)] for k in range(5)]
-    np.testing.assert_allclose(found.shares(), shares)
-    assert list(ranks_table([found])["first"]) == [
-        shares[k][0] for k in np.argsort(found.ranks, kind="stable")
+    np.testing.assert_allclose(order.shares(), shares)
+    assert list(ranks_table([order])["first"]) == [
+        shares[k][0] for k in np.argsort(order.ranks, kind="stable")
     ]
 
 
@@ -223,10 +223,10 @@ def test_identical_agents_tie_in_every_resample():
     rng = np.random.default_rng(1)
     same = rng.normal(size=200) / 3
     scores = np.stack([same, rng.normal(size=200) / 3, same, same], axis=1)
-    found = stability(scores, resamples=3000)
-    which = found.parts[0].paired.agents["algorithm"].isin(["a", "c", "d"]).to_numpy()
-    assert (np.ptp(found.redrawn[:, which], axis=1) == 0).all()
-    pairs = compare(found.parts)
+    order = stability(scores, resamples=3000)
+    which = order.parts[0].paired.agents["algorithm"].isin(["a", "c", "d"]).to_numpy()
+    assert (np.ptp(order.redrawn[:, which], axis=1) == 0).all()
+    pairs = compare(order.parts)
     alike = pairs[pairs["algorithm"].isin(["a", "c"]) & pairs["other"].isin(["c", "d"])]
     assert len(alike) == 3
     assert (alike[["difference", "difference_lower", "difference_upper", "effect_size"]] == 0).all(
@@ -285,10 +285,10 @@ def test_orders_say_how_much_is_left():
 
 @pytest.mark.parametrize("level", [0, 1, 1.5, float("nan")])
 def test_bad_levels_are_refused(level):
-    found = stability(np.eye(3))
+    order = stability(np.eye(3))
     for table in (ranks_table, pairs_table, orders_table):
         with pytest.raises(JbrlError, match="level"):
-            table([found], level)
+            table([order], level)
 
 
 @pytest.mark.parametrize(("resamples", "seed"), [(0, 0), (10, -1), (1.5, 0), (True, 0)])

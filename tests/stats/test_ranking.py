@@ -48,13 +48,13 @@ def quantity(name: str, column: str = "algorithm") -> pd.Series:
 
 
 def test_point_estimate_of_the_closed_form_case(mini_samples):
-    found = equilibrium(payoffs(mini_samples))
-    assert found.scores == pytest.approx(quantity("score").to_numpy(), abs=EXACT)
-    assert found.p == pytest.approx(quantity("p_star").to_numpy(), abs=EXACT)
-    assert found.q.sum(axis=1) == pytest.approx(
+    game = equilibrium(payoffs(mini_samples))
+    assert game.scores == pytest.approx(quantity("score").to_numpy(), abs=EXACT)
+    assert game.p == pytest.approx(quantity("p_star").to_numpy(), abs=EXACT)
+    assert game.q.sum(axis=1) == pytest.approx(
         quantity("q_star_environment", "environment").to_numpy(), abs=EXACT
     )
-    assert found.q.sum(axis=0) == pytest.approx(
+    assert game.q.sum(axis=0) == pytest.approx(
         quantity("q_star_reference_algorithm").to_numpy(), abs=EXACT
     )
 
@@ -74,14 +74,14 @@ def test_interval_ends_of_the_closed_form_case(mini_samples, prefix, quantile, p
 
 
 def test_tables_of_the_closed_form_case(mini_samples):
-    found = evaluate(mini_samples, ["pbp-t", "pbp"])
-    assert found.aggregate["method"].drop_duplicates().tolist() == ["pbp", "pbp-t"]
+    evaluation = evaluate(mini_samples, ["pbp-t", "pbp"])
+    assert evaluation.aggregate["method"].drop_duplicates().tolist() == ["pbp", "pbp-t"]
     for method, prefix in (("pbp", "pbp"), ("pbp-t", "pbpt")):
-        rows = found.aggregate[found.aggregate["method"] == method].set_index("algorithm")
+        rows = evaluation.aggregate[evaluation.aggregate["method"] == method].set_index("algorithm")
         for name in ("rank", "rank_best", "rank_worst"):
             assert rows[name].sort_index().tolist() == quantity(f"{prefix}_{name}").tolist()
     cells = expected().query("quantity == 'mean'")[["environment", "algorithm"]]
-    rows = found.environments.set_index(["environment", "algorithm"]).loc[
+    rows = evaluation.environments.set_index(["environment", "algorithm"]).loc[
         list(cells.itertuples(index=False, name=None))
     ]
     names = {"mean": "mean", "lower": "mean_lower", "upper": "mean_upper", "rank": "env_rank"}
@@ -89,7 +89,7 @@ def test_tables_of_the_closed_form_case(mini_samples):
         assert rows[ours].to_numpy() == pytest.approx(quantity(theirs).to_numpy(), abs=EXACT)
     for end in ("best", "worst"):
         assert rows[f"rank_{end}"].tolist() == quantity(f"env_rank_{end}").tolist()
-    assert found.weights["weight"].sum() == pytest.approx(1, abs=EXACT)
+    assert evaluation.weights["weight"].sum() == pytest.approx(1, abs=EXACT)
 
 
 def test_scores_of_the_resimulated_experiment():
@@ -176,10 +176,10 @@ def test_twin(seed, n, m, values, declared):
     z = payoffs(samples)
     assert z == pytest.approx(twin.payoff(raw, n, m, same), abs=1e-12)
     scores, p, q = twin.solve(z)
-    found = equilibrium(z)
-    assert found.scores == pytest.approx(scores, abs=1e-11)
-    assert found.p == pytest.approx(p, abs=1e-11)
-    assert found.q == pytest.approx(q, abs=1e-11)
+    game = equilibrium(z)
+    assert game.scores == pytest.approx(scores, abs=1e-11)
+    assert game.p == pytest.approx(p, abs=1e-11)
+    assert game.q == pytest.approx(q, abs=1e-11)
     ends = payoff_bounds(samples, 0.4)
     for ours, theirs in zip(ends, twin.anderson(raw, n, m, same, 0.4, samples.bounds), strict=True):
         assert ours == pytest.approx(theirs, abs=1e-12)
@@ -206,7 +206,7 @@ def test_policy_iteration_agrees_with_the_linear_programme(declared, student):
 
 def test_elimination_gives_what_iteration_gives(mini_samples, monkeypatch):
     z = payoffs(mini_samples)
-    found = equilibrium(z)
+    games = equilibrium(z)
     game: Moves = moves(z)
     right = np.random.default_rng(0).normal(size=game.shape)
     matrix = np.stack([game.apply(row) for row in np.eye(right.size)], axis=1)
@@ -215,7 +215,7 @@ def test_elimination_gives_what_iteration_gives(mini_samples, monkeypatch):
     assert by_rows == pytest.approx(matrix, abs=1e-13)
     # GMRES, for where BiCGSTAB breaks down
     monkeypatch.setattr("jbrl.stats.evaluation.game.RESTARTS", 0)
-    assert equilibrium(z).scores == pytest.approx(found.scores, abs=1e-12)
+    assert equilibrium(z).scores == pytest.approx(games.scores, abs=1e-12)
 
 
 def rates_one_by_one(low, high, same, w):

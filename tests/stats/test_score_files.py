@@ -28,19 +28,19 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
         extra.to_parquet(path)
     else:
         extra.to_csv(path, index=False, sep="\t" if name.endswith("tsv") else ",")
-    found = read_score_table(path)
-    assert list(found.columns) == ["algorithm", "environment", "score"]
-    assert found["score"].dtype == np.float64
-    pd.testing.assert_frame_equal(found, SCORES, check_dtype=False, check_exact=True)
+    scores = read_score_table(path)
+    assert list(scores.columns) == ["algorithm", "environment", "score"]
+    assert scores["score"].dtype == np.float64
+    pd.testing.assert_frame_equal(scores, SCORES, check_dtype=False, check_exact=True)
 
 
 def test_several_files_mapped_and_joined_columns(tmp_path: Path) -> None:
     first = written(tmp_path, "agent,parameters,task,return\nA,1,x,3\nA,2,x,4\n", "1.csv")
     second = written(tmp_path, "task,return,agent,parameters\nx,5,A,1\n", "2.csv")
     columns = {"algorithm": ("agent", "parameters"), "environment": "task", "score": "return"}
-    found = read_score_table([first, second], columns=columns)
-    assert found["algorithm"].tolist() == ["A 1", "A 2", "A 1"]
-    assert found["score"].tolist() == [3.0, 4.0, 5.0]
+    scores = read_score_table([first, second], columns=columns)
+    assert scores["algorithm"].tolist() == ["A 1", "A 2", "A 1"]
+    assert scores["score"].tolist() == [3.0, 4.0, 5.0]
 
 
 def test_decimals_are_read_exactly(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_companion_files(tmp_path: Path) -> None:
 
 def test_wide_tables_are_read_by_their_columns(tmp_path: Path) -> None:
     path = written(tmp_path, "algorithm,seed,x,y\nA,0,1,2\nB,0,3,\nA,1,5,6\nB,1,7,8\n")
-    found = read_score_table(path)
+    scores = read_score_table(path)
     cells = {
-        key: rows["score"].tolist() for key, rows in found.groupby(["algorithm", "environment"])
+        key: rows["score"].tolist() for key, rows in scores.groupby(["algorithm", "environment"])
     }
     assert cells == {("A", "x"): [1, 5], ("A", "y"): [2, 6], ("B", "x"): [3, 7], ("B", "y"): [8]}
     with pytest.raises(JbrlError, match=r"'soon'"):
@@ -141,23 +141,23 @@ def test_wide_tables_are_read_by_their_columns(tmp_path: Path) -> None:
 
 def test_arrays_of_runs_by_environments(tmp_path: Path) -> None:
     arrays = {"A": np.array([[1.0, 2.0], [3.0, np.nan]]), "B": np.array([[5.0, 6.0]])}
-    found = from_arrays(arrays, ["x", "y"])
-    assert ["".join(labels) for labels in found.iloc[:, :2].to_numpy()] == [
+    stored = from_arrays(arrays, ["x", "y"])
+    assert ["".join(labels) for labels in stored.iloc[:, :2].to_numpy()] == [
         "Ax",
         "Ay",
         "Ax",
         "Bx",
         "By",
     ]
-    assert found["score"].tolist() == [1.0, 2.0, 3.0, 5.0, 6.0]
-    back, names = to_arrays(found)
+    assert stored["score"].tolist() == [1.0, 2.0, 3.0, 5.0, 6.0]
+    back, names = to_arrays(stored)
     assert names == ["x", "y"]
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array)
     np.savez(tmp_path / "t.npz", environments=np.array(["x", "y"]), **arrays)
     text = '{"environments": ["x", "y"], "scores": {"A": [[1, 2], [3, NaN]], "B": [[5, 6]]}}'
     for path in (tmp_path / "t.npz", written(tmp_path, text, "t.json")):
-        pd.testing.assert_frame_equal(read_score_table(path), found)
+        pd.testing.assert_frame_equal(read_score_table(path), stored)
     plain = read_score_table(written(tmp_path, '{"A": [[1, 2]]}', "p.json"))
     assert plain["environment"].tolist() == ["environment 1", "environment 2"]
 

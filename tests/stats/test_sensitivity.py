@@ -75,8 +75,8 @@ def test_the_p_value_is_that_of_all_permutations():
 
     every = [between(scores[list(order)]) for order in itertools.permutations(range(6))]
     exact = np.mean(np.array(every) >= between(scores) - 1e-12)  # 0.1
-    found = sensitivity.permutation_p(scores, which, 20_000, np.random.default_rng(3))
-    assert found == pytest.approx(exact, abs=4 * np.sqrt(0.09 / 20_000))
+    p_value = sensitivity.permutation_p(scores, which, 20_000, np.random.default_rng(3))
+    assert p_value == pytest.approx(exact, abs=4 * np.sqrt(0.09 / 20_000))
 
 
 @given(

@@ -23,11 +23,16 @@ def few():
 
 def test_bounds_that_tell_nothing_apart_say_why(few):
     ends = propagate(*payoff_bounds(few, 0.05), few.same)
-    found = separation(few, *ends, 0.05)
-    assert found is not None and found.best == "A2" and found.pairs == 3 and found.scores == 10
-    assert found.half_width == pytest.approx(np.sqrt(np.log(2 * 6 / 0.05) / 20))
-    assert found.first == 1.0 and found.apart >= 2  # of 400 resamples
-    text = " ".join(found.sentences())
+    separated = separation(few, *ends, 0.05)
+    assert (
+        separated is not None
+        and separated.best == "A2"
+        and separated.pairs == 3
+        and separated.scores == 10
+    )
+    assert separated.half_width == pytest.approx(np.sqrt(np.log(2 * 6 / 0.05) / 20))
+    assert separated.first == 1.0 and separated.apart >= 2  # of 400 resamples
+    text = " ".join(separated.sentences())
     for words in ("none of 3 pairs", "±0.52", "an estimate", "A2 from", "100% of them"):
         assert words in text
 
@@ -44,9 +49,9 @@ def test_the_number_of_scores_that_is_named_suffices_and_half_of_it_does_not(few
 
 def test_what_would_take_minutes_is_left_out_and_said(few, monkeypatch):
     monkeypatch.setattr("jbrl.stats.evaluation.separation.LARGEST", 10)
-    found = separation(few, np.zeros(3), np.ones(3), 0.05)
-    assert found is not None and not found.others and found.first is None
-    assert "--method bootstrap" in found.sentences()[-1]
+    separated = separation(few, np.zeros(3), np.ones(3), 0.05)
+    assert separated is not None and not separated.others and separated.first is None
+    assert "--method bootstrap" in separated.sentences()[-1]
 
 
 def test_bounds_that_tell_algorithms_apart_need_no_words(few):

@@ -21,18 +21,18 @@ def test_by_hand():
     # 2, 4, 4, 6, 9: mean 5, squared deviations 9 + 1 + 1 + 1 + 16 = 28, s = √(28 / 4) = √7;
     # Student's quantile at 0.975 for 4 degrees of freedom is 2.776445 (tables), 2.776445 √7 / √5 =
     # 3.285141...
-    found = summarise(returns_of({("Random", "{}"): [2, 4, 4, 6, 9]})).iloc[0]
-    assert (found["n"], found["mean"]) == (5, 5)
-    assert found["std"] == pytest.approx(math.sqrt(7), rel=1e-15)
-    assert found["ci95"] == pytest.approx(3.285141, abs=1e-5)
+    samples = summarise(returns_of({("Random", "{}"): [2, 4, 4, 6, 9]})).iloc[0]
+    assert (samples["n"], samples["mean"]) == (5, 5)
+    assert samples["std"] == pytest.approx(math.sqrt(7), rel=1e-15)
+    assert samples["ci95"] == pytest.approx(3.285141, abs=1e-5)
 
 
 def test_published_width():
     # 31.12 ± 0.9 for N = 500 (paper, Fig. 9) needs s near 10 with √N; with the printed 2σ/N it
     # would need s = 225, more than the largest possible return, 200.
     spread = np.tile([-10.0, 10.0], 250) + 31.12
-    found = summarise(returns_of({("Random", "{}"): spread})).iloc[0]
-    assert round(found["ci95"], 1) == 0.9
+    samples = summarise(returns_of({("Random", "{}"): spread})).iloc[0]
+    assert round(samples["ci95"], 1) == 0.9
 
 
 def test_one_row_per_agent_in_order_of_appearance():
@@ -49,10 +49,10 @@ def test_one_row_per_agent_in_order_of_appearance():
 
 
 def test_one_sample_has_no_spread():
-    found = summarise(returns_of({("Random", "{}"): [3]})).iloc[0]
-    assert found["mean"] == 3
-    assert np.isnan(found["std"])
-    assert np.isnan(found["ci95"])
+    samples = summarise(returns_of({("Random", "{}"): [3]})).iloc[0]
+    assert samples["mean"] == 3
+    assert np.isnan(samples["std"])
+    assert np.isnan(samples["ci95"])
 
 
 def test_sums_in_float64():
@@ -62,9 +62,9 @@ def test_sums_in_float64():
 
 def test_other_columns_can_group():
     table = pd.concat([returns_of({("a", "{}"): [1, 3]}), returns_of({("b", "{}"): [5, 7]})])
-    found = summarise(table, by=["experiment"])
-    assert list(found.columns) == ["experiment", "n", "mean", "std", "ci95"]
-    assert found["mean"].iloc[0] == 4
+    summary = summarise(table, by=["experiment"])
+    assert list(summary.columns) == ["experiment", "n", "mean", "std", "ci95"]
+    assert summary["mean"].iloc[0] == 4
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -100,17 +100,17 @@ def test_mean_moves_with_the_scores_and_the_width_does_not(scores, shift):
 @settings(max_examples=50)
 @given(SCORES)
 def test_agrees_with_numpy_and_lies_in_the_range(scores):
-    found = summarise(returns_of({("a", "{}"): scores})).iloc[0]
-    assert scores.min() - 1e-9 <= found["mean"] <= scores.max() + 1e-9
-    assert found["ci95"] == pytest.approx(
+    samples = summarise(returns_of({("a", "{}"): scores})).iloc[0]
+    assert scores.min() - 1e-9 <= samples["mean"] <= scores.max() + 1e-9
+    assert samples["ci95"] == pytest.approx(
         stats.t.ppf(0.975, len(scores) - 1) * scores.std(ddof=1) / np.sqrt(len(scores)), abs=1e-9
     )
 
 
 def test_the_factor_is_students_below_a_hundred_scores():
-    found = factor95(np.array([1, 2, 20, 99, 100, 500]))
-    assert np.isnan(found[0])
-    assert found[1:] == pytest.approx([12.7062, 2.0930, 1.9845, 1.96, 1.96], abs=1e-4)
+    factors = factor95(np.array([1, 2, 20, 99, 100, 500]))
+    assert np.isnan(factors[0])
+    assert factors[1:] == pytest.approx([12.7062, 2.0930, 1.9845, 1.96, 1.96], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ def test_few_rows_of_each_search_stay_in_order() -> None:
 
 
 def test_a_training_is_told_from_a_search() -> None:
-    found = [is_training(rows) for _, rows in table().groupby("algorithm", sort=False)]
-    assert np.array_equal(found, [False, True, False])
+    trainings = [is_training(rows) for _, rows in table().groupby("algorithm", sort=False)]
+    assert np.array_equal(trainings, [False, True, False])

@@ -43,17 +43,17 @@ def contest(levels=LEVELS, offline=OFFLINE, online=ONLINE, **options):
 
 
 def test_by_hand():
-    found = contest()
-    assert found.winners({}).algorithms == ("D",)
-    assert found.winners({"offline": 59.9}).algorithms == ("B", "C")
-    assert found.winners({"offline": 60}).algorithms == ("D",)
-    assert found.winners({"offline": 1, "online": 3.9e-6}).algorithms == ("C",)
-    assert found.winners({"offline": 1, "online": 2e-6}).algorithms == ("B",)
-    assert found.winners({"online": 2e-6}).algorithms == ("D",)
-    assert found.winners({"longest": 59}).algorithms == ("B", "C")
-    assert found.winners({"online": 1e-9}).algorithms == ()
-    best = list(found.winners({"offline": 1}).agents)
-    assert found.scores["parameters"].iloc[best].tolist() == ["2", "{}"]
+    agents = contest()
+    assert agents.winners({}).algorithms == ("D",)
+    assert agents.winners({"offline": 59.9}).algorithms == ("B", "C")
+    assert agents.winners({"offline": 60}).algorithms == ("D",)
+    assert agents.winners({"offline": 1, "online": 3.9e-6}).algorithms == ("C",)
+    assert agents.winners({"offline": 1, "online": 2e-6}).algorithms == ("B",)
+    assert agents.winners({"online": 2e-6}).algorithms == ("D",)
+    assert agents.winners({"longest": 59}).algorithms == ("B", "C")
+    assert agents.winners({"online": 1e-9}).algorithms == ()
+    best = list(agents.winners({"offline": 1}).agents)
+    assert agents.scores["parameters"].iloc[best].tolist() == ["2", "{}"]
 
 
 def test_winners_succeed_one_another_from_left_to_right():
@@ -116,7 +116,7 @@ def test_the_same_as_searching_all_agents(agents, x, y):
     levels = {
         (name, str(i)): [float(v) for v in scores] for i, (name, _, _, scores) in enumerate(agents)
     }
-    found = contest(
+    tested = contest(
         levels, [float(o) for _, o, _, _ in agents], [float(o) for _, _, o, _ in agents]
     )
     left = [i for i, (_, offline, online, _) in enumerate(agents) if offline <= y and online <= x]
@@ -132,16 +132,16 @@ def test_the_same_as_searching_all_agents(agents, x, y):
         if i == champions[0]
         or not paired_z(agents[champions[0]][3], agents[i][3], sided="one").different
     ]
-    assert found.winners({"online": x, "offline": y}).algorithms == tuple(expected)
+    assert tested.winners({"online": x, "offline": y}).algorithms == tuple(expected)
 
 
 def test_the_map_is_the_winners_of_each_point():
-    found = winners_map(contest(), points=12)
-    assert len(found) == 144
-    for row in found.itertuples():
+    agents = winners_map(contest(), points=12)
+    assert len(agents) == 144
+    for row in agents.itertuples():
         assert row.algorithms == contest().winners({"online": row.x, "offline": row.y}).algorithms
-    assert set(found["algorithms"]) >= {("B", "C"), ("D",)}
-    assert set("".join(found["algorithms"].sum())) <= set("ABCD")
+    assert set(agents["algorithms"]) >= {("B", "C"), ("D",)}
+    assert set("".join(agents["algorithms"].sum())) <= set("ABCD")
 
 
 def test_bounds_reach_below_and_above_all_positive_times():
@@ -180,7 +180,7 @@ def test_what_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "spreads", "found"),
+    ("seconds", "spreads", "expected"),
     [
         ([1.09e-7, 1.1e-7, 1.97e-7], 0.0, [1.1e-7, 1.1e-7, 2e-7]),  # two digits
         ([1.97e-7, 1.09e-7, 1.1e-7], 0.0, [2e-7, 1.1e-7, 1.1e-7]),  # in any order
@@ -191,17 +191,17 @@ def test_what_is_refused():
         ([], 0.0, []),
     ],
 )
-def test_ties(seconds, spreads, found):
+def test_ties(seconds, spreads, expected):
     spread = np.broadcast_to(spreads, len(seconds))
-    assert merged(np.array(seconds, float), spread) == pytest.approx(found)
+    assert merged(np.array(seconds, float), spread) == pytest.approx(expected)
 
 
 def test_what_the_dispatch_of_a_call_takes_is_no_offline_time():
     # 2.7, 0.43 and 0.29 ms were measured for one program that trains nothing but a table
     offline = [0.43e-3, 0.29e-3, 2.7e-3, 3.5e-3]
-    found = resolved(pd.DataFrame({"offline_seconds": offline, "online_seconds": 1e-7}))
-    assert list(found["offline_seconds"]) == [0.0, 0.0, 2.7e-3, 2.7e-3]
-    assert list(found["online_seconds"]) == [1e-7] * 4
+    times = resolved(pd.DataFrame({"offline_seconds": offline, "online_seconds": 1e-7}))
+    assert list(times["offline_seconds"]) == [0.0, 0.0, 2.7e-3, 2.7e-3]
+    assert list(times["online_seconds"]) == [1e-7] * 4
 
 
 def test_spreads_are_used_where_they_are_known():

@@ -24,23 +24,23 @@ def agent(scores, name="Random", seed=0, **parameters):
 
 
 def test_the_same_mdps_are_paired():
-    found = table(agent(A), agent(B).sample(frac=1, random_state=0)).iloc[0]
+    row = table(agent(A), agent(B).sample(frac=1, random_state=0)).iloc[0]
     error = (A - B).std(ddof=1) / np.sqrt(60)
     z = (A - B).mean() / error
-    assert (found["test"], found["difference"]) == ("paired", pytest.approx(A.mean() - B.mean()))
-    assert found["interval"] == pytest.approx(float(stats.t(59).ppf(0.975)) * error)
-    assert found["p_value"] == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-12)
-    assert found["combined"] == pytest.approx(found["ci95"] + found["other_ci95"])
+    assert (row["test"], row["difference"]) == ("paired", pytest.approx(A.mean() - B.mean()))
+    assert row["interval"] == pytest.approx(float(stats.t(59).ppf(0.975)) * error)
+    assert row["p_value"] == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-12)
+    assert row["combined"] == pytest.approx(row["ci95"] + row["other_ci95"])
 
 
 @pytest.mark.parametrize("other", [agent(B, seed=1), agent(B[:40])])
 def test_other_mdps_are_compared_by_welch(other):
-    found = table(agent(A), other).iloc[0]
+    row = table(agent(A), other).iloc[0]
     expected = stats.ttest_ind(A, other["score"], equal_var=False)
     low, high = expected.confidence_interval(0.95)
-    assert found["test"] == "Welch"
-    assert found["p_value"] == pytest.approx(expected.pvalue, rel=1e-10)
-    assert found["interval"] == pytest.approx((high - low) / 2, rel=1e-10)
+    assert row["test"] == "Welch"
+    assert row["p_value"] == pytest.approx(expected.pvalue, rel=1e-10)
+    assert row["interval"] == pytest.approx((high - low) / 2, rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_holm_marks_what_stands_among_all():
     base = np.zeros(400)
     first = pd.concat([agent(base, "BEB", beta=b) for b in shifts])
     second = pd.concat([agent(base + noise + shift, "BEB", beta=b) for b, shift in shifts.items()])
-    found = table(first, second)
-    assert list(found["verdict"]) == ["differs", "differs", "agrees"]
-    assert list(found["holm"]) == [True, False, False]
+    row = table(first, second)
+    assert list(row["verdict"]) == ["differs", "differs", "agrees"]
+    assert list(row["holm"]) == [True, False, False]
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_false_alarms_of_either_test_are_five_in_a_hundred():
         second = pd.concat(
             [agent(b, "BEB", seed=seed, beta=float(i)) for i, (_, b) in enumerate(pairs)]
         )
-        found = table(first, second)
-        assert set(found["test"]) == {name}
-        share[name] = (found["verdict"] == "differs").mean()
+        row = table(first, second)
+        assert set(row["test"]) == {name}
+        share[name] = (row["verdict"] == "differs").mean()
     assert all(abs(s - 0.05) < 4 * np.sqrt(0.05 * 0.95 / 200) for s in share.values()), share
 
 
@@ -121,5 +121,5 @@ def test_mdps_of_another_problem_of_that_name_are_not_paired():
         (({"GC": "a"}, {"GC": "b"}), ("differs", "Welch", "agrees")),
         (({"GC": "a"}, {"GC": None}), ("", "paired", "identical")),
     ):
-        found = beside(*given, problems=same_problems(*digests)).iloc[0]
-        assert tuple(found[["problem", "test", "verdict"]]) == expected
+        row = beside(*given, problems=same_problems(*digests)).iloc[0]
+        assert tuple(row[["problem", "test", "verdict"]]) == expected

@@ -34,12 +34,12 @@ def test_summaries_by_hand(target, expected):
 
 
 def test_references_give_per_cent_and_the_order():
-    found = prepare(table_of(SCORES), Preparation("references", "log10", "mean"), REFERENCES)
-    assert found.environments == ("B", "A", "D", "C")
-    np.testing.assert_allclose(found.normalised[0], [20, 10, 50, 60])
-    np.testing.assert_allclose(found.features[0], np.log10([21, 11, 51, 61]))
-    np.testing.assert_allclose(found.target[0], np.log10(36))
-    np.testing.assert_allclose(found.target_transform.inverse(found.target), found.summary)
+    prepared = prepare(table_of(SCORES), Preparation("references", "log10", "mean"), REFERENCES)
+    assert prepared.environments == ("B", "A", "D", "C")
+    np.testing.assert_allclose(prepared.normalised[0], [20, 10, 50, 60])
+    np.testing.assert_allclose(prepared.features[0], np.log10([21, 11, 51, 61]))
+    np.testing.assert_allclose(prepared.target[0], np.log10(36))
+    np.testing.assert_allclose(prepared.target_transform.inverse(prepared.target), prepared.summary)
 
 
 def test_transform_before_or_after_the_summary():
@@ -69,8 +69,8 @@ def test_transforms_of_negative_and_of_tied_scores_by_hand():
     values = np.array([-5.0, 0.0, 99.0])
     np.testing.assert_allclose(transform_of("log10", values).forward(values), [0, 0, 2])
     ties = np.array([1.0, 2.0, 2.0, 3.0, np.nan])
-    found = transform_of("rank", ties).forward(ties)
-    np.testing.assert_allclose(found, [0.25, 0.625, 0.625, 1, np.nan])
+    ranks = transform_of("rank", ties).forward(ties)
+    np.testing.assert_allclose(ranks, [0.25, 0.625, 0.625, 1, np.nan])
 
 
 def test_thresholds_once_or_until_stable():

@@ -71,10 +71,12 @@ def test_the_twenty_best_of_both_kinds(prepared):
         ("shortlist20_by_in_sample_then_cv", {"shortlist": 20}),
         ("lowest20_cv_of_all", {}),
     ):
-        found = search(prepared, Search(top=19, **options))
+        outcome = search(prepared, Search(top=19, **options))
         rows = table[table["list"] == kind]
-        assert [" ".join(fit.subset) for fit in (found.best, *found.next)] == list(rows["games"])
-        ours = pd.DataFrame([(f.cv_mse, f.cv_mae, f.mse) for f in (found.best, *found.next)])
+        assert [" ".join(fit.subset) for fit in (outcome.best, *outcome.next)] == list(
+            rows["games"]
+        )
+        ours = pd.DataFrame([(f.cv_mse, f.cv_mae, f.mse) for f in (outcome.best, *outcome.next)])
         theirs = rows[["cv10_mse", "cv10_mae", "in_sample_mse"]]
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
@@ -107,23 +109,23 @@ LETTER = ("battlezone", "centipede", "crazyclimber", "defender", "namethisgame")
 @pytest.mark.slow
 def test_what_the_choice_hangs_on():
     pool = tuple(sorted({*LETTER, *reproduce.FIFTH, "amidar", "asterix", "pitfall", "zaxxon"}))
-    found = search(reproduce.atari(min_target=None), Search(pool=pool), asked=(reproduce.FIFTH,))
-    assert found.best.subset == LETTER
-    assert found.best.loss == pytest.approx(0.0040601, abs=5e-8)
-    assert found.better[reproduce.FIFTH] > 0
+    outcome = search(reproduce.atari(min_target=None), Search(pool=pool), asked=(reproduce.FIFTH,))
+    assert outcome.best.subset == LETTER
+    assert outcome.best.loss == pytest.approx(0.0040601, abs=5e-8)
+    assert outcome.better[reproduce.FIFTH] > 0
 
 
 @pytest.mark.slow
 def test_place_of_atari_5_among_all_for_67_algorithms():
-    found = search(reproduce.atari(min_target=None), Search(), asked=(reproduce.FIFTH,))
-    assert found.best.subset == LETTER
-    assert found.better[reproduce.FIFTH] + 1 == 18_353
+    outcome = search(reproduce.atari(min_target=None), Search(), asked=(reproduce.FIFTH,))
+    assert outcome.best.subset == LETTER
+    assert outcome.better[reproduce.FIFTH] + 1 == 18_353
 
 
 @pytest.mark.slow
 def test_other_folds_choose_amidar(prepared):
-    found = search(prepared, Search(shortlist=20))
-    choice = over_seeds(found, seeds=5, shortlist=3003)
+    outcome = search(prepared, Search(shortlist=20))
+    choice = over_seeds(outcome, seeds=5, shortlist=3003)
     amidar = ("amidar", "battlezone", "doubledunk", "namethisgame", "phoenix")
     assert choice.winners == {amidar: 4, reproduce.FIFTH: 1}  # seeds 0, 1, 2, 4, and 3
 
@@ -152,12 +154,14 @@ def test_rank_correlations_and_predictions(prepared):
         for name, scores in raw.items()
         for game, score in zip(reproduce.FIFTH, scores, strict=True)
     ]
-    found = predict(
+    predicted = predict(
         model_of(prepared, fit, intercept=False),
         pd.DataFrame(rows, columns=["algorithm", "environment", "score"]),
     )
-    np.testing.assert_allclose(found["estimate"], [225.1046, 89.93, 85.05, 0], atol=5e-3)
-    ends = found[["lower", "upper"]].astype(float)
+    np.testing.assert_allclose(predicted["estimate"], [225.1046, 89.93, 85.05, 0], atol=5e-3)
+    ends = predicted[["lower", "upper"]].astype(float)
     np.testing.assert_allclose(ends.loc[0], [173.976, 291.173], atol=5e-4)
     np.testing.assert_allclose(ends.loc[1], [69.46, 116.35], atol=5e-3)
-    assert found.loc[0, "warnings"] == "" and "outside the range" in found.loc[3, "warnings"]
+    assert (
+        predicted.loc[0, "warnings"] == "" and "outside the range" in predicted.loc[3, "warnings"]
+    )

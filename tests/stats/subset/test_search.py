@@ -71,19 +71,19 @@ def agrees(prepared: Prepared, chosen: Search, folds: tuple = LOOPED) -> None:
         with pytest.raises(JbrlError, match="can be fitted"):
             search(prepared, chosen)
         return
-    found = search(prepared, chosen)
+    outcome = search(prepared, chosen)
     least = min(finite.values())
-    assert found.best.loss == pytest.approx(least, rel=1e-9, abs=1e-20)
+    assert outcome.best.loss == pytest.approx(least, rel=1e-9, abs=1e-20)
     tied = [c for c, loss in finite.items() if loss <= least * (1 + 1e-9) + 1e-20]
-    assert tuple(sorted(found.best.columns)) in tied
+    assert tuple(sorted(outcome.best.columns)) in tied
     if not forced:
-        assert found.best.columns == min(tied)
-    assert found.counts["evaluated"] == len(finite)
-    assert found.counts["total"] == len(losses)
-    assert found.counts["singular"] + found.counts["skipped"] == len(losses) - len(finite)
-    expected = sorted(finite.values())[1 : 1 + len(found.next)]
-    np.testing.assert_allclose([fit.loss for fit in found.next], expected, rtol=1e-9, atol=1e-20)
-    assert all(np.isfinite(fit.loss) for fit in found.next)
+        assert outcome.best.columns == min(tied)
+    assert outcome.counts["evaluated"] == len(finite)
+    assert outcome.counts["total"] == len(losses)
+    assert outcome.counts["singular"] + outcome.counts["skipped"] == len(losses) - len(finite)
+    expected = sorted(finite.values())[1 : 1 + len(outcome.next)]
+    np.testing.assert_allclose([fit.loss for fit in outcome.next], expected, rtol=1e-9, atol=1e-20)
+    assert all(np.isfinite(fit.loss) for fit in outcome.next)
 
 
 # A row that alone determines a coefficient has no closed form in leave-one-out: seldom, and then
@@ -166,13 +166,13 @@ def test_with_and_without_tables(
 @pytest.mark.slow
 def test_any_chunk_gives_the_same() -> None:
     prepared = prepared_of(matrix(6, m=12, n=20, holes=0.05))
-    found = [
+    outcomes = [
         search(prepared, Search(4, "in-sample", min_rows=6, chunk=chunk, top=50))
         for chunk in (3000, 2**18)
     ]
-    for other in found[1:]:
-        assert [fit.columns for fit in other.next] == [fit.columns for fit in found[0].next]
-        assert other.counts == found[0].counts and other.quantiles == found[0].quantiles
+    for other in outcomes[1:]:
+        assert [fit.columns for fit in other.next] == [fit.columns for fit in outcomes[0].next]
+        assert other.counts == outcomes[0].counts and other.quantiles == outcomes[0].quantiles
 
 
 def test_progress_counts_to_the_end() -> None:
@@ -189,8 +189,8 @@ def test_numbers_of_subsets_are_a_bijection() -> None:
     n, size = 9, 4
     with kernel.jax.enable_x64(True):
         table = kernel.jnp.asarray(kernel.binomials(n, size))
-        found = np.asarray(kernel.unrank(kernel.jnp.arange(math.comb(n, size)), table))
-    assert sorted(map(tuple, found)) == list(itertools.combinations(range(n), size))
+        members = np.asarray(kernel.unrank(kernel.jnp.arange(math.comb(n, size)), table))
+    assert sorted(map(tuple, members)) == list(itertools.combinations(range(n), size))
 
 
 def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
@@ -207,9 +207,9 @@ def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
 def test_the_place_of_a_subset_counts_those_that_are_better() -> None:
     prepared = prepared_of(matrix(8))
     chosen = Search(2, "kfold", Folds(K), min_rows=6, top=14)
-    found = search(prepared, chosen, asked=(("E", "B"),))
-    ranking = [set(fit.subset) for fit in (found.best, *found.next)]
-    assert found.better == {("E", "B"): ranking.index({"B", "E"})}
+    outcome = search(prepared, chosen, asked=(("E", "B"),))
+    ranking = [set(fit.subset) for fit in (outcome.best, *outcome.next)]
+    assert outcome.better == {("E", "B"): ranking.index({"B", "E"})}
 
 
 def test_shortlist_is_the_published_rule() -> None:
@@ -227,9 +227,9 @@ def test_forward_selection_finds_what_is_there() -> None:
     scores = matrix(10, n=8)
     target = {f"a{i:02d}": scores[i, 2] + 2 * scores[i, 6] for i in range(18)}
     prepared = prepare(table_of(scores), Preparation(target=target))
-    found = search(prepared, Search(2, "in-sample", min_rows=6, heuristic=True))
-    assert found.best.subset == ("C", "G")
-    np.testing.assert_allclose(found.best.coefficients, [1, 2], rtol=1e-9)
+    outcome = search(prepared, Search(2, "in-sample", min_rows=6, heuristic=True))
+    assert outcome.best.subset == ("C", "G")
+    np.testing.assert_allclose(outcome.best.coefficients, [1, 2], rtol=1e-9)
 
 
 def test_forward_selection_exchanges_what_was_best_alone() -> None:
@@ -248,9 +248,9 @@ def test_forward_selection_exchanges_what_was_best_alone() -> None:
 
 def test_each_repeat_has_folds_of_its_own() -> None:
     rows = np.arange(12)
-    found = Folds(3, seed=5, repeats=2).of_rows(rows)
-    assert (found[0] != found[1]).any()
-    for repeat, seed in zip(found, (5, 6), strict=True):
+    folds = Folds(3, seed=5, repeats=2).of_rows(rows)
+    assert (folds[0] != folds[1]).any()
+    for repeat, seed in zip(folds, (5, 6), strict=True):
         np.testing.assert_array_equal(repeat, Folds(3, seed=seed).of_rows(rows)[0])
 
 
@@ -279,9 +279,9 @@ def test_non_negative_weights_with_intercept_are_optimal(seed: int, intercept: b
 
 def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
     prepared = prepared_of(matrix(3, holes=0.05))
-    found = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
+    outcome = search(prepared, Search(2, "kfold", Folds(K), min_rows=6))
     told: list[tuple[int, int]] = []
-    choice = over_resamples(found, resamples=5, seed=1, progress=lambda *n: told.append(n))
+    choice = over_resamples(outcome, resamples=5, seed=1, progress=lambda *n: told.append(n))
     rng, m, expected, squares = np.random.default_rng(1), len(prepared.algorithms), [], []
     for _ in range(5):
         rows = np.sort(rng.integers(0, m, m))

@@ -41,15 +41,16 @@ def test_the_suite_is_large_enough_and_its_problems_exist(study, prepared):
 
 @pytest.mark.slow
 def test_brl_5_is_the_best_of_all_and_predicts_agents(prepared):
-    found = search(prepared, Search(5, "loo"))
+    outcome = search(prepared, Search(5, "loo"))
     model = load(EXPERIMENTS / "suite" / "brl-5.json")
     weights = dict(zip(model.environments, model.coefficients, strict=True))
-    assert set(found.best.subset) == set(weights)
+    assert set(outcome.best.subset) == set(weights)
     # The scores in the table have six decimals.
     np.testing.assert_allclose(
-        found.best.coefficients, [weights[name] for name in found.best.subset], rtol=1e-4
+        outcome.best.coefficients, [weights[name] for name in outcome.best.subset], rtol=1e-4
     )
-    assert found.best.loo_mse**0.5 < 0.5  # points of per cent, of 67 agents between 0 and about 50
+    # points of per cent, of 67 agents between 0 and about 50
+    assert outcome.best.loo_mse**0.5 < 0.5
     scores = read_score_table(EXPERIMENTS / "suite" / "scores.csv")
     predicted = predict(model, scores).set_index("algorithm").loc[list(prepared.algorithms)]
     np.testing.assert_allclose(predicted["estimate"], prepared.target, atol=1.5)
