@@ -10,31 +10,16 @@ import itertools
 import jax
 import numpy as np
 
-from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Box, Discrete, Episodes, OneHot, Spec
 from jbrl.mdp import sampling
-from jbrl.problems.prior import EnvironmentPrior
-from jbrl.rollout.contract import Transition
+from tests.agents.linear import scripted
+from tests.agents.linear.scripted import SpecPrior
 
 N_ACTIONS, STEPS, LANES = 3, 300, 3
 TABLE = Spec(OneHot(5), Discrete(N_ACTIONS))
 LOW, HIGH = (-1.0, 0.0), (1.0, 0.5)
 BOX = Spec(Box((2,), LOW, HIGH), Discrete(N_ACTIONS))
 EPISODES = 45  # of a lifetime; a script has about 60
-
-
-@record
-class Given(EnvironmentPrior):
-    """A prior of a spec and nothing else."""
-
-    environment: None = None
-    discount: float = 1.0
-    lifetime: Episodes = static(Episodes(EPISODES))
-    given: Spec = static(TABLE)
-
-    @property
-    def spec(self):
-        return self.given
 
 
 @functools.cache
@@ -56,26 +41,19 @@ def script(spec):
     return observation, reward, arrival, end == 1, end == 2, *keys
 
 
-@functools.partial(jax.jit, static_argnames=("agent", "spec"))
-def _play(agent, spec, arrays, keys):
-    def lane(key, *arrays):
-        def step(state, now):
-            observation, reward, following, terminated, truncated, act_key, observe_key = now
-            action, state = agent.act(act_key, state, observation)
-            seen = Transition(observation, action, reward, following, terminated, truncated)
-            state = agent.observe(observe_key, state, seen)
-            return state, (action, state)
+def prior(spec=TABLE):
+    return SpecPrior(spec, Episodes(EPISODES))
 
-        prior = Given(given=spec)
-        return jax.lax.scan(step, agent.reset(key, agent.train(key, prior)), arrays)[1]
 
-    return jax.vmap(lane)(keys, *arrays)
+@functools.partial(jax.jit, static_argnames=("agent", "prior"))
+def _play(agent, prior, keys, arrays):
+    return jax.vmap(functools.partial(scripted.play, agent, prior))(keys, *arrays)
 
 
 def play(agent, spec):
     """Actions [L, T] and states [L, T, ...] of an agent with fixed parameters."""
     keys = jax.random.split(jax.random.key(8), LANES)
-    return jax.tree.map(np.asarray, _play(agent, spec, script(spec), keys))
+    return jax.tree.map(np.asarray, _play(agent, prior(spec), keys, script(spec)))
 
 
 def steps(spec, lane):

@@ -25,6 +25,7 @@ from jbrl.rollout.contract import Transition
 from jbrl.study.file import load_study
 from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
+from tests.agents.linear.test_tabular import SARSA_BY_HAND
 
 NAMES = (
     "Sarsa-lambda",
@@ -186,7 +187,7 @@ def test_nothing_is_learned_after_the_episodes_that_are_asked_for(name):
 def test_observations_of_any_shape_are_traced(name):
     """Without compiling: the state after a step has the shapes of the state before it."""
     seen = jnp.zeros((2, 3), jnp.float32)
-    prior = complete.Given(given=Spec(Box((2, 3), 0.0, 1.0), Discrete(N_ACTIONS)))
+    prior = complete.prior(Spec(Box((2, 3), 0.0, 1.0), Discrete(N_ACTIONS)))
     agent = AGENTS[name].agent(dependent_high=0)
 
     def step(key):
@@ -251,7 +252,7 @@ def test_adam_by_hand():
 
 
 def test_traces_by_hand():
-    """Sarsa(lambda) on two states: gamma lambda = 0.45, alpha 1/2, greedy; as in `test_sarsa`."""
+    """Sarsa(lambda) on two states: gamma lambda = 0.45, alpha 1/2, greedy; NaN is counted."""
     agent = AGENTS["Sarsa-lambda"].agent(
         gamma_gap_low=0.1,
         gamma_gap_high=0.1,
@@ -261,22 +262,13 @@ def test_traces_by_hand():
         alpha_low=0.5,
         alpha_high=0.5,
     )
-    state = jax.jit(agent.reset)(jax.random.key(0), complete.Given())
-    rows = [
-        # observation, reward, next, terminated, truncated; weights and trace of action 0
-        (0, 1.0, 1, False, False, [0.5, 0], [1, 0]),
-        (1, 2.0, 0, False, False, [1.05125, 1.225], [0.45, 1]),
-        (0, 0.0, 1, True, False, [0.4191859375, 0.98846875], [1.2025, 0.45]),
-        (1, 0.0, 1, False, True, [0.4191859375, 0.9390453125], [0, 1]),
-        # nothing is learned from a NaN, but the trace goes on, and it is counted
-        (0, np.nan, 1, False, False, [0.4191859375, 0.9390453125], [1, 0]),
-    ]
+    state = jax.jit(agent.reset)(jax.random.key(0), complete.prior())
     act, observe = jax.jit(agent.act), jax.jit(agent.observe)
-    for x, r, y, terminated, truncated, weights, trace in rows:
+    for x, r, y, terminated, truncated, weights, trace in SARSA_BY_HAND:
         u, state = act(jax.random.key(1), state, jnp.int32(x))
         assert u == 0
         ends = jnp.bool_(terminated), jnp.bool_(truncated)
-        seen = complete.Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
+        seen = Transition(jnp.int32(x), u, jnp.float32(r), jnp.int32(y), *ends)
         state = observe(jax.random.key(2), state, seen)
         np.testing.assert_allclose(state.values.weights[0, :2], weights, rtol=1e-6)
         np.testing.assert_allclose(state.values.trace[0, :2], trace, rtol=1e-6)
@@ -334,7 +326,7 @@ N = 4000
 @functools.cache
 def drawn_by(name, spec):
     """Hyperparameters of N lifetimes, [N] each."""
-    agent, prior = AGENTS[name].agent(), complete.Given(given=spec)
+    agent, prior = AGENTS[name].agent(), complete.prior(spec)
     keys = jax.random.split(jax.random.key(1), N)
     drawn = jax.jit(jax.vmap(lambda key: agent.reset(key, prior).progress.drawn))(keys)
     return {name: np.asarray(v, np.float64) for name, v in drawn.items()}
@@ -468,6 +460,6 @@ def test_a_range_with_its_lower_end_above_is_refused(name):
 def test_the_lifetime_ends_learning():
     """Steps that no longer count leave no trace in what is reported."""
     agent = AGENTS["Sarsa-lambda"].agent()
-    state = agent.reset(jax.random.key(0), complete.Given())
+    state = agent.reset(jax.random.key(0), complete.prior())
     assert state.progress.lifetime == Episodes(complete.EPISODES)
     assert agent.learns(state.progress)

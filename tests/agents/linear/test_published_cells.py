@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 
 # environment: lifetimes played here, published mean of each algorithm
 PUBLISHED = {
+    "Chain-10d": (400, {"Sarsa-lambda": -27.9}),
     "Chain-10s": (
         400,
         {

@@ -22,7 +22,7 @@ from jbrl.problems.prior import DirichletPrior, EnvironmentPrior
 from jbrl.rollout.contract import Transition
 from tests import streams
 from tests.agents.deep.reference import Adam
-from tests.agents.deep.test_prior_training import slow_inputs
+from tests.agents.prior_trained.test_training import slow_inputs
 from tests.streams import Die
 
 KEY = jax.random.key(5)
