@@ -31,6 +31,32 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontr
 SBIN = ("/usr/sbin", "/usr/local/sbin")
 SECONDS = 30  # until everything answers
 
+STUDY = """
+[study]
+name = "on a cluster"
+n_environments = 8
+horizon = 20
+chunk = 1
+
+[[experiments]]
+name = "GC"
+prior = "GC"
+test = "GC"
+
+[[experiments]]
+name = "GC-again"
+prior = "GC"
+test = "GC"
+
+[[agents]]
+algorithm = "Random"
+
+[[agents]]
+algorithm = "OPPS-DS"
+space = "F1"
+budget = 200
+"""
+
 CONFIG = """
 ClusterName=jbrl
 SlurmctldHost={host}(127.0.0.1)

@@ -18,36 +18,13 @@ import pytest
 
 import jbrl
 from jbrl.study.slurm.status import Observer, Status, Worker
-from tests.slurm.cluster import Cluster, missing
+from tests.slurm.cluster import STUDY, Cluster, missing
 
 WHY_NOT = missing() or ("" if importlib.util.find_spec("submitit") else "submitit is not installed")
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
-STUDY = """
-[study]
-name = "on a cluster"
-n_environments = 8
-horizon = 20
-chunk = 1
 
-[[experiments]]
-name = "GC"
-prior = "GC"
-test = "GC"
-
-[[experiments]]
-name = "GC-again"
-prior = "GC"
-test = "GC"
-
-[[agents]]
-algorithm = "Random"
-
-[[agents]]
-algorithm = "OPPS-DS"
-space = "F1"
-budget = 200
-
+PATIENT = """
 [[agents]]
 algorithm = "patient:Patient"
 number = [0, 1, 2]
@@ -80,7 +57,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     shutil.copy(Path(__file__).with_name("patient.py"), folder)
-    (folder / "study.toml").write_text(STUDY)
+    (folder / "study.toml").write_text(STUDY + PATIENT)
     return folder / "study.toml"
 
 
@@ -109,18 +86,8 @@ def run(study: Path, out: Path, *options: str, seconds: float = 0.0) -> str:
 
 def submit(study: Path, out: Path, *options: str, seconds: float = 0.05) -> str:
     """One task on each of the three nodes at a time."""
-    return run(
-        study,
-        out,
-        "--executor",
-        "slurm",
-        "--cpus",
-        "2",
-        "--array-parallelism",
-        "3",
-        *options,
-        seconds=seconds,
-    )
+    asked = ["--executor", "slurm", "--cpus", "2", "--array-parallelism", "3"]
+    return run(study, out, *asked, *options, seconds=seconds)
 
 
 def until(out: Path, ready: Callable[[Status], bool]) -> Status:
@@ -168,9 +135,7 @@ def same(out: Path, returns: pd.DataFrame, *, quick: bool = True) -> None:
 def test_one_search_serves_all_and_comes_first(
     cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
 ) -> None:
-    told = submit(
-        study,
-        tmp_path,
+    options = [
         "--partition",
         "main",
         "--gpus",
@@ -179,8 +144,8 @@ def test_one_search_serves_all_and_comes_first(
         "0:10:00",
         "--slurm",
         "comment=hello",
-        seconds=0.0,
-    )
+    ]
+    told = submit(study, tmp_path, *options, seconds=0.0)
     assert "after the searches: 1 unit in 1 task" in told
     assert "Dependency" in [group.why for group in Observer(tmp_path).look().waiting]
     until(tmp_path, over)
@@ -246,16 +211,8 @@ def test_the_script_for_any_scheduler(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             patch.setenv(name, value)
-        job = cluster.ask(
-            "sbatch",
-            "--parsable",
-            f"--chdir={tmp_path}",
-            str(script),
-            str(study),
-            str(tmp_path),
-            *QUICK,
-            check=True,
-        )
+        work = (f"--chdir={tmp_path}", str(script), str(study), str(tmp_path), *QUICK)
+        job = cluster.ask("sbatch", "--parsable", *work, check=True)
     victim = playing(until(tmp_path, playing))[0]
     assert str(victim.task).startswith(f"{job}_")
     cluster.ask("scancel", "--signal=USR1", str(victim.task), check=True)

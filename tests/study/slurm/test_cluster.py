@@ -15,31 +15,8 @@ from jbrl.cli.run import _meant
 from jbrl.study.plan import plan
 from jbrl.study.slurm.cluster import Job, Request, minutes, prepare, requeue
 from jbrl.study.slurm.status import submitted_tasks
+from tests.slurm.cluster import STUDY
 
-STUDY = """
-[study]
-name = "tiny"
-n_environments = 8
-horizon = 12
-
-[[experiments]]
-name = "GC"
-prior = "GC"
-test = "GC"
-
-[[experiments]]
-name = "GC-again"
-prior = "GC"
-test = "GC"
-
-[[agents]]
-algorithm = "Random"
-
-[[agents]]
-algorithm = "OPPS-DS"
-space = "F1"
-budget = 100
-"""
 SBATCH = """#!/bin/sh
 n=$(cat {folder}/count 2>/dev/null || echo 40)
 n=$((n + 1))
@@ -77,27 +54,23 @@ def run(study: Path, *options: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
 
 
+def submit(study: Path, *options: object) -> Result:
+    return run(study, "--executor", "slurm", *options)
+
+
+def says(program: Path, error: str) -> None:
+    """Let a program complain and fail."""
+    program.write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
+
+
 def told(result: Result) -> list[str]:
     """Lines, without how long anything will take."""
     return [re.sub(r", the longest about .*", "", line) for line in result.output.splitlines()]
 
 
 def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, programs: Path) -> None:
-    options = (
-        "--partition",
-        "long",
-        "--gpus",
-        2,
-        "--cpus",
-        4,
-        "--time",
-        "4:00:00",
-        "--array-parallelism",
-        3,
-        "--slurm",
-        "mem=8G",
-    )
-    result = run(study, "--executor", "slurm", *options)
+    asked = "--partition long --gpus 2 --cpus 4 --time 4:00:00 --array-parallelism 3"
+    result = submit(study, *asked.split(), "--slurm", "mem=8G")
     assert result.exit_code == 0, result.output
     assert told(result)[:3] == [
         "searches: 1 unit in 1 task",
@@ -105,17 +78,8 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
         "after the searches: 1 unit in 1 task",
     ]
     first, second = ((programs / f"{n}.sh").read_text().splitlines() for n in (41, 42))
-    asked = (
-        "partition=long",
-        "gpus-per-node=2",
-        "cpus-per-task=4",
-        "time=240",
-        "array=0-2%3",
-        "mem=8G",
-        "requeue",
-        "signal=USR2@120",
-    )
-    assert {f"#SBATCH --{option}" for option in asked} <= set(first)
+    lines = "partition=long gpus-per-node=2 cpus-per-task=4 time=240 array=0-2%3 mem=8G requeue"
+    assert {f"#SBATCH --{option}" for option in [*lines.split(), "signal=USR2@120"]} <= set(first)
     assert "#SBATCH --dependency=afterany:41_0" in second
     assert not any("dependency" in line for line in first)
     assert any(line.startswith("srun") and "--cpus-per-task=4" in line for line in first)
@@ -128,7 +92,7 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
 
 
 def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
-    assert run(study, "--executor", "slurm", "--time", "30").exit_code == 0
+    assert submit(study, "--time", "30").exit_code == 0
     pickles = list((study.parent / "out" / "slurm").glob("*.pkl"))
     assert len(pickles) == 4
     for path in pickles:
@@ -145,11 +109,11 @@ def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
 
 
 def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path) -> None:
-    assert run(study, "--executor", "slurm", "--only", "Random").exit_code == 0
+    assert submit(study, "--only", "Random").exit_code == 0
     (programs / "squeue").write_text(
         "#!/bin/sh\necho '41_0|PENDING|Priority'\necho '41_1|CANCELLED|None'\n"
     )
-    assert told(run(study, "--executor", "slurm", "--dry-run"))[-4:] == [
+    assert told(submit(study, "--dry-run"))[-4:] == [
         "1 unit left out: in tasks that SLURM has already",
         "searches: 1 unit in 1 task",
         "at once: 1 unit in 1 task",
@@ -161,22 +125,18 @@ def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path
 def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(
     study: Path, programs: Path
 ) -> None:
-    assert run(study, "--executor", "slurm", "--only", "Random").exit_code == 0
-    (programs / "squeue").write_text(
-        "#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n"
-    )
-    result = run(study, "--executor", "slurm")
-    assert (result.exit_code, "SLURM does not say what it has in its queue" in result.output) == (
-        2,
-        True,
-    )
+    assert submit(study, "--only", "Random").exit_code == 0
+    says(programs / "squeue", "slurm_load_jobs error: Socket timed out")
+    result = submit(study)
+    assert result.exit_code == 2
+    assert "SLURM does not say what it has in its queue" in result.output
     assert not (programs / "42.sh").exists()
 
 
 def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study: Path, programs: Path) -> None:
-    assert run(study, "--executor", "slurm", "--only", "^GC/OPPS").exit_code == 0
+    assert submit(study, "--only", "^GC/OPPS").exit_code == 0
     (programs / "squeue").write_text("#!/bin/sh\necho '41|RUNNING|None'\n")
-    result = run(study, "--executor", "slurm", "--only", "OPPS")
+    result = submit(study, "--only", "OPPS")
     assert told(result)[:2] == [
         "1 unit left out: in tasks that SLURM has already",
         "after the searches: 1 unit in 1 task",
@@ -189,7 +149,7 @@ def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> N
         "#!/bin/sh\n", "#!/bin/sh\ngrep -q dependency $1 && { echo 'no more' >&2; exit 1; }\n"
     )
     (programs / "sbatch").write_text(refusing)
-    result = run(study, "--executor", "slurm")
+    result = submit(study)
     assert result.exit_code == 2
     said = " ".join(result.output.split())
     assert (
@@ -201,7 +161,7 @@ def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> N
 
 def test_options_of_sbatch(study: Path, programs: Path) -> None:
     options = ("--slurm", "job-name=mine", "--slurm", "exclusive", "--only", "Random", "--quiet")
-    result = run(study, "--executor", "slurm", *options)
+    result = submit(study, *options)
     assert (result.exit_code, result.output) == (0, "")
     script = (programs / "41.sh").read_text().splitlines()
     assert "#SBATCH --exclusive" in script
@@ -219,12 +179,8 @@ def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) ->
 
 def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
     planned = plan(study, tmp_path / "out", overrides=["study.n_environments=5"])
-    facts = (
-        planned.study.facts(),
-        planned.study.place,
-        str(planned.study.folder),
-        str(tmp_path / "out"),
-    )
+    made = planned.study
+    facts = (made.facts(), made.place, str(made.folder), str(tmp_path / "out"))
     ids = tuple(unit.id for unit in planned.units)
     assert [unit.id for unit in Job(*facts, ids[1:3]).plan().units] == list(ids[1:3])
     with pytest.raises(JbrlError, match="1 of the 2 units of this task are unknown here"):
@@ -232,70 +188,49 @@ def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
 
 
 def test_time_limits() -> None:
-    given = {
-        "30": 30,
-        "1:30": 2,
-        "90:00": 90,
-        "4:00:00": 240,
-        "0:0:1": 1,
-        "1-0": 1440,
-        "1-12:30": 2190,
-        "1-12:30:01": 2191,
-    }
+    given = {"30": 30, "1:30": 2, "90:00": 90, "4:00:00": 240, "0:0:1": 1, "1-0": 1440}
+    given |= {"1-12:30": 2190, "1-12:30:01": 2191}
     assert {text: minutes(text) for text in given} == given
-
-
-@pytest.mark.parametrize("text", ["", "0", "0:00:00", "4h", "1:2:3:4", "-5", "1-"])
-def test_other_time_limits(text: str) -> None:
-    with pytest.raises(JbrlError, match=r"^--time '.*': expected minutes, H:MM:SS or D-HH:MM:SS"):
-        minutes(text)
+    for text in ("", "0", "0:00:00", "4h", "1:2:3:4", "-5", "1-"):
+        with pytest.raises(JbrlError, match=r"^--time '.*': expected minutes, H:MM:SS or D-HH:"):
+            minutes(text)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--executor", "pbs"], "'pbs' is not one of"),
-        (["--gpus", "1"], "--gpus 1: is for --executor slurm only"),
-        (["--slurm", "mem=8G"], "--slurm mem=8G: is for --executor slurm only"),
-        (["--executor", "slurm", "--time", "4h"], "--time '4h': expected minutes"),
-        (["--executor", "slurm", "--slurm", "mem="], "--slurm 'mem=': expected NAME=VALUE"),
-        (
-            ["--executor", "slurm", "--memory", "8 gigs"],
-            "--memory '8 gigs': expected a number of bytes",
-        ),
-        (["--executor", "slurm", "--devices", "two"], "--devices 'two': expected how many"),
+        ("--executor pbs", "'pbs' is not one of"),
+        ("--gpus 1", "--gpus 1: is for --executor slurm only"),
+        ("--slurm mem=8G", "--slurm mem=8G: is for --executor slurm only"),
+        ("--executor slurm --time 4h", "--time '4h': expected minutes"),
+        ("--executor slurm --slurm mem=", "--slurm 'mem=': expected NAME=VALUE"),
+        ("--executor slurm --memory 8gigs", "--memory '8gigs': expected a number of bytes"),
+        ("--executor slurm --devices two", "--devices 'two': expected how many"),
     ],
 )
-def test_options_that_are_refused(study: Path, options: list[str], message: str) -> None:
-    result = run(study, *options)
+def test_options_that_are_refused(study: Path, options: str, message: str) -> None:
+    result = run(study, *options.split())
     assert result.exit_code == 2
     assert message in result.output
 
 
 def test_without_submitit(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    result = run(study, "--executor", "slurm")
+    result = submit(study)
     assert (result.exit_code, "pip install 'jbrl[slurm]'" in result.output) == (2, True)
     assert not (study.parent / "out").exists()
 
 
-def test_without_slurm(study: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("submitit")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    result = run(study, "--executor", "slurm")
-    assert (result.exit_code, "'srun' is not found" in result.output) == (2, True)
-
-
-def test_sbatch_refuses(study: Path, programs: Path) -> None:
-    (programs / "sbatch").write_text(
-        "#!/bin/sh\necho 'sbatch: error: invalid partition specified: long' >&2\nexit 1\n"
-    )
-    result = run(study, "--executor", "slurm", "--partition", "long")
+def test_without_slurm_or_where_sbatch_refuses(
+    study: Path, programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    says(programs / "sbatch", "sbatch: error: invalid partition specified: long")
+    result, message = submit(study), "sbatch: error: invalid partition specified: long"
     assert result.exit_code == 2
-    assert (
-        "SLURM has not accepted the study: sbatch: error: invalid partition specified: long"
-        in result.output
-    )
+    assert f"SLURM has not accepted the study: {message}" in result.output
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = submit(study)
+    assert (result.exit_code, "'srun' is not found" in result.output) == (2, True)
 
 
 def test_only_a_process_that_is_a_task_asks_to_be_put_back(

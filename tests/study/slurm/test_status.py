@@ -23,6 +23,7 @@ from jbrl.study.slurm import status
 from jbrl.study.slurm.status import Observer, Status, record_tasks
 from jbrl.study.storage import store as store_module
 from jbrl.study.storage.files import StoreError, pack_json, write_whole
+from tests.study.slurm.test_cluster import says
 
 HERE = socket.gethostname()
 TABLES: dict[str, Any] = {
@@ -62,22 +63,11 @@ def left(folder: Path) -> list[str]:
 
 def note(folder: Path, name: str = "other", **fields: Any) -> None:
     """A process of another machine, half through the first of the two units that it has left."""
-    facts = {
-        "host": "n1",
-        "machine": "elsewhere",
-        "pid": 7,
-        "task": None,
-        "started": time.time() - 100,
-        "updated": time.time() - 3,
-    }
+    facts = {"host": "n1", "machine": "elsewhere", "pid": 7, "task": None}
+    facts |= {"started": time.time() - 100, "updated": time.time() - 3}
     first, second, _ = left(folder)
-    state = {
-        "unit": first,
-        "played": {first: (4, 40.0)},
-        "search": None,
-        "left": [first, second],
-        "pace": 2.0,
-    }
+    state = {"unit": first, "played": {first: (4, 40.0)}, "search": None}
+    state |= {"left": [first, second], "pace": 2.0}
     (folder / "running").mkdir(exist_ok=True)
     write_whole(folder / "running" / f"{name}.json", pack_json({**facts, **state, **fields}))
 
@@ -172,14 +162,8 @@ def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b]}, 2)
     record_tasks(folder, {"13": [c]}, 2)
-    slurm(
-        monkeypatch,
-        tmp_path,
-        "12_0|RUNNING|None",
-        "12_1|PENDING|Priority",
-        "13|PENDING|Dependency",
-        "14|PENDING|Resources",
-    )
+    tasks = ["12_0|RUNNING|None", "12_1|PENDING|Priority"]
+    slurm(monkeypatch, tmp_path, *tasks, "13|PENDING|Dependency", "14|PENDING|Resources")
     note(folder, task="12_0", unit=a, left=[a], pace=1.0)
     found = Observer(folder).look()
     assert {group.why: group.tasks for group in found.waiting} == {
@@ -198,14 +182,8 @@ def test_tasks_that_ended_before_their_units(
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     record_tasks(folder, {"15": [c]}, 3)
-    slurm(
-        monkeypatch,
-        tmp_path,
-        "12_0|TIMEOUT|TimeLimit",
-        "12_1|CANCELLED|None",
-        "12_2|TIMEOUT|None",
-        "15|RUNNING|None",
-    )
+    tasks = ["12_0|TIMEOUT|TimeLimit", "12_1|CANCELLED|None", "12_2|TIMEOUT|None"]
+    slurm(monkeypatch, tmp_path, *tasks, "15|RUNNING|None")
     note(folder, task="12_0", unit=a, left=[a])  # its last words
     found = Observer(folder).look()
     # the third unit is in another task
@@ -219,19 +197,11 @@ def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
 ) -> None:
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
-    slurm(
-        monkeypatch,
-        tmp_path,
-        "12_0|COMPLETING|None",
-        "12_1|SUSPENDED|None",
-        "12_2|REQUEUE_HOLD|None",
-    )
+    states = ["COMPLETING", "SUSPENDED", "REQUEUE_HOLD"]
+    slurm(monkeypatch, tmp_path, *(f"12_{k}|{state}|None" for k, state in enumerate(states)))
     found = Observer(folder).look()
-    assert [(group.why, group.units) for group in found.waiting] == [
-        ("COMPLETING", (a,)),
-        ("SUSPENDED", (b,)),
-        ("REQUEUE_HOLD", (c,)),
-    ]
+    waiting = [(group.why, group.units) for group in found.waiting]
+    assert waiting == list(zip(states, [(a,), (b,), (c,)], strict=True))
     assert found.active and found.ended == {}
 
 
@@ -240,16 +210,14 @@ def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
 ) -> None:
     record_tasks(folder, {"12": left(folder)}, 3)
     slurm(monkeypatch, tmp_path)
-    program = tmp_path / "bin" / "squeue"
-    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out' >&2\nexit 1\n")
+    squeue = tmp_path / "bin" / "squeue"
+    says(squeue, "slurm_load_jobs error: Socket timed out")
     found = Observer(folder).look()
     assert (found.unheard, found.active) == (True, True)
     assert text(folder)[1:] == [
         "SLURM cannot be asked from here (squeue does not answer): of its queue nothing is known."
     ]
-    program.write_text(
-        "#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
-    )
+    says(squeue, "slurm_load_jobs error: Invalid job id specified")
     found = Observer(folder).look()  # it has forgotten a job that ended long ago
     assert (found.unheard, found.active) == (False, False)
 
@@ -295,16 +263,10 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
 
 def test_as_json(folder: Path) -> None:
     note(folder)
-    result = CliRunner().invoke(
-        app, ["status", str(folder), "--format", "json"], catch_exceptions=False
-    )
+    result = CliRunner().invoke(app, ["status", str(folder), "--format", "json"])
     found = json.loads(result.output)
-    assert (found["done"], found["left"], found["active"], found["workers"][0]["n"]) == (
-        3,
-        3,
-        True,
-        4,
-    )
+    assert (found["done"], found["left"], found["active"]) == (3, 3, True)
+    assert found["workers"][0]["n"] == 4
 
 
 def test_no_study(tmp_path: Path) -> None:
@@ -327,9 +289,7 @@ def test_environments_are_counted_by_experiment_before_study():
         "study": {"n_mdps": 9},
         "experiments": [{"name": "a", "n_environments": 4}, {"name": "b"}],
         "units": [
-            {"id": "1", "experiment": "a"},
-            {"id": "2", "experiment": "a/inner"},
-            {"id": "3", "experiment": "b"},
+            {"id": str(k), "experiment": name} for k, name in enumerate(("a", "a/inner", "b"), 1)
         ],
     }
     assert status._counts(manifest) == {"1": 4, "2": 4, "3": 9}
