@@ -1,13 +1,20 @@
-"""Scripted policies: the returns that are known of them."""
+"""Scripted policies: the returns that are known of them; and Random, without a Dirichlet prior."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jbrl.agents.random import Random
 from jbrl.agents.scripted import LARGEST, Scripted
 from jbrl.base.errors import JbrlError
 from jbrl.environments.images import ImageBandit
+from jbrl.environments.spec import Episodes
 from jbrl.environments.walks import Chain
 from jbrl.play.play import play
+from jbrl.problems.lookup import problem
+from jbrl.rollout.contract import check_requirements
+from tests.reference.trajectories import KEY
 
 # Problem, episodes, least mean return of every lifetime.
 KNOWN = [
@@ -27,22 +34,31 @@ KNOWN = [
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(("name", "episodes", "least"), KNOWN)
 def test_returns_are_those_that_are_known(name, episodes, least):
-    found = play(Scripted(), test=name, n_environments=4, episodes=episodes)
-    assert (found.returns >= least - 1e-5).all()
+    played = play(Scripted(), test=name, n_environments=4, episodes=episodes)
+    assert (played.returns >= least - 1e-5).all()
     if least in (1.0, 1.1, 0.99, 1001.0):  # the best possible
-        np.testing.assert_allclose(found.returns, least, rtol=1e-5)
+        np.testing.assert_allclose(played.returns, least, rtol=1e-5)
 
 
 def test_the_umbrella_is_always_right():
     """Rewards before the last are noise, so regret says more than the return."""
-    found = play(Scripted(), test="bsuite/umbrella_length/4", n_environments=4, episodes=30)
-    assert np.nanmax(found.metrics["log_total_regret"]) == 0
+    played = play(Scripted(), test="bsuite/umbrella_length/4", n_environments=4, episodes=30)
+    assert np.nanmax(played.metrics["log_total_regret"]) == 0
 
 
 @pytest.mark.slow
 def test_noise_and_scale_do_not_disturb_it():
-    found = play(Scripted(), test="bsuite/catch_noise/19", n_environments=2, episodes=30)
-    assert np.nanmax(found.metrics["log_total_regret"]) == 0
+    played = play(Scripted(), test="bsuite/catch_noise/19", n_environments=2, episodes=30)
+    assert np.nanmax(played.metrics["log_total_regret"]) == 0
+
+
+def test_random_needs_nothing_but_actions():
+    agent, prior = Random(), problem("Catch").prior(Episodes(3), 1.0)
+    check_requirements(agent, "Random", prior, "Catch")
+    state, observation = agent.reset(KEY, agent.train(KEY, prior)), jnp.zeros((10, 5))
+    keys = jax.random.split(KEY, 100)
+    actions = jax.vmap(lambda key: agent.act(key, state, observation)[0])(keys)
+    assert actions.dtype == jnp.int32 and set(np.asarray(actions).tolist()) == {0, 1, 2}
 
 
 def test_other_environments_are_refused():

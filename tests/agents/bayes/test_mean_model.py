@@ -11,6 +11,7 @@ from jbrl import play
 from jbrl.agents.bayes.mean_model import BEB, VDBE, EpsilonGreedy, Optimal, SoftMax, boltzmann
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
+from jbrl.agents.random import Random
 from jbrl.agents.registry import AGENTS
 from jbrl.base.pytree import record
 from jbrl.environments.wrappers import Tabular
@@ -42,6 +43,7 @@ OBSERVE = jax.jit(lambda agent, state, seen: agent.observe(KEY, state, seen))
     ("cls", "parameters", "twin", "prior", "test", "size"),
     [
         (EpsilonGreedy, (0.0,), planner.EpsilonGreedy, "GC", "GC", {}),
+        (Random, (), twins.Random, "GDL", "GDL", {}),
         (EpsilonGreedy, (0.3,), planner.EpsilonGreedy, "UGC", "GC", {}),
         (EpsilonGreedy, (0.1,), planner.EpsilonGreedy, "UGDL", "GDL", {}),
         (EpsilonGreedy, (0.0,), planner.EpsilonGreedy, "Grid", "Grid", GRID),
@@ -232,7 +234,7 @@ def test_optimal_is_an_oracle_as_scripted_policies_are():
     oracles = [name for name, entry in AGENTS.items() if is_oracle(entry.agent())]
     assert sorted(oracles) == ["Optimal", "Scripted"]
     assert is_oracle(Complete(Optimal(), {}))
-    assert not is_oracle(Complete(AGENTS["Random"].agent(), {}))
+    assert not is_oracle(Complete(Random(), {}))
 
 
 @pytest.mark.slow
