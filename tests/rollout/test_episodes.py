@@ -46,10 +46,10 @@ class Counter(Agent[Any, tuple]):
 
 
 def rules_of(name: str, lifetime: Episodes | Steps, seed: int = 0) -> episodes.Rules:
-    found: Any = problem(name)
+    chosen: Any = problem(name)
     return episodes.Rules(
-        Counter(found.spec.actions.n),
-        found.environment,
+        Counter(chosen.spec.actions.n),
+        chosen.environment,
         EpisodeMean(),
         jax.random.key(seed),
         lifetime,
@@ -159,10 +159,10 @@ def test_an_agent_may_play_on_its_prior_while_it_trains() -> None:
         return lanes.recorder.total / lanes.episodes.astype(jnp.float32)
 
     prior: Any = problem("Chain-10d").prior(Episodes(2), 0.95)
-    found = np.asarray(jax.jit(train)(jax.random.key(2), prior))
-    assert found.shape == (8,)
-    assert (found < -8).all()
-    assert (found >= -199).all()
+    means = np.asarray(jax.jit(train)(jax.random.key(2), prior))
+    assert means.shape == (8,)
+    assert (means < -8).all()
+    assert (means >= -199).all()
 
 
 @record

@@ -29,9 +29,9 @@ def test_scores_are_those_of_play(agent, name, lifetime):
     run = jax.jit(jax.vmap(lambda i: jbrl.simulate(agent, problem, key, i, lifetime=lifetime)))
     wanted = {"horizon": 20} if lifetime is STEPS else {"episodes": 3}
     played = jbrl.play(agent, test=problem, n_environments=6, seed=3, **wanted)
-    found = run(index)
-    np.testing.assert_array_equal(found.scores(problem), played.returns)
-    assert found.steps.sum() == played.decisions
+    simulated = run(index)
+    np.testing.assert_array_equal(simulated.scores(problem), played.returns)
+    assert simulated.steps.sum() == played.decisions
 
 
 def test_a_sweep_over_parameters_and_seeds_is_played_bit_for_bit():
@@ -60,16 +60,16 @@ def test_settings_of_an_environment_can_be_mapped():
         heavier = dataclasses.replace(pole, gravity=gravity)
         return jbrl.simulate(Random(), heavier, key, lifetime=EPISODES).steps
 
-    found = jax.vmap(steps)(jnp.array([0.01, 50.0]))
-    assert found[0] > found[1]
+    lengths = jax.vmap(steps)(jnp.array([0.01, 50.0]))
+    assert lengths[0] > lengths[1]
 
 
 def test_states_and_actions_are_kept_when_asked_for():
     gc = jbrl.problem("GC")
-    found = jbrl.simulate(Random(), gc, gc.key(0), lifetime=STEPS, record=True)
+    simulated = jbrl.simulate(Random(), gc, gc.key(0), lifetime=STEPS, record=True)
     played = jbrl.play(Random(), test="GC", n_environments=1, horizon=20, record=True)
     for name in ("states", "actions", "rewards"):
-        ours = getattr(found.trajectory, name)
+        ours = getattr(simulated.trajectory, name)
         np.testing.assert_array_equal(ours, played.trajectories[name][0])
 
 

@@ -47,8 +47,8 @@ def test_first_states_of_what_is_played(initial_state: int) -> None:
 def test_first_states_go_up_to_the_last() -> None:
     """For the least and the greatest uniform number that there are."""
     uniforms = jnp.array([0.0, 0.2, 0.9, 1 - 2**-24])
-    found = jax.vmap(steps.mdps.start, in_axes=(None, None, 0))(jnp.int32(-1), S, uniforms)
-    np.testing.assert_array_equal(found, [0, 1, 4, 4])
+    firsts = jax.vmap(steps.mdps.start, in_axes=(None, None, 0))(jnp.int32(-1), S, uniforms)
+    np.testing.assert_array_equal(firsts, [0, 1, 4, 4])
 
 
 def test_what_moves_the_environment_does_not_hang_on_the_keys_of_the_agent(

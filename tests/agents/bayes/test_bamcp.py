@@ -151,13 +151,13 @@ def test_the_urn_gives_the_law_of_explicit_sampling():
         twin.seed = seed
         twin.act((seed, 0), 0)
         child = twin.root.children.get((0, 0))
-        found = (
+        numbers = (
             twin.root.visits[0],
             *twin.root.means[:2],
             0 if child is None else child.visits.sum(),
             sum(1 for _ in nodes(twin.root)),
         )
-        for name, value in zip(ours, found, strict=True):
+        for name, value in zip(ours, numbers, strict=True):
             theirs[name].append(value)
     for name in ("visits", "child", "size"):
         values = np.unique(np.concatenate([ours[name], theirs[name]]))
@@ -184,12 +184,12 @@ def test_transitions_that_are_impossible_are_never_simulated(name):
 def _links(kept, told: DirichletPrior) -> np.ndarray:
     """The transitions, numbered (x A + u) S + y, that lead to nodes of a tree rooted in state 0."""
     n_actions, n_states = told.mdps.n_actions, told.mdps.n_states
-    states, found = [0], []
+    states, links = [0], []
     for link in np.asarray(kept.parents)[1 : int(kept.size)]:
         edge, y = divmod(int(link), n_states)
-        found.append((states[edge // n_actions] * n_actions + edge % n_actions) * n_states + y)
+        links.append((states[edge // n_actions] * n_actions + edge % n_actions) * n_states + y)
         states.append(y)
-    return np.array(found)
+    return np.array(links)
 
 
 def returns(simulations: int, n: int = 1600) -> np.ndarray:

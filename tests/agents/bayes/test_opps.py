@@ -58,18 +58,18 @@ def search(agent, before=None, rounds=None):
 
 def test_pulls_are_those_of_the_loop_that_pulls_one_at_a_time():
     agent = OPPSDS("F2", 300, "UCB1", 25.0)
-    found = search(agent)
+    findings = search(agent)
     order, returns, discarded = reference.pulls_of_index_bandit(
         reference.ucb1_index(25.0), made_up, 12, 300, 4
     )
-    arms = agent.arms(found)
+    arms = agent.arms(findings)
     assert arms["pulls"].tolist() == [len(r) for r in returns]
     assert set(np.flatnonzero(arms["discarded"])) == discarded == FAILING
     np.testing.assert_allclose(arms["mean"], [np.mean(r) for r in returns], rtol=1e-12)
     np.testing.assert_allclose(arms["std"], [np.std(r, ddof=1) for r in returns], rtol=1e-9)
-    assert found.consumed == len(order) == 300
-    assert found.consumed <= found.simulated <= 1.15 * 300  # 25 pulls for each arm
-    assert agent.strategy(found).formula == formula_set("F2")[3].text == "|Q0|"
+    assert findings.consumed == len(order) == 300
+    assert findings.consumed <= findings.simulated <= 1.15 * 300  # 25 pulls for each arm
+    assert agent.strategy(findings).formula == formula_set("F2")[3].text == "|Q0|"
     assert arms["strategy"][arms["chosen"]].tolist() == ["|Q0|"]
 
 
@@ -99,9 +99,9 @@ def test_all_arms_failing_is_said():
             return np.full(len(arms), np.nan)
 
     agent = OPPSDS("F2", 50)
-    *_, found = agent.search(0, prior_of("GC"), Failing(), None)
+    *_, findings = agent.search(0, prior_of("GC"), Failing(), None)
     with pytest.raises(JbrlError, match="no arm to recommend"):
-        agent.strategy(found)
+        agent.strategy(findings)
 
 
 def test_weights_are_searched():
@@ -118,12 +118,12 @@ def test_weights_are_searched():
 
     agent = OPPSCS("Q0,Q2", 60_000, 200)
     *_, half = itertools.islice(agent.search(1, prior_of("GC"), Sloping(), None), 100)
-    *_, found = agent.search(1, prior_of("GC"), Sloping(), half)
+    *_, findings = agent.search(1, prior_of("GC"), Sloping(), half)
     *_, whole = agent.search(1, prior_of("GC"), Sloping(), None)
     for name, values in whole.arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], values)
-    assert found.consumed == found.simulated == 60_000
-    strategy, arms = agent.strategy(found), agent.arms(found)
+        np.testing.assert_array_equal(findings.arrays[name], values)
+    assert findings.consumed == findings.simulated == 60_000
+    strategy, arms = agent.strategy(findings), agent.arms(findings)
     assert abs(strategy.w0 - 2 / 3) < 0.25 and abs(strategy.w2 + 2 / 3) < 0.25 and strategy.w1 == 0
     assert arms["pulls"].sum() == 60_000 and arms["chosen"].sum() == 1
 
@@ -213,8 +213,8 @@ def test_it_scores_as_published(prior, test, published):
 
 
 def test_they_are_found_by_type():
-    found = {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)}
-    assert found == {"OPPS-DS", "OPPS-CS", "BeliefPPO", "RL2", "ANN"}
+    names = {name for name, entry in AGENTS.items() if isinstance(entry.agent(), OfflineSearch)}
+    assert names == {"OPPS-DS", "OPPS-CS", "BeliefPPO", "RL2", "ANN"}
 
 
 def test_spaces():

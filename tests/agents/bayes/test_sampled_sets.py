@@ -68,10 +68,10 @@ def test_a_row_has_moved_exactly_when_it_is_by_more_than_delta(delta, equal):
     left = 4 * (k * n - c * t) ** 2 * (n + 1) * Fraction(delta).denominator ** 2
     right = (n + t) ** 2 * c * other * Fraction(delta).numerator ** 2
     assert (left == right).sum() == equal
-    found, _ = jax.jit(jax.vmap(has_moved, (0, 0, None)))(
+    moved, _ = jax.jit(jax.vmap(has_moved, (0, 0, None)))(
         before.astype(np.float32), now.astype(np.float32), jnp.float32(delta)
     )
-    np.testing.assert_array_equal(found, left > right)
+    np.testing.assert_array_equal(moved, left > right)
 
 
 @pytest.mark.parametrize(("parts", "equal"), [(84, 3), (100, 8), (1000, 10)])
@@ -80,8 +80,8 @@ def test_samples_are_the_variance_in_units_of_epsilon_rounded_up_exactly(parts, 
     n = rows.sum(1)
     left, right = parts * rows.prod(1), n**2 * (n + 1)
     assert (left % right == 0).sum() == equal
-    found = jax.jit(samples_of)(rows.astype(np.float32), jnp.float32(1 / parts))
-    np.testing.assert_array_equal(found, -(-left // right))
+    samples = jax.jit(samples_of)(rows.astype(np.float32), jnp.float32(1 / parts))
+    np.testing.assert_array_equal(samples, -(-left // right))
 
 
 @pytest.mark.first_case_quick

@@ -45,9 +45,9 @@ def test_counts_by_seed():
     """Points other than those of the shipped sets: F4 stays the same, F5 changes (1,212 to 1,200)
     except in the domain of values.
     """
-    found = enumerate_set(5, "signed", seed=2)
-    assert sum(len(tokens) <= 4 for tokens in found) == 226
-    assert len(found) == 1200
+    formulas = enumerate_set(5, "signed", seed=2)
+    assert sum(len(tokens) <= 4 for tokens in formulas) == 226
+    assert len(formulas) == 1200
     assert len(enumerate_set(5, "values", seed=2)) == 686
 
 

@@ -130,9 +130,9 @@ def test_batched_or_in_lockstep_is_one_by_one_whatever_the_batch():
 def test_where_nothing_is_wanted_the_others_are_solved_all_the_same():
     tasks = [task(seed) for seed in range(4)]
     idle = task(2, samples=jnp.zeros(S * A, jnp.int32))
-    found = SOLVES(stack([tasks[0], idle, tasks[2], tasks[3]]))
+    values = SOLVES(stack([tasks[0], idle, tasks[2], tasks[3]]))
     np.testing.assert_array_equal(
-        found[jnp.array([0, 2, 3])], SOLVES(stack(tasks))[jnp.array([0, 2, 3])]
+        values[jnp.array([0, 2, 3])], SOLVES(stack(tasks))[jnp.array([0, 2, 3])]
     )
 
 

@@ -55,12 +55,12 @@ def test_a_new_node_has_no_visits_and_growing_nowhere_changes_nothing():
 
 def below(links: dict[int, int], parents: dict[int, int], top: int) -> list[int]:
     """Numbers of `top` and all nodes beyond it, in order."""
-    found = []
+    kept = []
     for node in range(top, max(parents) + 1):
         parent = parents[node] // (A * S)
-        if node == top or parent in found:
-            found.append(node)
-    return found
+        if node == top or parent in kept:
+            kept.append(node)
+    return kept
 
 
 def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():

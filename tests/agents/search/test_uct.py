@@ -82,24 +82,24 @@ def histories(root: uct.Root) -> dict[tuple, tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_tree_is_that_of_the_twin_and_means_are_those_of_all_returns(seed):
-    found = histories(SEARCH(task(seed)))
+    grown = histories(SEARCH(task(seed)))
     expected = dict(nodes(twin_of(seed).root))
-    assert found.keys() == expected.keys() and len(found) > 20
+    assert grown.keys() == expected.keys() and len(grown) > 20
     for history, node in expected.items():
-        visits, means = found[history]
+        visits, means = grown[history]
         np.testing.assert_array_equal(visits, [len(r) for r in node.returns])
         np.testing.assert_allclose(means, [np.mean(r) if r else 0 for r in node.returns], rtol=2e-6)
 
 
 def test_visits_add_up():
     for seed in range(4):
-        found = histories(SEARCH(task(seed)))
-        assert found[()][0].sum() == K
-        for history, (visits, _) in found.items():
+        grown = histories(SEARCH(task(seed)))
+        assert grown[()][0].sum() == K
+        for history, (visits, _) in grown.items():
             for u in range(A):
                 beyond = sum(
                     v.sum()
-                    for h, (v, _) in found.items()
+                    for h, (v, _) in grown.items()
                     if h[:-1] == history and h and h[-1][0] == u
                 )
                 # The first visit ends in a rollout; the others enter a node unless the depth
@@ -158,15 +158,15 @@ def test_budgets_may_differ_from_lane_to_lane_one_by_one_and_in_lockstep():
     tasks = [
         task(i, simulations=jnp.int32(k), depth=jnp.int32(d)) for i, (k, d) in enumerate(budgets)
     ]
-    found = SEARCHES(stack(tasks))
-    np.testing.assert_array_equal(found.visits.sum(1), [k for k, _ in budgets])
-    assert int(found.kept.size[2]) == 1, "depth 1: nothing but the root"
+    roots = SEARCHES(stack(tasks))
+    np.testing.assert_array_equal(roots.visits.sum(1), [k for k, _ in budgets])
+    assert int(roots.kept.size[2]) == 1, "depth 1: nothing but the root"
     for i, one in enumerate(tasks):
-        same(jax.tree.map(lambda v, i=i: v[i], found), SEARCH(one))
+        same(jax.tree.map(lambda v, i=i: v[i], roots), SEARCH(one))
     together = LOCKSTEP(stack(tasks))
-    np.testing.assert_array_equal(together.visits, found.visits)
-    np.testing.assert_array_equal(together.kept.size, found.kept.size)
-    np.testing.assert_allclose(together.means, found.means, rtol=1e-5)
+    np.testing.assert_array_equal(together.visits, roots.visits)
+    np.testing.assert_array_equal(together.kept.size, roots.kept.size)
+    np.testing.assert_allclose(together.means, roots.means, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -181,5 +181,5 @@ def test_lockstep_in_groups_is_lockstep(monkeypatch):
 
 def test_a_full_tree_stops_growing_and_goes_on_counting():
     full = task(0, kept=uct.nothing_kept(8, A), capacity=8)
-    found = SEARCH(full)
-    assert int(found.kept.size) == 8 and found.visits.sum() == K
+    root = SEARCH(full)
+    assert int(root.kept.size) == 8 and root.visits.sum() == K
