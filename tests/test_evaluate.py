@@ -163,8 +163,7 @@ def test_a_directory_of_results(tmp_path):
             {"name": "other", "prior": "UGC", "test": "GC"},
         ],
         "agents": [
-            {"algorithm": "Random"},
-            {"algorithm": "Optimal"},
+            *({"algorithm": name} for name in ("Random", "Optimal")),
             {"algorithm": "Q-learning", "alpha": [0.1, 0.3]},
         ],
     }
@@ -188,12 +187,9 @@ def test_a_directory_of_results_of_episodes(tmp_path):
         {"name": "Chain", "problem": "Chain-10d", "episodes": 3},
         {"name": "slippery", "problem": "Chain-10s", "episodes": 3},
     ]
-    store, units = opened(
-        tmp_path,
-        load_study(
-            {"study": {"name": "x", "n_environments": 4}, "experiments": chains, "agents": learners}
-        ),
-    )
+    settings = {"name": "x", "n_environments": 4}
+    study = load_study({"study": settings, "experiments": chains, "agents": learners})
+    store, units = opened(tmp_path, study)
     for number, unit in enumerate(units):
         store.save(unit, HEADER, np.arange(4.0) + number - 200)
     rows = Results(tmp_path).score_table()

@@ -47,17 +47,14 @@ def test_twin(raw):
     resampled = np.concatenate(list(resampled_payoffs(samples, 5, SEED)))
     assert resampled.shape == (5, 3, 2, 3)
     assert resampled.dtype == np.float64
+
+    def same(i, j, k):
+        return i == k or (j == 1 and {i, k} == {0, 2})
+
     for r in range(5):
         drawn = {(i, j): w for j in range(2) for i, w in enumerate(words(samples, j, r))}
-        assert resampled[r] == pytest.approx(
-            twin.payoff(
-                twin.resample(raw, drawn),
-                3,
-                2,
-                lambda i, j, k: i == k or (j == 1 and {i, k} == {0, 2}),
-            ),
-            abs=1e-12,
-        )
+        payoff = twin.payoff(twin.resample(raw, drawn), 3, 2, same)
+        assert resampled[r] == pytest.approx(payoff, abs=1e-12)
     scores = aggregate_scores(resampled, payoffs(samples))
     for r in range(5):
         assert scores[r] == pytest.approx(twin.solve(resampled[r])[0], abs=1e-8)

@@ -35,13 +35,7 @@ BEST = ["OPPS-DS", "BAMCP", "OPPS-DS", "OPPS-DS", "OPPS-DS", "OPPS-DS"]
 def verdict(returns, case="accurate", experiment="GC", algorithm="Random"):
     """The row of one cell."""
     table = castronovo2016.verdicts(with_published(two_studies.played(returns, returns)))
-    mine = table[
-        (table["case"] == case)
-        & (table["experiment"] == experiment)
-        & (table["algorithm"] == algorithm)
-    ]
-    assert len(mine) == 1
-    return mine.iloc[0]
+    return table.set_index(list(CELL)).loc[case, experiment, algorithm]
 
 
 def random(mean, half_width, **options):
@@ -132,29 +126,23 @@ def test_a_formula_is_a_way_of_opps_and_the_reversed_one_its_misprint():
     ]
     cell = verdict(pd.concat(parts), algorithm="OPPS-DS")
     assert (cell["verdict"], cell["parameters"]) == ("misprint", '{"formula": "Q0/Q2"}')
-    assert (cell["best"], json.loads(cell["best_parameters"])["space"]) == (
-        pytest.approx(41.0),
-        "F3",
-    )
+    assert cell["best"] == pytest.approx(41.0)
+    assert json.loads(cell["best_parameters"])["space"] == "F3"
 
 
 def test_a_smaller_budget_is_asked_last_and_told():
-    parts = [
-        rows("accurate", "Grid", "BAMCP", {"simulations": k, "depth": d}, sample(6.2, 0.3))
-        for k, d in ((9000, 15), (500, 15), (9999, 25))
-    ]
-    cell = verdict(pd.concat(parts), experiment="Grid", algorithm="BAMCP")
-    assert cell["verdict"] == "agrees, other parameters"
-    assert cell["explanation"] == "9,000 simulations instead of 25,000"
-    dear = rows("accurate", "Grid", "BAMCP", {"simulations": 25000, "depth": 15}, sample(6.3, 0.3))
-    cell = verdict(pd.concat([*parts, dear]), experiment="Grid", algorithm="BAMCP")
-    assert (cell["verdict"], cell["explanation"]) == ("agrees", "")
-    bad = rows("accurate", "Grid", "BAMCP", {"simulations": 1, "depth": 15}, sample(0.5, 0.1))
-    cell = verdict(bad, experiment="Grid", algorithm="BAMCP")
-    assert (cell["verdict"], cell["explanation"]) == (
-        "differs",
-        "1 simulations instead of 25,000",
-    )
+    def bamcp(simulations, depth=15, returns=(6.2, 0.3)):
+        setting = {"simulations": simulations, "depth": depth}
+        return rows("accurate", "Grid", "BAMCP", setting, sample(*returns))
+
+    cheap = [bamcp(9000), bamcp(500), bamcp(9999, 25)]
+    for parts, expected in (
+        (cheap, ("agrees, other parameters", "9,000 simulations instead of 25,000")),
+        ([*cheap, bamcp(25_000, returns=(6.3, 0.3))], ("agrees", "")),
+        ([bamcp(1, returns=(0.5, 0.1))], ("differs", "1 simulations instead of 25,000")),
+    ):
+        cell = verdict(pd.concat(parts), experiment="Grid", algorithm="BAMCP")
+        assert (cell["verdict"], cell["explanation"]) == expected
 
 
 def test_every_parameter_of_a_search_is_a_budget_and_the_greatest_product_is_taken():
@@ -187,9 +175,8 @@ def test_only_printed_parameters_count_and_they_must_be_equal():
 
 @pytest.mark.parametrize("prior", ["UGC", "uniform(GC)"])
 def test_experiments_are_known_by_their_distributions_not_by_name(prior):
-    returns = rows("inaccurate", "GC", "Random", {}, sample(31.7, 1.0)).assign(
-        experiment="whatever", prior=prior
-    )
+    returns = rows("inaccurate", "GC", "Random", {}, sample(31.7, 1.0))
+    returns = returns.assign(experiment="whatever", prior=prior)
     assert verdict(returns, case="inaccurate")["verdict"] == "agrees"
 
 
@@ -225,9 +212,8 @@ def test_nothing_to_compare_is_refused():
 
 @pytest.mark.parametrize("field", ["horizon", "discount"])
 def test_another_protocol_is_refused(field):
-    with pytest.raises(
-        JbrlError, match=rf"{field} is 0\.9 in here and .* in there: .*--set study\.{field}="
-    ):
+    message = rf"{field} is 0\.9 in here and .* in there: .*--set study\.{field}="
+    with pytest.raises(JbrlError, match=message):
         two_studies.check_protocol({field: 0.9}, PROTOCOL, "here", "there")
     two_studies.check_protocol({}, PROTOCOL, "here", "there")
     two_studies.check_protocol(dict(PROTOCOL), PROTOCOL, "here", "there")
@@ -302,9 +288,8 @@ def test_notes_on_a_cell_are_those_of_its_algorithm_and_experiment():
     note["kind"] = "changed"
     assert castronovo2016.notes_on(cell)[0]["kind"] == MISPRINT
     assert castronovo2016.notes_on({**cell, "experiment": "GDL"}) == []
-    assert [n["played"] for n in castronovo2016.notes_on({**cell, "algorithm": "BEB"})] == [
-        "BEB-published"
-    ]
+    (note,) = castronovo2016.notes_on({**cell, "algorithm": "BEB"})
+    assert note["played"] == "BEB-published"
 
 
 def test_tables_are_copies_and_their_sources_are_told():

@@ -47,16 +47,13 @@ def test_z_allows_for_rounding():
     have an error of 2 √(1/4 + 1/10,000) = 1.0002; 2.95 of the difference are beyond rounding.
     """
     deviations = np.array([-1, -1, 1, 1]) * np.sqrt(3)
-    cells = jordan2020.compare_cells(
-        scores(
-            {
-                ("AC", "Chain-10d"): -35.2 + deviations,
-                ("AC", "Chain-10s"): -55.0 + deviations * 0,
-                ("nactd", "chain10d"): [-89.68] * 3,
-                ("PPO-linear", "Chain-10d"): [-38.0],
-            }
-        )
-    ).set_index(["environment", "algorithm"])
+    trials = {
+        ("AC", "Chain-10d"): -35.2 + deviations,
+        ("AC", "Chain-10s"): -55.0 + deviations * 0,
+        ("nactd", "chain10d"): [-89.68] * 3,
+        ("PPO-linear", "Chain-10d"): [-38.0],
+    }
+    cells = jordan2020.compare_cells(scores(trials)).set_index(["environment", "algorithm"])
     row = cells.loc["Chain-10d", "AC"]
     assert (row["published"], row["n"], row["verdict"]) == (-32.2, 4, "agrees")
     assert row["error"] == pytest.approx(2 * np.sqrt(0.2501))

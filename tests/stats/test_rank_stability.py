@@ -79,10 +79,7 @@ def test_champions_are_the_best_of_their_algorithm():
             lambda t: t[(t["algorithm"] != "b") | (t["unit"] < 2)],
             "b {} (2 environments) and a {} (3 environments) were not played",
         ),
-        (
-            lambda t: t.assign(unit=t["unit"] + 10 * (t["algorithm"] == "b")),
-            "the first is seed 0, unit 10",
-        ),
+        (lambda t: t.assign(unit=t["unit"] + 10 * (t["algorithm"] == "b")), "is seed 0, unit 10"),
         (lambda t: t.assign(seed=(t["algorithm"] == "b").astype(int)), "cannot be paired"),
         (lambda t: pd.concat([t, t.head(1)]), "a {} has two scores for seed 0, unit 0"),
         (lambda t: t.head(0), "no scores"),
@@ -211,9 +208,8 @@ def test_probability_of_being_first_is_a_binomial_one():
     # or more are wins. 20,000 resamples have a standard error of at most 0.0020; 5 of them: false
     # alarm below 1e-6.
     a = np.where(np.arange(20) < 13, 1.0, 0.0)
-    table = ranks_table([stability(np.stack([a, 1 - a], axis=1), resamples=20_000)]).set_index(
-        "algorithm"
-    )
+    order = stability(np.stack([a, 1 - a], axis=1), resamples=20_000)
+    table = ranks_table([order]).set_index("algorithm")
     assert table.loc["a", "first"] == pytest.approx(binom.sf(9, 20, 0.65), abs=0.01)
     assert table.loc["b", "first"] == pytest.approx(binom.cdf(10, 20, 0.65), abs=0.01)
     assert (table.loc["a", "rank_lower"], table.loc["a", "rank_upper"]) == (1, 2)
@@ -229,24 +225,19 @@ def test_identical_agents_tie_in_every_resample():
     pairs = compare(order.parts)
     alike = pairs[pairs["algorithm"].isin(["a", "c"]) & pairs["other"].isin(["c", "d"])]
     assert len(alike) == 3
-    assert (alike[["difference", "difference_lower", "difference_upper", "effect_size"]] == 0).all(
-        axis=None
-    )
-    assert (alike[["improvement", "improvement_lower", "improvement_upper"]] == 0.5).all(axis=None)
+    values = dict.fromkeys(("difference", "difference_lower", "difference_upper", "effect_size"), 0)
+    values |= dict.fromkeys(("improvement", "improvement_lower", "improvement_upper"), 0.5)
+    assert (alike[list(values)] == pd.Series(values)).all(axis=None)
 
 
 def test_experiments_on_the_same_mdps_are_resampled_together():
     scores = np.random.default_rng(2).normal(size=(30, 3))
-    table = pd.concat(
-        [agents(scores, "GC"), agents(scores, "GC-inaccurate"), agents(scores, "GDL")]
-    )
-    parts = resample_all(
-        pair(table), tests={"GC": "GC", "GC-inaccurate": "GC", "GDL": "GDL"}, resamples=60
-    )
+    tests = {"GC": "GC", "GC-inaccurate": "GC", "GDL": "GDL"}
+    table = pd.concat([agents(scores, name) for name in tests])
+    parts = resample_all(pair(table), tests=tests, resamples=60)
     assert [part.stream for part in parts] == [0, 0, 1]
-    assert np.array_equal(parts[0].counts, parts[1].counts) and not np.array_equal(
-        parts[0].counts, parts[2].counts
-    )
+    assert np.array_equal(parts[0].counts, parts[1].counts)
+    assert not np.array_equal(parts[0].counts, parts[2].counts)
     assert [part.stream for part in resample_all(pair(table), resamples=60)] == [0, 1, 2]
     # Twice the same scores are no more evidence than once, so the mean of the two has the interval
     # of the one.
@@ -295,10 +286,8 @@ def test_bad_levels_are_refused(level):
 def test_bad_options_of_resampling_are_refused(resamples, seed):
     with pytest.raises(JbrlError, match="bootstrap: "):
         draw_counts(5, resamples, seed)
-    with pytest.raises(
-        JbrlError,
-        match="50000 resamples of 100000 environments: expected at most 40000, which take 4 GB",
-    ):
+    message = "50000 resamples of 100000 environments: expected at most 40000, which take 4 GB"
+    with pytest.raises(JbrlError, match=message):
         draw_counts(100_000, 50_000, 0)
 
 

@@ -33,11 +33,8 @@ def awkward(draw):
     """
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     scores = np.round(64 * matrix(int(rng.integers(10**6)))) / 64
-    kinds = draw(
-        st.lists(
-            st.sampled_from(["copy", "constant", "zero", "sum", "double"]), max_size=2, unique=True
-        )
-    )
+    kind = st.sampled_from(["copy", "constant", "zero", "sum", "double"])
+    kinds = draw(st.lists(kind, max_size=2, unique=True))
     for kind, j in zip(kinds, (5, 4), strict=False):
         made = {
             "copy": scores[:, 0],
@@ -56,11 +53,7 @@ def awkward(draw):
 
 def agrees(prepared: Prepared, chosen: Search, folds: tuple = LOOPED) -> None:
     """The best subset and its loss, the counts and the losses after it are those of the loop."""
-    options = {
-        "intercept": chosen.intercept,
-        "non_negative": chosen.non_negative,
-        "min_rows": chosen.min_rows,
-    }
+    options = {name: getattr(chosen, name) for name in ("intercept", "non_negative", "min_rows")}
     losses = twin.search(
         prepared.features, prepared.target, chosen.size, chosen.criterion, folds, **options
     )
@@ -123,11 +116,8 @@ def test_non_negative_is_the_loop(prepared: Prepared, kfold: bool) -> None:
     ids=["forced", "forced, intercept", "forced, non-negative", "repeats", "pooled"],
 )
 def test_options_are_the_loop(search_options: dict, folds: Folds, looped: tuple) -> None:
-    agrees(
-        prepared_of(matrix(3, holes=0.1)),
-        Search(2, "kfold", folds, min_rows=6, **search_options),
-        looped,
-    )
+    chosen = Search(2, "kfold", folds, min_rows=6, **search_options)
+    agrees(prepared_of(matrix(3, holes=0.1)), chosen, looped)
 
 
 def test_grouped_folds_hold_out_whole_groups() -> None:
@@ -198,9 +188,8 @@ def test_order_of_rows_and_names_of_other_algorithms_do_not_matter() -> None:
     table = table_of(scores)
     shuffled = table.sample(frac=1, random_state=3)
     chosen = Search(2, "kfold", Folds(K), min_rows=6)
-    first, second = (
-        search(prepare(t, Preparation(target="mean")), chosen) for t in (table, shuffled)
-    )
+    preparation = Preparation(target="mean")
+    first, second = (search(prepare(t, preparation), chosen) for t in (table, shuffled))
     assert first.best.subset == second.best.subset and first.best.loss == second.best.loss
 
 
