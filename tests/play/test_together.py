@@ -29,12 +29,8 @@ from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import Store
 
-NAMES = (
-    "memory_len/0",
-    "memory_len/3",
-    "memory_len/5",
-    "memory_size/0",
-)  # of lengths 1, 4, 6 and 2
+# of lengths 1, 4, 6 and 2
+NAMES = ("memory_len/0", "memory_len/3", "memory_len/5", "memory_size/0")
 EPISODES = 150
 
 
@@ -88,22 +84,14 @@ def test_company_and_devices_change_nothing(expected: dict[str, Chunk]) -> None:
             assert_same(chunk, expected[name])
 
 
-def test_playing_from_python_is_the_same(expected: dict[str, Chunk]) -> None:
-    found = play(
-        AGENTS["Random"].agent(),
-        test="bsuite/memory_len/3",
-        n_environments=3,
-        seed=7,
-        episodes=EPISODES,
-    )
-    np.testing.assert_array_equal(found.returns, expected["memory_len/3"].returns)
-
-
-def test_one_program_plays_all(expected: dict[str, Chunk]) -> None:
+def test_one_program_plays_all_and_in_python_too(expected: dict[str, Chunk]) -> None:
     before = set(compilation.KEPT)
     again = played(("memory_len/7", "memory_len/8", "memory_len/9", "memory_len/10"))
     assert len(again) == 4
     assert set(compilation.KEPT) == before
+    how = {"n_environments": 3, "seed": 7, "episodes": EPISODES}
+    found = play("Random", test="bsuite/memory_len/3", **how)
+    np.testing.assert_array_equal(found.returns, expected["memory_len/3"].returns)
 
 
 def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:

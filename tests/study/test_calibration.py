@@ -13,26 +13,12 @@ import pytest
 
 from jbrl.agents.registry import AGENTS
 from jbrl.play.unit import Unit
-from jbrl.problems.prior import EnvironmentPrior
 from jbrl.study import calibration, cost
 from jbrl.study.calibration import Calibration, Measurement, ShortRun, Speed
 from jbrl.study.cost import UnitCost
-from jbrl.study.file import load_study
+from tests.study.test_cost import cpu_only, takes_mdps, units
 
-cpu_only = pytest.mark.skipif(
-    jax.default_backend() != "cpu", reason="an accelerator plays as many MDPs at once as are wanted"
-)
 BAMCP = {"algorithm": "BAMCP", "simulations": [1, 500, 10_000, 25_000], "depth": [15, 50]}
-
-
-def units(*agents: dict[str, Any], **study: Any) -> list[Unit]:
-    return load_study(
-        {
-            "study": {"name": "tiny", "n_environments": 500, "horizon": 250, **study},
-            "experiments": [{"name": name, "problem": name} for name in ("GC", "GDL")],
-            "agents": list(agents),
-        }
-    ).units
 
 
 def slower(factor: Callable[[ShortRun], float]) -> Callable[[ShortRun, list], Measurement]:
@@ -211,31 +197,38 @@ def test_time_is_up_after_every_algorithm_has_had_a_turn(tmp_path: Path) -> None
     assert len(Calibration(folder=tmp_path).missing(study)) == wanted - 4
 
 
-def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path: Path) -> None:
+def failing(error: BaseException, unit: str) -> Callable[[ShortRun, list], Measurement]:
     def run(short: ShortRun, devices: list) -> Measurement:
-        if short.unit.algorithm == "BEB":
-            raise FloatingPointError("no number\nand more")
+        if short.unit.label.startswith(unit):
+            raise error
         return slower(lambda _: 2.0)(short, devices)
 
+    return run
+
+
+def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path: Path) -> None:
     study = units({"algorithm": "Random"}, {"algorithm": "BEB"})[:2]
-    known = Calibration(folder=tmp_path)
-    assert known.measure(study, run=run) == [
+    known, error = Calibration(folder=tmp_path), FloatingPointError("no number\nand more")
+    assert known.measure(study, run=failing(error, "GC/BEB")) == [
         'GC/BEB(beta=2.0, bonus="pair") seed 0: FloatingPointError: no number'
     ]
     assert [known.estimates(study)[unit.id].measured for unit in study] == [True, False]
 
 
 def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
-    def run(short: ShortRun, devices: list) -> Measurement:
-        if short.unit.experiment == "GC":
-            raise KeyboardInterrupt
-        return slower(lambda _: 2.0)(short, devices)
-
     study = units({"algorithm": "Random"})
     with pytest.raises(KeyboardInterrupt):
-        Calibration(folder=tmp_path).measure(study, run=run)
+        Calibration(folder=tmp_path).measure(study, run=failing(KeyboardInterrupt(), "GC/"))
     left = Calibration(folder=tmp_path).missing(study)
     assert [short.unit.experiment for short in left] == ["GC"]
+
+
+def test_a_busy_machine_is_reported(tmp_path: Path) -> None:
+    complaints = Calibration(folder=tmp_path).measure(
+        units({"algorithm": "Random"}),
+        run=lambda short, _: Measurement(rule=short.rule, decision=1.0, busy=3.0),
+    )
+    assert len(complaints) == 1 and "took 3.0 times as long as alone" in complaints[0]
 
 
 @pytest.mark.parametrize(
@@ -246,14 +239,6 @@ def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
 @cpu_only
 def test_other_work_on_the_machine_shows(wall: float, cpu: float, factor: float | None) -> None:
     assert calibration.busyness(wall, cpu, jax.devices()) == factor
-
-
-def test_a_busy_machine_is_reported(tmp_path: Path) -> None:
-    def run(short: ShortRun, _: list) -> Measurement:
-        return Measurement(rule=short.rule, decision=1.0, busy=3.0)
-
-    complaints = Calibration(folder=tmp_path).measure(units({"algorithm": "Random"}), run=run)
-    assert len(complaints) == 1 and "took 3.0 times as long as alone" in complaints[0]
 
 
 @pytest.mark.parametrize("change", ["versions", "machine", "agent", "damaged", "a negative time"])
@@ -278,16 +263,14 @@ def test_short_runs_of_something_else_are_not_known(
     assert len(Calibration(folder=tmp_path).missing(study)) == 2
 
 
-def test_a_commit_is_no_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, known = Calibration(folder=tmp_path).path, calibration.versions()
-    monkeypatch.setattr(calibration, "versions", lambda: {**known, "commit": "another"})
-    assert Calibration(folder=tmp_path).path == before
-
-
-def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+def test_a_commit_is_no_other_version_and_a_cache_that_cannot_be_written_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
+    known, versions = Calibration(folder=tmp_path / "file" / "cache"), calibration.versions()
+    monkeypatch.setattr(calibration, "versions", lambda: {**versions, "commit": "another"})
+    assert Calibration(folder=tmp_path / "file" / "cache").path == known.path
     study = units({"algorithm": "Random"})
-    known = Calibration(folder=tmp_path / "file" / "cache")
     complaints = known.measure(study, run=slower(lambda _: 2.0))
     assert len(complaints) == 1 and "short runs cannot be kept here" in complaints[0]
     assert all(estimate.measured for estimate in known.estimates(study).values())
@@ -298,15 +281,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "OPPS-DS": {"space": "F1", "budget": 20},
     "OPPS-CS": {"budget": 100, "draws": 20},
 }
-EVERY = [
-    name
-    for name in sorted(set(AGENTS) - {"Scripted"})
-    if AGENTS[name].agent.requires.prior is not EnvironmentPrior
-]
 
 
 @pytest.mark.parametrize(
-    "names", [["Random"], pytest.param(EVERY, marks=pytest.mark.slow)], ids=["one", "all"]
+    "names",
+    [["Random"], pytest.param(sorted(filter(takes_mdps, AGENTS)), marks=pytest.mark.slow)],
+    ids=["one", "all"],
 )
 def test_short_runs_give_numbers(names: list[str], tmp_path: Path) -> None:
     agents = ({"algorithm": name, **SMALL.get(name, {})} for name in names)
