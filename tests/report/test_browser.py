@@ -15,30 +15,17 @@ from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
 from tests.report.test_strategies import searched
 
-CHROMIUM = next(
-    (
-        path
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (path := shutil.which(name))
-    ),
-    None,
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-    ),
-    *(
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--disable-extensions",
-    ),
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--disable-extensions"),
     *("--window-size=1400,1000", "--virtual-time-budget=2000"),
+)
+KINDS = (
+    *("choice", "bounds", "online", "offline", "latency"),
+    *("difference", "fraction", "distribution", "ranks"),
 )
 PROBE = """
 <script>
@@ -132,6 +119,26 @@ TWELVE = [
 ]
 
 
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+
+
+def timed(**settings):
+    """Return (scores, returns, manifest) of a study with offline times and latencies."""
+    scores, returns = study(**settings)
+    scores["offline_seconds"] = scores["algorithm"].map({"BEB": 2.0}).fillna(0.0)
+    scores["latency_seconds"] = 200 * scores["online_seconds"]
+    return scores, returns, MANIFEST
+
+
+def measured(page):
+    """Return the object that a page writes into its element `found`."""
+    profile = f"--user-data-dir={page.parent / 'profile'}"
+    command = [CHROMIUM, *FLAGS, profile, "--dump-dom", page.as_uri()]
+    dumped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    shown = re.search(r'<pre id="found">(.*?)</pre>', dumped, flags=re.S).group(1)
+    return json.loads(html.unescape(shown))
+
+
 @pytest.fixture(scope="module", params=[2, pytest.param(6, marks=pytest.mark.slow)])
 def experiments(request):
     """Return the number of experiments in the study of the page."""
@@ -141,13 +148,8 @@ def experiments(request):
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory, experiments):
     """Measures of the page of a study of some experiments and twelve algorithms, by width."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium")
     folder = tmp_path_factory.mktemp("frames")
-    scores, returns = study(n=4, experiments=SIX[:experiments], agents=TWELVE)
-    scores["offline_seconds"] = scores["algorithm"].map({"BEB": 2.0}).fillna(0.0)
-    scores["latency_seconds"] = 200 * scores["online_seconds"]
-    write_report(scores, returns, MANIFEST, folder, searched())
+    write_report(*timed(n=4, experiments=SIX[:experiments], agents=TWELVE), folder, searched())
     for name in ("index", "strategies"):
         page = (folder / f"{name}.html").read_text(encoding="utf-8")
         page = page.replace("</body>", f"{FRAME}</body>")
@@ -162,8 +164,7 @@ def frames(tmp_path_factory, experiments):
     )
     outer = folder / "outer.html"
     outer.write_text(OUTER.replace("FRAMES", shown), encoding="utf-8")
-    profile = f"--user-data-dir={folder / 'profile'}"
-    return said([CHROMIUM, *FLAGS, profile, "--dump-dom", outer.as_uri()])
+    return measured(outer)
 
 
 @pytest.mark.first_case_quick
@@ -200,34 +201,10 @@ def test_the_page_is_short_until_details_are_asked_for(frames):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Observations of the page by a script in it."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium")
-    folder = tmp_path_factory.mktemp("browser")
-    scores, returns = study()
-    scores["offline_seconds"] = scores["algorithm"].map({"BEB": 2.0}).fillna(0.0)
-    scores["latency_seconds"] = 200 * scores["online_seconds"]
-    page = write_report(scores, returns, MANIFEST, folder)
-    text = page.read_text(encoding="utf-8")
-    page.write_text(
-        text.replace("<head>", f"<head>{LISTEN}").replace("</body>", f"{PROBE}</body>"),
-        encoding="utf-8",
-    )
-    command = [
-        CHROMIUM,
-        *FLAGS,
-        f"--user-data-dir={folder / 'profile'}",
-        "--dump-dom",
-        page.as_uri(),
-    ]
-    return said(command)
-
-
-def said(command):
-    """Return the object that a page writes into its element `found`."""
-    dumped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    return json.loads(
-        html.unescape(re.search(r'<pre id="found">(.*?)</pre>', dumped, flags=re.S).group(1))
-    )
+    page = write_report(*timed(), tmp_path_factory.mktemp("browser"))
+    text = page.read_text(encoding="utf-8").replace("<head>", f"<head>{LISTEN}")
+    page.write_text(text.replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+    return measured(page)
 
 
 def test_nothing_goes_wrong(found):
@@ -236,35 +213,14 @@ def test_nothing_goes_wrong(found):
 
 
 def test_every_figure_is_drawn(found):
-    kinds = (
-        "choice",
-        "bounds",
-        "online",
-        "offline",
-        "latency",
-        "difference",
-        "fraction",
-        "distribution",
-        "ranks",
-    )
-    assert list(found["figures"]) == [
-        f"{experiment}--{kind}" for experiment in ("gc", "gc-inaccurate") for kind in kinds
-    ]
+    expected = [f"{name}--{kind}" for name in ("gc", "gc-inaccurate") for kind in KINDS]
+    assert list(found["figures"]) == expected
     for id, figure in found["figures"].items():
         assert figure["size"] > 100, id
         assert figure["shapes"] >= 3, id
         assert all(mark > 2 for mark in figure["marks"]), id
-    assert [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in kinds] == [
-        0,
-        0,
-        4,
-        4,
-        4,
-        3,
-        3,
-        4,
-        3,
-    ]
+    marks = [len(found["figures"][f"gc--{kind}"]["marks"]) for kind in KINDS]
+    assert marks == [*(0, 0), *(4, 4, 4), *(3, 3, 4, 3)]
 
 
 def test_symbols_in_tables_are_drawn(found):
@@ -278,11 +234,6 @@ def test_a_click_on_a_heading_sorts(found):
     assert means == sorted(means, reverse=True)
     assert tables["again"] == tables["score"][::-1]
     assert tables["online"] != tables["before"]
-    assert [text.split(" ")[0] for text in tables["online"]] == ["100", "200", "300", "400", "500"]
-    assert [text.split(" ")[0] for text in tables["agent"]] == [
-        "BEB",
-        "e-Greedy",
-        "e-Greedy",
-        "Optimal",
-        "Random",
-    ]
+    first_words = [[t.split(" ")[0] for t in tables[key]] for key in ("online", "agent")]
+    assert first_words[0] == ["100", "200", "300", "400", "500"]
+    assert first_words[1] == ["BEB", "e-Greedy", "e-Greedy", "Optimal", "Random"]

@@ -11,13 +11,13 @@ from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Tab
 from jbrl.report.style import styles
 from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
+from tests.report.synthetic import plain as text
 
 
 def report_of(scores, returns, manifest=MANIFEST):
     oracles = oracles_of(manifest)
-    return document(
-        sections.sections(scores, returns, oracles), styles(scores["algorithm"], oracles), manifest
-    )
+    parts = sections.sections(scores, returns, oracles)
+    return document(parts, styles(scores["algorithm"], oracles), manifest)
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,19 @@ def report():
     return report_of(*study())
 
 
-def text(words):
-    return "".join(w if isinstance(w, str) else w.text for w in words)
+def chapter(report, id):
+    return next(c for c in report.chapters if c.id == id)
 
 
-def blocks(report, kind):
-    return [
-        block for chapter in report.chapters for block in chapter.blocks if isinstance(block, kind)
-    ]
+def blocks(report, kind, id=None):
+    """The blocks of a kind, of one chapter or of all."""
+    chapters = report.chapters if id is None else [chapter(report, id)]
+    return [block for part in chapters for block in part.blocks if isinstance(block, kind)]
+
+
+def reasons(report):
+    """Why figures of GC are not drawn."""
+    return [text(words) for b in blocks(report, Items, "gc") for words in b.items]
 
 
 def strings(value):
@@ -73,16 +78,12 @@ def test_tables_are_whole(report):
 
 
 def test_ids_differ_and_targets_exist(report):
-    ids = [b.id for b in blocks(report, Plot) + blocks(report, Table)] + [
-        c.id for c in report.chapters
-    ]
+    ids = [part.id for part in (*blocks(report, (Plot, Table)), *report.chapters)]
     assert len(ids) == len(set(ids))
-    words = [w for p in blocks(report, Paragraph) for w in p.words] + [
-        w for i in blocks(report, Items) for item in i.items for w in item
-    ]
-    targets = {w.target for w in words if isinstance(w, Span)} | {
-        c.target for t in blocks(report, Table) for c in t.columns
-    }
+    words = [w for p in blocks(report, Paragraph) for w in p.words]
+    words += [w for i in blocks(report, Items) for item in i.items for w in item]
+    targets = {w.target for w in words if isinstance(w, Span)}
+    targets |= {c.target for t in blocks(report, Table) for c in t.columns}
     assert {t[1:] for t in targets if t} <= set(ids)
 
 
@@ -107,7 +108,7 @@ def test_undone_units_are_announced_and_listed():
     scores, returns = undo(*study(), "BEB", "failed")
     report = report_of(scores, returns)
     assert text(report.notices[0].words).startswith("1 of 10 units have no result")
-    undone = next(c for c in report.chapters if c.id == "Undone")
+    undone = chapter(report, "Undone")
     assert undone.count == 1
     assert [cell.text for cell in undone.blocks[-1].rows[0].cells] == [
         "GC",
@@ -133,10 +134,9 @@ def test_best_agent_of_each_algorithm_as_in_figs_9_and_13(report):
 
 
 def test_what_is_not_drawn_is_said_with_the_reason(report):
-    chapter = next(c for c in report.chapters if c.id == "gc")
-    (absent,) = (b for b in chapter.blocks if isinstance(b, Items))
+    [absent] = blocks(report, Items, "gc")
     assert Span("latency = true", "code") in absent.items[1]
-    assert [text(words) for words in absent.items] == [
+    assert reasons(report) == [
         (
             "Best or tied, algorithm by algorithm is not drawn: no agent computes anything "
             "offline, so that winners depend on the bound on online time alone: see the table of "
@@ -153,53 +153,27 @@ def test_other_mdps_are_refused_with_the_reason_and_the_rest_is_there():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
     scores["offline_seconds"] = [0.0, 0.0, 1.0, 2.0, 0.0]
     report = report_of(scores, returns[(returns["algorithm"] != "Random") | (returns["unit"] < 30)])
-    chapter = next(c for c in report.chapters if c.id == "gc")
-    (notice,) = (
-        text(b.words) for b in chapter.blocks if isinstance(b, Paragraph) and b.role == "notice"
-    )
+    paragraphs = blocks(report, Paragraph, "gc")
+    [notice] = (text(b.words) for b in paragraphs if b.role == "notice")
     assert notice.startswith("No test was made: paired test: BEB")
     assert "Random {} (30 environments) were not played on the same environments" in notice
-    assert [b.id for b in chapter.blocks if isinstance(b, Plot)] == [
-        "gc--online",
-        "gc--offline",
-        "gc--distribution",
-    ]
-    reasons = " ".join(
-        text(words) for b in chapter.blocks if isinstance(b, Items) for words in b.items
-    )
-    assert "Best algorithm within time bounds is not drawn: time bounds:" in reasons
-    assert "Difference from the best is not drawn: no test was made." in reasons
-    assert (
-        len(
-            next(b for b in chapter.blocks if isinstance(b, Table) and b.title == "All agents").rows
-        )
-        == 5
-    )
+    plots = [b.id for b in blocks(report, Plot, "gc")]
+    assert plots == ["gc--online", "gc--offline", "gc--distribution"]
+    why = " ".join(reasons(report))
+    assert "Best algorithm within time bounds is not drawn: time bounds:" in why
+    assert "Difference from the best is not drawn: no test was made." in why
+    agents = next(b for b in blocks(report, Table, "gc") if b.title == "All agents")
+    assert len(agents.rows) == 5
 
 
 def test_no_times_at_all():
     scores, returns = study(experiments=[("GC", "GC", "GC")])
-    seconds = dict.fromkeys(
-        ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"), float("nan")
-    )
-    report = report_of(scores.assign(**seconds), returns)
-    assert [b.id for b in blocks(report, Plot)] == [
-        "gc--difference",
-        "gc--fraction",
-        "gc--distribution",
-        "gc--ranks",
-    ]
-    reasons = [
-        text(words)
-        for b in next(c for c in report.chapters if c.id == "gc").blocks
-        if isinstance(b, Items)
-        for words in b.items
-    ]
-    assert (
-        reasons[2]
-        == "Score against online time is not drawn: no agent has a known online time per decision."
-    )
-    assert len(reasons) == 5
+    seconds = {f"{name}_seconds" for name in ("offline", "online", "latency", "compile")}
+    report = report_of(scores.assign(**dict.fromkeys(seconds, float("nan"))), returns)
+    kinds = [b.id.removeprefix("gc--") for b in blocks(report, Plot)]
+    assert kinds == ["difference", "fraction", "distribution", "ranks"]
+    why = "Score against online time is not drawn: no agent has a known online time per decision."
+    assert reasons(report)[2] == why and len(reasons(report)) == 5
 
 
 def test_the_summary_answers_first(report):
@@ -216,13 +190,13 @@ def test_the_summary_answers_first(report):
 
 
 def test_details_are_folded_behind_the_answer(report):
-    chapter = next(c for c in report.chapters if c.id == "gc")
-    folds = [k for k, b in enumerate(chapter.blocks) if isinstance(b, Heading) and b.folds]
-    shown = chapter.blocks[: folds[0]]
+    content = chapter(report, "gc").blocks
+    folds = [k for k, b in enumerate(content) if isinstance(b, Heading) and b.folds]
+    shown = content[: folds[0]]
     assert [b.id for b in shown if isinstance(b, Plot)] == ["gc--choice"]
     assert text(shown[2].words).startswith("Take Random if a decision may take 100 ns and e-Greedy")
     assert not [b for b in shown if isinstance(b, Table)]
-    assert [chapter.blocks[k].text for k in folds] == [
+    assert [content[k].text for k in folds] == [
         "Scores and computation times",
         "Differences, distributions and ranks",
         "Winners from left to right",
