@@ -36,34 +36,32 @@ AGENT_CASES: list[tuple[str, dict[str, Any], int]] = [
 @pytest.mark.parametrize(
     ("name", "parameters", "horizon"), AGENT_CASES, ids=[case[0] for case in AGENT_CASES]
 )
-def test_scores_are_those_of_the_cpu_and_runs_repeat(
-    name: str, parameters: dict[str, Any], horizon: int
-) -> None:
+def test_scores_are_those_of_the_cpu_and_runs_repeat(name, parameters, horizon):
     row = gpu.agent(name, parameters, "GC", horizon, 256, jax.devices(), beside_cpu=True)
     assert row["agrees"], row
     assert row["same_bits"], row
 
 
 @pytest.mark.gpu
-def test_the_self_test_passes() -> None:
+def test_the_self_test_passes():
     assert [outcome for outcome in selftest.run_checks() if not outcome.passed] == []
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(5, 3), (25, 4)])
-def test_solutions_are_near_those_in_double_precision(shape: tuple[int, int]) -> None:
+def test_solutions_are_near_those_in_double_precision(shape):
     found = gpu.precision(*shape)
     # the stopping rule allows 9e-6
     assert max(found["value_iteration"], found["policy_iteration"]) < 2e-5, found
 
 
 @pytest.mark.gpu
-def test_the_plan_that_is_kept_is_near_the_one_in_double_precision() -> None:
+def test_the_plan_that_is_kept_is_near_the_one_in_double_precision():
     assert max(gpu.incremental_precision(name)["error"] for name in ("GC", "Grid")) < 1e-5
 
 
 @pytest.mark.gpu
-def test_all_mdps_are_played_in_one_call_of_the_accelerator() -> None:
+def test_all_mdps_are_played_in_one_call_of_the_accelerator():
     run = Run(
         AGENTS["Random"].agent(),
         Protocol(problem("GC"), problem("GC"), n_environments=1000, lifetime=Steps(2)),

@@ -30,7 +30,7 @@ MORE = r"^GC/(Soft-max\(tau=0\.33\)|VDBE.*sigma=1|BEB\(beta=2|BAMCP\(simulations
 
 
 @pytest.mark.parametrize("name", sorted(PINS["ids"]))
-def test_identities_of_all_units(name: str) -> None:
+def test_identities_of_all_units(name):
     ids = [unit.id for unit in load_study(study_of(name)).units]
     expected = PINS["ids"][name]
     assert (len(ids), hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]) == (
@@ -71,18 +71,18 @@ def check(study: str, pins: dict[str, Any], folder: Path, only: str | None = Non
     [(FEW, 4), pytest.param(MORE, 5, marks=pytest.mark.slow)],
     ids=["few", "more"],
 )
-def test_returns_of_one_unit_of_each_kind(tmp_path: Path, only: str, number: int) -> None:
+def test_returns_of_one_unit_of_each_kind(tmp_path, only, number):
     assert check("comparison", PINS["comparison"], tmp_path, only) == number
 
 
 @pytest.mark.slow
-def test_returns_of_two_experiments_of_the_quick_comparison(tmp_path: Path) -> None:
+def test_returns_of_two_experiments_of_the_quick_comparison(tmp_path):
     """All six are pinned, and take ten minutes of two cores."""
     assert check("comparison", PINS["comparison"], tmp_path, "^(GDL|Grid-inaccurate)/") == 50
 
 
 @pytest.mark.slow
-def test_returns_of_a_sample_of_the_paper_comparison(tmp_path: Path) -> None:
+def test_returns_of_a_sample_of_the_paper_comparison(tmp_path):
     only = (
         r"^(GC|GDL-inaccurate)/(BAMCP|Formula|SBOSS|SBOSS-published|BEB-published|Soft-max-"
         r"published)\("

@@ -115,13 +115,13 @@ def there(name: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SWITCHES)
-def test_one_library_with_fewer_instructions(name: str) -> None:
+def test_one_library_with_fewer_instructions(name):
     if not there(name):
         pytest.skip(f"{name}: so it is on this machine without the switch")
     check([name])
 
 
-def test_all_libraries_as_on_a_processor_without_avx_512() -> None:
+def test_all_libraries_as_on_a_processor_without_avx_512():
     """And the C library, which has nothing for AVX-512, as on one without AVX2."""
     names = [name for name in SWITCHES if name != "NumPy without AVX2" and there(name)]
     if not names:

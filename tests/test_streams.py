@@ -25,7 +25,7 @@ KEY = jax.random.key(3)
 NUMBERS = np.arange(2, dtype=np.int32)
 
 
-def test_keys_that_serve_twice_are_found() -> None:
+def test_keys_that_serve_twice_are_found():
     with streams.recorded() as keys:
 
         @jax.jit
@@ -41,7 +41,7 @@ def test_keys_that_serve_twice_are_found() -> None:
         assert len(keys.shared) == 3
 
 
-def test_keys_of_lifetimes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_lifetimes_in_blocks(monkeypatch):
     """Of the environment, its noise, resets and steps, and of the agent: 2 lifetimes of 2 blocks of
     3 steps, for each of which 5 keys serve.
     """
@@ -61,7 +61,7 @@ def test_keys_of_lifetimes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(keys.users) == 2 * (2 + 2 * 2 + 6 * 5)
 
 
-def test_keys_of_lifetimes_of_decisions() -> None:
+def test_keys_of_lifetimes_of_decisions():
     """Two are split, one draws the noise, one is for the first state, two are for parameters that
     are drawn; then one for each of 5 decisions.
     """
@@ -83,7 +83,7 @@ def test_keys_of_lifetimes_of_decisions() -> None:
 
 
 @pytest.mark.parametrize(("mode", "max_steps"), [("NextStep", 10), ("SameStep", 11)])
-def test_keys_of_lanes_of_gymnasium(mode: str, max_steps: int) -> None:
+def test_keys_of_lanes_of_gymnasium(mode, max_steps):
     """Three lanes, with one seed for all: a reset, then a step and a reset for each of 4 actions.
 
     Programs are kept by `max_steps`, and what they record goes where they were traced.

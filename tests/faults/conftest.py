@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.faults.warm import Warm
 
 
 @pytest.fixture(autouse=True)
-def python_handles_ctrl_c() -> Iterator[None]:
+def python_handles_ctrl_c():
     """Ctrl-C as a program finds it that a user starts: in the background of a script it is ignored,
     by the programs that are started from there, too.
     """
@@ -23,7 +22,7 @@ def python_handles_ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
+def whole(tmp_path_factory):
     """Results of the study when nothing happens, in this process."""
     folder = tmp_path_factory.mktemp("whole")
     results = jbrl.run(write_study(folder), folder / "out")
@@ -32,12 +31,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
+def warm():
     """It shares compiled programs with these tests."""
     with Warm(Path(os.environ["JAX_COMPILATION_CACHE_DIR"])) as process:
         yield process
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Path:
+def study(tmp_path):
     return write_study(tmp_path)

@@ -3,7 +3,6 @@
 import itertools
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -29,9 +28,7 @@ def jumping(steps: tuple[float, ...]) -> Iterator[float]:
     [(-3600.0,), (1e7,), (1.0, -7200.0, 1e6, -1e6), (0.0,)],
     ids=["backwards", "forwards", "to and fro", "stopped"],
 )
-def test_times_are_never_below_zero(
-    study: Path, whole: dict, steps: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_never_below_zero(study, whole, steps, monkeypatch):
     out = study.parent / "out"
     with monkeypatch.context() as patched:
         for clock in CLOCKS:
@@ -44,9 +41,7 @@ def test_times_are_never_below_zero(
     assert all(sealed(path) for path in files(out))
 
 
-def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pace, kept = Pace(), list[float]()
@@ -56,9 +51,7 @@ def test_checkpoints_do_not_wait_for_a_clock_that_was_set_back(
     assert kept == [500.0, 504.0]
 
 
-def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
@@ -74,9 +67,7 @@ def test_a_jump_while_a_checkpoint_is_written_does_not_end_them(
     assert kept == [now]
 
 
-def test_a_clock_ahead_does_not_take_files_away_from_others(
-    study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_ahead_does_not_take_files_away_from_others(study, monkeypatch):
     """The clock of the file system tells which temporary files are old, not this
     machine's.
     """

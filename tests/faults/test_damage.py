@@ -48,9 +48,7 @@ Record = Callable[[str, object], None]  # of how many faults a test has gone thr
     [(pack(HEADER, ARRAYS), unpack), (pack_json(HEADER), unpack_json)],
     ids=["result", "manifest"],
 )
-def test_every_bit_and_every_truncation_counts(
-    content: bytes, read: Callable[[bytes], object], record_property: Record
-) -> None:
+def test_every_bit_and_every_truncation_counts(content, read, record_property):
     record_property("tries", 9 * len(content) + 1)
     read(content)
     harmed = [flipped(content, bit) for bit in range(8 * len(content))]
@@ -60,7 +58,7 @@ def test_every_bit_and_every_truncation_counts(
             read(wrong)
 
 
-def test_files_without_a_seal_are_refused() -> None:
+def test_files_without_a_seal_are_refused():
     text = np.frombuffer(canonical(HEADER).encode(), np.uint8)
     for content, read in (
         (archive(header=text, **ARRAYS), unpack),
@@ -119,9 +117,7 @@ def resealed(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("dress", [bytes, resealed])
 @pytest.mark.parametrize("make", [in_header, in_returns, as_file, as_array])
-def test_nothing_is_executed(
-    tmp_path: Path, make: Callable[[Bomb], bytes], dress: Callable[[bytes], bytes]
-) -> None:
+def test_nothing_is_executed(tmp_path, make, dress):
     mark = tmp_path / "mark"
     content = dress(make(Bomb(mark)))
     with pytest.raises(DamagedError):
@@ -138,7 +134,7 @@ def test_nothing_is_executed(
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(tmp_path_factory):
     """A study whose directory has every kind of file, and, beside it, what it comes to."""
     folder = tmp_path_factory.mktemp("kinds")
     study = write_study(folder, "search")
@@ -163,9 +159,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kind", "harm"), list(zip(KINDS, (halve, flip, empty, halve, flip), strict=True))
 )
-def test_what_is_damaged_is_done_again(
-    complete: Path, kind: str, harm: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_is_damaged_is_done_again(complete, kind, harm, tmp_path):
     expected = outcome(complete / "whole")
     source = complete / KINDS[kind].split("/")[0]
     for path in files(source):

@@ -4,7 +4,6 @@ goes on.
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,10 @@ import pytest
 from jbrl.study.storage.files import write_whole
 from tests.faults.cases import differences, files, outcome, sealed
 from tests.faults.kills import snapshot
-from tests.faults.warm import Warm
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Path]:
+def tiny(tmp_path):
     """A file system with room for a manifest and little more."""
     folder = tmp_path / "tiny"
     folder.mkdir()
@@ -33,7 +31,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
+def test_a_full_disk(tiny, study, warm, whole):
     log = study.parent / "log"
     assert warm.start("run", study, "--out", tiny / "out", log=log, often=True).wait() == 2
     assert "results cannot be written here: No space left on device" in log.read_text()
@@ -48,7 +46,7 @@ def test_a_full_disk(tiny: Path, study: Path, warm: Warm, whole: dict) -> None:
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow(study: Path, warm: Warm, whole: dict) -> None:
+def test_files_that_may_not_grow(study, warm, whole):
     """Limit as of a quota; needs no privileges."""
     out, log = study.parent / "out", study.parent / "log"
     assert warm.start("run", study, "--out", out, log=log, limits={"file_size": 2000}).wait() == 2
@@ -59,9 +57,7 @@ def test_files_that_may_not_grow(study: Path, warm: Warm, whole: dict) -> None:
 
 
 @pytest.mark.parametrize("step", ["open", "fsync", "replace"])
-def test_every_step_of_writing_may_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_every_step_of_writing_may_fail(tmp_path, monkeypatch, step):
     path = tmp_path / "file"
     write_whole(path, b"before")
 

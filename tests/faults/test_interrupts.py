@@ -18,7 +18,7 @@ from jbrl.study.stopping import interruptible, keeping
 from jbrl.study.storage.store import Store
 from tests.faults.cases import SEARCH, STUDY, differences, outcome
 from tests.faults.kills import wrongs
-from tests.faults.warm import ROOT, Process, Warm
+from tests.faults.warm import ROOT, Process
 
 HEARD, OBEYED = 0.5, 2.0  # seconds after Ctrl-C
 MARGIN = 4.0  # more on a busy machine; what is interrupted would take a minute
@@ -42,7 +42,7 @@ def interrupt(process: Process, log: Path, code: int | None = 130) -> None:
     assert process.wait(OBEYED + MARGIN) == code
 
 
-def test_while_the_main_thread_compiles(study: Path, warm: Warm, whole: dict) -> None:
+def test_while_the_main_thread_compiles(study, warm, whole):
     """For the second unit, after the programs that measure the machine and those of the first."""
     out, log = study.parent / "out", study.parent / "log"
     interrupt(warm.start("run", study, "--out", out, log=log, stuck=(COMPILE, 2)), log)
@@ -53,7 +53,7 @@ def test_while_the_main_thread_compiles(study: Path, warm: Warm, whole: dict) ->
     assert outcome(out).keys() == whole.keys() and list(wrongs(out, whole, set(whole))) == []
 
 
-def test_what_is_played_is_kept_while_a_call_runs(study: Path, warm: Warm, whole: dict) -> None:
+def test_what_is_played_is_kept_while_a_call_runs(study, warm, whole):
     """The checkpoint is written although the call does not return."""
     out, log = study.parent / "out", study.parent / "log"
     stuck = ("jbrl.play.timing:Turns.timed", 7)
@@ -64,7 +64,7 @@ def test_what_is_played_is_kept_while_a_call_runs(study: Path, warm: Warm, whole
 
 
 @pytest.mark.slow
-def test_rounds_of_a_search_are_kept(tmp_path: Path, warm: Warm) -> None:
+def test_rounds_of_a_search_are_kept(tmp_path, warm):
     study, out, log = tmp_path / "study.toml", tmp_path / "out", tmp_path / "log"
     study.write_text(STUDY[: STUDY.index("[[agents]]")] + SEARCH)
     assert warm.start("run", study, "--out", tmp_path / "whole", log=log).wait() == 0
@@ -94,7 +94,7 @@ algorithm = "Sarsa"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("often", [True, False])
-def test_lifetimes_of_episodes(tmp_path: Path, warm: Warm, often: bool) -> None:
+def test_lifetimes_of_episodes(tmp_path, warm, often):
     """A call takes over the state of lifetimes, so the process ends within it only where the state
     is kept already; a second Ctrl-C ends it in any case.
     """
@@ -126,7 +126,7 @@ main()
 """
 
 
-def test_threads_that_compile_are_not_waited_for(tmp_path: Path) -> None:
+def test_threads_that_compile_are_not_waited_for(tmp_path):
     """A whole process, since threads are waited for at its end."""
     study, log = tmp_path / "study.toml", tmp_path / "log"
     study.write_text(STUDY)
@@ -148,7 +148,7 @@ def test_threads_that_compile_are_not_waited_for(tmp_path: Path) -> None:
     assert "Traceback" not in log.read_text()
 
 
-def test_an_interrupt_does_not_wait_for_a_compilation() -> None:
+def test_an_interrupt_does_not_wait_for_a_compilation():
     """In a script or a notebook, too."""
     enough, ended = threading.Event(), []
 
@@ -165,7 +165,7 @@ def test_an_interrupt_does_not_wait_for_a_compilation() -> None:
     enough.set()
 
 
-def test_an_error_waits_for_the_other_compilations() -> None:
+def test_an_error_waits_for_the_other_compilations():
     ended = []
 
     def fails() -> Program:
@@ -181,7 +181,7 @@ def test_an_error_waits_for_the_other_compilations() -> None:
     assert ended == [True]
 
 
-def test_handlers_are_restored() -> None:
+def test_handlers_are_restored():
     said: list[str] = []
     descriptor = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(descriptor)
@@ -193,7 +193,7 @@ def test_handlers_are_restored() -> None:
     assert signal.set_wakeup_fd(descriptor) == descriptor
 
 
-def test_an_ignored_signal_stays_ignored() -> None:
+def test_an_ignored_signal_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with interruptible(130, pytest.fail), keeping(lambda: pytest.fail("called")):
         os.kill(os.getpid(), signal.SIGINT)
@@ -201,7 +201,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:os.fork")
-def test_signals_of_a_child_are_not_those_of_its_parent() -> None:
+def test_signals_of_a_child_are_not_those_of_its_parent():
     """A terminal sends Ctrl-C to the processes that draw a report, too."""
     said: list[str] = []
     with interruptible(130, said.append):

@@ -2,7 +2,6 @@
 
 import shutil
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.faults.warm import Warm
 @pytest.mark.parametrize(
     ("kind", "seed", "kills"), [("plain", 0, 4), ("episodes", 2, 20), ("search", 1, 12)]
 )
-def test_kills(tmp_path: Path, kind: str, seed: int, kills: int) -> None:
+def test_kills(tmp_path, kind, seed, kills):
     """`benchmarks/faults.py` does it 200 times."""
     with Warm(tmp_path / "cache") as warm:  # a kill may leave half a program there
         figures = Ordeal(warm, tmp_path, seed, kind).run(kills)
@@ -27,7 +26,7 @@ def test_kills(tmp_path: Path, kind: str, seed: int, kills: int) -> None:
 
 
 @pytest.mark.slow
-def test_two_runs_of_one_study_and_a_reader(study: Path, warm: Warm, whole: dict) -> None:
+def test_two_runs_of_one_study_and_a_reader(study, warm, whole):
     out, logs = study.parent / "out", [study.parent / f"log{number}" for number in (1, 2)]
     runs = [warm.start("run", study, "--out", out, log=log, often=True) for log in logs]
     codes: list[int | None] = [None, None]
@@ -55,9 +54,7 @@ def swap(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "text"), [(flip, "damaged"), (swap, "another unit"), (Path.unlink, "is gone")]
 )
-def test_what_is_looked_for_would_be_found(
-    study: Path, whole: dict, harm: Callable[[Path], None], text: str
-) -> None:
+def test_what_is_looked_for_would_be_found(study, whole, harm, text):
     out = study.parent / "out"
     jbrl.run(study, out)
     assert list(wrongs(out, whole, set(whole))) == []
@@ -65,7 +62,7 @@ def test_what_is_looked_for_would_be_found(
     assert any(text in wrong for wrong in wrongs(out, whole, set(whole)))
 
 
-def test_other_numbers_would_be_found(study: Path, whole: dict) -> None:
+def test_other_numbers_would_be_found(study, whole):
     out = study.parent / "out"
     jbrl.run(study, out)
     for name, arrays in whole.items():

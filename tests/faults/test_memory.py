@@ -1,7 +1,6 @@
 """Memory that does not suffice: less at once is tried first, then the unit fails alone."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,9 +12,9 @@ from jbrl.play.resources import Capacity, Resources
 from jbrl.study import execute
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
-from tests.faults.warm import Warm
 
 FULL = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.")
+NOT_EVEN = "not even 256 lifetimes at once on 1 device fit into memory"
 
 
 class Cramped(execute.Run):
@@ -38,7 +37,7 @@ class Cramped(execute.Run):
 
 
 @pytest.fixture
-def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
+def cramped(monkeypatch):
     fresh = type("Fresh", (Cramped,), {"starts": []})
     monkeypatch.setattr(execute, "make_run", fresh)
     return fresh
@@ -46,9 +45,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> type[Cramped]:
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("error", [FULL, MemoryError("Unable to allocate 12 GiB")])
-def test_less_at_once_gives_the_same_bits(
-    study: Path, whole: dict, cramped: type[Cramped], error: Exception
-) -> None:
+def test_less_at_once_gives_the_same_bits(study, whole, cramped, error):
     cramped.error = error
     jbrl.run(study, study.parent / "out")
     found = outcome(study.parent / "out")
@@ -58,24 +55,19 @@ def test_less_at_once_gives_the_same_bits(
     assert devices == ["cpu", "cpu x 2", "cpu x 2"]
 
 
-def test_one_that_never_fits_fails_alone_with_a_message(
-    study: Path, whole: dict, cramped: type[Cramped]
-) -> None:
+def test_one_that_never_fits_fails_alone_with_a_message(study, whole, cramped):
     out, cramped.devices_that_fit = study.parent / "out", 0
     jbrl.run(study, out)
     units = Store(out).units()
     assert list(units["status"]) == ["failed", "done", "done"]
-    assert (
-        units["reason"][0]
-        == f"MemoryError: not even 256 lifetimes at once on 1 device fit into memory ({FULL})"
-    )
+    assert units["reason"][0] == f"MemoryError: {NOT_EVEN} ({FULL})"
     cramped.devices_that_fit = 2
     jbrl.run(study, out)
     assert cramped.starts[-1] == 10
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
 
 
-def test_other_errors_are_not_tried_again(study: Path, cramped: type[Cramped]) -> None:
+def test_other_errors_are_not_tried_again(study, cramped):
     cramped.error = ValueError("no")
     jbrl.run(study, study.parent / "out")
     assert list(Store(study.parent / "out").units()["status"]) == ["failed", "done", "done"]
@@ -96,9 +88,7 @@ ACCELERATORS = [(2, 8, None), (2, 4, None), (2, 2, None), (2, 1, None)]
     [(jax.devices("cpu") * 2, CPUS), ([Accelerator(), Accelerator()], ACCELERATORS)],
     ids=["cpus", "accelerators"],
 )
-def test_cpus_give_up_devices_and_accelerators_half_their_lanes(
-    devices: list, expected: list[tuple]
-) -> None:
+def test_cpus_give_up_devices_and_accelerators_half_their_lanes(devices, expected):
     tried: list[tuple] = []
     _, lanes, chunk = expected[0]
     now: Capacity | None = Capacity(Resources(devices, memory=0), lanes, chunk)
@@ -130,29 +120,23 @@ class Greedy(jbrl.Agent):
 
 
 @pytest.mark.slow
-def test_memory_that_really_does_not_suffice(study: Path, warm: Warm, whole: dict) -> None:
+def test_memory_that_really_does_not_suffice(study, warm, whole):
     """4 GiB of tables for each device, in a process that may have 4 in all."""
     (study.parent / "memory_hungry.py").write_text(GREEDY)
     study.write_text(
         study.read_text().replace('algorithm = "Random"', 'algorithm = "memory_hungry:Greedy"')
     )
     out, log = study.parent / "out", study.parent / "log"
-    assert (
-        warm.start("run", study, "--out", out, log=log, limits={"address_space": 4 * 2**30}).wait()
-        == 1
-    )
+    limits = {"address_space": 4 * 2**30}
+    assert warm.start("run", study, "--out", out, log=log, limits=limits).wait() == 1
     units = Store(out).units()
     assert list(units["status"]) == ["failed", "done", "done"]
-    assert (
-        "not even 256 lifetimes at once on 1 device fit into memory (RESOURCE_EXHAUSTED"
-        in units["reason"][0]
-    )
-    said = "GC/Greedy seed 0: failed: MemoryError: not even 256 lifetimes"
-    assert said in log.read_text()
+    assert f"{NOT_EVEN} (RESOURCE_EXHAUSTED" in units["reason"][0]
+    assert f"GC/Greedy seed 0: failed: MemoryError: {NOT_EVEN}" in log.read_text()
     assert list(differences(outcome(out), whole)) == []
 
 
-def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attempt_begins() -> None:
+def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attempt_begins():
     devices = [Accelerator(), Accelerator()]
     capacity = Capacity(Resources(devices, memory=0), 16_384, 40_000)  # type: ignore[arg-type]
     assert capacity.taken(0, devices) == capacity  # type: ignore[arg-type]

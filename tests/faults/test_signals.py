@@ -5,7 +5,6 @@ the exit code says so.
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from jbrl.study.progress import Progress
 from jbrl.study.stopping import Stopped, stopping_on
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
-from tests.faults.warm import Warm
 
 
 class Signal(Progress):
@@ -39,7 +37,7 @@ class Signal(Progress):
         self._tell(n)
 
 
-def test_the_chunk_at_work_is_kept(study: Path, whole: dict) -> None:
+def test_the_chunk_at_work_is_kept(study, whole):
     out, before = study.parent / "out", signal.getsignal(signal.SIGTERM)
     with pytest.raises(Stopped), stopping_on(signal.SIGTERM):
         plan(study, out).execute(progress := Signal(after=6))
@@ -52,7 +50,7 @@ def test_the_chunk_at_work_is_kept(study: Path, whole: dict) -> None:
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
 
 
-def test_a_unit_that_is_played_to_its_end_is_done(study: Path, whole: dict) -> None:
+def test_a_unit_that_is_played_to_its_end_is_done(study, whole):
     out = study.parent / "out"
     with pytest.raises(Stopped), stopping_on(signal.SIGTERM):
         plan(study, out).execute(Signal(after=40))
@@ -61,9 +59,7 @@ def test_a_unit_that_is_played_to_its_end_is_done(study: Path, whole: dict) -> N
         assert plan(study, out, only="Random").execute(Signal(after=0)) == 0
 
 
-def test_the_command_ends_with_143_and_goes_on_from_there(
-    study: Path, warm: Warm, whole: dict
-) -> None:
+def test_the_command_ends_with_143_and_goes_on_from_there(study, warm, whole):
     out, log = study.parent / "out", study.parent / "log"
     process = warm.start("run", study, "--out", out, log=log, often=True)
     while not list(out.glob("units/*.npz")):
@@ -71,16 +67,14 @@ def test_the_command_ends_with_143_and_goes_on_from_there(
         time.sleep(0.002)
     process.send(signal.SIGTERM)
     assert process.wait() == 143
-    assert (
-        f"stopped: what is done is kept in {out}; the same command continues from there"
-        in log.read_text()
-    )
+    kept = f"stopped: what is done is kept in {out}; the same command continues from there"
+    assert kept in log.read_text()
     assert list(differences(outcome(out), whole)) == []
     assert warm.start("run", study, "--out", out, log=log).wait() == 0
     assert outcome(out).keys() == whole.keys() and list(differences(outcome(out), whole)) == []
 
 
-def test_a_deferred_interrupt_comes_after_the_block() -> None:
+def test_a_deferred_interrupt_comes_after_the_block():
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_deferred():
         os.kill(os.getpid(), signal.SIGINT)

@@ -44,16 +44,14 @@ TABLE = np.arange(3, dtype=np.float32)
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> dict:
+def kept(monkeypatch):
     """Return an empty register of programs."""
     register: dict = {}
     monkeypatch.setattr(compilation, "KEPT", register)
     return register
 
 
-def test_programs_are_kept_until_mappings_run_short(
-    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_are_kept_until_mappings_run_short(kept, tmp_path, monkeypatch):
     forgotten: list[bool] = []
     monkeypatch.setattr(jax, "clear_caches", lambda: forgotten.append(True))
     limit = tmp_path / "max_map_count"
@@ -69,9 +67,7 @@ def test_programs_are_kept_until_mappings_run_short(
     assert compilation.compile_once(double, jnp.arange(3.0)).fresh
 
 
-def test_systems_that_do_not_count_mappings(
-    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_systems_that_do_not_count_mappings(kept, tmp_path, monkeypatch):
     monkeypatch.setattr(compilation, "_LIMIT", tmp_path / "none")
     compilation.compile_once(double, jnp.arange(3.0))
     assert not compilation.forget_when_crowded()
@@ -79,9 +75,7 @@ def test_systems_that_do_not_count_mappings(
 
 
 @pytest.mark.slow
-def test_forgetting_gives_mappings_back(
-    kept: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forgetting_gives_mappings_back(kept, tmp_path, monkeypatch):
     maps, limit = Path("/proc/self/maps"), tmp_path / "max_map_count"
     if not maps.exists():
         pytest.skip("the system does not count mappings")
@@ -94,9 +88,7 @@ def test_forgetting_gives_mappings_back(
     assert len(maps.read_text().splitlines()) < before - 20
 
 
-def test_functions_of_the_same_operations_share_a_program(
-    kept: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_functions_of_the_same_operations_share_a_program(kept, monkeypatch):
     compiled: list[int] = []
     monkeypatch.setattr(compilation, "_bytes", lambda _: compiled.append(1) or 0)
     x, by = jnp.arange(3.0), jnp.float32(2)
@@ -122,7 +114,7 @@ def test_functions_of_the_same_operations_share_a_program(
         np.testing.assert_array_equal(program.call(x, by, x)["scaled"], expected)
 
 
-def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> None:
+def test_a_function_that_uses_no_argument_runs_on_their_device(kept):
     device = jax.devices()[-1]
     program = compilation.compile_once(constant, jax.device_put(jnp.zeros(2), device))
     found = program.call(jax.device_put(jnp.ones(2), device))
@@ -140,7 +132,7 @@ def test_a_function_that_uses_no_argument_runs_on_their_device(kept: dict) -> No
         pytest.param("DQN", {}, marks=pytest.mark.slow),
     ],
 )
-def test_quick_programs_give_the_bits_of_full_ones(kept: dict, name: str, parameters: dict) -> None:
+def test_quick_programs_give_the_bits_of_full_ones(kept, name, parameters):
     protocol = Protocol(problem("GC"), problem("GC"), 20, 0, Steps(40))
     played, efforts = [], get_args(compilation.Effort)
     for effort in efforts:
@@ -156,7 +148,7 @@ def test_quick_programs_give_the_bits_of_full_ones(kept: dict, name: str, parame
         np.testing.assert_array_equal(values, quick.trajectories[part])
 
 
-def test_what_no_clock_measures_is_always_compiled_quickly(kept: dict) -> None:
+def test_what_no_clock_measures_is_always_compiled_quickly(kept):
     protocol = Protocol(problem("GC"), problem("GC"), 2, 0, Steps(2))
     with compilation.compiling("full"):
         Run(AGENTS["Random"].agent(), protocol).prepare()
@@ -164,7 +156,7 @@ def test_what_no_clock_measures_is_always_compiled_quickly(kept: dict) -> None:
     assert efforts == {"_draw_unit": "quick", "_play": "full"}
 
 
-def test_the_effort_holds_within_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_effort_holds_within_its_block(monkeypatch):
     monkeypatch.delenv("JBRL_COMPILE", raising=False)
     assert compilation.options_name("cpu") == "full"
     with pytest.raises(KeyError), compilation.compiling("quick"):

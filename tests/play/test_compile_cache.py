@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +55,7 @@ def process(cache: Path, name: str, parameters: dict[str, Any]) -> dict[str, Any
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters"), CACHED, ids=["table", "search"])
-def test_the_next_process_finds_all_programs_and_gets_the_same_bits(
-    tmp_path: Path, name: str, parameters: dict[str, Any]
-) -> None:
+def test_the_next_process_finds_all_programs_and_gets_the_same_bits(tmp_path, name, parameters):
     first, second = (process(tmp_path, name, parameters) for _ in range(2))
     kept = compile_cache.state(tmp_path)
     # two that are the same program may be compiled side by side
@@ -82,18 +79,14 @@ def other_version(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("change", [other_processor, other_features, other_version])
-def test_another_processor_or_version_has_another_folder(
-    change: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_processor_or_version_has_another_folder(change, tmp_path, monkeypatch):
     before = compile_cache.folder(tmp_path)
     assert compile_cache.folder(tmp_path) == before
     change(monkeypatch)
     assert compile_cache.folder(tmp_path) != before
 
 
-def test_a_processor_that_tells_nothing_shares_with_no_other_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_processor_that_tells_nothing_shares_with_no_other_host(tmp_path, monkeypatch):
     monkeypatch.setattr(compile_cache, "processor_features", lambda: ())
     names = []
     for host in ("one", "two"):
@@ -117,7 +110,7 @@ def filled(root: Path) -> tuple[Path, Path]:
     return mine, other
 
 
-def test_what_is_there_is_told_and_cleared_and_nothing_else(tmp_path: Path) -> None:
+def test_what_is_there_is_told_and_cleared_and_nothing_else(tmp_path):
     mine, other = filled(tmp_path)
     size = sum(file.stat().st_size for file in mine.iterdir())
     assert compile_cache.state(tmp_path) == compile_cache.CacheState(2, size, 1, 1, 5)
@@ -128,9 +121,7 @@ def test_what_is_there_is_told_and_cleared_and_nothing_else(tmp_path: Path) -> N
     assert compile_cache.clear(tmp_path / "nowhere") == 0
 
 
-def test_auto_is_in_the_users_cache_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_in_the_users_cache_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compile_cache.place("auto") == tmp_path / "jbrl" / "compiled"
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -138,7 +129,7 @@ def test_auto_is_in_the_users_cache_directory(
     assert compile_cache.place("auto") == tmp_path / "home" / ".cache" / "jbrl" / "compiled"
 
 
-def test_what_others_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_what_others_may_write_to_is_refused(tmp_path):
     found = compile_cache.folder(tmp_path)
     found.mkdir(mode=0o700)
     found.chmod(0o777)
@@ -146,7 +137,7 @@ def test_what_others_may_write_to_is_refused(tmp_path: Path) -> None:
         compile_cache.use(tmp_path)
 
 
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(JbrlError, match="cannot be made"):
         compile_cache.use(tmp_path / "file")

@@ -68,7 +68,7 @@ def test_recorded_moves_are_possible_and_earn_their_rewards():
 
 
 @pytest.fixture(scope="module")
-def expected() -> np.ndarray:
+def expected():
     """Of one call, on all devices."""
     return all_returns(Run(Random(), protocol()))
 

@@ -2,7 +2,6 @@
 clear words about what goes wrong.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -56,7 +55,7 @@ def scores(run: LifetimeRun, **options: Any) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _narrow() -> Iterator[None]:
+def _narrow():
     """Groups of 16 lanes, so that a few lifetimes make several groups."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifetimes, "GROUP_BYTES", 1)
@@ -64,22 +63,20 @@ def _narrow() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def expected() -> np.ndarray:
+def expected():
     found = scores(run_of())
     assert np.unique(found).size > N / 2
     return found
 
 
 @pytest.mark.first_case_quick
-def test_chunks_devices_and_fewer_environments_change_nothing(expected: np.ndarray) -> None:
+def test_chunks_devices_and_fewer_environments_change_nothing(expected):
     np.testing.assert_array_equal(scores(run_of(), size=9), expected)
     np.testing.assert_array_equal(scores(run_of(11, devices=1)), expected[:11])
 
 
 @pytest.mark.slow
-def test_costly_decisions_make_groups_fewer_and_change_nothing(
-    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costly_decisions_make_groups_fewer_and_change_nothing(expected, monkeypatch):
     """A block of all lanes takes a few seconds: what a kill may lose."""
     batch = run_of().batch
     each = LONGEST_BLOCK / (NARROWEST * BLOCK)  # of a decision: one group is all that fits
@@ -89,7 +86,7 @@ def test_costly_decisions_make_groups_fewer_and_change_nothing(
     np.testing.assert_array_equal(scores(fewer), expected)
 
 
-def test_calls_are_longer_where_they_copy_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_longer_where_they_copy_much(monkeypatch):
     run = run_of()
     copied = run.scheduler.lane_bytes * run.scheduler.width * run.scheduler.max_groups
     for seconds, shortest in ((0.0, FASTEST), (2 * SLOWEST, 2 * FASTEST), (1e3, FASTEST * 10)):
@@ -103,9 +100,7 @@ def test_calls_are_longer_where_they_copy_much(monkeypatch: pytest.MonkeyPatch) 
     assert run.scheduler.next_blocks(1, 2 * LONGEST_BLOCK) == 1
 
 
-def test_compaction_changes_nothing_and_takes_place(
-    expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compaction_changes_nothing_and_takes_place(expected, monkeypatch):
     moved = []
     plain = BlockScheduler.compact
 
@@ -124,9 +119,7 @@ def test_compaction_changes_nothing_and_takes_place(
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("devices", [1, 2])
-def test_interrupted_after_any_call_and_taken_up_on_other_devices(
-    expected: np.ndarray, devices: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_after_any_call_and_taken_up_on_other_devices(expected, devices, monkeypatch):
     monkeypatch.setattr(blocks, "FASTEST", 0.0)
     saved: list[dict[str, np.ndarray]] = []
 
@@ -147,13 +140,13 @@ def test_interrupted_after_any_call_and_taken_up_on_other_devices(
         np.testing.assert_array_equal(scores(later, checkpoints=[(arrays, 1.0)]), expected)
 
 
-def test_memory_does_not_grow_with_the_lifetime() -> None:
+def test_memory_does_not_grow_with_the_lifetime():
     short, long = run_of(), run_of(lifetime=Episodes(10**6))
     assert short.bytes_per_device == long.bytes_per_device > 0
 
 
 @pytest.mark.slow
-def test_complete_agents_draw_for_each_lifetime() -> None:
+def test_complete_agents_draw_for_each_lifetime():
     agent, _ = build(AGENTS["Sarsa"].agent, {"alpha": {"log_uniform": [0.001, 0.1]}}, "here")
     fixed = run_of(20, alpha=0.1)
     run = make_run(agent, fixed.protocol)
@@ -164,7 +157,7 @@ def test_complete_agents_draw_for_each_lifetime() -> None:
 
 
 @pytest.mark.slow
-def test_decisions_and_times_are_counted() -> None:
+def test_decisions_and_times_are_counted():
     played = play(
         AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, episodes=2, latency=True
     )
@@ -194,7 +187,7 @@ STEP_3 = "environment 'Faulty', lifetime 0, step 3"
         ({"terminated": False}, "no end after 50 steps: expected terminated or truncated before"),
     ],
 )
-def test_what_an_environment_does_wrong_is_said(changes: dict[str, Any], message: str) -> None:
+def test_what_an_environment_does_wrong_is_said(changes, message):
     with pytest.raises(JbrlError, match=message):
         play(AGENTS["Random"].agent(), test=environment(**changes), n_environments=3)
 
@@ -208,9 +201,7 @@ def test_what_an_environment_does_wrong_is_said(changes: dict[str, Any], message
         ("Random", {"test": "Chain-10d", "record": True}, "record = true: expected false"),
     ],
 )
-def test_what_cannot_be_played_is_refused_before_compiling(
-    agent: str, how: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_be_played_is_refused_before_compiling(agent, how, message):
     with pytest.raises(JbrlError, match=message):
         play(agent, **how)
 
@@ -280,18 +271,16 @@ TASK = r"environment 'Spoiled', lifetime 0, step {}: NaN in \[1\]\.value of its 
     ],
     ids=["agent", "later", "environment"],
 )
-def test_nan_in_a_state_is_found_although_all_actions_are_legal(
-    after: int, level: float, lifetime: Any, message: str
-) -> None:
+def test_nan_in_a_state_is_found_although_all_actions_are_legal(after, level, lifetime, message):
     with pytest.raises(JbrlError, match=message):
         spoiled(Spoils(after), level, lifetime)
 
 
-def test_infinities_in_a_state_are_allowed() -> None:
+def test_infinities_in_a_state_are_allowed():
     np.testing.assert_array_equal(spoiled(Spoils(), float("inf")), [3.0] * 5)
 
 
-def test_latency_is_per_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_is_per_decision(monkeypatch):
     """Calls that take 640, 128 and 256 seconds, of two blocks of 128 steps each: a second for
     a decision.
     """

@@ -4,7 +4,6 @@ with the same prior, and reused after a kill.
 
 import csv
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,17 +37,17 @@ def tables(kind: str = "searched", **values: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def searched(tmp_path_factory):
     return jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def trained(tmp_path_factory):
     return jbrl.run(tables("trained"), tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
-def results(request: pytest.FixtureRequest) -> jbrl.Results:
+def results(request):
     """Of a search, or where a test asks for it of a training."""
     return request.getfixturevalue(getattr(request, "param", "searched"))
 
@@ -62,7 +61,7 @@ def findings(results: jbrl.Results) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_one_search_serves_all_experiments_with_the_same_prior(results: jbrl.Results) -> None:
+def test_one_search_serves_all_experiments_with_the_same_prior(results):
     assert len(files(results)) == 1
     searched = results.strategies["offline_seconds"].iloc[0]
     # counted for each, with the plan of the mean model on top
@@ -72,7 +71,7 @@ def test_one_search_serves_all_experiments_with_the_same_prior(results: jbrl.Res
     assert ids == [files(results)[0].removesuffix(".npz")] * 2
 
 
-def test_what_was_tried_is_a_table(results: jbrl.Results) -> None:
+def test_what_was_tried_is_a_table(results):
     table = results.strategies
     assert set(table["strategy"]) == {"Q2/Q0", "Q0/Q1*Q1", "Q0/Q2"}
     assert table["strategy"][0] == "Q0/Q2" and table["chosen"].tolist() == [True, False, False]
@@ -89,14 +88,14 @@ def printed(results: jbrl.Results, top: int) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(shown.stdout)))
 
 
-def test_what_was_tried_is_printed(results: jbrl.Results) -> None:
+def test_what_was_tried_is_printed(results):
     rows = printed(results, 2)
     assert [row["strategy"] for row in rows] == results.strategies["strategy"].tolist()[:2]
     assert rows[0]["chosen"] == "True" and rows[0]["pulls"] == str(results.strategies["pulls"][0])
 
 
 @pytest.mark.parametrize("results", ["searched", TRAINED], indirect=True)
-def test_what_was_found_plays_again(results: jbrl.Results) -> None:
+def test_what_was_found_plays_again(results):
     algorithm = results.manifest["agents"][0]["algorithm"]
     found = results.learned("one", algorithm)
     assert algorithm == "BeliefPPO" or found.strategy == Formula("Q0/Q2")
@@ -107,7 +106,7 @@ def test_what_was_found_plays_again(results: jbrl.Results) -> None:
 
 
 @pytest.mark.slow
-def test_the_course_of_a_training_is_in_order(trained: jbrl.Results, tmp_path: Path) -> None:
+def test_the_course_of_a_training_is_in_order(trained, tmp_path):
     """In the table, in what is printed of it, and in what an archive keeps."""
     table, stretches = trained.strategies, [f"to lifetime {BATCH * k}" for k in range(1, 7)]
     assert table["strategy"].tolist() == stretches
@@ -120,7 +119,7 @@ def test_the_course_of_a_training_is_in_order(trained: jbrl.Results, tmp_path: P
     assert kept["strategy"].tolist() == table["strategy"].tolist()
 
 
-def test_agents_that_do_not_search_have_found_nothing(results: jbrl.Results) -> None:
+def test_agents_that_do_not_search_have_found_nothing(results):
     with pytest.raises(jbrl.JbrlError, match="0 units fit"):
         results.learned("one", "Random")
 
@@ -151,9 +150,7 @@ class Killed(Progress):
     ],
     indirect=["results"],
 )
-def test_a_search_or_training_that_is_killed_goes_on(
-    tmp_path: Path, results: jbrl.Results, how: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_or_training_that_is_killed_goes_on(tmp_path, results, how, monkeypatch):
     algorithm = results.manifest["agents"][0]["algorithm"]
     kind, least = ("trained", 2 * BATCH) if algorithm == "BeliefPPO" else ("searched", 201)
     monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", -1.0)
@@ -173,7 +170,7 @@ def test_a_search_or_training_that_is_killed_goes_on(
             np.testing.assert_array_equal(again.learned("one", algorithm).weights[name], value)
 
 
-def test_damaged_findings_are_searched_again(tmp_path: Path, results: jbrl.Results) -> None:
+def test_damaged_findings_are_searched_again(tmp_path, results):
     jbrl.run(tables(), tmp_path, only="one/")
     (file,) = (tmp_path / "knowledge").iterdir()
     file.write_bytes(file.read_bytes()[:-40])
@@ -182,7 +179,7 @@ def test_damaged_findings_are_searched_again(tmp_path: Path, results: jbrl.Resul
     pd.testing.assert_frame_equal(findings(again), findings(results), check_exact=True)
 
 
-def test_another_budget_is_another_search(tmp_path: Path) -> None:
+def test_another_budget_is_another_search(tmp_path):
     jbrl.run(tables(budget=50), tmp_path, only="one/")
     found = jbrl.run(tables(budget=60), tmp_path, only="one/")
     assert len(files(found)) == 2
@@ -206,8 +203,8 @@ def test_another_budget_is_another_search(tmp_path: Path) -> None:
 )
 @pytest.mark.first_case_quick
 def test_what_finds_nothing_diverges_or_takes_too_much_fails_alone(
-    tmp_path: Path, kind: str, values: dict[str, Any], memory: str | None, reason: str
-) -> None:
+    tmp_path, kind, values, memory, reason
+):
     study = tables(kind, **values)
     study["agents"].append({"algorithm": "Random"})
     found = jbrl.run(study, tmp_path, only="one/", memory=memory)

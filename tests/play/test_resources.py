@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -32,7 +31,7 @@ MIB = 2**20
     ("text", "amount"),
     [("8GiB", 8 << 30), ("500MB", 5 * 10**8), ("1.5 kib", 1536), ("1e9", 10**9), (4096, 4096)],
 )
-def test_amounts_of_memory(text: str | int, amount: int) -> None:
+def test_amounts_of_memory(text, amount):
     assert parse_memory(text) == amount
 
 
@@ -53,21 +52,21 @@ def test_amounts_of_memory(text: str | int, amount: int) -> None:
         "99999",
     ],
 )
-def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+def test_what_is_no_amount_of_memory_is_refused(text):
     with pytest.raises(
         JbrlError, match="expected a number of bytes above 0 with a unit, for example 8GiB"
     ):
         parse_memory(text)
 
 
-def test_devices_are_counted() -> None:
+def test_devices_are_counted():
     assert choose().devices == jax.devices()
     assert choose(1).devices == choose("1").devices == jax.devices()[:1]
     assert choose(" 2 ").devices == jax.devices()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "", "1.5", "1,1", "0,x", [0, 0], []])
-def test_what_is_no_number_of_devices_is_refused(text: object) -> None:
+def test_what_is_no_number_of_devices_is_refused(text):
     with pytest.raises(JbrlError, match="expected how many, from 1, or which ones, each once"):
         choose(text)
 
@@ -84,7 +83,7 @@ class Card:
         return {"bytes_limit": 100 * MIB}
 
 
-def test_accelerators_are_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerators_are_chosen_by_number(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: [Card(i) for i in range(4)])
     assert [card.id for card in choose("2").devices] == [0, 1]
     assert [card.id for card in choose("3,1").devices] == [3, 1]
@@ -98,7 +97,7 @@ def test_accelerators_are_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> N
         choose(5)
 
 
-def test_cores_are_not_chosen_by_number() -> None:
+def test_cores_are_not_chosen_by_number():
     with pytest.raises(JbrlError, match="CPU cores are all alike: expected how many, from 1 to 2"):
         choose("0,1")
     with pytest.raises(JbrlError, match="--devices 3: there are 2 CPU cores here: expected 1 to 2"):
@@ -106,9 +105,7 @@ def test_cores_are_not_chosen_by_number() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("--devices", "0"), ("--memory", "much")])
-def test_the_command_line_refuses_what_makes_no_sense(
-    tmp_path: Path, option: str, value: str
-) -> None:
+def test_the_command_line_refuses_what_makes_no_sense(tmp_path, option, value):
     (tmp_path / "s.toml").write_text(
         '[study]\nname = "s"\n[[experiments]]\nname = "GC"\nprior = "GC"\ntest = "GC"\n'
         '[[agents]]\nalgorithm = "Random"\n'
@@ -120,7 +117,7 @@ def test_the_command_line_refuses_what_makes_no_sense(
     assert not (tmp_path / "out").exists()
 
 
-def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
+def test_on_accelerators_what_takes_too_much_is_played_narrower():
     cards = [Card(0), Card(1)]
     resources = Resources(cards, memory=10 * MIB)
     assert resources.smaller(10 * MIB, 512, cards, "X") is None
@@ -134,7 +131,7 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower() -> None:
         resources.smaller(20 * MIB, 1, cards, "X")
 
 
-def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
+def test_on_cpus_what_takes_too_much_is_played_on_fewer():
     gc = problem("GC")
     protocol = Protocol(gc, gc, n_environments=20, lifetime=Steps(12))
     whole = Run(Random(), protocol)
@@ -155,7 +152,7 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer() -> None:
         starved.prepare()
 
 
-def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_path: Path) -> None:
+def test_units_that_take_too_much_fail_with_a_message_and_the_others_go_on(tmp_path):
     study = {
         "study": {"name": "s", "n_environments": 5, "horizon": 6},
         "experiments": [{"name": "GC", "prior": "GC", "test": "GC"}],
@@ -187,7 +184,7 @@ AGENTS = [
 
 
 @pytest.mark.slow
-def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: Path) -> None:
+def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path):
     """Three fake devices to each real one: by default a stack, since a unit would keep one of
     them busy.
     """
@@ -212,9 +209,7 @@ def test_one_two_and_eight_devices_stacked_or_not_give_the_same_bits(tmp_path: P
     assert header["device"] == "cpu x 8" and header["stacked"] == 4 and header["batch"] == 8 * 256
 
 
-def test_resources_bound_nothing_where_the_machine_does_not_say(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_resources_bound_nothing_where_the_machine_does_not_say(monkeypatch):
     monkeypatch.setattr(resources, "memory_bytes", lambda: 0)
     unbound = Resources()
     assert unbound.memory == 0 and unbound.smaller(10**15, 256, unbound.devices, "X") is None
@@ -222,7 +217,7 @@ def test_resources_bound_nothing_where_the_machine_does_not_say(
 
 
 @pytest.mark.slow
-def test_what_was_asked_for_once_does_not_bind_the_process() -> None:
+def test_what_was_asked_for_once_does_not_bind_the_process():
     code = (
         "from jbrl.play.resources import choose; print(len(choose(1).devices), "
         "len(choose().devices))"

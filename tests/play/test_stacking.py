@@ -1,7 +1,6 @@
 """Several units at once give what each gives by itself, to the last bit."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -42,7 +41,7 @@ def tables(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def alone(tmp_path_factory):
     """Unit by unit."""
     return jbrl.run(tables(), tmp_path_factory.mktemp("alone"), stack=False)
 
@@ -57,20 +56,19 @@ def same(found: jbrl.Results, expected: jbrl.Results) -> None:
 
 
 @pytest.mark.first_case_quick
-def test_stacked_and_alone_give_the_same_bits(tmp_path: Path, alone: jbrl.Results) -> None:
+def test_stacked_and_alone_give_the_same_bits(tmp_path, alone):
     stacked = jbrl.run(tables(), tmp_path, stack=True)
     same(stacked, alone)
     # no constants that all agree with
     assert alone.returns.groupby(["experiment", "parameters"])["score"].nunique().min() > N_MDPS / 2
     assert all("stacked" not in header for header in headers(alone))
-    assert all(header["stacked"] == 2 for header in headers(stacked)), (
-        "two devices, a group on each"
-    )
+    # two devices, a group on each
+    assert all(header["stacked"] == 2 for header in headers(stacked))
     assert all(header["timed"] == {"mdps": N_MDPS, "decisions": 25} for header in headers(stacked))
     assert (stacked.scores["online_seconds"] > 0).all()
 
 
-def test_what_shares_a_program_is_stacked() -> None:
+def test_what_shares_a_program_is_stacked():
     units = load_study(
         {**tables(), "agents": [*tables()["agents"], {"algorithm": "OPPS-DS", "budget": [10, 20]}]}
     ).units
@@ -83,7 +81,7 @@ def test_what_shares_a_program_is_stacked() -> None:
     assert all(len(stack) == 1 for stack in at_once(units, Resources(stack=False)))
 
 
-def test_sizes_and_static_fields_are_not_mixed() -> None:
+def test_sizes_and_static_fields_are_not_mixed():
     data = tables()
     data["experiments"].append({"name": "GDL", "prior": "GDL", "test": "GDL"})
     data["agents"] = [{"algorithm": "BAMCP", "simulations": [9, 12, 20]}]
@@ -95,7 +93,7 @@ def test_sizes_and_static_fields_are_not_mixed() -> None:
     assert found == [*gc, [("GDL", 9), ("GDL", 12)], [("GDL", 20)]]
 
 
-def test_by_default_units_are_stacked_where_most_devices_would_be_idle() -> None:
+def test_by_default_units_are_stacked_where_most_devices_would_be_idle():
     units = load_study(tables()).units
     cpu = jax.devices()[:1]
     assert len(at_once(units, Resources(cpu * 3))) == len(units)
@@ -119,7 +117,7 @@ GRIDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRIDS)
-def test_several_groups_on_a_device(name: str) -> None:
+def test_several_groups_on_a_device(name):
     """As on accelerators: a map over groups around the map over lanes.
 
     Three agents, two seeds, two priors, two devices.
@@ -146,7 +144,7 @@ def test_several_groups_on_a_device(name: str) -> None:
         np.testing.assert_array_equal(np.concatenate(found[number]), expected)
 
 
-def test_how_many_units_are_played_at_once() -> None:
+def test_how_many_units_are_played_at_once():
     gc = problem("GC")
     # in groups of 256, one on each of two devices
     for n_environments, n_units in ((300, 1), (200, 2)):
@@ -159,7 +157,7 @@ def test_how_many_units_are_played_at_once() -> None:
         assert stack.at_once == n_units
 
 
-def test_the_seconds_of_a_call_are_shared_out_by_mdps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seconds_of_a_call_are_shared_out_by_mdps(monkeypatch):
     """10 MDPs of one unit and 3 of another in one call of 26 seconds: 20 and 6."""
     gc = problem("GC")
     runs = [
@@ -188,7 +186,7 @@ class NaNFrom(Agent[Any, Any]):
         return jnp.int32(0), state
 
 
-def test_nan_in_the_state_of_one_unit_fails_that_unit_alone() -> None:
+def test_nan_in_the_state_of_one_unit_fails_that_unit_alone():
     gc = problem("GC")
     runs = [
         Run(NaNFrom(value), Protocol(gc, gc, 10, 0, Steps(2))) for value in (1.0, float("nan"), 2.0)
@@ -197,10 +195,8 @@ def test_nan_in_the_state_of_one_unit_fails_that_unit_alone() -> None:
     stack.prepare()
     found = dict(itertools.chain.from_iterable(stack.results([0, 4, 0])))
     assert [isinstance(found[number], Exception) for number in range(3)] == [False, True, False]
-    assert (
-        str(found[1])
-        == "NaNFrom, on MDP 4 of 'GC': its state is NaN: expected numbers or infinities"
-    )
+    message = "NaNFrom, on MDP 4 of 'GC': its state is NaN: expected numbers or infinities"
+    assert str(found[1]) == message
 
 
 class Interrupt(Progress):
@@ -216,7 +212,7 @@ class Interrupt(Progress):
 
 
 @pytest.mark.parametrize("then", [True, False])
-def test_an_interrupted_stack_goes_on(tmp_path: Path, alone: jbrl.Results, then: bool) -> None:
+def test_an_interrupted_stack_goes_on(tmp_path, alone, then):
     with pytest.raises(KeyboardInterrupt):
         plan(tables(), tmp_path, only="e-Greedy").execute(Interrupt(after=3), Resources(stack=True))
     status = list(Store(tmp_path).units()["status"])
@@ -232,7 +228,7 @@ def test_an_interrupted_stack_goes_on(tmp_path: Path, alone: jbrl.Results, then:
     )
 
 
-def test_the_display_names_the_unit_that_has_advanced(tmp_path: Path) -> None:
+def test_the_display_names_the_unit_that_has_advanced(tmp_path):
     chosen = plan(tables(), tmp_path, only="e-Greedy")
     with pytest.raises(ZeroDivisionError), Display(chosen, quiet=True) as display:
         display.begin(chosen.units, chosen.units)
@@ -244,9 +240,7 @@ def test_the_display_names_the_unit_that_has_advanced(tmp_path: Path) -> None:
         raise ZeroDivisionError  # nothing to conclude
 
 
-def test_one_unit_that_fails_does_not_fail_the_others(
-    tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_unit_that_fails_does_not_fail_the_others(tmp_path, alone, monkeypatch):
     original, chunks = experiment.discounted, iter(range(100))
 
     def bad(rewards: np.ndarray, discount: float) -> np.ndarray:
@@ -263,9 +257,7 @@ def test_one_unit_that_fails_does_not_fail_the_others(
     same(jbrl.run(tables(), tmp_path, stack=True), alone)
 
 
-def test_when_units_cannot_be_played_together_each_is_played_alone(
-    tmp_path: Path, alone: jbrl.Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_units_cannot_be_played_together_each_is_played_alone(tmp_path, alone, monkeypatch):
     plain = MDPScheduler.prepare
 
     def fail(self: MDPScheduler, checkpoint: Any = None) -> None:
@@ -278,17 +270,11 @@ def test_when_units_cannot_be_played_together_each_is_played_alone(
     monkeypatch.setattr(MDPScheduler, "prepare", fail)
     results = jbrl.run(tables(), tmp_path, stack=True)
     same(results, alone)
-    assert ["stacked" in header for header in headers(results)] == [
-        True,
-        True,
-        False,
-        True,
-        False,
-        False,
-    ], "two and a half were done"
+    stacked = [number for number, header in enumerate(headers(results)) if "stacked" in header]
+    assert stacked == [0, 1, 3], "two and a half were done"
 
 
-def test_latency_and_trajectories_of_stacked_units(tmp_path: Path, alone: jbrl.Results) -> None:
+def test_latency_and_trajectories_of_stacked_units(tmp_path, alone):
     results = jbrl.run(tables(latency=True, record=True), tmp_path, only="Random", stack=True)
     assert (results.scores["latency_seconds"].dropna() > 0).sum() == 2
     moves = results.trajectories("GC", "Random")
@@ -299,6 +285,6 @@ def test_latency_and_trajectories_of_stacked_units(tmp_path: Path, alone: jbrl.R
     np.testing.assert_allclose(discounted, scores, rtol=4 * 30 * 2**-53)
 
 
-def test_short_trajectories_are_timed_whole(tmp_path: Path) -> None:
+def test_short_trajectories_are_timed_whole(tmp_path):
     results = jbrl.run(tables(horizon=4), tmp_path, only="Random", stack=True)
     assert [header["timed"]["decisions"] for header in headers(results)] == [4, 4]

@@ -1,7 +1,6 @@
 """Clocks measure the work of a call, all of it and nothing else."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,7 +30,7 @@ class Later:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
 
     def wait(tree: Any) -> Any:
@@ -44,34 +43,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_call_is_timed_until_its_results_are_there(clock: Clock) -> None:
+def test_a_call_is_timed_until_its_results_are_there(clock):
     result = Later(clock, 3.0)
     assert timing.timed(lambda: result) == (result, 3.0)
 
 
-def test_work_on_the_arguments_is_not_part_of_a_call(clock: Clock) -> None:
+def test_work_on_the_arguments_is_not_part_of_a_call(clock):
     argument, result = Later(clock, 50.0), Later(clock, 2.0)
     found, seconds = timing.timed(lambda given: [given, result], argument)
     assert found == [argument, result]
     assert seconds == 2.0
 
 
-def test_a_clock_that_is_set_back_gives_no_negative_time(clock: Clock) -> None:
+def test_a_clock_that_is_set_back_gives_no_negative_time(clock):
     clock.now = 5.0
     assert timing.since(7.0) == 0.0
     assert timing.since(4.0) == 1.0
 
 
-def test_online_seconds_are_per_decision_over_all_chunks() -> None:
+def test_online_seconds_are_per_decision_over_all_chunks():
     """30 decisions in 6 seconds and 10 in 2: a fifth of a second each."""
     parts = [Chunk(0, np.zeros(3), None, 6.0, 30), Chunk(3, np.zeros(1), None, 2.0, 10)]
-    facts = {
-        "offline_seconds": 0.0,
-        "latency_seconds": None,
-        "compile_seconds": 0.0,
-        "device": "cpu",
-        "batch": 3,
-    }
+    facts = {"offline_seconds": 0.0, "latency_seconds": None, "compile_seconds": 0.0}
+    facts |= {"device": "cpu", "batch": 3}
     assert played(parts, **facts).online_seconds == pytest.approx(0.2)
 
 
@@ -86,7 +80,7 @@ class Repeated:
         return Later(self.clock, self.seconds[self.calls - 1])
 
 
-def test_a_brief_call_is_repeated(clock: Clock) -> None:
+def test_a_brief_call_is_repeated(clock):
     """One repetition of five is disturbed: the median is that of the others."""
     call = Repeated(clock, [0.002, 0.004, 0.003, 0.012, 0.005])
     _, took = timing.timed_repeatedly(call)
@@ -97,9 +91,7 @@ def test_a_brief_call_is_repeated(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("seconds", "calls"), [([1.0], 1), ([0.03], 1), ([0.02, 0.02], 2), ([0.01, 0.035], 2)]
 )
-def test_a_long_call_is_made_once_and_repetitions_end_in_time(
-    clock: Clock, seconds: list[float], calls: int
-) -> None:
+def test_a_long_call_is_made_once_and_repetitions_end_in_time(clock, seconds, calls):
     call = Repeated(clock, [*seconds, 9.0])
     _, took = timing.timed_repeatedly(call)
     assert call.calls == calls
@@ -108,7 +100,7 @@ def test_a_long_call_is_made_once_and_repetitions_end_in_time(
     assert (timing.known(took.spread) is None) == (calls == 1)
 
 
-def test_times_and_spreads_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_and_spreads_of_a_study(tmp_path, monkeypatch):
     """Random learns nothing before it acts; e-Greedy plans, which is repeated, as is playing."""
     monkeypatch.setattr(timing, "BRIEF", 60.0)  # a busy machine takes long for a brief call
     study = {
@@ -143,7 +135,7 @@ class Given(Later):
         pass
 
 
-def test_calls_of_one_program_are_timed_in_turns(clock: Clock) -> None:
+def test_calls_of_one_program_are_timed_in_turns(clock):
     """The second call takes twice as long as the first, whatever the machine does meanwhile."""
     turns, program = timing.Turns(), Drifting(clock)
     first, second = Given(clock, 0.0005), Given(clock, 0.001)
@@ -158,16 +150,13 @@ def test_calls_of_one_program_are_timed_in_turns(clock: Clock) -> None:
     assert other.calls == 5 and fresh.seconds < one.seconds * 1.01
 
 
-def test_long_calls_are_not_timed_in_turns(clock: Clock) -> None:
+@pytest.mark.parametrize(("first", "second", "calls"), [(0.0005, 1.0, 1), (0.0, 0.0, 1 + 2 * 5)])
+def test_long_calls_are_not_timed_in_turns_which_end_where_the_clock_stands_still(
+    clock, first, second, calls
+):
     turns, program = timing.Turns(), Drifting(clock)
-    turns.timed(program, Given(clock, 0.0005))
+    turns.timed(program, Given(clock, first))
     before = program.calls
-    _, took = turns.timed(program, Given(clock, 1.0))
-    assert program.calls == before + 1 and np.isnan(took.spread)
-
-
-def test_turns_end_where_the_clock_stands_still(clock: Clock) -> None:
-    turns, program = timing.Turns(), Drifting(clock)
-    turns.timed(program, Given(clock, 0.0))
-    _, took = turns.timed(program, Given(clock, 0.0))
-    assert took.seconds == 0 and program.calls == 5 + 1 + 2 * 5
+    _, took = turns.timed(program, Given(clock, second))
+    assert program.calls == before + calls
+    assert np.isnan(took.spread) if second else took.seconds == 0

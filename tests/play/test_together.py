@@ -60,11 +60,11 @@ def assert_same(a: Chunk, b: Chunk) -> None:
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, Chunk]:
+def expected():
     return played()
 
 
-def test_settings_are_played_each_by_its_own_rules(expected: dict[str, Chunk]) -> None:
+def test_settings_are_played_each_by_its_own_rules(expected):
     for name, length in zip(NAMES, (2, 5, 7, 3), strict=True):
         assert expected[name].decisions == 3 * EPISODES * length
         episodes = expected[name].metrics["log_episode"]
@@ -73,7 +73,7 @@ def test_settings_are_played_each_by_its_own_rules(expected: dict[str, Chunk]) -
     assert len({float(chunk.returns[0]) for chunk in expected.values()}) > 1
 
 
-def test_company_and_devices_change_nothing(expected: dict[str, Chunk]) -> None:
+def test_company_and_devices_change_nothing(expected):
     for name in NAMES[:2]:
         run = run_of(name)
         run.prepare()
@@ -84,7 +84,7 @@ def test_company_and_devices_change_nothing(expected: dict[str, Chunk]) -> None:
             assert_same(chunk, expected[name])
 
 
-def test_one_program_plays_all_and_in_python_too(expected: dict[str, Chunk]) -> None:
+def test_one_program_plays_all_and_in_python_too(expected):
     before = set(compilation.KEPT)
     again = played(("memory_len/7", "memory_len/8", "memory_len/9", "memory_len/10"))
     assert len(again) == 4
@@ -94,7 +94,7 @@ def test_one_program_plays_all_and_in_python_too(expected: dict[str, Chunk]) -> 
     np.testing.assert_array_equal(found.returns, expected["memory_len/3"].returns)
 
 
-def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:
+def test_interrupted_lifetimes_go_on(expected):
     scheduler, done, saved = BlockScheduler([run_of(name) for name in NAMES]), set[int](), []
     scheduler.prepare()
 
@@ -113,7 +113,7 @@ def test_interrupted_lifetimes_go_on(expected: dict[str, Chunk]) -> None:
         assert_same(rest[name], expected[name])
 
 
-def test_units_are_cut_where_they_are_too_many() -> None:
+def test_units_are_cut_where_they_are_too_many():
     def cut(*counts: int) -> list[list[int]]:
         units: Any = [SimpleNamespace(protocol=SimpleNamespace(n_environments=n)) for n in counts]
         return [[unit.protocol.n_environments for unit in part] for part in _fitting(units)]
@@ -122,7 +122,7 @@ def test_units_are_cut_where_they_are_too_many() -> None:
     assert cut(4000, 90, 90, 5000, 1) == [[4000, 90], [90], [5000], [1]]
 
 
-def test_what_is_wrong_with_one_setting_fails_it_alone() -> None:
+def test_what_is_wrong_with_one_setting_fails_it_alone():
     names = ("catch/0", "catch/1")
     bad = RewardNoise(RewardScale(Catch(), np.inf), 0.0)
     scheduler = BlockScheduler([run_of("catch/0", environment=bad), run_of("catch/1")])
@@ -158,7 +158,7 @@ def finished(folder: Path) -> dict[str, tuple]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple]:
+def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     plan(study(), folder).execute(Progress())
     return finished(folder)
@@ -173,16 +173,14 @@ def assert_same_results(a: dict[str, tuple], b: dict[str, tuple]) -> None:
             np.testing.assert_array_equal(a[id][1][name], b[id][1][name])
 
 
-def test_a_study_plays_its_settings_at_once_and_keeps_the_rows(whole: dict[str, tuple]) -> None:
+def test_a_study_plays_its_settings_at_once_and_keeps_the_rows(whole):
     assert len(whole) == 8
     for _, arrays, together in whole.values():
         assert together == 8
         assert arrays["metric_log_total_regret"].shape == (2, 75)
 
 
-def test_shards_and_single_units_have_the_same_bits(
-    tmp_path: Path, whole: dict[str, tuple]
-) -> None:
+def test_shards_and_single_units_have_the_same_bits(tmp_path, whole):
     for shard in ("1/3", "2/3", "3/3"):
         plan(study(), tmp_path, shard=shard).execute(Progress())
     assert_same_results(finished(tmp_path), whole)
@@ -195,9 +193,7 @@ class Interrupt(Progress):
         raise KeyboardInterrupt
 
 
-def test_interrupted_and_resumed(
-    tmp_path: Path, whole: dict[str, tuple], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_and_resumed(tmp_path, whole, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         plan(study(), tmp_path).execute(Interrupt())
     partial = list((tmp_path / "units").glob("*.partial.npz"))

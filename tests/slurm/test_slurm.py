@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -35,7 +35,7 @@ SECONDS = 300.0  # for anything to happen
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory):
     with (
         pytest.MonkeyPatch.context() as patch,
         Cluster(tmp_path_factory.mktemp("cluster")) as running,
@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def compiled(tmp_path_factory):
     """Compiled programs of one process serve all others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JBRL_COMPILE_CACHE", str(tmp_path_factory.mktemp("compiled")))
@@ -54,7 +54,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     shutil.copy(Path(__file__).with_name("patient.py"), folder)
     (folder / "study.toml").write_text(STUDY + PATIENT)
@@ -62,7 +62,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def returns(study: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+def returns(study, tmp_path_factory):
     """Of the same study in one process, without a cluster."""
     out = tmp_path_factory.mktemp("local")
     run(study, out)
@@ -132,9 +132,7 @@ def same(out: Path, returns: pd.DataFrame, *, quick: bool = True) -> None:
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_one_search_serves_all_and_comes_first(
-    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
-) -> None:
+def test_one_search_serves_all_and_comes_first(cluster, study, tmp_path, returns):
     options = [
         "--partition",
         "main",
@@ -154,9 +152,7 @@ def test_one_search_serves_all_and_comes_first(
     assert len(list((tmp_path / "knowledge").iterdir())) == 1
 
 
-def test_a_task_cancelled_and_a_node_drained(
-    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
-) -> None:
+def test_a_task_cancelled_and_a_node_drained(cluster, study, tmp_path, returns):
     submit(study, tmp_path, *QUICK)
     victim = playing(until(tmp_path, playing))[0]
     cluster.ask("scancel", str(victim.task), check=True)
@@ -176,9 +172,7 @@ def test_a_task_cancelled_and_a_node_drained(
     same(tmp_path, returns)
 
 
-def test_a_time_limit_puts_a_task_back_into_the_queue(
-    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
-) -> None:
+def test_a_time_limit_puts_a_task_back_into_the_queue(cluster, study, tmp_path, returns):
     """The signal that SLURM sends before the limit, sent early."""
     submit(study, tmp_path, *QUICK)
     victim = playing(until(tmp_path, playing))[0]
@@ -197,9 +191,7 @@ def test_a_time_limit_puts_a_task_back_into_the_queue(
     same(tmp_path, returns)
 
 
-def test_the_script_for_any_scheduler(
-    cluster: Cluster, study: Path, tmp_path: Path, returns: pd.DataFrame
-) -> None:
+def test_the_script_for_any_scheduler(cluster, study, tmp_path, returns):
     """`docs/examples/study.sbatch`, without submitit; SIGUSR1 comes early too."""
     script = Path(__file__).parents[2] / "docs" / "examples" / "study.sbatch"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -46,7 +46,7 @@ def measured(folder: Path, study: list[Unit]) -> Calibration:
 # ---- the speed of the machine ----
 
 
-def test_what_is_not_measured_is_as_slow_as_the_machine(tmp_path: Path) -> None:
+def test_what_is_not_measured_is_as_slow_as_the_machine(tmp_path):
     study = units({"algorithm": "OPPS-DS"}, {"algorithm": "BAMCP"}, latency=True)[:2]
     rough = Calibration(folder=tmp_path).estimates(study)
     slow = Calibration(folder=tmp_path, speed=Speed(compiling=3.0, playing=2.0)).estimates(study)
@@ -57,7 +57,7 @@ def test_what_is_not_measured_is_as_slow_as_the_machine(tmp_path: Path) -> None:
             assert getattr(parts, part) == pytest.approx(2 * getattr(plain, part))
 
 
-def test_the_speed_of_the_machine_is_measured_once() -> None:
+def test_the_speed_of_the_machine_is_measured_once():
     device = jax.devices()[0]
     speed = calibration.speed_of(device)
     assert calibration.speed_of(device) is speed
@@ -78,7 +78,7 @@ print(json.dumps([said, time.perf_counter() - started]))
 
 
 @pytest.mark.slow
-def test_a_first_run_takes_about_as_long_as_said(tmp_path: Path) -> None:
+def test_a_first_run_takes_about_as_long_as_said(tmp_path):
     """30 % are aimed at; a machine at work on other things doubles times within seconds."""
     study = tmp_path / "study.toml"
     study.write_text("""
@@ -106,9 +106,7 @@ simulations = [10, 50]
 # ---- short runs ----
 
 
-def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(
-    tmp_path: Path,
-) -> None:
+def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(tmp_path):
     study = units(BAMCP)
     rough = Calibration(folder=tmp_path / "none").estimates(study)
     known = Calibration(folder=tmp_path)
@@ -120,7 +118,7 @@ def test_factors_hold_where_they_were_measured_and_carry_over_to_larger_budgets(
     assert known.resident_bytes(study) == len({cost.program(unit) for unit in study}) * 2**20
 
 
-def test_between_short_runs_factors_lie_between_theirs(tmp_path: Path) -> None:
+def test_between_short_runs_factors_lie_between_theirs(tmp_path):
     study = units({**BAMCP, "simulations": [1, 10, 100, 1000]})
     known = Calibration(folder=tmp_path)
     known.measure(study, run=slower(lambda s: 100.0 if s.agent.simulations >= 500 else 1.0))
@@ -136,7 +134,7 @@ def test_between_short_runs_factors_lie_between_theirs(tmp_path: Path) -> None:
         assert ratios == sorted(ratios) and ratios[-1] > 10
 
 
-def test_results_of_a_study_are_better_than_short_runs(tmp_path: Path) -> None:
+def test_results_of_a_study_are_better_than_short_runs(tmp_path):
     study = units({"algorithm": "e-Greedy", "epsilon": [0.0, 0.1]}, latency=True)
     known, rough = measured(tmp_path, study[:1]), Calibration(recall=False).estimates(study)
     plain = rough[study[0].id].cost
@@ -147,14 +145,14 @@ def test_results_of_a_study_are_better_than_short_runs(tmp_path: Path) -> None:
         assert estimate.cost.waiting == pytest.approx(7 * rough[unit.id].cost.waiting)
 
 
-def test_one_short_run_is_enough_where_all_units_cost_the_same() -> None:
+def test_one_short_run_is_enough_where_all_units_cost_the_same():
     study = units({"algorithm": "e-Greedy", "epsilon": [0.0, 0.1, 0.2]})
     wanted = Calibration(recall=False).missing(study)
     assert [run.unit.experiment for run in wanted] in (["GC", "GDL"], ["GDL", "GC"])
 
 
 @cpu_only
-def test_short_runs_are_short_and_few() -> None:
+def test_short_runs_are_short_and_few():
     devices = jax.devices()
     bfs3 = {"trajectories": [1, 500, 10_000], "samples": [2, 15], "depth": [15, 50]}
     wanted = Calibration(recall=False).missing(units(BAMCP, {"algorithm": "BFS3", **bfs3}))
@@ -172,13 +170,13 @@ def test_short_runs_are_short_and_few() -> None:
     assert (alone.lanes, alone.horizon) == (1, 10)
 
 
-def test_a_short_search_has_a_smaller_budget() -> None:
+def test_a_short_search_has_a_smaller_budget():
     run = ShortRun.of(units({"algorithm": "OPPS-DS", "budget": 10**8})[0], jax.devices())
     assert run.horizon == 250 and 1 <= run.agent.budget < 10**6
     assert run.expected() < 2 * calibration.RUN_SECONDS
 
 
-def test_time_is_up_after_every_algorithm_has_had_a_turn(tmp_path: Path) -> None:
+def test_time_is_up_after_every_algorithm_has_had_a_turn(tmp_path):
     study, made = units(BAMCP, {"algorithm": "Random"}), []
 
     def run(short: ShortRun, devices: list) -> Measurement:
@@ -206,7 +204,7 @@ def failing(error: BaseException, unit: str) -> Callable[[ShortRun, list], Measu
     return run
 
 
-def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path: Path) -> None:
+def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path):
     study = units({"algorithm": "Random"}, {"algorithm": "BEB"})[:2]
     known, error = Calibration(folder=tmp_path), FloatingPointError("no number\nand more")
     assert known.measure(study, run=failing(error, "GC/BEB")) == [
@@ -215,7 +213,7 @@ def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path: Pa
     assert [known.estimates(study)[unit.id].measured for unit in study] == [True, False]
 
 
-def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
+def test_what_was_measured_before_an_interrupt_is_kept(tmp_path):
     study = units({"algorithm": "Random"})
     with pytest.raises(KeyboardInterrupt):
         Calibration(folder=tmp_path).measure(study, run=failing(KeyboardInterrupt(), "GC/"))
@@ -223,7 +221,7 @@ def test_what_was_measured_before_an_interrupt_is_kept(tmp_path: Path) -> None:
     assert [short.unit.experiment for short in left] == ["GC"]
 
 
-def test_a_busy_machine_is_reported(tmp_path: Path) -> None:
+def test_a_busy_machine_is_reported(tmp_path):
     complaints = Calibration(folder=tmp_path).measure(
         units({"algorithm": "Random"}),
         run=lambda short, _: Measurement(rule=short.rule, decision=1.0, busy=3.0),
@@ -237,14 +235,12 @@ def test_a_busy_machine_is_reported(tmp_path: Path) -> None:
     ids=["alone", "busy", "more threads", "too short to tell", "no clock"],
 )
 @cpu_only
-def test_other_work_on_the_machine_shows(wall: float, cpu: float, factor: float | None) -> None:
+def test_other_work_on_the_machine_shows(wall, cpu, factor):
     assert calibration.busyness(wall, cpu, jax.devices()) == factor
 
 
 @pytest.mark.parametrize("change", ["versions", "machine", "agent", "damaged", "a negative time"])
-def test_short_runs_of_something_else_are_not_known(
-    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_runs_of_something_else_are_not_known(change, tmp_path, monkeypatch):
     study = units({"algorithm": "Random"})
     path = measured(tmp_path, study).path
     assert path.parent == tmp_path and not Calibration(folder=tmp_path).missing(study)
@@ -264,8 +260,8 @@ def test_short_runs_of_something_else_are_not_known(
 
 
 def test_a_commit_is_no_other_version_and_a_cache_that_cannot_be_written_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "file").write_text("")
     known, versions = Calibration(folder=tmp_path / "file" / "cache"), calibration.versions()
     monkeypatch.setattr(calibration, "versions", lambda: {**versions, "commit": "another"})
@@ -288,7 +284,7 @@ SMALL: dict[str, dict[str, Any]] = {
     [["Random"], pytest.param(sorted(filter(takes_mdps, AGENTS)), marks=pytest.mark.slow)],
     ids=["one", "all"],
 )
-def test_short_runs_give_numbers(names: list[str], tmp_path: Path) -> None:
+def test_short_runs_give_numbers(names, tmp_path):
     agents = ({"algorithm": name, **SMALL.get(name, {})} for name in names)
     study = [u for u in units(*agents, horizon=4, n_environments=2) if u.experiment == "GC"]
     known = Calibration(folder=tmp_path)

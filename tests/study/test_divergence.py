@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,13 +46,13 @@ def tables() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("divergence") / "out"
     return jbrl.run(tables(), folder, stack=True, progress=False)
 
 
 @pytest.mark.slow
-def test_units_fail_and_others_go_on(results: jbrl.Results) -> None:
+def test_units_fail_and_others_go_on(results):
     units = results.units.set_index(["experiment", "algorithm"]).sort_index()
     for name, where in NAMES.items():
         assert units.loc[(name, "Random"), "status"] == "done"
@@ -67,9 +66,7 @@ def test_units_fail_and_others_go_on(results: jbrl.Results) -> None:
             )
 
 
-def test_statistics_leave_the_unit_out_and_sensitivity_counts_its_failures(
-    results: jbrl.Results,
-) -> None:
+def test_statistics_leave_the_unit_out_and_sensitivity_counts_its_failures(results):
     assert set(results.returns["algorithm"]) == {"Random"}
     means = results.scores.set_index("algorithm")["mean"]
     assert means["ActorCritic"].isna().all() and np.isfinite(means["Random"]).all()
@@ -89,14 +86,12 @@ def test_statistics_leave_the_unit_out_and_sensitivity_counts_its_failures(
         assert (row["mean"] is None) == (row["n"] == 0)
 
 
-def test_logs_of_a_unit_that_has_failed_are_left_out(results: jbrl.Results) -> None:
+def test_logs_of_a_unit_that_has_failed_are_left_out(results):
     assert {run.agent for run in bsuite_logs.logs_of(results).runs} == {"Random"}
 
 
 @pytest.mark.slow
-def test_an_error_when_it_is_played_again_leaves_the_scores(
-    results: jbrl.Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_when_it_is_played_again_leaves_the_scores(results, monkeypatch):
     before = results.units.set_index(["experiment", "algorithm"])["reason"]["GC", "ActorCritic"]
 
     def checked(*_: Any) -> Any:
@@ -109,7 +104,7 @@ def test_an_error_when_it_is_played_again_leaves_the_scores(
     assert again.trials["score"].isna().sum() == results.trials["score"].isna().sum()
 
 
-def test_a_page_counts_the_trials_that_failed(results: jbrl.Results, tmp_path: Path) -> None:
+def test_a_page_counts_the_trials_that_failed(results, tmp_path):
     trials, drawn = results.trials, ["learning_rate"]
     curves, shares = sensitivity.curves(trials, drawn), sensitivity.shares(trials, drawn)
     page = page_of_parameters.write_page(curves, shares, tmp_path).read_text()
@@ -125,7 +120,7 @@ def test_a_page_counts_the_trials_that_failed(results: jbrl.Results, tmp_path: P
     assert "× marks trials of a group that have failed" in page
 
 
-def test_where_all_lifetimes_fail_there_is_no_outcome_in_python_and_a_failed_unit() -> None:
+def test_where_all_lifetimes_fail_there_is_no_outcome_in_python_and_a_failed_unit():
     lost = Chunk(0, np.full(2, np.nan), None, 1.0, 10, failed=np.ones(2, bool), failure="two")
     whole = Chunk(2, np.ones(1), None, 1.0, 10)
     facts = {"offline_seconds": 0.0, "latency_seconds": None, "compile_seconds": 0.0}
@@ -137,7 +132,7 @@ def test_where_all_lifetimes_fail_there_is_no_outcome_in_python_and_a_failed_uni
         played([lost], **facts)
 
 
-def test_nan_is_a_failure_only_where_a_lifetime_is_known_to_have_failed() -> None:
+def test_nan_is_a_failure_only_where_a_lifetime_is_known_to_have_failed():
     lost = Chunk(0, np.full(2, np.nan), None, 1.0, 10, failed=np.ones(2, bool), failure="two")
     assert check_returns(lost) is lost
     half = dataclasses.replace(lost, failed=np.array([True, False]))

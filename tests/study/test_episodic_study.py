@@ -35,7 +35,7 @@ def tables(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
+def whole(tmp_path_factory):
     results = jbrl.run(tables(), tmp_path_factory.mktemp("whole"))
     assert list(results.scores["status"]) == ["done"] * 3
     spread = results.returns.groupby(["experiment", "algorithm"])["score"].nunique()
@@ -44,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> jbrl.Results:
 
 
 @pytest.mark.slow
-def test_chunks_and_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl.Results) -> None:
+def test_chunks_and_shards_one_of_them_on_one_device(tmp_path, whole):
     few = jbrl.run(tables(chunk=7), tmp_path, overrides=["study.n_environments=9"]).returns
     same(few, whole.returns[whole.returns["unit"] < 9].reset_index(drop=True))
     folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
@@ -62,7 +62,7 @@ def test_chunks_and_shards_one_of_them_on_one_device(tmp_path: Path, whole: jbrl
     same(jbrl.Results(folders[0]).returns, whole.returns)
 
 
-def test_what_the_recorder_keeps_beside_the_scores(tmp_path: Path, whole: jbrl.Results) -> None:
+def test_what_the_recorder_keeps_beside_the_scores(tmp_path, whole):
     found = whole.metrics("Deep", "Random")
     assert set(found) == {"episodes", "total_bad_episodes", "denoised_return"}
     np.testing.assert_array_equal(found["episodes"], np.full(N, 50 // 4))
@@ -76,7 +76,7 @@ def test_what_the_recorder_keeps_beside_the_scores(tmp_path: Path, whole: jbrl.R
     np.testing.assert_array_equal(played.metrics["total_bad_episodes"], found["total_bad_episodes"])
 
 
-def test_results_of_seeds_differ_and_identities_hang_on_the_lifetime() -> None:
+def test_results_of_seeds_differ_and_identities_hang_on_the_lifetime():
     def ids(changes: dict[str, Any]) -> list[str]:
         changed = tables()
         changed["experiments"][0].update(changes)
@@ -149,7 +149,7 @@ def own(folder: Path, *problems: str, episodes: int = 2) -> Path:
 
 
 @pytest.fixture
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh(monkeypatch):
     """Each test imports the module from its own folder."""
     from jbrl.base import plugins
     from jbrl.environments.environment import ENVIRONMENTS
@@ -163,19 +163,15 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_fresh")
 @pytest.mark.parametrize("endless", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(
-    tmp_path: Path, endless: bool
-) -> None:
+def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(tmp_path, endless):
     wrong = ["Corridor(kind=1)", "Corridor(kind=2)", *(["Corridor(kind=3)"] if endless else [])]
     study = own(tmp_path, "Corridor", *wrong, "Corridor(length=7)")
     results = jbrl.run(study, tmp_path / "out")
     units = results.units.set_index("experiment")
     assert list(units["status"]) == ["done", *["failed"] * len(wrong), "done"]
     assert "the observation is NaN" in units.loc["Corridor(kind=1)", "reason"]
-    assert (
-        "lifetime 0, step 2 (episode 1): the reward is not a finite number"
-        in units.loc["Corridor(kind=2)", "reason"]
-    )
+    reward = "lifetime 0, step 2 (episode 1): the reward is not a finite number"
+    assert reward in units.loc["Corridor(kind=2)", "reason"]
     if endless:
         assert "no end after 100000 steps" in units.loc["Corridor(kind=3)", "reason"]
     returns = results.returns.groupby("experiment")["score"].unique()
@@ -194,9 +190,7 @@ def test_an_environment_of_ones_own_and_what_it_does_wrong_while_others_go_on(
         ("Corridor(size=2)", "unknown parameter 'size'|unknown setting 'size'"),
     ],
 )
-def test_an_environment_that_does_not_keep_to_the_contract_is_refused(
-    tmp_path: Path, problem: str, message: str
-) -> None:
+def test_an_environment_that_does_not_keep_to_the_contract_is_refused(tmp_path, problem, message):
     with pytest.raises(jbrl.JbrlError, match=message):
         load_study(own(tmp_path, problem))
 
@@ -212,7 +206,7 @@ def test_an_environment_that_does_not_keep_to_the_contract_is_refused(
         ({"problem": "MountainCar"}, "Sarsa.*needs discrete states or one-hot observations: 'Mo"),
     ],
 )
-def test_what_is_refused_names_place_field_and_value(change: dict[str, Any], message: str) -> None:
+def test_what_is_refused_names_place_field_and_value(change, message):
     changed = tables()
     changed["experiments"][0].update(change)
     with pytest.raises(jbrl.JbrlError, match=message) as refused:
@@ -220,7 +214,7 @@ def test_what_is_refused_names_place_field_and_value(change: dict[str, Any], mes
     assert "Chain" in str(refused.value) or "experiments" in str(refused.value)
 
 
-def test_trajectories_of_episodes_are_refused_and_costs_estimated(tmp_path: Path) -> None:
+def test_trajectories_of_episodes_are_refused_and_costs_estimated(tmp_path):
     with pytest.raises(jbrl.JbrlError, match="record = true: expected false"):
         load_study(tables(record=True))
     planned = plan(tables(), tmp_path)

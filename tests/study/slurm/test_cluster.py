@@ -27,13 +27,13 @@ echo "Submitted batch job $n"
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Path:
+def study(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path / "study.toml"
 
 
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def programs(tmp_path, monkeypatch):
     """An `sbatch` that keeps what it is given, and all else that there is of SLURM."""
     pytest.importorskip("submitit")
     folder = tmp_path / "bin"
@@ -68,7 +68,7 @@ def told(result: Result) -> list[str]:
     return [re.sub(r", the longest about .*", "", line) for line in result.output.splitlines()]
 
 
-def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, programs: Path) -> None:
+def test_two_arrays_the_second_of_which_waits_for_the_search(study, programs):
     asked = "--partition long --gpus 2 --cpus 4 --time 4:00:00 --array-parallelism 3"
     result = submit(study, *asked.split(), "--slurm", "mem=8G")
     assert result.exit_code == 0, result.output
@@ -91,7 +91,7 @@ def test_two_arrays_the_second_of_which_waits_for_the_search(study: Path, progra
     assert "GC/OPPS" in held["41_0"][0] and "GC-again/OPPS" in held["42"][0]
 
 
-def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
+def test_what_is_pickled_is_plain_data(study, programs):
     assert submit(study, "--time", "30").exit_code == 0
     pickles = list((study.parent / "out" / "slurm").glob("*.pkl"))
     assert len(pickles) == 4
@@ -108,7 +108,7 @@ def test_what_is_pickled_is_plain_data(study: Path, programs: Path) -> None:
         assert {"work", "Job"} <= set(strings)
 
 
-def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path) -> None:
+def test_what_is_in_the_queue_is_not_submitted_again(study, programs):
     assert submit(study, "--only", "Random").exit_code == 0
     (programs / "squeue").write_text(
         "#!/bin/sh\necho '41_0|PENDING|Priority'\necho '41_1|CANCELLED|None'\n"
@@ -122,9 +122,7 @@ def test_what_is_in_the_queue_is_not_submitted_again(study: Path, programs: Path
     assert not (programs / "42.sh").exists()
 
 
-def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(
-    study: Path, programs: Path
-) -> None:
+def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(study, programs):
     assert submit(study, "--only", "Random").exit_code == 0
     says(programs / "squeue", "slurm_load_jobs error: Socket timed out")
     result = submit(study)
@@ -133,7 +131,7 @@ def test_nothing_is_submitted_while_slurm_does_not_say_what_it_has(
     assert not (programs / "42.sh").exists()
 
 
-def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study: Path, programs: Path) -> None:
+def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study, programs):
     assert submit(study, "--only", "^GC/OPPS").exit_code == 0
     (programs / "squeue").write_text("#!/bin/sh\necho '41|RUNNING|None'\n")
     result = submit(study, "--only", "OPPS")
@@ -144,7 +142,7 @@ def test_a_search_that_a_task_in_the_queue_does_is_waited_for(study: Path, progr
     assert "#SBATCH --dependency=afterany:41" in (programs / "42.sh").read_text().splitlines()
 
 
-def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> None:
+def test_when_only_the_first_array_is_accepted(study, programs):
     refusing = SBATCH.format(folder=programs).replace(
         "#!/bin/sh\n", "#!/bin/sh\ngrep -q dependency $1 && { echo 'no more' >&2; exit 1; }\n"
     )
@@ -152,14 +150,11 @@ def test_when_only_the_first_array_is_accepted(study: Path, programs: Path) -> N
     result = submit(study)
     assert result.exit_code == 2
     said = " ".join(result.output.split())
-    assert (
-        "SLURM has not accepted all of the study: no more; job 41 is in the queue: run this again"
-        in said
-    )
+    assert "accepted all of the study: no more; job 41 is in the queue: run this again" in said
     assert len(submitted_tasks(study.parent / "out")) == 3
 
 
-def test_options_of_sbatch(study: Path, programs: Path) -> None:
+def test_options_of_sbatch(study, programs):
     options = ("--slurm", "job-name=mine", "--slurm", "exclusive", "--only", "Random", "--quiet")
     result = submit(study, *options)
     assert (result.exit_code, result.output) == (0, "")
@@ -168,7 +163,7 @@ def test_options_of_sbatch(study: Path, programs: Path) -> None:
     assert [line for line in script if "job-name" in line] == ["#SBATCH --job-name=mine"]
 
 
-def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) -> None:
+def test_a_search_that_is_done_makes_nobody_wait(study, tmp_path):
     planned = plan(study, tmp_path / "out")
     id = str(planned.units[1].knowledge_id)
     planned.store.open(planned.study.facts(), planned.study.units)
@@ -177,7 +172,7 @@ def test_a_search_that_is_done_makes_nobody_wait(study: Path, tmp_path: Path) ->
     assert len(prepare(planned, Request(gpus=1)).packing.after) == 1  # it took another time there
 
 
-def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
+def test_a_job_stands_for_the_same_units(study, tmp_path):
     planned = plan(study, tmp_path / "out", overrides=["study.n_environments=5"])
     made = planned.study
     facts = (made.facts(), made.place, str(made.folder), str(tmp_path / "out"))
@@ -187,7 +182,7 @@ def test_a_job_stands_for_the_same_units(study: Path, tmp_path: Path) -> None:
         Job(*facts, (ids[0], "0" * 32)).plan()
 
 
-def test_time_limits() -> None:
+def test_time_limits():
     given = {"30": 30, "1:30": 2, "90:00": 90, "4:00:00": 240, "0:0:1": 1, "1-0": 1440}
     given |= {"1-12:30": 2190, "1-12:30:01": 2191}
     assert {text: minutes(text) for text in given} == given
@@ -208,22 +203,20 @@ def test_time_limits() -> None:
         ("--executor slurm --devices two", "--devices 'two': expected how many"),
     ],
 )
-def test_options_that_are_refused(study: Path, options: str, message: str) -> None:
+def test_options_that_are_refused(study, options, message):
     result = run(study, *options.split())
     assert result.exit_code == 2
     assert message in result.output
 
 
-def test_without_submitit(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_submitit(study, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     result = submit(study)
     assert (result.exit_code, "pip install 'jbrl[slurm]'" in result.output) == (2, True)
     assert not (study.parent / "out").exists()
 
 
-def test_without_slurm_or_where_sbatch_refuses(
-    study: Path, programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_slurm_or_where_sbatch_refuses(study, programs, monkeypatch, tmp_path):
     says(programs / "sbatch", "sbatch: error: invalid partition specified: long")
     result, message = submit(study), "sbatch: error: invalid partition specified: long"
     assert result.exit_code == 2
@@ -233,9 +226,7 @@ def test_without_slurm_or_where_sbatch_refuses(
     assert (result.exit_code, "'srun' is not found" in result.output) == (2, True)
 
 
-def test_only_a_process_that_is_a_task_asks_to_be_put_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_a_process_that_is_a_task_asks_to_be_put_back(monkeypatch, tmp_path):
     for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     calls = tmp_path / "calls"
@@ -261,7 +252,5 @@ def test_only_a_process_that_is_a_task_asks_to_be_put_back(
         ([(signal.SIGUSR2, 5.0), (signal.SIGTERM, 65.0)], signal.SIGUSR2),  # the limit itself
     ],
 )
-def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(
-    asked: list[tuple[int, float]], meant: int
-) -> None:
+def test_a_task_that_is_cancelled_after_its_warning_does_not_come_back(asked, meant):
     assert _meant(asked, warning=60.0) == meant

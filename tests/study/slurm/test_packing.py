@@ -28,18 +28,14 @@ def packed(packing: Packing) -> list[str]:
 
 @given(pieces(), parallelism, st.none() | st.floats(60.0, 1e6), known)
 @example([], 4, None, set())
-def test_every_unit_once_and_no_task_empty(
-    given: list[Piece], n: int, limit: float | None, known: set[str]
-) -> None:
+def test_every_unit_once_and_no_task_empty(given, n, limit, known):
     packing = pack(given, n, limit, known)
     assert sorted(packed(packing)) == sorted(piece.id for piece in given)
     assert all(task.units for task in packing.tasks)
 
 
 @given(pieces(), parallelism, known)
-def test_a_search_comes_before_all_others_that_need_it(
-    given: list[Piece], n: int, known: set[str]
-) -> None:
+def test_a_search_comes_before_all_others_that_need_it(given, n, known):
     packing = pack(given, n, None, known)
     needs = {piece.id: piece.needs for piece in given}
     searching = [needs[id] for task in packing.searches for id in task.units]
@@ -56,9 +52,7 @@ def test_a_search_comes_before_all_others_that_need_it(
 
 
 @given(pieces(), parallelism, known)
-def test_tasks_differ_by_no_more_than_the_longest_unit(
-    given: list[Piece], n: int, known: set[str]
-) -> None:
+def test_tasks_differ_by_no_more_than_the_longest_unit(given, n, known):
     cost = {piece.id: piece.seconds for piece in given}
     packing = pack(given, n, None, known)
     for tasks in (packing.searches, packing.free, packing.after):
@@ -70,9 +64,7 @@ def test_tasks_differ_by_no_more_than_the_longest_unit(
 
 
 @given(pieces(), parallelism, st.floats(60.0, 1e5))
-def test_as_many_tasks_as_run_at_once_or_more_when_time_is_short(
-    given: list[Piece], n: int, limit: float
-) -> None:
+def test_as_many_tasks_as_run_at_once_or_more_when_time_is_short(given, n, limit):
     packing = pack(given, n, limit)
     free = [piece for task in packing.free for piece in task.units]
     total, room = (
@@ -82,7 +74,7 @@ def test_as_many_tasks_as_run_at_once_or_more_when_time_is_short(
     assert len(packing.free) == min(len(free), max(room, math.ceil(total / (FILLED * limit))))
 
 
-def test_an_example() -> None:
+def test_an_example():
     """Two searches, three units that wait for them, and five seconds of others among the two tasks
     that are left of four.
     """
@@ -100,19 +92,19 @@ def test_an_example() -> None:
     assert [task.units for task in packing.after] == [("w",), ("u",), ("v",)]
 
 
-def test_units_keep_the_order_of_the_study_within_a_task() -> None:
+def test_units_keep_the_order_of_the_study_within_a_task():
     packing = pack([Piece("a", 1), Piece("b", 5), Piece("c", 2)], 1)
     assert packing.free[0].units == ("a", "b", "c")
 
 
-def test_no_array_is_larger_than_slurm_takes_by_default() -> None:
+def test_no_array_is_larger_than_slurm_takes_by_default():
     units = [Piece(str(i), 3600.0, "ab"[i % 2] if i < 2500 else None) for i in range(5000)]
     packing = pack(units, 40, 60.0)
     assert len(packing.searches) + len(packing.free) == LARGEST_ARRAY == len(packing.after)
     assert len(pack(units, 2000, 60.0).after) == 2000  # who asks for more at once has more
 
 
-def test_what_others_search_is_waited_for() -> None:
+def test_what_others_search_is_waited_for():
     packing = pack([Piece("1", 1.0, "a"), Piece("2", 1.0, "b"), Piece("3", 1.0)], 4, awaited={"a"})
     assert [task.units for task in packing.after] == [("1",)]
     assert not packing.searches and len(packing.free) == 2

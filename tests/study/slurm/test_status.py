@@ -44,7 +44,7 @@ class Looking(Progress):
 
 
 @pytest.fixture(scope="module")
-def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half(tmp_path_factory):
     """Three of six units are done; nothing is at work."""
     folder = tmp_path_factory.mktemp("half")
     jbrl.run(TABLES, folder, only="Random|alpha=0.1.* seed 0")
@@ -53,7 +53,7 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(half: Path, tmp_path: Path) -> Path:
+def folder(half, tmp_path):
     return shutil.copytree(half, tmp_path / "out")
 
 
@@ -90,7 +90,7 @@ def text(folder: Path) -> list[str]:
     return result.output.splitlines()
 
 
-def test_while_it_runs_and_after(tmp_path: Path) -> None:
+def test_while_it_runs_and_after(tmp_path):
     planned = plan(TABLES, tmp_path)
     planned.store.open(planned.study.facts(), planned.study.units)
     looking = Looking(tmp_path)
@@ -108,7 +108,7 @@ def test_while_it_runs_and_after(tmp_path: Path) -> None:
     assert text(tmp_path) == ["tiny: 6 of 6 units done"]
 
 
-def test_what_was_interrupted_is_left(folder: Path) -> None:
+def test_what_was_interrupted_is_left(folder):
     found = Observer(folder).look()
     assert (found.units, found.done, found.left, found.begun, found.failed) == (6, 3, 3, 0, {})
     assert (found.work_left, found.seconds_left) == (180.0, None)
@@ -116,7 +116,7 @@ def test_what_was_interrupted_is_left(folder: Path) -> None:
     assert text(folder)[1].startswith("Nothing is running: 'jbrl run'")
 
 
-def test_a_failed_unit_and_why(folder: Path) -> None:
+def test_a_failed_unit_and_why(folder):
     planned = plan(TABLES, folder)
     planned.store.save(
         planned.todo[0], {"status": "failed", "reason": "ValueError: no\nmore"}, np.zeros(0)
@@ -129,7 +129,7 @@ def test_a_failed_unit_and_why(folder: Path) -> None:
     assert Observer(folder).look().failed == {}
 
 
-def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Path) -> None:
+def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder):
     note(folder)
     found = Observer(folder).look()
     assert [worker.alive for worker in found.workers] == [True]
@@ -147,7 +147,7 @@ def test_a_process_elsewhere_is_believed_while_it_gives_signs_of_life(folder: Pa
     assert text(folder)[1].startswith("  lost     process 7 on n1: no heartbeat for 4 min")
 
 
-def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(folder: Path) -> None:
+def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(folder):
     killed = subprocess.Popen(["true"])
     killed.wait()
     note(folder, machine=HERE, pid=killed.pid)
@@ -158,7 +158,7 @@ def test_a_process_here_that_was_killed_is_seen_at_once_and_its_note_removed(fol
     assert {path.name for path in (folder / "running").iterdir()} == {"yesterday.json"}
 
 
-def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_in_the_queue(folder, tmp_path, monkeypatch):
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b]}, 2)
     record_tasks(folder, {"13": [c]}, 2)
@@ -176,9 +176,7 @@ def test_tasks_in_the_queue(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert "  waiting  1 task, 1 unit (Priority)" in text(folder)
 
 
-def test_tasks_that_ended_before_their_units(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_that_ended_before_their_units(folder, tmp_path, monkeypatch):
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     record_tasks(folder, {"15": [c]}, 3)
@@ -192,9 +190,7 @@ def test_tasks_that_ended_before_their_units(
     assert not found.workers[0].alive
 
 
-def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_slurm_has_is_waiting_whatever_its_state(folder, tmp_path, monkeypatch):
     a, b, c = left(folder)
     record_tasks(folder, {"12_0": [a], "12_1": [b], "12_2": [c]}, 3)
     states = ["COMPLETING", "SUSPENDED", "REQUEUE_HOLD"]
@@ -205,9 +201,7 @@ def test_a_task_that_slurm_has_is_waiting_whatever_its_state(
     assert found.active and found.ended == {}
 
 
-def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(folder, tmp_path, monkeypatch):
     record_tasks(folder, {"12": left(folder)}, 3)
     slurm(monkeypatch, tmp_path)
     squeue = tmp_path / "bin" / "squeue"
@@ -222,7 +216,7 @@ def test_when_slurm_does_not_answer_nothing_is_taken_for_idle(
     assert (found.unheard, found.active) == (False, False)
 
 
-def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> None:
+def test_the_lost_are_forgotten_once_others_have_their_units(folder):
     a, b, _ = left(folder)
     note(folder, "gone", left=[a, b], updated=time.time() - 2 * study_status.SILENT_SECONDS)
     assert [worker.alive for worker in Observer(folder).look().workers] == [False]
@@ -230,9 +224,7 @@ def test_the_lost_are_forgotten_once_others_have_their_units(folder: Path) -> No
     assert [worker.alive for worker in Observer(folder).look().workers] == [True]
 
 
-def test_the_next_turn_of_a_task_removes_the_note_of_the_last(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_turn_of_a_task_removes_the_note_of_the_last(folder, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
     note(folder, "mine", task="12")
@@ -243,9 +235,7 @@ def test_the_next_turn_of_a_task_removes_the_note_of_the_last(
     assert names == ["other.json", f"task-12-{HERE}-{os.getpid()}.json"]
 
 
-def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_estimate_that_another_process_has_overwritten_is_noted_again(folder, monkeypatch):
     monkeypatch.setattr("jbrl.study.progress.SECONDS", 0.02)
     with Heartbeat(folder, {"mine": 3.0}, Progress()):
         (folder / store_module.ESTIMATES_FILE).write_bytes(pack_json({"seconds": {"other": 4.0}}))
@@ -255,13 +245,13 @@ def test_an_estimate_that_another_process_has_overwritten_is_noted_again(
         assert store_module.saved_estimates(folder) == {"other": 4.0, "mine": 3.0}
 
 
-def test_a_clock_that_was_set_back_makes_no_time_negative(folder: Path) -> None:
+def test_a_clock_that_was_set_back_makes_no_time_negative(folder):
     note(folder, started=time.time() + 3600, updated=time.time() + 3600)
     (worker,) = Observer(folder).look().workers
     assert (worker.seconds, worker.silent) == (0.0, 0.0)
 
 
-def test_as_json(folder: Path) -> None:
+def test_as_json(folder):
     note(folder)
     result = CliRunner().invoke(app, ["status", str(folder), "--format", "json"])
     found = json.loads(result.output)
@@ -269,14 +259,14 @@ def test_as_json(folder: Path) -> None:
     assert found["workers"][0]["n"] == 4
 
 
-def test_no_study(tmp_path: Path) -> None:
+def test_no_study(tmp_path):
     with pytest.raises(StoreError, match="no results of a study here"):
         Observer(tmp_path)
     assert CliRunner().invoke(app, ["status", str(tmp_path)]).exit_code == 2
     assert CliRunner().invoke(app, ["status", str(tmp_path), "--format", "xml"]).exit_code == 2
 
 
-def test_a_run_goes_on_where_nothing_can_be_noted(folder: Path) -> None:
+def test_a_run_goes_on_where_nothing_can_be_noted(folder):
     (folder / "running").rmdir()
     (folder / "running").write_text("not a directory")
     (folder / store_module.ESTIMATES_FILE).unlink()

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ N = 80  # units, more than `index.MANY`
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A study of N units, all done but the last, which failed, and read once."""
     made = study()
     made = type(made)(
@@ -63,9 +62,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> int:
     return count[0]
 
 
-def test_the_second_reader_parses_the_index_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_reader_parses_the_index_alone(folder, monkeypatch):
     assert parsed(monkeypatch, folder) == 1
     expected, store = tables(folder), Store(folder)
     for id, found in store.read().found.items():
@@ -88,9 +85,7 @@ def later(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [halve, flip, empty, other, later])
-def test_a_damaged_index_is_made_anew(
-    folder: Path, harm: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_index_is_made_anew(folder, harm, monkeypatch):
     expected, path = tables(folder), folder / index.NAME
     harm(path)
     with warnings.catch_warnings():
@@ -100,9 +95,7 @@ def test_a_damaged_index_is_made_anew(
 
 
 @pytest.mark.parametrize("harm", [halve, flip, empty])
-def test_damage_to_a_result_is_noticed_although_the_index_knows_it(
-    folder: Path, harm: Callable[[Path], None]
-) -> None:
+def test_damage_to_a_result_is_noticed_although_the_index_knows_it(folder, harm):
     id = Store(folder).manifest()["units"][3]["id"]
     path = folder / "units" / f"{id}.npz"
     before = path.stat()
@@ -114,7 +107,7 @@ def test_damage_to_a_result_is_noticed_although_the_index_knows_it(
         assert Observer(folder).look().done == N - 2
 
 
-def test_newer_missing_and_foreign_files_count_not_the_index(folder: Path) -> None:
+def test_newer_missing_and_foreign_files_count_not_the_index(folder):
     made = Store(folder)
     listed = made.manifest()["units"]
     paths = [folder / "units" / f"{unit['id']}.npz" for unit in listed]
@@ -128,7 +121,7 @@ def test_newer_missing_and_foreign_files_count_not_the_index(folder: Path) -> No
     np.testing.assert_array_equal(found[listed[0]["id"]].returns, arrays["returns"] + 1)
 
 
-def test_shards_are_merged_by_copying_units(folder: Path, tmp_path: Path) -> None:
+def test_shards_are_merged_by_copying_units(folder, tmp_path):
     expected = tables(folder)
     for number in (0, 1):
         part = tmp_path / f"part{number}"
@@ -142,7 +135,7 @@ def test_shards_are_merged_by_copying_units(folder: Path, tmp_path: Path) -> Non
     assert same(tables(tmp_path / "part0"), expected)
 
 
-def test_a_reader_that_may_not_write_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_may_not_write_reads(folder, monkeypatch):
     expected = tables(folder)
     (folder / index.NAME).unlink()
 
@@ -154,7 +147,7 @@ def test_a_reader_that_may_not_write_reads(folder: Path, monkeypatch: pytest.Mon
     assert not (folder / index.NAME).exists()
 
 
-def test_an_index_has_a_greatest_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_has_a_greatest_size(folder, monkeypatch):
     expected = tables(folder)
     (folder / index.NAME).unlink()
     monkeypatch.setattr(index, "MAX_NUMBERS", 4 * (N - 10))
@@ -162,7 +155,7 @@ def test_an_index_has_a_greatest_size(folder: Path, monkeypatch: pytest.MonkeyPa
     assert parsed(monkeypatch, folder) == 1 + 9
 
 
-def test_small_studies_have_none(tmp_path: Path) -> None:
+def test_small_studies_have_none(tmp_path):
     store, units = opened(tmp_path)
     store.save(units[0], HEADER, returns_of(units[0]))
     store.read()
@@ -176,7 +169,7 @@ READ = (
 
 
 @pytest.mark.slow
-def test_readers_that_are_killed_leave_a_whole_index_or_none(folder: Path) -> None:
+def test_readers_that_are_killed_leave_a_whole_index_or_none(folder):
     """Four at once, each killed at another moment of its writing."""
     path = folder / index.NAME
     path.unlink()

@@ -13,7 +13,7 @@ LISTED = [
 
 
 @pytest.fixture
-def outcomes() -> Outcomes:
+def outcomes():
     """Of four units: done, failed with a score, missing, done."""
     found = {
         "0": Outcome({"status": "done"}, np.array([1.0, 2.0])),
@@ -23,7 +23,7 @@ def outcomes() -> Outcomes:
     return Outcomes(LISTED, found)
 
 
-def test_scores_are_those_of_units_that_are_done(outcomes: Outcomes) -> None:
+def test_scores_are_those_of_units_that_are_done(outcomes):
     """Environments of each unit are numbered from 0 on, so that those of one seed can be paired."""
     rows = outcomes.returns()[["algorithm", "unit", "seed", "score"]]
     assert rows.to_numpy().tolist() == [
@@ -37,15 +37,13 @@ def test_scores_are_those_of_units_that_are_done(outcomes: Outcomes) -> None:
     assert outcomes.units()["status"].tolist() == ["done", "failed", "missing", "done"]
 
 
-def test_units_that_failed_with_scores_are_listed_where_they_are_asked_for(
-    outcomes: Outcomes,
-) -> None:
+def test_units_that_failed_with_scores_are_listed_where_they_are_asked_for(outcomes):
     rows = outcomes.returns(failed=True)
     assert rows["algorithm"].tolist() == ["a0"] * 2 + ["a1"] * 2 + ["a3"] * 3
     assert rows["score"].isna().tolist() == [False] * 3 + [True] + [False] * 3
 
 
-def test_without_results_tables_are_empty() -> None:
+def test_without_results_tables_are_empty():
     nothing = Outcomes(LISTED, {})
     assert len(nothing.returns()) == len(nothing.numbered()) == 0
     assert nothing.units()["status"].tolist() == ["missing"] * 4
