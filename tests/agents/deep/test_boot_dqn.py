@@ -12,30 +12,20 @@ import pytest
 from jbrl.agents.deep import boot_dqn, replay
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.q_network import QNetwork
-from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes, Steps
-from jbrl.play.play import make_run
-from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition, as_arrays
-from tests.agents.deep import dqn_twin
+from tests.agents.deep import dqn_twin, test_dqn
 from tests.agents.deep.reference import Adam
 from tests.agents.deep.test_dqn import (
     ORIGINAL,
     as_batch,
     batch_of,
     layers_of,
-    left_and_taken_up,
 )
 
 KEY = jax.random.key(0)
-SMALL = {
-    "ensemble": 3,
-    "hidden_width": 8,
-    "batch_size": 4,
-    "replay_capacity": 64,
-    "min_replay": 8,
-}
+SMALL = {"ensemble": 3, **test_dqn.SMALL}
 
 
 def packed(network, heads, dtype):
@@ -262,15 +252,6 @@ def test_updates_are_counted_from_one_where_it_is_asked_for(clock, copies, epsil
     np.testing.assert_allclose(found, epsilons, rtol=1e-6)
 
 
-def test_it_is_refused_where_it_does_not_fit():
-    with pytest.raises(JbrlError, match=r"min_replay = 128: expected at most replay_capacity = 50"):
-        BootDQN(replay_capacity=50)
-    test = problem("bsuite/catch/0")
-    protocol = Protocol(test, test, 1, 0, Episodes(1), 0.95)
-    with pytest.raises(JbrlError, match=r"BootDQN takes .* GiB for one lifetime: expected at most"):
-        make_run(BootDQN(hidden_width=4096), protocol).prepare()
-
-
 def test_heads_and_seeds_differ():
     prior = problem("Catch").prior(Episodes(10), 0.95)
     reset = jax.jit(lambda key: BootDQN(**SMALL).reset(key, prior))
@@ -278,13 +259,3 @@ def test_heads_and_seeds_differ():
     layers = [np.asarray(v) for s in states for v in (s.learner.online[0], s.prior[0])]
     every = np.concatenate(layers)
     assert len(np.unique(every.reshape(len(every), -1), axis=0)) == 12
-
-
-@pytest.mark.slow
-def test_a_run_that_was_left_is_taken_up_to_the_bit():
-    test = problem("bsuite/catch/0")
-    run = make_run(BootDQN(**SMALL), Protocol(test, test, 3, 0, Episodes(40), 0.95))
-    run.prepare()
-    expected = np.concatenate([chunk.returns for chunk in run.chunks()])
-    np.testing.assert_array_equal(left_and_taken_up(run), expected)
-    assert len(np.unique(expected)) > 1

@@ -1,6 +1,4 @@
-"""Proximal policy optimisation: a NumPy twin in float64, and when it learns."""
-
-import functools
+"""Proximal policy optimisation: a NumPy twin in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +11,7 @@ from jbrl.agents.deep.ppo import PPO
 from jbrl.agents.deep.sequence import TERMINATED, TRUNCATED, Rollout
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Spec
-from jbrl.rollout.contract import as_arrays
-from tests.agents.deep import reference, scripted
+from tests.agents.deep import reference
 from tests.agents.deep.reference import STEP, assert_close
 
 COSTS = PPO(
@@ -29,8 +26,6 @@ COSTS = PPO(
     epochs=2,
     minibatches=3,
 )
-SMALL = PPO(hidden_width=6, rollout_length=12, minibatches=3, epochs=2)
-KEY = jax.random.key(1)
 
 
 def rollout_of(rng, steps):
@@ -134,74 +129,12 @@ def test_a_twin_in_double_precision_updates_alike():
     assert_close(found, expected, 1e-11)
 
 
-@functools.cache
-def followed():
-    return jax.tree.map(
-        np.asarray,
-        scripted.follow_one(as_arrays(SMALL), scripted.ONE_HOT, KEY, scripted.transitions()),
-    )
-
-
-@pytest.mark.slow
-def test_it_learns_every_twelve_decisions_across_episodes():
-    states = followed()
-    steps = len(scripted.transitions().action)
-    np.testing.assert_array_equal(scripted.changed(states), np.arange(11, steps, 12))
-    np.testing.assert_array_equal(states.rollout.length, np.arange(steps + 1) % 12)
-
-
-@pytest.mark.slow
-def test_the_first_policy_is_nearly_uniform_and_values_are_not_scaled():
-    weights = followed().learner.parameters[1].weights[0]
-    assert abs(weights[:, :-1]).max() < 0.01
-    assert abs(weights[:, -1]).max() > 0.1
-
-
-@pytest.mark.slow
-def test_indices_are_the_vectors_that_they_stand_for():
-    dense = scripted.follow_one(
-        as_arrays(SMALL), scripted.BOX, KEY, scripted.transitions(dense=True)
-    )
-    assert_close(dense.learner.parameters, followed().learner.parameters, 1e-5)
-
-
-@pytest.mark.slow
-def test_lanes_do_not_matter_to_each_other():
-    """The same bits beside other lanes; other keys begin, and remain, elsewhere."""
-    agents = scripted.stacked(*[as_arrays(SMALL)] * 3)
-    given = [scripted.transitions(seed) for seed in (0, 0, 5)]
-    keys = [jax.random.key(k) for k in (1, 2, 3)]
-
-    def play(*order):
-        return scripted.follow_many(
-            agents,
-            scripted.ONE_HOT,
-            jnp.stack([keys[i] for i in order]),
-            scripted.stacked(*[given[i] for i in order]),
-        )
-
-    first, second = play(0, 1, 2), play(2, 0, 0)
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-        np.testing.assert_array_equal(a[0], b[1])
-    weights = np.asarray(first.learner.parameters[1].weights)
-    assert (weights[0] != weights[1]).any(axis=(1, 2)).all()
-    assert_close(
-        jax.tree.map(lambda v: v[0], first.learner.parameters),
-        followed().learner.parameters,
-        1e-5,
-    )
-
-
-def test_minibatches_of_different_size_are_refused():
-    with pytest.raises(JbrlError, match="minibatches = 3: expected a divisor of rollout_length"):
-        PPO(rollout_length=128, minibatches=3)
-
-
-def test_minibatches_of_one_step_are_refused():
-    for length in (4, 8):
-        with pytest.raises(
-            JbrlError,
-            match=rf"minibatches = {length}: expected at most half of rollout_length = {length}",
-        ):
-            PPO(rollout_length=length, minibatches=length)
+@pytest.mark.parametrize(
+    ("length", "count", "expected"),
+    [(128, 3, "a divisor of rollout_length"), (4, 4, "at most half of rollout_length = 4")],
+)
+def test_minibatches_that_do_not_fit_are_refused(length, count, expected):
+    """Those of different sizes, and of one step."""
+    with pytest.raises(JbrlError, match=f"minibatches = {count}: expected {expected}"):
+        PPO(rollout_length=length, minibatches=count)
     assert PPO(rollout_length=8, minibatches=4).minibatches == 4
