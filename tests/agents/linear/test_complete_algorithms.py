@@ -27,19 +27,33 @@ from tests.agents.linear import complete
 from tests.agents.linear.complete import BOX, LANES, N_ACTIONS, TABLE
 from tests.agents.linear.test_tabular import SARSA_BY_HAND
 
-NAMES = (
-    "Sarsa-lambda",
-    "Sarsa-lambda-s",
-    "Sarsa-Parl2",
-    "Q-lambda",
-    "Q-lambda-s",
-    "Q-Parl2",
-    "AC",
-    "AC-s",
-    "AC-Parl2",
-    "NAC-TD",
-    "PPO-linear",
-)
+# Jordan et al. 2020, table 4, with the ranges of their program: hyperparameter: (distribution, low,
+# high), and for arrays of numbers what a step size is divided by: nothing, the number of features
+# (1), or that times the number of actions.
+EVERYWHERE = {"gamma": ("gap", 1e-4, 0.05), "lambda": ("uniform", 0, 1)}
+ORDERS = {"dependent": ("integer", 0, 9), "independent": ("integer", 1, 9)}
+EPSILON = {"epsilon": ("uniform", 0, 0.1)}
+OF_PPO = {
+    "clip": ("uniform", 0.1, 0.3),
+    "entropy": ("log", 1e-8, 1e-2),
+    "epochs": ("integer", 1, 10),
+}
+PLAIN, SCALED = (1e-6, 1e-3, None), (1e-3, 1, 1)
+PER_ACTION = (1e-3, 1, N_ACTIONS)
+PUBLISHED = {
+    "Sarsa-lambda": (EPSILON, {"alpha": PLAIN}),
+    "Sarsa-lambda-s": (EPSILON, {"alpha": SCALED}),
+    "Sarsa-Parl2": (EPSILON, {}),
+    "Q-lambda": (EPSILON, {"alpha": PLAIN}),
+    "Q-lambda-s": (EPSILON, {"alpha": SCALED}),
+    "Q-Parl2": (EPSILON, {}),
+    "AC": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN}),
+    "AC-s": ({}, {"alpha_v": SCALED, "alpha_p": PER_ACTION}),
+    "AC-Parl2": ({}, {"alpha_p": PER_ACTION}),
+    "NAC-TD": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN, "alpha_w": PLAIN}),
+    "PPO-linear": (OF_PPO, {"alpha": PLAIN}),
+}
+NAMES = tuple(PUBLISHED)
 LARGER = {"fourier_alpha_low": 1e-3, "fourier_alpha_high": 1e-2, "epsilon_high": 0.5}
 
 
@@ -351,34 +365,6 @@ def test_hyperparameters_are_independent_and_sizes_whole():
     np.testing.assert_array_equal(plain["features"], sizes)
     table = np.corrcoef([np.log(plain[f"alpha_{x}"]) for x in "vpw"])
     assert np.abs(table - np.eye(3)).max() < 5 / N**0.5
-
-
-# Jordan et al. 2020, table 4, with the ranges of their program: hyperparameter: (distribution, low,
-# high), and for arrays of numbers what a step size is divided by: nothing, the number of features
-# (1), or that times the number of actions.
-EVERYWHERE = {"gamma": ("gap", 1e-4, 0.05), "lambda": ("uniform", 0, 1)}
-ORDERS = {"dependent": ("integer", 0, 9), "independent": ("integer", 1, 9)}
-EPSILON = {"epsilon": ("uniform", 0, 0.1)}
-OF_PPO = {
-    "clip": ("uniform", 0.1, 0.3),
-    "entropy": ("log", 1e-8, 1e-2),
-    "epochs": ("integer", 1, 10),
-}
-PLAIN, SCALED = (1e-6, 1e-3, None), (1e-3, 1, 1)
-PER_ACTION = (1e-3, 1, N_ACTIONS)
-PUBLISHED = {
-    "Sarsa-lambda": (EPSILON, {"alpha": PLAIN}),
-    "Sarsa-lambda-s": (EPSILON, {"alpha": SCALED}),
-    "Sarsa-Parl2": (EPSILON, {}),
-    "Q-lambda": (EPSILON, {"alpha": PLAIN}),
-    "Q-lambda-s": (EPSILON, {"alpha": SCALED}),
-    "Q-Parl2": (EPSILON, {}),
-    "AC": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN}),
-    "AC-s": ({}, {"alpha_v": SCALED, "alpha_p": PER_ACTION}),
-    "AC-Parl2": ({}, {"alpha_p": PER_ACTION}),
-    "NAC-TD": ({}, {"alpha_v": PLAIN, "alpha_p": PLAIN, "alpha_w": PLAIN}),
-    "PPO-linear": (OF_PPO, {"alpha": PLAIN}),
-}
 
 
 def hyperparameters(name, spec):

@@ -2,6 +2,7 @@
 it; numbers of the agent beside those of the recorder; NaN in the weights.
 """
 
+import functools
 import itertools
 import math
 
@@ -35,6 +36,7 @@ def _small():
         yield
 
 
+@functools.cache
 def prepared(n=N, devices=2, **values):
     found = problem("MountainCar")
     agent = AGENTS["Sarsa-lambda"].agent(**values)
