@@ -52,17 +52,8 @@ def marks(text):
 
 
 def test_register():
-    assert list(KINDS) == [
-        "online",
-        "offline",
-        "latency",
-        "difference",
-        "fraction",
-        "distribution",
-        "ranks",
-        "choice",
-        "bounds",
-    ]
+    times, scores = ["online", "offline", "latency"], ["difference", "fraction", "distribution"]
+    assert list(KINDS) == [*times, *scores, "ranks", "choice", "bounds"]
     assert all(kind.title and kind.caption.endswith((".", ").")) for kind in FIGURES)
 
 
@@ -139,12 +130,8 @@ def test_difference_shows_the_test():
     assert ", Z = 1.25, tied</title>" in text
     assert "+0.00, Z = 0.00, best</title>" in text
     # Hollow is worse: Random is filled with the ground of the page.
-    hollow = [
-        line.get_gid()
-        for line in drawing.figure.axes[0].lines
-        if line.get_markerfacecolor() == "#fefefe"
-    ]
-    assert hollow == ["mark-4"]
+    lines = drawing.figure.axes[0].lines
+    assert [k.get_gid() for k in lines if k.get_markerfacecolor() == "#fefefe"] == ["mark-4"]
 
 
 def test_difference_needs_two_algorithms_and_a_test():
@@ -275,9 +262,7 @@ def test_time_ticks(low, high, ticks):
 
 def test_the_map_of_bounds_shows_where_each_algorithm_wins():
     _, drawing = draw("bounds", one_section(**BOUNDED))
-    panels = {
-        panel.get_title(loc="left"): panel for panel in drawing.figure.axes if panel.get_visible()
-    }
+    panels = {p.get_title(loc="left"): p for p in drawing.figure.axes if p.get_visible()}
     assert list(panels) == ["Random", "e-Greedy", "BEB"]
     assert drawing.note == ""
     light, whole = (
@@ -375,9 +360,8 @@ def test_data_of_the_map_covers_every_bound_once():
     assert data["offline_bound"].nunique() == bounds.POINTS
     assert (data["online_bound_from"] <= data["online_bound_to"]).all()
     for _, rows in data.groupby("offline_bound"):
-        assert (
-            rows["online_bound_from"].to_numpy()[1:] > rows["online_bound_to"].to_numpy()[:-1]
-        ).all()
+        starts, ends = rows["online_bound_from"].to_numpy(), rows["online_bound_to"].to_numpy()
+        assert (starts[1:] > ends[:-1]).all()
         assert (rows["winners"] != rows["winners"].shift()).all()
 
 

@@ -88,10 +88,8 @@ def test_sentences():
     )
     assert sentence(words) == r"50\% are \textbf{A\_1}; see \hyperref[gc-2]{below} \emph{x}\enspace"
     key = (Span("best", "best"), " highest ", Span("≈ tied", "tied"), " not worse")
-    assert (
-        sentence(key, "key")
-        == r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"
-    )
+    expected = r"\textbf{best}: highest \qquad \textbf{\ensuremath{\approx} tied}: not worse"
+    assert sentence(key, "key") == expected
 
 
 def test_wide_overviews_are_split_and_small_drawings_left_out():
@@ -135,11 +133,8 @@ def test_columns_fit_the_line():
 def test_everything_is_in_the_source():
     report = report_of(*study())
     source = render(report)
-    assert (
-        source.count(r"\begin{longtable}")
-        == source.count(r"\end{longtable}")
-        == len(blocks(report, Table)) + len(blocks(report, Facts))
-    )
+    counts = [source.count(rf"\{end}{{longtable}}") for end in ("begin", "end")]
+    assert counts == [len(blocks(report, (Table, Facts)))] * 2
     assert source.count(r"\section{") == len(report.chapters)
     assert source.count(r"\includegraphics") == len(blocks(report, Plot)) > 8
     assert (

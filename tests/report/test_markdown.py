@@ -80,9 +80,8 @@ def test_the_page_is_whole():
     report = report_of(*undo(*study(), "BEB", "failed"))
     page = render(report)
     tokens = PARSER.parse(page)
-    assert (
-        [t.tag for t in tokens if t.type == "heading_open"].count("h2") == len(report.chapters) == 6
-    )
+    headings = [t.tag for t in tokens if t.type == "heading_open"]
+    assert headings.count("h2") == len(report.chapters) == 6
     assert sum(t.type == "table_open" for t in tokens) == len(blocks(report, Table)) > 4
     links = {
         dict(c.attrs).get("href")

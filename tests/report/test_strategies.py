@@ -66,9 +66,7 @@ def test_each_prior_has_its_searches_and_their_best_strategies(out):
     text = " ".join("".join(page.text).split())
     assert "Prior GC" in text and "Prior UGC" in text
     cells = [cell.strip() for cell in page.cells]
-    assert (
-        cells.count("OPPS-DS (budget = 100)") == 2 and cells.count("OPPS-DS (budget = 1000)") == 1
-    )
+    assert [cells.count(f"OPPS-DS (budget = {budget})") for budget in (100, 1000)] == [2, 1]
     most = str(searched().query("parameters.str.contains('1000')")["pulls"].max())
     assert most in cells and "40.00 ± 0.50" in cells and "7.0%" in cells and "250 ms" in cells
     # each search once, the surest of each prior beside its figure

@@ -62,10 +62,8 @@ def test_score():
 
 
 def test_parameters():
-    assert (
-        labels.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}')
-        == "K = 500, ε = 1e-06, lazy = true"
-    )
+    shown = labels.parameters_text('{"K": 500, "epsilon": 1e-06, "lazy": true}')
+    assert shown == "K = 500, ε = 1e-06, lazy = true"
     assert labels.parameters_text('{"epsilon_0": 1.0, "sigma": 0.5}', ["sigma"]) == "σ = 0.5"
     assert labels.parameters_text("{}") == ""
     assert labels.parameters_text("by hand") == "by hand"
