@@ -68,23 +68,35 @@ def part(given, start, stop):
     return jax.tree.map(lambda v: v[start:stop], given)
 
 
-def follow(agent, spec, key, given):
-    """The state of an agent before the first and after each of the transitions: acts, learns."""
+def begun(agent, spec, key):
+    return agent.reset(key, SpecPrior(spec))
 
+
+def continued(agent, begin, key, given):
     def step(state, now):
         key, transition = now
         state = agent.act(key, state, transition.observation)[1]
         state = agent.observe(jax.random.fold_in(key, 1), state, transition)
         return state, state
 
-    begin = agent.reset(key, SpecPrior(spec))
     keys = jax.random.split(key, given.action.shape[0])
     after = jax.lax.scan(step, begin, (keys, given))[1]
     return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), begin, after)
 
 
-follow_one = jax.jit(follow, static_argnames="spec")
-follow_many = jax.jit(jax.vmap(follow, in_axes=(0, None, 0, 0)), static_argnames="spec")
+# Two programs: within one, each use of the first parameters may draw them again, rounded otherwise
+begin_one = jax.jit(begun, static_argnames="spec")
+begin_many = jax.jit(jax.vmap(begun, in_axes=(0, None, 0)), static_argnames="spec")
+continue_one, continue_many = jax.jit(continued), jax.jit(jax.vmap(continued))
+
+
+def follow_one(agent, spec, key, given):
+    """The state of an agent before the first and after each of the transitions: acts, learns."""
+    return continue_one(agent, begin_one(agent, spec, key), key, given)
+
+
+def follow_many(agents, spec, keys, given):
+    return continue_many(agents, begin_many(agents, spec, keys), keys, given)
 
 
 def changed(states):
