@@ -249,7 +249,7 @@ def test_one_program_serves_a_whole_grid(monkeypatch):
     monkeypatch.setattr(compilation, "KEPT", {})  # another test may have compiled them
     for epsilon in (0.0, 0.25, 1.0):
         all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
-    assert len(compilation.KEPT) == 3, "one to train, one to draw, one to play"
+    assert len(compilation.KEPT) == 4, "one to draw, one to play, one to train, kept in two ways"
     assert experiment.LATENCY_TRAJECTORIES % 2, "a median of an odd number"
 
 
