@@ -175,11 +175,7 @@ def sweep(repeat: int) -> Iterator[dict[str, Any]]:
         started = time.perf_counter()
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
         seconds = time.perf_counter() - started
-    yield {
-        "measured": "the whole sweep, Random",
-        "wanted": 180,
-        "seconds": round(seconds, 1),
-    }
+    yield {"measured": "the whole sweep, Random", "wanted": 180, "seconds": round(seconds, 1)}
 
 
 def main() -> None:

@@ -153,10 +153,7 @@ def drawings(found: pd.DataFrame, whole: Evaluation | None) -> Iterator[tuple[st
     for environment, algorithm in SENSITIVE:
         trials = found[(found["environment"] == environment) & (found["algorithm"] == algorithm)]
         if len(trials):
-            yield (
-                f"sensitivity-{environment}-{algorithm}",
-                _sensitivity(trials, looks[algorithm]),
-            )
+            yield (f"sensitivity-{environment}-{algorithm}", _sensitivity(trials, looks[algorithm]))
 
 
 def _sensitivity(trials: pd.DataFrame, look: object) -> Drawing:

@@ -66,10 +66,7 @@ def compare_aggregate(found: Evaluation) -> pd.DataFrame:
     return both[list(AGGREGATE)]
 
 
-def moves(
-    table: pd.DataFrame,
-    methods: Sequence[str] = ("pbp", "pbp-t"),
-) -> pd.DataFrame:
+def moves(table: pd.DataFrame, methods: Sequence[str] = ("pbp", "pbp-t")) -> pd.DataFrame:
     """Return the ranking with other deltas, with fewer trials and without each environment.
 
     Args:

@@ -40,10 +40,7 @@ def table(found: pd.DataFrame, algorithm: str) -> str:
     """Write means and half-widths of 95% intervals, a row for each setting, and one for Random."""
     rows = found[found["algorithm"].isin([algorithm, "Random"])]
     experiments = list(dict.fromkeys(rows["experiment"]))
-    lines = [
-        "| " + " | ".join(["", *experiments]) + " |",
-        "|---|" + "---:|" * len(experiments),
-    ]
+    lines = ["| " + " | ".join(["", *experiments]) + " |", "|---|" + "---:|" * len(experiments)]
     for (name, parameters), cells in rows.groupby(["algorithm", "parameters"], sort=False):
         by = cells.set_index("experiment")
         shown = [f"{by['mean'][e]:.1f} ± {by['ci95'][e]:.1f}" for e in experiments]

@@ -242,8 +242,7 @@ def test_unknown_names_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["run", "run a.toml", "list agent", "scores x --format xml", "ruin", "run --frob"],
+    "command", ["run", "run a.toml", "list agent", "scores x --format xml", "ruin", "run --frob"]
 )
 def test_commands_that_are_not_accepted(command: str) -> None:
     assert call(*command.split()).exit_code == 2

@@ -20,16 +20,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/bounds.md"
 MARKS = ("<!-- brackets -->\n", "<!-- end brackets -->")
 TABLE = HERE.parents[1] / "jbrl/stats/brackets.csv"
-COLUMNS = (
-    "problem",
-    "digest",
-    "discount",
-    "horizon",
-    "decisions",
-    "lower",
-    "upper",
-    "clairvoyant",
-)
+COLUMNS = ("problem", "digest", "discount", "horizon", "decisions", "lower", "upper", "clairvoyant")
 # Decisions looked ahead, and the brackets of fewer decisions that the figure shows.
 DECISIONS = {
     "GC": 26,
@@ -50,10 +41,7 @@ AGENTS = {"UGrid": ["OPPS-DS"]}
 # MDPs in which a policy plays that was chosen among those of a study
 PLAYED = {"GC": 819_200, "Grid": 102_400}
 # Of GC those at 0, 4, 8, 12, 15 and 27, and those of GDL, are of the look-ahead alone.
-CURVES = {
-    "GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27),
-    "GDL": (0, 8, 16, 24, 40),
-}
+CURVES = {"GC": (0, 2, 4, 8, 10, 12, 15, 19, 22, 25, 26, 27), "GDL": (0, 8, 16, 24, 40)}
 # label of upper ends: words of their method, and a marker
 UPPER_ENDS = {
     "all is revealed": ("the MDP is revealed", "o"),

@@ -31,10 +31,7 @@ from jbrl.bayes_optimal.samples import Control, Weights, estimate
 
 DISCOUNT, HORIZON = 0.95, 250
 N_MDPS, REPLICATIONS = 1024, 2
-HIDDEN = (
-    *(("GC", d) for d in (0, 12, 16)),
-    *(("GC(n_states=8)", 12), ("UGC", 4), ("UGDL", 2)),
-)
+HIDDEN = (*(("GC", d) for d in (0, 12, 16)), *(("GC(n_states=8)", 12), ("UGC", 4), ("UGDL", 2)))
 PENALTIES = (("GC", 0), ("GC", 4), ("GC", 8), ("GC", 11), ("GDL", 8), ("UGC", 3))
 
 
@@ -107,11 +104,7 @@ def penalised(
 
 
 def _rows(
-    layers: Layers,
-    after: dict[Cell, np.ndarray],
-    cell: Cell,
-    theta: np.ndarray,
-    values: np.ndarray,
+    layers: Layers, after: dict[Cell, np.ndarray], cell: Cell, theta: np.ndarray, values: np.ndarray
 ) -> list[np.ndarray]:
     """Return what each uncertain row earns less the penalty, [n, M]."""
     number, shape = int(layers.model.block_of[cell.state]), layers.shape(cell)

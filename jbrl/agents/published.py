@@ -12,12 +12,7 @@ from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.bayes.mean_model import BEB, Planner
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search.sampled_set import (
-    SBOSS,
-    SampledSetState,
-    has_moved,
-    variances,
-)
+from jbrl.agents.search.sampled_set import SBOSS, SampledSetState, has_moved, variances
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
 from jbrl.mdp import planning, sampling

@@ -15,14 +15,7 @@ from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
 from jbrl.base.pytree import record
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import (
-    Agent,
-    OfflineSearch,
-    Oracle,
-    Stepwise,
-    Transition,
-    as_arrays,
-)
+from jbrl.rollout.contract import Agent, OfflineSearch, Oracle, Stepwise, Transition, as_arrays
 
 
 @dataclasses.dataclass(frozen=True)

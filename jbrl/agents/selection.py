@@ -40,9 +40,7 @@ def greatest(values: jax.Array) -> jax.Array:
     """
     most = vectorize.fold(jnp.maximum, lambda u: values[u], values.shape[0])
     first = vectorize.fold(
-        jnp.minimum,
-        lambda u: jnp.where(values[u] >= most, u, values.shape[0]),
-        values.shape[0],
+        jnp.minimum, lambda u: jnp.where(values[u] >= most, u, values.shape[0]), values.shape[0]
     )
     first = jnp.where(first < values.shape[0], first, NO_ACTION)
     return vectorize.prevent_fusion_index(first)

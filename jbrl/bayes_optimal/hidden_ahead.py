@@ -182,11 +182,7 @@ class HiddenLeaves:
             self._groups.setdefault(key, []).append(cell)
 
     def add(
-        self,
-        log_rows: list[np.ndarray],
-        share: float,
-        seed: np.random.SeedSequence,
-        pool: Executor,
+        self, log_rows: list[np.ndarray], share: float, seed: np.random.SeedSequence, pool: Executor
     ) -> None:
         """Add the part of some MDPs.
 

@@ -164,11 +164,7 @@ class Table:
 
 
 def make_table(
-    layers: Layers,
-    decisions: int,
-    leaves: dict[Cell, np.ndarray],
-    discount: float,
-    threads: int,
+    layers: Layers, decisions: int, leaves: dict[Cell, np.ndarray], discount: float, threads: int
 ) -> Table:
     """Return the greedy choices in a look-ahead of D decisions with these values after them."""
     after, choices = leaves, []

@@ -78,11 +78,7 @@ def find_agents(
 
 
 def candidates(
-    protocol: Protocol,
-    layers: Layers,
-    threads: int,
-    agents: Mapping[str, Agent],
-    training: int,
+    protocol: Protocol, layers: Layers, threads: int, agents: Mapping[str, Agent], training: int
 ) -> list[Candidate]:
     """Return policies that the look-ahead suggests, and agents by their names.
 

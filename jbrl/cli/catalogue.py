@@ -320,9 +320,7 @@ def _sparse(title: str, values: np.ndarray) -> Iterator[str]:
             yield f"{state:>4} | {'  '.join(padded)}".rstrip()
 
 
-def cite(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None,
-) -> None:
+def cite(names: Annotated[list[str] | None, typer.Argument(metavar="NAME...")] = None) -> None:
     """Print BibTeX entries of what an algorithm or a problem comes from.
 
     Args:

@@ -58,9 +58,7 @@ def evaluate(
     from jbrl import analysis
 
     options = dataclasses.replace(
-        options,
-        algorithms=_names(options.algorithms),
-        environments=_names(options.environments),
+        options, algorithms=_names(options.algorithms), environments=_names(options.environments)
     )
     samples = analysis.samples_from(tables, options)
     for cost in analysis.costs(samples, options):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 FAILURES = 20  # that `jbrl status` lists
 ParameterColumns = Annotated[
-    bool,
-    typer.Option(help="One column for each parameter, instead of the column parameters."),
+    bool, typer.Option(help="One column for each parameter, instead of the column parameters.")
 ]
 
 

@@ -329,11 +329,7 @@ def _evaluated(plan: Plan) -> tuple[jax.Array, jax.Array]:
 
 @vectorize.over_lanes
 def _begin(
-    weights: jax.Array,
-    totals: jax.Array,
-    gains: jax.Array,
-    discount: jax.Array,
-    start: jax.Array,
+    weights: jax.Array, totals: jax.Array, gains: jax.Array, discount: jax.Array, start: jax.Array
 ) -> Plan:
     n_states, n_actions, width = jnp.broadcast_shapes(totals.shape, gains.shape, discount.shape)
     weights, totals, gains = (

@@ -195,10 +195,7 @@ def _greatest_entry(q: jax.Array) -> jax.Array:
 
 
 def policy_iteration(
-    transitions: jax.Array,
-    rewards: jax.Array,
-    discount: jax.Array,
-    start: jax.Array | int = 0,
+    transitions: jax.Array, rewards: jax.Array, discount: jax.Array, start: jax.Array | int = 0
 ) -> Solution:
     """Compute optimal action values by Howard's policy iteration: exact evaluation, improvement in
     all states at once.

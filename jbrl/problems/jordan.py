@@ -93,11 +93,7 @@ class LifeAndEnd:
         return LifeAndEndTotals(totals, totals)
 
     def record(
-        self,
-        state: LifeAndEndTotals,
-        environment: Environment,
-        environment_state: Any,
-        step: Step,
+        self, state: LifeAndEndTotals, environment: Environment, environment_state: Any, step: Step
     ) -> LifeAndEndTotals:
         first = state.life.episodes < self.episodes
         current = select(first, state.life, state.end)

@@ -98,9 +98,7 @@ def document(evaluation: Evaluation, extras: Extras, files: list[str]) -> Docume
         *(_environment(evaluation, j, looks) for j in range(len(samples.environments))),
         _settings(evaluation),
         Chapter(
-            "Reading",
-            "How to read this page",
-            (Items(reading("evaluation", files, level=level)),),
+            "Reading", "How to read this page", (Items(reading("evaluation", files, level=level)),)
         ),
     ]
     least, most = samples.totals.min(), samples.totals.max()

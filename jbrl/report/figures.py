@@ -289,11 +289,7 @@ def distribution_of_returns(section: Section, styles: Styles) -> Drawing | str:
 
 
 def distributions(
-    rows: pd.DataFrame,
-    samples: Mapping[Hashable, Floats],
-    decimals: int,
-    styles: Styles,
-    name: str,
+    rows: pd.DataFrame, samples: Mapping[Hashable, Floats], decimals: int, styles: Styles, name: str
 ) -> Drawing:
     """Draw a histogram and a box of the sample of each agent in `rows`.
 

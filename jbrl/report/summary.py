@@ -8,16 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.report.content import (
-    Block,
-    Chapter,
-    Heading,
-    Items,
-    Paragraph,
-    Sentence,
-    Span,
-    sentence,
-)
+from jbrl.report.content import Block, Chapter, Heading, Items, Paragraph, Sentence, Span, sentence
 from jbrl.report.sections import Section
 from jbrl.report.tables import overview
 from jbrl.report.text import OTHERS, Terms, count, listing, seconds_text

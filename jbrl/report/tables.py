@@ -292,11 +292,7 @@ def _chain(steps: pd.DataFrame) -> Sentence:
 def _winners_table(id: str, title: str, steps: pd.DataFrame) -> Table:
     """Return one row per change, the best first."""
     rows = [
-        (
-            seconds_text(bound),
-            Cell(names[0], strong=True, algorithm=names[0]),
-            ", ".join(names[1:]),
-        )
+        (seconds_text(bound), Cell(names[0], strong=True, algorithm=names[0]), ", ".join(names[1:]))
         for bound, names in zip(steps["bound"], steps["algorithms"], strict=True)
     ]
     return table(id, title, ("Online bound from", "Best", "Tied with it"), rows)

@@ -16,14 +16,7 @@ from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
 from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Stepwise, Transition, watched
-from jbrl.rollout.faults import (
-    ILLEGAL_ACTION,
-    act,
-    check_state,
-    nan_fault,
-    observe_key,
-    reset_key,
-)
+from jbrl.rollout.faults import ILLEGAL_ACTION, act, check_state, nan_fault, observe_key, reset_key
 
 
 @record

@@ -157,9 +157,7 @@ def over_lanes(fn: F) -> F:
 
 
 def fold(
-    op: Callable[[jax.Array, jax.Array], jax.Array],
-    term: Callable[[Any], jax.Array],
-    count: int,
+    op: Callable[[jax.Array, jax.Array], jax.Array], term: Callable[[Any], jax.Array], count: int
 ) -> jax.Array:
     """Compute op(... op(op(term(0), term(1)), term(2)) ..., term(count - 1)), as straight code when
     `count` is small.

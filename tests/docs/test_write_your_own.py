@@ -353,8 +353,7 @@ def test_mistakes_of_agents_are_said_as_the_page_says(tmp_path):
 
 @pytest.mark.slow
 def test_the_study_of_the_environment_learns_as_in_play(
-    folder: Path,
-    corridors: dict[tuple[str, float], dict[str, str]],
+    folder: Path, corridors: dict[tuple[str, float], dict[str, str]]
 ) -> None:
     assert {row["status"] for row in corridors.values()} == {"done"}
     assert len(corridors) == 4

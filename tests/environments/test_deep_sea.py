@@ -149,9 +149,7 @@ class Twin:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"stochastic": True, "mapping_seed": 7}, {"randomize_actions": False}],
-    ids=str,
+    "settings", [{}, {"stochastic": True, "mapping_seed": 7}, {"randomize_actions": False}], ids=str
 )
 def test_every_step_is_that_of_a_slow_twin(settings):
     environment = DeepSea(N, **settings)

@@ -169,9 +169,7 @@ def test_actions_push_and_friction_slows_after_rolling(tmp_path):
 
 lived = jax.jit(
     lambda environment, state, action, n: jax.lax.scan(
-        lambda now, _: environment.step(KEY, now, action),
-        state,
-        length=n,
+        lambda now, _: environment.step(KEY, now, action), state, length=n
     )[1],
     static_argnums=3,
 )

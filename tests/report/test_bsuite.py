@@ -44,10 +44,7 @@ def logs() -> Logs:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, logs) -> Path:
     out = tmp_path_factory.mktemp("report")
-    assert write_report(logs, out, latex=True) == [
-        out / "index.html",
-        out / "latex" / "report.tex",
-    ]
+    assert write_report(logs, out, latex=True) == [out / "index.html", out / "latex" / "report.tex"]
     return out
 
 

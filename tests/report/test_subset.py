@@ -84,7 +84,7 @@ def test_files(made, tmp_path):
             "single-environments.csv",
             "sizes.csv",
             "correlations.csv",
-        ),
+        )
     }
     assert json.loads((path.parent / "search.json").read_text())["best"]["subset"] == list(
         made[0].outcome.best.subset

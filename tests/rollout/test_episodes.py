@@ -58,11 +58,7 @@ def rules_of(name: str, lifetime: Episodes | Steps, seed: int = 0) -> episodes.R
 
 @jax.jit
 def _one_step(
-    rules: episodes.Rules,
-    environment: Any,
-    now: tuple,
-    act_key: jax.Array,
-    step_key: jax.Array,
+    rules: episodes.Rules, environment: Any, now: tuple, act_key: jax.Array, step_key: jax.Array
 ) -> tuple:
     """Return the successor of (agent's state, environment's state, observation), and the start
     of another episode.

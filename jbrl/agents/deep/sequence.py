@@ -162,11 +162,7 @@ def by_length(compute: Callable[[int], Any], length: jax.Array, choices: tuple[i
 
 
 def update_where(
-    wanted: jax.Array,
-    update: Callable[..., Any],
-    state: Any,
-    context: Any,
-    capacity: int,
+    wanted: jax.Array, update: Callable[..., Any], state: Any, context: Any, capacity: int
 ) -> Any:
     """Return `update(state, context, sizes)` where `wanted` ([] bool), else `state`.
 

@@ -65,12 +65,7 @@ class Table:
         return tuple(self.values(weights, at, orders) for at in ats)
 
     def traced(
-        self,
-        trace: jax.Array,
-        at: jax.Array,
-        orders: Orders,
-        decay: jax.Array,
-        gradient: jax.Array,
+        self, trace: jax.Array, at: jax.Array, orders: Orders, decay: jax.Array, gradient: jax.Array
     ) -> jax.Array:
         """Return the trace [A, F] after decaying and adding the gradient, [A], at the features of
         an observation.

@@ -119,12 +119,7 @@ class Fourier:
         return self._pass(add, zeros, (), (weights, ats), orders)[0]
 
     def traced(
-        self,
-        trace: jax.Array,
-        at: jax.Array,
-        orders: Orders,
-        decay: jax.Array,
-        gradient: jax.Array,
+        self, trace: jax.Array, at: jax.Array, orders: Orders, decay: jax.Array, gradient: jax.Array
     ) -> jax.Array:
         """See `Table`."""
 

@@ -26,12 +26,7 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jbrl.agents.opps.formulas import (
-    BINARY,
-    VARIABLES,
-    Expression,
-    operands,
-)
+from jbrl.agents.opps.formulas import BINARY, VARIABLES, Expression, operands
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record, static
 

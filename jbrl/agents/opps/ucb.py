@@ -256,11 +256,7 @@ def _write(table: jax.Array, arm: jax.Array, column: jax.Array) -> jax.Array:
 
 
 def _pulled(
-    bandit: IndexBandit,
-    column: jax.Array,
-    value: jax.Array,
-    square: jax.Array,
-    there: jax.Array,
+    bandit: IndexBandit, column: jax.Array, value: jax.Array, square: jax.Array, there: jax.Array
 ) -> jax.Array:
     """Return the column of an arm, [8], after one more return; a return of NaN discards it."""
     failed = jnp.isnan(value)

@@ -122,10 +122,7 @@ class BFS3(HasCost, Agent[DirichletPrior, BFS3State]):
         trees outgrow the cache.
         """
         n_states, n_actions = prior.mdps.n_states, prior.mdps.n_actions
-        trees, fit = (
-            self._trees(n_actions),
-            trees_in_memory(self._capacity, n_states, n_actions),
-        )
+        trees, fit = (self._trees(n_actions), trees_in_memory(self._capacity, n_states, n_actions))
         at_once = min(fit, max(self.lanes, TREES), self.lanes * trees)
         memory = tree_bytes(self._capacity, n_states, n_actions) * at_once
         in_each = max(

@@ -132,11 +132,7 @@ def grow(tree: SearchTree, link: jax.Array) -> SearchTree:
 
 
 def transplant(
-    tree: SearchTree,
-    parents: jax.Array,
-    statistics: jax.Array,
-    size: jax.Array,
-    link: jax.Array,
+    tree: SearchTree, parents: jax.Array, statistics: jax.Array, size: jax.Array, link: jax.Array
 ) -> SearchTree:
     """Return the subtree behind one of the links of another tree of the same capacity; a tree of
     one node if the link leads nowhere.

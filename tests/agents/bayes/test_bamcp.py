@@ -94,8 +94,7 @@ def play_both(told: DirichletPrior, decisions: int, seed: int, **parameters) -> 
 # noise keeps them apart.
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
-    ("name", "noise"),
-    [("GC", 0.0), ("UGC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGrid", 0.0)],
+    ("name", "noise"), [("GC", 0.0), ("UGC", 0.0), ("GDL", 0.1), ("Grid", 0.0), ("UGrid", 0.0)]
 )
 def test_agrees_with_its_twin_decision_by_decision(name, noise):
     for seed in range(3):

@@ -53,10 +53,7 @@ def sequence_of(agent, i, capacity=32):
     observations, actions, rewards, discounts = (
         recorded()[f"{name}_{what}"] for what in ("observations", "actions", "rewards", "discounts")
     )
-    return (
-        padded(observations[:, 0], actions, rewards, capacity),
-        bool(discounts[-1] == 0),
-    )
+    return (padded(observations[:, 0], actions, rewards, capacity), bool(discounts[-1] == 0))
 
 
 def padded(observations, actions, rewards, capacity):

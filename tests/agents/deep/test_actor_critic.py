@@ -53,8 +53,7 @@ def due():
 
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize(
-    "name",
-    ["feed-forward", "acting", *(pytest.param(name, marks=SLOW) for name in ("tf", "jax"))],
+    "name", ["feed-forward", "acting", *(pytest.param(name, marks=SLOW) for name in ("tf", "jax"))]
 )
 def test_it_learns_when_a_sequence_is_full_or_its_episode_ends(name):
     states = followed(name)

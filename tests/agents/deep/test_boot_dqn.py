@@ -17,12 +17,7 @@ from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition, as_arrays
 from tests.agents.deep import dqn_twin, test_dqn
 from tests.agents.deep.reference import Adam
-from tests.agents.deep.test_dqn import (
-    ORIGINAL,
-    as_batch,
-    batch_of,
-    layers_of,
-)
+from tests.agents.deep.test_dqn import ORIGINAL, as_batch, batch_of, layers_of
 
 KEY = jax.random.key(0)
 SMALL = {"ensemble": 3, **test_dqn.SMALL}

@@ -46,11 +46,7 @@ def phi(basis, x, dependent, independent):
     return np.where(active, np.cos(np.pi * ((x - low) / (high - low)) @ columns), 0)
 
 
-@given(
-    inputs=st.integers(1, 4),
-    dependent=st.integers(0, 4),
-    independent=st.integers(0, 9),
-)
+@given(inputs=st.integers(1, 4), dependent=st.integers(0, 4), independent=st.integers(0, 9))
 def test_the_basis_is_the_one_defined(inputs, dependent, independent):
     basis = Fourier((0.0,) * inputs, (1.0,) * inputs, 4, 9)
     columns, active = used(basis, dependent, independent)

@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 
 from jbrl.agents.opps.ranking import plans
-from jbrl.agents.prior_trained import (
-    ann,
-    belief_policy,
-    belief_ppo,
-    lifetimes,
-    rl2,
-    rounds,
-)
+from jbrl.agents.prior_trained import ann, belief_policy, belief_ppo, lifetimes, rl2, rounds
 from jbrl.agents.prior_trained.networks import Dense, Gru
 from jbrl.agents.prior_trained.rounds import MOST_GROUPS
 from jbrl.agents.prior_trained.trained import TRAINING
@@ -274,9 +267,7 @@ def test_the_loss_of_four_decisions_is_that_by_hand() -> None:
     ratios, advantages = np.array([1.5, 1.5, 0.5, 0.5]), np.array([-1.0, 1.0, 1.0, -1.0])
     numbers = (np.log(0.5) - np.log(ratios), advantages, np.full(4, 2.0))
     part = rounds.Batch(
-        jnp.zeros((1, 4)),
-        jnp.zeros(4, jnp.int32),
-        *(jnp.asarray(v, jnp.float32) for v in numbers),
+        jnp.zeros((1, 4)), jnp.zeros(4, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers)
     )
     found = rounds.surrogate(jnp.zeros((3, 4)), part, AGENT, 0.5)
     gains = -1.5 + 1.2 + 0.5 - 0.8

@@ -276,12 +276,7 @@ def test_the_bootstrap_of_the_choice_is_a_search_on_each_resample():
         rows = np.sort(rng.integers(0, m, m))
         options = {"intercept": False, "non_negative": False, "min_rows": 6}
         losses = twin.search(
-            prepared.features[rows],
-            prepared.target[rows],
-            2,
-            "in-sample",
-            LOOPED,
-            **options,
+            prepared.features[rows], prepared.target[rows], 2, "in-sample", LOOPED, **options
         )
         best = min(
             (c for c, loss in losses.items() if np.isfinite(loss)), key=lambda c: (losses[c], c)
