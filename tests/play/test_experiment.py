@@ -236,8 +236,11 @@ def test_returns_hang_on_their_own_rewards_alone(rewards, discount):
 
 def test_options_that_the_compiler_does_not_have_are_left_out():
     everything = compilation.ON_CPU | compilation.QUICKLY
-    assert compilation.options("cpu") == compilation.ON_CPU, "this version of XLA has them all"
-    assert compilation.options("cpu", "quick") == everything, "and these"
+    if jax.__version__.startswith("0.10."):  # newer versions of XLA lack some
+        assert compilation.options("cpu") == compilation.ON_CPU
+        assert compilation.options("cpu", "quick") == everything
+    assert compilation.options("cpu").items() <= compilation.ON_CPU.items()
+    assert compilation.options("cpu", "quick").items() <= everything.items()
     assert compilation.options("gpu") == compilation.options("gpu", "quick") == {}
     assert not compilation.known("xla_cpu_of_another_time", "")
 

@@ -114,7 +114,8 @@ def test_times_and_spreads_of_a_study(tmp_path, monkeypatch):
     assert scores.loc["e-Greedy", "offline_seconds"] > 0
     spreads = scores[["offline_seconds_spread", "online_seconds_spread"]]
     assert (spreads >= 0).all(axis=None), "unknown ones would be NaN"
-    assert (spreads["online_seconds_spread"] < scores["online_seconds"] * 10).all()
+    # per decision, of which there are 600: calls are brief, and other work delays some
+    assert (spreads["online_seconds_spread"] < scores["online_seconds"] * 100).all()
 
 
 class Drifting:
