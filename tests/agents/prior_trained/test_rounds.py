@@ -274,6 +274,7 @@ def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> 
     settings, given = lesson.settings
     remember = jax.jit(rl2.remember)
     played = [remember(settings, states[0].parameters, given, KEY, jnp.int32(n)) for n in range(8)]
+    after_cut_off: list[int] = []
     for one in played:
         thrown = np.asarray(one.rewards)
         np.testing.assert_array_equal(one.terminated, thrown == 5)
@@ -281,8 +282,10 @@ def test_an_episode_that_is_cut_off_has_not_terminated_and_another_follows() -> 
         observed, noticed = np.asarray(one.inputs[1:, :6]).argmax(1), np.asarray(one.inputs[1:, -1])
         np.testing.assert_array_equal(noticed, thrown[:-1] >= 4)
         assert (observed == thrown[:-1])[thrown[:-1] < 4].all()
+        after_cut_off += observed[thrown[:-1] == 4].tolist()
     thrown = np.stack([one.rewards for one in played])
     assert (thrown == 4).any() and (thrown == 5).any()
+    assert set(after_cut_off) - {4}, "a first observation is shown, not the last one"
 
 
 @pytest.mark.parametrize(
