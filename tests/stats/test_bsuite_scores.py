@@ -85,6 +85,59 @@ def test_runs_count_up_to_the_last_episode_that_one_of_them_has_reached():
     assert scores.summary(Logs(tuple(cut)))["score"].item() == pytest.approx(0.5)
 
 
+def rows_at(run, *episodes, **columns):
+    """A run with rows at these episodes only, some columns a multiple of them."""
+    episode = np.array(episodes, float)
+    values = dict.fromkeys(run.columns, 0 * episode) | {"episode": episode, "steps": episode}
+    return dataclasses.replace(run, columns=values | {k: v * episode for k, v in columns.items()})
+
+
+def cut_score(experiment, *runs):
+    """The score of runs of settings 0, 1, …; each has its episodes and multiples of columns."""
+    made = (made_up("x", f"{experiment}/{i}", 0.0) for i, _ in enumerate(runs))
+    logs = [rows_at(run, *at, **columns) for run, (at, columns) in zip(made, runs, strict=True)]
+    return scores.summary(Logs(tuple(logs)))["score"].item()
+
+
+def test_deep_sea_leaves_out_sizes_without_a_row_that_counts():
+    """Scores are those that release 0.3.6 of the original computes for these logs."""
+    solved, bad = {"total_bad_episodes": 0.1}, {"total_bad_episodes": 1.0}
+    name = "deep_sea_stochastic"
+    assert cut_score(name, ((10, 200), solved), ((10, 60), solved)) == 1.0
+    assert cut_score(name, ((10, 200), solved), ((10, 100), bad), ((50,), solved)) == 0.5
+    assert np.isnan(cut_score(name, ((10, 60), solved)))
+    assert cut_score("deep_sea", ((10,), solved), ((20_000,), solved)) == 1.0
+
+
+@pytest.mark.parametrize("experiment", ["cartpole", "cartpole_noise", "cartpole_scale"])
+def test_balancing_drops_rows_after_the_last_episode(experiment):
+    """The original cuts these logs first, so that one without a row at episode 1000 counts up to
+    the row before it, and a height without any row that counts is no height.
+    """
+    run = ((500, 900, 1200), {"raw_return": 800.0, "best_episode": 1.0})
+    assert cut_score(experiment, run) == pytest.approx((0.8 + 1) / 2)
+    late = ((900, 1200), {"raw_return": 800.0, "best_episode": 0.5})  # 450, then 600: too late
+    assert cut_score(experiment, late) == pytest.approx(0.4)
+    assert np.isnan(cut_score(experiment, ((1200,), {"raw_return": 800.0})))
+
+
+def test_heights_without_rows_that_count_are_left_out():
+    good = ((500, 900, 1200), {"total_return": 700.0, "best_episode": 1.0})
+    assert cut_score("cartpole_swingup", good, ((1200,), {})) == pytest.approx(1.0)
+    assert cut_score("cartpole_swingup", good, ((900,), {})) == pytest.approx(0.5)
+    # elsewhere the episode itself must have been logged
+    assert np.isnan(cut_score("catch", ((9000, 12_000), {"total_regret": 0.4})))
+
+
+def test_each_sweep_counts_up_to_its_own_last_episode():
+    """A second sweep that was cut off is scored as it would be alone."""
+    first = whole("x", "catch", [[0.4] * 20]).runs
+    second = [made_up("x", run.bsuite_id, 0.8, number=1, episodes=5000) for run in first]
+    both = scores.summary(Logs((*first, *second)), intervals=True)
+    assert both["score"].item() == pytest.approx((0.75 + 0.5) / 2)
+    assert np.isfinite(both[["lower", "upper"]].to_numpy()).all()
+
+
 def test_release_changes_deep_sea_alone():
     new = scores.summary(golden("scores_a")).set_index("bsuite_env")["score"]
     old = scores.summary(golden("scores_a"), "0.3.5").set_index("bsuite_env")["score"]

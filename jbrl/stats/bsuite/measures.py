@@ -55,7 +55,9 @@ class Measures:
     number.
     """
 
-    final: np.ndarray  # average regret at the last episode that counts, NaN: not reached
+    counted: np.ndarray  # bool: the run has a row that counts
+    end: np.ndarray  # int: column of `average` for the last episode of the run that counts
+    average: np.ndarray  # [runs, ends] average regret at each such episode, NaN: not logged
     best: np.ndarray  # highest return of an episode
     late: np.ndarray  # sum of accuracies between late rows of mnist
     late_rows: np.ndarray  # how many there are
@@ -64,7 +66,7 @@ class Measures:
     values: np.ndarray  # [levels] the setting that distinguishes groups
 
     def __len__(self) -> int:
-        return len(self.final)
+        return len(self.end)
 
 
 def regret(run: Run) -> np.ndarray:
@@ -79,26 +81,36 @@ def regret(run: Run) -> np.ndarray:
 
 
 def measures(runs: Sequence[Run], experiment: Experiment, release: str) -> Measures:
-    """Return the numbers of all runs of one agent in one experiment.
-
-    The last episode that counts is the smaller of the experiment's number of episodes and the
-    last one that any run of a group has reached; a run that has not reached it has no average.
-    """
-    values = np.array([level_of(run) for run in runs])
-    levels, level = np.unique(values, return_inverse=True)
-    ends = np.array([run.episodes for run in runs])
-    last = np.zeros(len(levels), int)
-    np.maximum.at(last, level, np.minimum(ends, experiment.episodes))
+    """Return the numbers of all runs of one agent in one experiment."""
+    levels, level = np.unique([level_of(run) for run in runs], return_inverse=True)
+    rows = [_counting(run) for run in runs]
+    last = [
+        np.max(run.columns["episode"][at], initial=0) for run, at in zip(runs, rows, strict=True)
+    ]
+    ends, end = np.unique(np.minimum(last, experiment.episodes), return_inverse=True)
     late = [_late(run) for run in runs]
     return Measures(
-        final=np.array([_final(run, n) for run, n in zip(runs, last[level], strict=True)]),
-        best=np.array([_best(run) for run in runs]),
+        counted=np.array([at.any() for at in rows]),
+        end=end,
+        average=np.array([_averages(run, ends) for run in runs]),
+        best=np.array([_best(run, at) for run, at in zip(runs, rows, strict=True)]),
         late=np.array([one[0] for one in late]),
         late_rows=np.array([one[1] for one in late]),
         solved=np.array([solved_at(run, release) for run in runs]),
         level=level,
         values=levels,
     )
+
+
+def _counting(run: Run) -> np.ndarray:
+    """Return which rows count, [rows] bool: balancing and deep_sea drop those after the last
+    episode of the experiment, deep_sea_stochastic also the first ones.
+    """
+    experiment, episode = run.experiment, run.columns["episode"]
+    if experiment.family not in ("cartpole", "cartpole_swingup", "deep_sea"):
+        return np.ones(len(episode), bool)
+    first = FIRST_STOCHASTIC if experiment.name == "deep_sea_stochastic" else 0
+    return (first <= episode) & (episode <= experiment.episodes)
 
 
 def level_of(run: Run) -> float:
@@ -108,15 +120,16 @@ def level_of(run: Run) -> float:
     return float(experiment.settings[index][experiment.level]) if experiment.level else 0.0
 
 
-def _final(run: Run, last: int) -> float:
-    """Return the average regret at episode `last`."""
-    at = np.flatnonzero(run.columns["episode"] == last)
-    return float(regret(run)[at[0]] / last) if at.size else np.nan
+def _averages(run: Run, ends: np.ndarray) -> np.ndarray:
+    """Return the average regret at episodes `ends`, NaN where there is no row."""
+    episode = run.columns["episode"]
+    at = np.minimum(np.searchsorted(episode, ends), len(episode) - 1)
+    return np.where(episode[at] == ends, regret(run)[at] / episode[at], np.nan)
 
 
-def _best(run: Run) -> float:
+def _best(run: Run, rows: np.ndarray) -> float:
     best = run.columns.get("best_episode")
-    return float(best.max()) if best is not None else np.nan
+    return float(best[rows].max()) if best is not None and rows.any() else np.nan
 
 
 def _late(run: Run) -> tuple[float, int]:
@@ -136,10 +149,8 @@ def solved_at(run: Run, release: str) -> float:
     episode = run.columns["episode"]
     stochastic = experiment.name == "deep_sea_stochastic"
     threshold = SOLVED_STOCHASTIC if stochastic else SOLVED[release]
-    counts = episode <= experiment.episodes
-    if stochastic:
-        counts = counts & (episode >= FIRST_STOCHASTIC)
-    at = np.flatnonzero(counts & (run.columns["total_bad_episodes"] / episode < threshold))
+    few = run.columns["total_bad_episodes"] / episode < threshold
+    at = np.flatnonzero(_counting(run) & few)
     return float(episode[at[0]]) if at.size else np.nan
 
 
@@ -170,12 +181,25 @@ def score(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndar
         return _RULES[experiment.family](runs, choice, experiment)
 
 
-def _regret_score(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
-    """Return one minus average regret / baseline; runs that are not as far as others are left
-    out.
+def _average(runs: Measures, part: np.ndarray) -> np.ndarray:
+    """Return the average regret at the last episode that one of the runs has reached, at most that
+    of the experiment; runs without a row there are left out.
     """
+    end = runs.end[part].max(axis=-1, keepdims=True)
+    return np.nanmean(runs.average[part, end], axis=-1)
+
+
+def _share(solved: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Return the share of solved runs among those with rows that count; NaN where there is none."""
+    several = counted.sum(axis=-1)
+    share = np.full(several.shape, np.nan)
+    return np.divide((solved & counted).sum(axis=-1), several, out=share, where=several > 0)
+
+
+def _regret_score(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
+    """Return one minus average regret / baseline."""
     base = BASE[experiment.family]
-    return np.clip((base - np.nanmean(runs.final[choice], axis=-1)) / base, 0, 1)
+    return np.clip((base - _average(runs, choice)) / base, 0, 1)
 
 
 def _mnist(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
@@ -186,16 +210,17 @@ def _mnist(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.nda
 
 
 def _cartpole(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
-    solved = (runs.best[choice] > GOOD_CARTPOLE).mean(axis=-1)
+    solved = _share(runs.best[choice] > GOOD_CARTPOLE, runs.counted[choice])
     return (_regret_score(runs, choice, experiment) + solved) / 2
 
 
 def _swingup(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
     def height(part: np.ndarray) -> np.ndarray:
-        solved = (runs.best[part] > GOOD_SWINGUP).mean(axis=-1)
+        solved = _share(runs.best[part] > GOOD_SWINGUP, runs.counted[part])
         return (_regret_score(runs, part, experiment) + solved) / 2
 
-    return _levels(runs, choice, height).mean(axis=-1)
+    # a height none of whose rows count is left out, here only
+    return np.nanmean(_levels(runs, choice, height), axis=-1)
 
 
 def _over_levels(runs: Measures, choice: np.ndarray, experiment: Experiment) -> np.ndarray:
@@ -210,16 +235,16 @@ def _over_levels(runs: Measures, choice: np.ndarray, experiment: Experiment) -> 
 
 def _deep_sea(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
     size = runs.values[runs.level[choice]]
-    return (runs.solved[choice] < 2.0**size + DITHERING).mean(axis=-1)
+    return _share(runs.solved[choice] < 2.0**size + DITHERING, runs.counted[choice])
 
 
 def _discounting(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
-    return np.clip(1 - 10 * np.nanmean(runs.final[choice], axis=-1), 0, 1)
+    return np.clip(1 - 10 * _average(runs, choice), 0, 1)
 
 
 def _share_below(threshold: float) -> Score:
     def rule(runs: Measures, choice: np.ndarray, _: Experiment) -> np.ndarray:
-        means = _levels(runs, choice, lambda part: np.nanmean(runs.final[part], axis=-1))
+        means = _levels(runs, choice, lambda part: _average(runs, part))
         return (means < threshold).mean(axis=-1)
 
     return rule
