@@ -1,8 +1,11 @@
 """Logs of the Behaviour Suite from anywhere: results of jbrl, folders of the original, tables."""
 
 import dataclasses
+import gzip
 import itertools
 import re
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import LOG, SWEEP
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, listed
+from jbrl.base.files import is_temporary, replacing
 from jbrl.results import Results
 from jbrl.stats.bsuite.logs import (
     PATTERN,
@@ -109,18 +113,24 @@ def export(logs: Logs, folder: Path) -> list[Path]:
     Raises:
       JbrlError: a file is there already, or the folder cannot be written.
     """
-    paths = []
     agents = logs.agents
-    folders = [folder] if len(agents) == 1 else [folder / _ODD.sub("_", name) for name in agents]
-    if len(set(folders)) < len(folders):
-        raise JbrlError(f"{folder}: two agents would share a folder: {', '.join(agents)}")
-    for agent, place in zip(agents, folders, strict=True):
-        mine = [run for run in logs.runs if run.agent == agent]
-        numbers = sorted({run.number for run in mine})
-        for number in numbers:
-            inner = place / f"run-{number}" if len(numbers) > 1 else place
-            paths += write_folder([run for run in mine if run.number == number], inner)
-    return paths
+    runs = Counter(agent for agent, _ in {(run.agent, run.number) for run in logs.runs})
+    folders = {agent: _folder_name(agent) if len(agents) > 1 else "" for agent in agents}
+    if len(set(folders.values())) < len(folders):
+        raise JbrlError(f"{folder}: two agents would share a folder: {listed(agents)}")
+
+    def inner(run: Run) -> str:
+        number = f"/run-{run.number}" if runs[run.agent] > 1 else ""
+        return f"{folders[run.agent]}{number}".lstrip("/")
+
+    return write_folder(sorted(logs.runs, key=lambda r: agents.index(r.agent)), folder, inner)
+
+
+def _folder_name(agent: str) -> str:
+    """Return a name of an agent that is the name of a folder below another one, and not hidden."""
+    name = _ODD.sub("_", agent)
+    visible = name.lstrip(".")
+    return "_" * (len(name) - len(visible)) + visible
 
 
 def write_table(logs: Logs, path: Path) -> None:
@@ -131,11 +141,13 @@ def write_table(logs: Logs, path: Path) -> None:
     """
     if not path.name.lower().endswith(TABLES):
         raise JbrlError(f"{path}: expected a file ending in {', '.join(TABLES)}")
+    zipped = "gzip" if path.suffix.lower() == ".gz" else None
     try:
-        if path.suffix.lower() in PARQUET:
-            logs.table.to_parquet(path, index=False)
-        else:
-            logs.table.to_csv(path, index=False, lineterminator="\n")
+        with replacing(path) as temporary:
+            if path.suffix.lower() in PARQUET:
+                logs.table.to_parquet(temporary, index=False)
+            else:
+                logs.table.to_csv(temporary, index=False, lineterminator="\n", compression=zipped)
     except OSError as error:
         raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -188,7 +200,8 @@ def _inner(path: Path) -> list[Path]:
         return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
     try:
-        return sorted((folder for folder in path.iterdir() if folder.is_dir()), key=key)
+        folders = [folder for folder in path.iterdir() if folder.is_dir()]
+        return sorted((folder for folder in folders if not is_temporary(folder)), key=key)
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -207,21 +220,30 @@ def _read_table(path: Path, name: str) -> Logs:
     if not path.name.lower().endswith(TABLES):
         raise JbrlError(f"{path}: expected a folder, or a file ending in {', '.join(TABLES)}")
     try:
-        if path.suffix.lower() in PARQUET:
-            table = pd.read_parquet(path)
-        else:
-            from pyarrow import csv  # slow to import; its conversion of numbers is exact
-
-            table = csv.read_csv(path).to_pandas()
-    except (OSError, ValueError) as error:
+        table = pd.read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise JbrlError(f"{path}: cannot be read as a table of logs: {reason}") from None
-    try:
-        return logs_of_table(table.assign(agent=table.get("agent", name)), name=str(path))
-    except JbrlError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise JbrlError(f"{path}: cannot be read as a table of logs: {error}") from None
+    named = table if "agent" in table else table.assign(agent=name)
+    return logs_of_table(named, name=str(path))
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read a table of logs, names as text: an agent may be called NA or 1.10.
+
+    Raises:
+      ValueError: it is no table, or its last line has no end.
+    """
+    import pyarrow as pa  # slow to import; its conversion of numbers is exact
+    from pyarrow import csv
+
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        content = file.read()
+    if content and not content.endswith((b"\n", b"\r")):
+        raise ValueError("its last line has no end, so that its last number may be cut off")
+    texts = dict.fromkeys(("agent", "run", "bsuite_id"), pa.string())
+    options = csv.ConvertOptions(column_types=texts)
+    return csv.read_csv(pa.BufferReader(content), convert_options=options).to_pandas()
 
 
 def _lifetimes(

@@ -13,6 +13,7 @@ class JbrlWarning(UserWarning):
 
 
 LONGEST = 80  # characters of a value in a message
+MOST = 100  # names in a message
 CUTOFF = 0.6  # of the similarity of names; in short ones one letter of two may be wrong
 
 
@@ -31,8 +32,15 @@ def shown(value: object, text: Callable[[object], str] = repr) -> str:
     return written if len(written) <= LONGEST else written[: LONGEST - 1] + "…"
 
 
+def listed(names: Iterable[object]) -> str:
+    """Return names as a message lists them: the first ones where there are many."""
+    names = list(names)
+    more = f" and {len(names) - MOST:,} more" if len(names) > MOST else ""
+    return ", ".join(shown(name, str) for name in names[:MOST]) + more
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the text to append to «unknown …»: the nearest known name, if one is near, and all
+    """Return the text to append to «unknown …»: the nearest known name, if one is near, and those
     that are known.
     """
     known = sorted(known)
@@ -44,4 +52,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
         else []
     )
     guess = f"; did you mean '{folded[close[0]]}'?" if close else ""
-    return f"{guess} (known: {', '.join(known)})"
+    return f"{guess} (known: {listed(known)})"

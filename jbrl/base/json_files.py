@@ -15,7 +15,7 @@ def read_object(path: Path, required: Sequence[str], optional: Sequence[str] = (
       JbrlError: it cannot be read, is not JSON or no object, lacks a field or has one too many.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

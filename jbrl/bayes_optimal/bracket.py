@@ -12,6 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.files import write_whole
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden_ahead import hide
 from jbrl.bayes_optimal.look_ahead import LookAhead
@@ -74,7 +75,7 @@ class Pieces:
         piece = files.read_json(path)
         if piece is None:
             piece = _timed(make)
-            files.write_whole(path, files.pack_json(piece))
+            write_whole(path, files.pack_json(piece))
         return piece
 
 

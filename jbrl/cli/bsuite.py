@@ -187,7 +187,7 @@ def _finish(logs: "Logs") -> None:
 
     problems = [*logs.problems, *incomplete(logs)]
     for problem in problems:
-        complain(problem)
+        complain(" ".join(problem.splitlines()))
     if problems:
         raise typer.Exit(USER_ERROR)
 

@@ -24,7 +24,8 @@ NARROWEST = 12  # of a column whose text continues on the next line
 
 
 def complain(message: str, kind: str = "error") -> None:
-    """Print one line on standard error."""
+    """Print a message on standard error, in one line but for an error that has several."""
+    message = message if kind == "error" else " ".join(message.splitlines())
     typer.secho(
         f"{kind}: ", err=True, nl=False, bold=True, fg="red" if kind == "error" else "yellow"
     )

@@ -32,7 +32,7 @@ def _read_preset(context: typer.Context, preset: str | None) -> str | None:
     if path.suffix != ".toml":
         raise JbrlError(f"--preset '{preset}': expected {ATARI5} or a TOML file")
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JbrlError(f"{path}: not valid TOML: {error}") from None
     names = {field.name for field in dataclasses.fields(Options)}

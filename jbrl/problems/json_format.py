@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from jbrl.base.errors import JbrlError, shown
+from jbrl.base.files import write_whole
 from jbrl.base.json_files import read_object
 from jbrl.base.parameters import GREATEST_INTEGER
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
@@ -100,7 +101,7 @@ def write_json(problem: DirichletProblem, path: str | Path) -> None:
       JbrlError: the problem is not a distribution over finite MDPs, or the file cannot be written.
     """
     try:
-        Path(path).write_text(to_json(problem), encoding="utf-8")
+        write_whole(Path(path), to_json(problem).encode())
     except OSError as error:
         raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 

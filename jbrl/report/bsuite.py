@@ -10,6 +10,7 @@ import pandas as pd
 
 from jbrl import __version__
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
+from jbrl.base.files import writing
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.axes import Styles
 from jbrl.report.bsuite_experiments import chapter, plot
@@ -32,7 +33,7 @@ from jbrl.report.content import (
     sentence,
     table,
 )
-from jbrl.report.files import write_document, writing
+from jbrl.report.files import write_document
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, listing
 from jbrl.stats.bsuite import scores

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jbrl import __version__
+from jbrl.base.files import writing
 from jbrl.report.axes import Drawing, interval
 from jbrl.report.content import (
     Block,
@@ -27,7 +28,7 @@ from jbrl.report.content import (
     reading,
     table,
 )
-from jbrl.report.files import write_document, writing
+from jbrl.report.files import write_document
 from jbrl.report.style import COLOURS, FAINT, INK, PAPER, drawn
 from jbrl.report.text import ABSENT, decimals_for, score_text, slug
 from jbrl.stats import brackets, two_studies

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl import __version__
+from jbrl.base.files import writing
 from jbrl.report import evaluation_figures as figures
 from jbrl.report.axes import Styles
 from jbrl.report.content import (
@@ -30,7 +31,7 @@ from jbrl.report.content import (
     sentence,
     table,
 )
-from jbrl.report.files import save, write_document, writing
+from jbrl.report.files import save, write_document
 from jbrl.report.latex import fragment
 from jbrl.report.style import styles
 from jbrl.report.text import ABSENT, count, decimals_for, slug

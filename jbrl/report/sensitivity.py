@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from jbrl import __version__
+from jbrl.base.files import writing
 from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, symbol_look
 from jbrl.report.content import (
     Block,
@@ -25,7 +26,7 @@ from jbrl.report.content import (
     prose,
     table,
 )
-from jbrl.report.files import write_document, writing
+from jbrl.report.files import write_document
 from jbrl.report.style import INK, Style, drawn, styles
 from jbrl.report.text import count, slug
 from jbrl.stats.labels import parameters_text, symbol, varied

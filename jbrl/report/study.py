@@ -14,10 +14,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.files import writing
 from jbrl.report import html, strategies
 from jbrl.report.chapters import document, experiment
 from jbrl.report.content import Chapter, Plot
-from jbrl.report.files import RENDERERS, Form, write_document, writing
+from jbrl.report.files import RENDERERS, Form, write_document
 from jbrl.report.sections import Metrics, no_metrics, sections
 from jbrl.report.style import styles
 from jbrl.report.tables import FILES, write_tables

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jbrl import __version__
+from jbrl.base.files import writing
 from jbrl.report import subset_figures as figures
 from jbrl.report.content import (
     Block,
@@ -24,7 +25,7 @@ from jbrl.report.content import (
     sentence,
     table,
 )
-from jbrl.report.files import write_document, writing
+from jbrl.report.files import write_document
 from jbrl.report.text import listing
 from jbrl.stats.subset import model
 from jbrl.stats.subset.robustness import Choice, pooled_r2

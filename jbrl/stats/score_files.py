@@ -179,7 +179,7 @@ def _load_arrays(path: Path) -> pd.DataFrame:
             with np.load(path, allow_pickle=False) as file:
                 arrays: Any = {key: file[key] for key in file.files}
         else:
-            arrays = json.loads(path.read_text(encoding="utf-8"))
+            arrays = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise JbrlError(f"{path}: cannot be read as arrays of scores: {_reason(error)}") from None
     if not isinstance(arrays, dict):

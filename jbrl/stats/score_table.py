@@ -232,7 +232,7 @@ def as_text(table: pd.DataFrame, sources: tuple[str, ...], name: str) -> pd.Seri
     texts = []
     for source in sources:
         text = table[source].astype(str)
-        empty = (table[source].isna() | (text == "")).to_numpy()
+        empty = (table[source].isna() | (text.str.strip() == "")).to_numpy()
         if empty.any():
             row = int(np.argmax(empty))
             raise JbrlError(f"{name}: row {row + 1}: column '{source}' is empty: expected a name")

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jbrl.base.files import write_whole
 from jbrl.environments.spec import Steps
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
@@ -396,11 +397,10 @@ class Calibration:
     def _keep(self) -> list[str]:
         """Write all short runs; return the complaint if they cannot be written."""
         runs = {key: [dataclasses.asdict(run) for run in runs] for key, runs in self.runs.items()}
-        temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps({"about": self.about, "runs": runs}, indent=1))
-            temporary.replace(self.path)
+            text = json.dumps({"about": self.about, "runs": runs}, indent=1)
+            write_whole(self.path, text.encode())
         except OSError as error:
             return [f"{self.path}: short runs cannot be kept here: {error.strerror}"]
         return []

@@ -212,7 +212,7 @@ def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
         raise JbrlError(f"{path}: cannot be read as a study: {reason}") from None

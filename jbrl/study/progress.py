@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.base.files import write_whole
 from jbrl.base.notebook import Bar
 from jbrl.play.machine import FORGOTTEN_SECONDS, process_exists
 from jbrl.play.unit import Unit
-from jbrl.study.storage.files import pack_json, read_json, write_whole
+from jbrl.study.storage.files import pack_json, read_json
 from jbrl.study.storage.store import save_estimates, saved_estimates
 
 

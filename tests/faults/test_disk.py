@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jbrl.study.storage.files import write_whole
+from jbrl.base.files import write_whole
 from tests.faults.cases import differences, files, outcome, sealed
 from tests.faults.kills import snapshot
 

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks import large_study
 from jbrl.base.errors import JbrlError
+from jbrl.base.files import writing
 from jbrl.report import study as reports
-from jbrl.report.files import writing
 from jbrl.report.sections import sections
 from jbrl.report.study import write_report
 from tests.report.synthetic import MANIFEST, study
@@ -84,6 +84,27 @@ def test_other_files_stay_and_old_ones_are_replaced(tmp_path):
         "figures/b.svg": "after",
     }
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("fails", range(3))
+def test_a_folder_that_cannot_be_moved_whole_stays_as_it_was(tmp_path, monkeypatch, fails):
+    """Old pages never stand beside new tables, whichever file the disk refuses."""
+    for name in ("a.csv", "index.html"):
+        (tmp_path / name).write_text("before")
+    before, moved, replace = listed(tmp_path), [], Path.replace
+
+    def full(path: Path, place: Path) -> Path:
+        if len(moved) == fails:
+            raise OSError(28, "No space left on device")
+        moved.append(path)
+        return replace(path, place)
+
+    with pytest.raises(JbrlError, match="No space left"), writing(tmp_path) as folder:
+        for name in ("a.csv", "figures/b.svg", "index.html"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("after")
+        monkeypatch.setattr(Path, "replace", full)
+    assert len(moved) == fails and listed(tmp_path) == before
 
 
 def test_what_killed_processes_left_is_removed(tmp_path):

@@ -1,5 +1,7 @@
 """Logs as the original writes them: read, refused, written."""
 
+import os
+import re
 import time
 from pathlib import Path
 
@@ -230,6 +232,121 @@ def test_tables_that_cannot_be_used(tmp_path):
     (tmp_path / "text.csv").write_text('a,"b\n1')
     with pytest.raises(JbrlError, match=r"text\.csv: "):
         read_places([str(tmp_path / "text.csv")])
+
+
+def blank(column, value, row=1):
+    """Change one cell of a small table of two agents."""
+
+    def change(table: pd.DataFrame) -> pd.DataFrame:
+        table = table.astype({column: object})
+        table.loc[row, column] = value
+        return table
+
+    return change
+
+
+UNUSABLE = {
+    "agent": (blank("agent", ""), "row 2: column 'agent' is empty: expected a name"),
+    "spaces": (blank("agent", "  "), "row 2: column 'agent' is empty: expected a name"),
+    "id": (blank("bsuite_id", None, row=7), "row 8: column 'bsuite_id' is empty"),
+    "run": (blank("run", ""), "row 2: run = '': expected a whole number, 0 or more"),
+    "part of a run": (blank("run", 1.7), "row 2: run = '1.7': expected a whole number"),
+    "negative run": (blank("run", -1), "row 2: run = '-1': expected a whole number"),
+    "no number": (blank("episode", "two", row=7), "row 8: episode = nan: expected a finite"),
+    "far": (blank("episode", 1e23, row=5), "row 6: episode = 1e+23: expected a whole number from"),
+    "part": (blank("episode", 1.5), "row 2: episode = 1.5: expected a whole number from 1 to"),
+    "order": (blank("episode", 1, row=8), "row 9: episode = 1 after 2: rows out of order"),
+    "nothing": (lambda table: table.iloc[:0], "no rows: expected one per logged episode"),
+    "all blank": (lambda table: table.iloc[:0].assign(run=[]), "no rows: expected one"),
+    "twice": (lambda table: pd.concat([table, table[["run"]]], axis=1), "'run' occurs twice"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_no_row_of_a_table_is_lost_without_a_word(tmp_path, case, ending):
+    change, message = UNUSABLE[case]
+    runs = [made_up(agent, "catch/0", 1.0, episodes=6) for agent in ("NA", "1.10")]
+    table = change(Logs(tuple(runs)).table[["agent", "run", "bsuite_id", *CATCH.split(",")]])
+    if ending == "parquet":
+        with pytest.raises(JbrlError, match=f"mine: .*{re.escape(message)}"):
+            logs_of_table(table, name="mine")
+        return
+    path = tmp_path / "mine.csv"
+    table.to_csv(path, index=False)
+    with pytest.raises(JbrlError, match=re.escape(message.replace("'run' occ", "occ"))):
+        read_places([str(path)])
+
+
+@pytest.mark.parametrize("names", [("NA",), ("NA", "1.10"), ("null", "None", "nan", "é")])
+def test_agents_may_be_called_anything(tmp_path, names):
+    runs = [made_up(name, "catch/0", 1.0, number=1, episodes=3) for name in names]
+    path = tmp_path / "mine.csv"
+    write_table(Logs(tuple(runs)), path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as spreadsheets write it
+    again = read_places([str(path)])
+    assert again.agents == list(names) and {run.number for run in again.runs} == {1}
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_a_table_that_was_cut_off_is_refused(tmp_path, ending):
+    """At each of its last bytes: a number that lost its last digit is a number."""
+    path = tmp_path / f"mine.{ending}"
+    write_table(whole("x", "catch", [[1.0] * 20]), path)
+    content = path.read_bytes()
+    for cut in (1, 2, 3, 9, len(content) // 2):
+        path.write_bytes(content[:-cut])
+        with pytest.raises(JbrlError, match=r"mine\.[a-z.]+: "):
+            read_places([str(path)])
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_a_table_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, ending):
+    path = tmp_path / f"mine.{ending}"
+    write_table(whole("x", "catch", [[1.0] * 20]), path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (write_table, export):
+        with pytest.raises(JbrlError, match=r"cannot be written.*No space left"):
+            write(whole("y", "catch", [[0.5] * 20]), path if write is write_table else tmp_path)
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == before
+
+
+def test_a_pipe_that_is_called_like_a_log_is_no_log(tmp_path):
+    catch(tmp_path, *ROWS)
+    os.mkfifo(tmp_path / "bsuite_id_-_catch-1.csv")
+    logs = read_folder(tmp_path, "x")
+    assert len(logs.runs) == 1
+    assert "catch-1.csv: cannot be read: it is a pipe or a device" in logs.problems[0]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_header(tmp_path):
+    path = catch(tmp_path, *ROWS)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_file(path, "x").episodes == 3
+
+
+def test_thousands_of_columns_are_not_all_named(tmp_path):
+    names = [f"column {k}" for k in range(50_000)]
+    path = write(tmp_path, "bsuite_id_-_catch-0.csv", ",".join(names), "1")
+    with pytest.raises(JbrlError, match=r"column 99 and 49,900 more\)") as error:
+        read_file(path, "x")
+    assert len(str(error.value)) < 3000
+    with pytest.raises(JbrlError, match="and 49,900 more"):
+        logs_of_table(pd.DataFrame([range(50_000)], columns=names))
+
+
+def test_no_agent_is_exported_outside_of_its_folder(tmp_path):
+    names = ["..", ".", "...", ".hidden", "../x", "a", "/b"]
+    logs = Logs(tuple(made_up(name, "catch/0", 1.0, episodes=3) for name in names))
+    paths = export(logs, tmp_path / "to")
+    inner = [path.relative_to(tmp_path / "to").parts[0] for path in paths]
+    assert inner == ["__", "_", "___", "_hidden", "___x", "a", "_b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["to"]
 
 
 def test_export_has_a_folder_for_each_agent_and_run(tmp_path):

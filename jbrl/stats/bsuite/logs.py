@@ -6,7 +6,8 @@ A file is called `bsuite_id_-_<experiment>-<index>.csv`; it has a header line an
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, LOG_COLUMNS, SWEEP, Experiment
-from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.score_table import as_floats
+from jbrl.base.errors import JbrlError, listed, nearest, shown
+from jbrl.base.files import check_file, writing
+from jbrl.stats.score_table import as_floats, as_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +129,14 @@ def logs_of_table(table: pd.DataFrame, *, name: str = "logs") -> Logs:
     """
     if "bsuite_id" not in table.columns:
         raise JbrlError(f"{name}: no column 'bsuite_id'{nearest('bsuite_id', table.columns)}")
+    check_once(table.columns, name)
+    if not len(table):
+        raise JbrlError(f"{name}: no rows: expected one per logged episode")
+    table = table.reset_index(drop=True)
     keyed = table.assign(
-        agent=table["agent"].astype(str) if "agent" in table else name, run=table.get("run", 0)
+        agent=as_text(table, ("agent",), name) if "agent" in table else name,
+        run=_run_numbers(table["run"], name) if "run" in table else 0,
+        bsuite_id=as_text(table, ("bsuite_id",), name),
     )
     runs = []
     for key, rows in keyed.groupby(["agent", "run", "bsuite_id"], sort=False):
@@ -137,12 +145,23 @@ def logs_of_table(table: pd.DataFrame, *, name: str = "logs") -> Logs:
     return Logs(tuple(runs))
 
 
+def _run_numbers(values: pd.Series, name: str) -> np.ndarray:
+    """Return the numbers of runs, [rows] int64."""
+    numbers = as_floats(values)
+    bad = np.flatnonzero(~((numbers >= 0) & (numbers <= LARGEST) & (numbers % 1 == 0)))
+    if bad.size:
+        value = shown(values.iloc[bad[0]], str)
+        raise JbrlError(
+            f"{name}: row {bad[0] + 1}: run = '{value}': expected a whole number, 0 or more"
+        )
+    return numbers.astype(np.int64)
+
+
 def _run_of_rows(agent: str, number: int, bsuite_id: str, rows: pd.DataFrame, name: str) -> Run:
-    place = f"{name}: {bsuite_id}"
     experiment = known_id(bsuite_id, name)
-    check_columns(experiment, rows.columns, place)
-    columns = {c: rows[c].to_numpy(np.float64) for c in experiment.log_columns}
-    check_values(columns, place)
+    check_columns(experiment, rows.columns, f"{name}: {bsuite_id}")
+    columns = {c: as_floats(rows[c]) for c in experiment.log_columns}
+    check_values(columns, f"{name}: {bsuite_id}", rows.index + 1)
     return Run(agent, number, bsuite_id, columns, name)
 
 
@@ -163,6 +182,17 @@ def known_id(bsuite_id: str, place: str) -> Experiment:
     raise JbrlError(f"{place}: id '{bsuite_id}': index {index!r}: expected 0 to {last}")
 
 
+def check_once(columns: Iterable[object], place: str) -> None:
+    """Refuse two columns of one name.
+
+    Raises:
+      JbrlError: names the first.
+    """
+    twice = [name for name, times in Counter(columns).items() if times > 1]
+    if twice:
+        raise JbrlError(f"{place}: column '{shown(twice[0], str)}' occurs twice: expected it once")
+
+
 def check_columns(experiment: Experiment, columns: Iterable[str], place: str) -> None:
     """Refuse a log that lacks columns of its experiment.
 
@@ -170,45 +200,58 @@ def check_columns(experiment: Experiment, columns: Iterable[str], place: str) ->
       JbrlError: names them.
     """
     present = list(columns)
+    check_once((name for name in present if name in experiment.log_columns), place)
     missing = [c for c in experiment.log_columns if c not in present]
     if missing:
         raise JbrlError(
             f"{place}: no column {', '.join(missing)} (found: "
-            f"{', '.join(map(str, present)) or 'none'}): a log of {experiment.name} has "
+            f"{listed(present) or 'none'}): a log of {experiment.name} has "
             f"{', '.join(experiment.log_columns)}"
         )
 
 
-def check_values(columns: Mapping[str, np.ndarray], place: str) -> None:
-    """Refuse values of a run that are wrong; row 1 is the first after the header.
+def check_values(
+    columns: Mapping[str, np.ndarray], place: str, rows: Sequence[int] | None = None
+) -> None:
+    """Refuse values of a run that are wrong.
+
+    Args:
+      rows: their numbers in the file; default: from 1, the first after the header.
 
     Raises:
-      JbrlError: there are no rows, one has a value that is not finite, or they are out of order.
+      JbrlError: there are no rows, one has a value that is not finite, an episode is no number of
+        one, or they are out of order.
     """
     episode = columns["episode"]
     if not len(episode):
         raise JbrlError(f"{place}: no rows: expected one per logged episode")
+    rows = range(1, len(episode) + 1) if rows is None else rows
     for name, values in columns.items():
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             value = values[bad[0]]
             raise JbrlError(
-                f"{place}: row {bad[0] + 1}: {name} = {value:g}: expected a finite number"
+                f"{place}: row {rows[bad[0]]}: {name} = {value:g}: expected a finite number"
             )
+    bad = np.flatnonzero((episode < 1) | (episode > LARGEST) | (episode % 1 != 0))
+    if bad.size:
+        raise JbrlError(
+            f"{place}: row {rows[bad[0]]}: episode = {episode[bad[0]]:g}: expected a whole number "
+            f"from 1 to {LARGEST:.0e}"
+        )
     for name, least in (("episode", 1), ("steps", 0)):
         values = columns[name]
         back = np.flatnonzero(np.diff(values) < least)
         if back.size:
             at = back[0] + 1
             raise JbrlError(
-                f"{place}: row {at + 1}: {name} = {values[at]:g} after {values[at - 1]:g}: rows "
+                f"{place}: row {rows[at]}: {name} = {values[at]:g} after {values[at - 1]:g}: rows "
                 f"out of order, expected {'larger' if least else 'no smaller'} numbers than before"
             )
-    if episode[0] < 1:
-        raise JbrlError(f"{place}: row 1: episode = {episode[0]:g}: expected 1 or more")
 
 
 PATTERN = "bsuite_id_-_*.csv"
+LARGEST = 10**15  # number of an episode or a run: float64 holds all integers up to it
 INTEGERS = frozenset(
     ("steps", "episode", "episode_len", "total_perfect", "total_upright", "total_bad_episodes")
 )
@@ -269,8 +312,9 @@ def read_file(path: Path, agent: str, number: int = 0) -> Run:
     """
     bsuite_id = _id_of(path)
     experiment = known_id(bsuite_id, str(path))
+    check_file(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise JbrlError(f"{path}: cannot be read: {reason}") from None
@@ -288,28 +332,31 @@ def read_file(path: Path, agent: str, number: int = 0) -> Run:
     return Run(agent, number, bsuite_id, columns, str(path), truncated)
 
 
-def write_folder(runs: Iterable[Run], folder: Path) -> list[Path]:
+def write_folder(
+    runs: Iterable[Run], folder: Path, inner: Callable[[Run], str] | None = None
+) -> list[Path]:
     """Write one file for each run, as the original would; return the paths.
 
     Args:
-      runs: of one agent, one for each setting.
-      folder: made if it is not there.
+      runs: one for each setting of an inner folder.
+      folder: made if it is not there; it has all files afterwards, or is as it was.
+      inner: the folder below `folder` that a run belongs to, if not itself.
 
     Raises:
       JbrlError: a file of this name is there already, or the folder cannot be written.
     """
-    paths = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for run in runs:
-            path = folder / f"bsuite_id_-_{run.bsuite_id.replace('/', '-')}.csv"
-            if path.exists():
-                raise JbrlError(f"{path}: exists already: choose another folder, or remove it")
-            path.write_text(_text(run.columns), encoding="utf-8", newline="")
-            paths.append(path)
-    except OSError as error:
-        raise JbrlError(f"{folder}: logs cannot be written here: {error.strerror}") from None
-    return paths
+    names = {}
+    for run in runs:
+        file = f"bsuite_id_-_{run.bsuite_id.replace('/', '-')}.csv"
+        names[Path(inner(run) if inner else "", file)] = run
+    for name in names:
+        if (folder / name).exists():
+            raise JbrlError(f"{folder / name}: exists already: choose another folder, or remove it")
+    with writing(folder, "logs") as new:
+        for name, run in names.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_text(_text(run.columns), encoding="utf-8", newline="")
+    return [folder / name for name in names]
 
 
 def _id_of(path: Path) -> str:
@@ -349,7 +396,7 @@ def _text(columns: Mapping[str, np.ndarray]) -> str:
     full.
     """
     texts = [
-        [str(int(v)) for v in values] if name in INTEGERS else list(map(repr, values.tolist()))
+        [str(int(v)) if name in INTEGERS and v % 1 == 0 else repr(v) for v in values.tolist()]
         for name, values in columns.items()
     ]
     rows = [",".join(columns), *map(",".join, zip(*texts, strict=True))]

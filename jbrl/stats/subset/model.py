@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
+from jbrl.base.files import write_whole
 from jbrl.stats.subset.fit import Fit
 from jbrl.stats.subset.preparation import Prepared
 from jbrl.stats.subset.transform import Scale, Transform, from_knots, transform_of
@@ -195,7 +196,7 @@ def save(model: Model, path: str | Path) -> None:
     for name, value in vars(model).items():
         fields |= _plain(vars(value)) if name == "scale" else _plain({name: value})
     try:
-        Path(path).write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+        write_whole(Path(path), (json.dumps(fields, indent=1) + "\n").encode())
     except OSError as error:
         raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -207,7 +208,7 @@ def load(path: str | Path) -> Model:
       JbrlError: the file cannot be read or is no model.
     """
     try:
-        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        fields = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:  # not JSON, or not even text

@@ -133,7 +133,7 @@ def read_plan(path: str | Path) -> list[Step]:
         wrong kind.
     """
     try:
-        steps = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("steps")
+        steps = tomllib.loads(Path(path).read_text(encoding="utf-8-sig")).get("steps")
     except OSError as error:
         raise JbrlError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

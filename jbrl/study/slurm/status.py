@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jbrl.base.files import write_whole
 from jbrl.play.machine import SILENT_SECONDS, process_exists
-from jbrl.study.storage.files import pack_json, read_json, write_whole
+from jbrl.study.storage.files import pack_json, read_json
 from jbrl.study.storage.store import Store, saved_estimates
 
 ACTIVE = frozenset(

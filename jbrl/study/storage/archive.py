@@ -11,7 +11,6 @@ searches have found, and the data needed to continue a study are left out.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError
-from jbrl.study.storage.files import StoreError, write_whole
+from jbrl.base.files import replacing, write_whole
+from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import Result, Store
 from jbrl.study.storage.tables import SPREADS, UNIT_COLUMNS, strategy_table
 
@@ -171,8 +171,6 @@ def write_archive(store: Store, folder: str | Path, *, decimals: int | None = No
 
 
 def _written(table: pd.DataFrame, path: Path) -> Path:
-    """Write a file beside its place and rename it into it."""
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    table.to_parquet(temporary, compression="zstd", compression_level=19, index=False)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        table.to_parquet(temporary, compression="zstd", compression_level=19, index=False)
     return path

@@ -1,5 +1,4 @@
-"""Files that are provably whole: written beside their place, renamed into it, and sealed by a
-checksum.
+"""Files that are provably whole: sealed by a checksum.
 
 The seal of an .npz file is the last 64 characters of it, in the comment of its zip archive: the
 SHA-256 of all bytes before them. So `head -c -64 FILE | sha256sum` prints what `tail -c 64 FILE`
@@ -8,14 +7,11 @@ quotation mark, a line and a brace. Nothing is parsed before the seal is found r
 ever unpickled.
 """
 
-import contextlib
 import functools
 import hashlib
 import io
 import json
 import math
-import os
-import secrets
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -39,26 +35,6 @@ class DamagedError(Exception):
 
 class StoreError(JbrlError):
     """The results directory cannot be used."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace the content of `path`: a reader, also after a crash, sees the old file or the new
-    one, whole.
-
-    Raises:
-      OSError: it cannot be written; what was there before still is, and nothing is left beside it.
-    """
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 def pack(

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from jbrl.base.files import write_whole
 from jbrl.play import unit
 from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
@@ -108,7 +109,7 @@ class Index:
             "returns": np.concatenate([np.zeros(0), *(returns for _, _, returns in entries)]),
             "return_ends": np.cumsum([len(values) for _, _, values in entries], dtype=np.int64),
         }
-        files.write_whole(path, files.pack(header, arrays, compress=False))
+        write_whole(path, files.pack(header, arrays, compress=False))
         self.added = 0
 
 

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlWarning
+from jbrl.base.files import write_whole
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, Unit
 from jbrl.study.storage import files, index
@@ -48,7 +49,7 @@ def save_estimates(folder: Path, seconds: Mapping[str, float]) -> None:
     """
     with contextlib.suppress(OSError):
         content = {"seconds": {**saved_estimates(folder), **seconds}}
-        files.write_whole(folder / ESTIMATES_FILE, files.pack_json(content))
+        write_whole(folder / ESTIMATES_FILE, files.pack_json(content))
 
 
 def saved_estimates(folder: Path) -> dict[str, float]:
@@ -152,7 +153,7 @@ class Store:
         try:
             for folder in (self.units_folder, self.knowledge_folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            files.write_whole(self._manifest_path, content)
+            write_whole(self._manifest_path, content)
             self._sweep(self._manifest_path.stat().st_mtime)
         except OSError as error:
             raise self._unwritable(error) from None
@@ -331,7 +332,7 @@ class Store:
         # weights hardly get smaller, and a checkpoint is soon replaced
         compress = header["status"] != "partial"
         try:
-            files.write_whole(path, files.pack({**header, **made}, arrays, compress=compress))
+            write_whole(path, files.pack({**header, **made}, arrays, compress=compress))
         except OSError as error:
             raise self._unwritable(error) from None
 

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jbrl
+from jbrl.base.files import write_whole
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
@@ -22,7 +23,7 @@ from jbrl.study.progress import Heartbeat, Progress
 from jbrl.study.slurm import status
 from jbrl.study.slurm.status import Observer, Status, record_tasks
 from jbrl.study.storage import store as store_module
-from jbrl.study.storage.files import StoreError, pack_json, write_whole
+from jbrl.study.storage.files import StoreError, pack_json
 from tests.study.slurm.test_cluster import says
 
 HERE = socket.gethostname()

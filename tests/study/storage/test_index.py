@@ -142,7 +142,7 @@ def test_a_reader_that_may_not_write_reads(folder, monkeypatch):
     def full(*given: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "write_whole", full)
+    monkeypatch.setattr(index, "write_whole", full)
     assert same(tables(folder), expected)
     assert not (folder / index.NAME).exists()
 

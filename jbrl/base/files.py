@@ -1,0 +1,179 @@
+"""Files and folders that are written whole or not at all: made beside their place, flushed to the
+disk, and renamed into it.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from jbrl.base.errors import JbrlError
+
+FLUSHED_AT_ONCE = 32
+_STALE_SECONDS = 3600.0  # temporary folders older than this were left by a killed process
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace the content of `path`: a reader, also after a crash, sees the old file or the new
+    one, whole.
+
+    Raises:
+      OSError: it cannot be written; what was there before still is, and nothing is left beside it.
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that replaces `path` when it is written.
+
+    Raises:
+      OSError: see `write_whole`.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file():  # a pipe or a device
+        yield path
+        return
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextmanager
+def writing(
+    out: Path, what: str = "the report", choose: str = "choose another folder"
+) -> Iterator[Path]:
+    """Yield a temporary folder whose files become those of the folder `out` when all are written.
+
+    Nothing of `out` changes before that, and nothing is left behind when a file cannot be written.
+    A new folder appears whole. One that is there keeps its other files; where not all new ones can
+    be put into place, those that were there before are put back.
+
+    Args:
+      out: made if it is not there, with its parents.
+      what, choose: words for the message.
+
+    Raises:
+      JbrlError: in place of an OSError: `out` cannot be written, for example because the disk
+        is full.
+    """
+    made = [folder for folder in (out, *out.parents) if not _exists(folder)]
+    temporary = (out if not made else made[-1].parent) / f".report.{secrets.token_hex(4)}.tmp"
+    new = temporary / "new"
+    try:
+        _sweep(temporary.parent)
+        new.mkdir(parents=True)
+        yield new
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _flush(new)
+        if _exists(out):
+            _move(new, out, temporary / "old")
+        else:
+            new.rename(out)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        for folder in made:
+            with contextlib.suppress(OSError):  # it is not there, or it is not empty
+                folder.rmdir()
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            text = f"{out}: {what} cannot be written here: {reason}; {choose}, or make room"
+            raise JbrlError(text) from None
+        if isinstance(error, JbrlError) and str(new) in str(error):
+            raise JbrlError(str(error).replace(str(new), str(out))) from None
+        raise
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_temporary(path: Path) -> bool:
+    """Return whether a killed process may have left the file or folder behind."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is there but no file: to read a pipe may take for ever.
+
+    Raises:
+      JbrlError: it is a pipe, a folder or a device.
+    """
+    if _exists(path) and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise JbrlError(f"{path}: cannot be read: it is {kind}: expected a file")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be looked into
+        return False
+
+
+def _flush(path: Path) -> None:
+    """Put a file, or all files of a folder, on the disk; many at once, since each waits for it."""
+
+    def flush(file: Path) -> None:
+        with file.open("rb") as content:
+            os.fsync(content.fileno())
+
+    if not path.is_dir():
+        flush(path)
+        return
+    with ThreadPoolExecutor(FLUSHED_AT_ONCE) as pool:
+        list(pool.map(flush, filter(Path.is_file, path.rglob("*"))))
+
+
+def _move(source: Path, target: Path, before: Path) -> None:
+    """Put all files below `source` into their places below `target`, or none: `before` keeps those
+    that are replaced.
+    """
+    names = sorted(path.relative_to(source) for path in source.rglob("*") if not path.is_dir())
+    for name in names:
+        if os.path.lexists(target / name):
+            (before / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy(target / name, before / name)
+    made = [target / name.parent for name in names if not (target / name.parent).exists()]
+    moved = []
+    try:
+        for folder in made:
+            folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (source / name).replace(target / name)
+            moved.append(name)
+    except BaseException:
+        for name in moved:
+            if (before / name).exists():
+                (before / name).rename(target / name)
+            else:
+                (target / name).unlink()
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _copy(path: Path, copy: Path) -> None:
+    """Give a file a second name, or copy it where files have one only."""
+    try:
+        os.link(path, copy)
+    except OSError:
+        shutil.copy2(path, copy)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary folders that killed processes have left."""
+    for left in folder.glob(".report.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
