@@ -61,7 +61,7 @@ def times(results: HasSections, experiment: str | None = None, *, time: str = "o
     Args:
       experiment: its name; default: the first of the study.
       time: "online" (per decision), "offline" (before the first) or "latency" (of one decision
-        alone).
+        to a caller).
 
     Raises:
       JbrlError: no such experiment or time, or no agent has one.

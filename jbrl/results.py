@@ -18,7 +18,7 @@ from jbrl.stats.labels import agent_names, oracles_of
 from jbrl.stats.table import check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.store import Store
-from jbrl.study.storage.tables import SPREADS, Outcomes
+from jbrl.study.storage.tables import ALONE, LATENCY, SPREADS, Outcomes
 
 if TYPE_CHECKING:
     from jbrl.play.offline import Learned
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
-    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"),
+    *("offline_seconds", "online_seconds", *LATENCY, "compile_seconds"),
     *(*SPREADS, "device", "seed", "status"),
 )
 # of a lifetime, as agents count them that go on with NaN
@@ -76,14 +76,15 @@ class Results:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per unit, in the order of the study, columns `SCORES`; missing and failed units
-        have no mean.
+        """One row per unit, in the order of the study, columns `SCORES` (`ALONE` where results
+        hold it); missing and failed units have no mean.
         """
         numbered = self._outcomes.numbered()
         if not np.isfinite(numbered["score"]).all():
             check_returns(self.returns)  # which names the row
         means = summarise(numbered, by=["row"]).set_index("row").drop(columns="n")
-        return self.units.join(means)[list(SCORES)]
+        earlier = [ALONE] if ALONE in self.units.columns else []
+        return self.units.join(means)[[*SCORES, *earlier]]
 
     def score_table(self, *, oracles: bool = False, trials: bool = False) -> pd.DataFrame:
         """Return the scores as any score table: columns algorithm, environment, score.

@@ -59,7 +59,7 @@ experiments = ["GC"]
 """
 COLUMNS = (
     "experiment,prior,test,algorithm,parameters,n,mean,std,ci95,"
-    "offline_seconds,online_seconds,latency_seconds,compile_seconds,"
+    "offline_seconds,online_seconds,latency_seconds,latency_p99_seconds,compile_seconds,"
     "offline_seconds_spread,online_seconds_spread,device,seed,status"
 )
 

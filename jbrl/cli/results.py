@@ -149,8 +149,8 @@ def scores(
     A score is the discounted return on an MDP; in other environments, it is the
     mean return per episode of a lifetime. Times are wall seconds: offline in all;
     online per decision, amortised over the MDPs or environments played at once;
-    latency per decision with a single one; compile for the unit that had to
-    compile. Status is done, failed or missing.
+    latency of one decision to a caller who plays one lifetime, median and 99th
+    percentile; compile for the unit that had to compile. Status is done, failed or missing.
 
     share_low and share_high, where a bracket of the Bayes-optimal value is kept:
     the least and the greatest part of it that the mean can be; empty for agents

@@ -10,7 +10,6 @@ for any number of steps.
 """
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,17 +20,27 @@ import numpy as np
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
+from jbrl.environments.environment import drawn
+from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
+from jbrl.play.latency import Begin, Life
 from jbrl.play.lifetimes import MAX_LANES, WIDTH_OF_OWN, Array, Lifetimes
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import interrupts_deferred, timed
-from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES
 from jbrl.rollout import episodes, faults
-from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, Measured, Sized, cost, watched
+from jbrl.rollout.contract import (
+    SECONDS_PER_STEP,
+    Agent,
+    DrawsParameters,
+    Measured,
+    Sized,
+    cost,
+    watched,
+)
 from jbrl.rollout.episodes import Lane, Rules
 
 # Seconds that a block of all lanes may take by the cost that the agent states, which may be several
@@ -195,22 +204,20 @@ class LifetimeRun(Run):
         lane = lifetimes.without_rules(self.lane_shapes())
         return faults.nan_path((watched(self.agent, lane.agent), lane.environment), code)
 
-    def latency(self) -> float:
-        """Return wall seconds per decision when a single lifetime is played at a time: the median
-        over a few calls.
-        """
-        device = self.scheduler.devices[:1]
-        (beginning, advancing), seconds = compilation.compile_together(*self.programs(1, device, 1))
-        self.compile_seconds += seconds
-        alone, one = batching.spread([self.shared], device), np.ones(1, np.int32)
-        begun = batching.spread([(self.rules, self.knowledge)], device)
-        limit = np.full(1, -(-LATENCY_STEPS // episodes.BLOCK), np.int32)
-        found = []
-        for number in range(LATENCY_TRAJECTORIES):
-            lanes = beginning.call(begun, np.array([number], np.int32))
-            lanes, elapsed = timed(advancing.call, alone, one, limit, lanes)
-            found.append(elapsed / max(1, int(lifetimes.without_rules(lanes).steps[0])))
-        return statistics.median(found)
+    def lives(self) -> tuple[Begin, Any]:
+        return _life, (self.rules, self.knowledge)
+
+
+@compilation.untimed
+def _life(shared: tuple[Rules, Any], number: Any) -> Life:
+    """Begin lifetime number `number` by itself. Traced."""
+    rules, knowledge = shared
+    lane, agent = episodes.begin(rules, knowledge, number), rules.agent
+    if isinstance(agent, DrawsParameters):
+        agent = agent.draw(stream(rules.key, number, "parameters"))
+    environment = drawn(rules.environment, stream(rules.key, number, "mdp"))
+    own = stream(rules.key, number, "agent")
+    return Life(agent, lane.agent, environment, lane.environment, lane.observation, own)
 
 
 def _without(failed: Array, values: Array) -> Array:

@@ -7,7 +7,6 @@ Castronovo et al. 2016, section 3.
 import dataclasses
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,12 +23,12 @@ from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
+from jbrl.play.latency import Begin, Latency, Life, measured
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.play.protocol import Chunk, Protocol, failure_of
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import Duration, known, timed, timed_repeatedly
-from jbrl.play.unit import LATENCY_TRAJECTORIES
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
@@ -244,28 +243,21 @@ class Run:
 
     # ---- times of this run alone ----
 
-    def latency(self) -> float:
-        """Return wall seconds per decision when a single MDP is played at a time: the median over a
-        few trajectories.
-        """
-        device = self.scheduler.devices[:1]
-        (drawing, playing), compile_seconds = compilation.compile_together(
-            *self.programs(1, device, 1)
+    def latency(self) -> Latency:
+        """Return the wall seconds of one decision for a caller who plays one lifetime."""
+        found, seconds = measured(
+            *self.lives(), math.ceil(self.protocol.expected_steps), self.resources.devices[0]
         )
-        self.compile_seconds += compile_seconds
-        shared, test = (
-            batching.spread([one], device) for one in ((self.agent, self.knowledge), self.test)
-        )
-        inputs = (
-            drawing.call(test, np.array([number], np.int32))
-            for number in range(LATENCY_TRAJECTORIES)
-        )
-        seconds = [timed(playing.call, shared, drawn)[1] for drawn in inputs]
-        return statistics.median(seconds) / self.protocol.horizon
+        self.compile_seconds += seconds
+        return found
+
+    def lives(self) -> tuple[Begin, Any]:
+        """Return the function that begins one lifetime by itself, and what all lifetimes share."""
+        return _life, ((self.agent, self.knowledge), self.test)
 
     def times(self, *, latency: bool) -> dict[str, Any]:
         """Return times of a run that was played beside others, by itself, on shorter trajectories:
-        `online_seconds` and `latency_seconds` per decision, and on how much that was `timed`.
+        `online_seconds` per decision, the latency, and on how much that was `timed`.
         """
         horizon = min(self.protocol.horizon, TIMED_DECISIONS)
         short = self.shortened(self.protocol.n_environments, horizon)
@@ -274,7 +266,7 @@ class Run:
         times = {
             "online_seconds": chunk.online_seconds / (n * horizon),
             "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
-            "latency_seconds": short.latency() if latency else None,
+            **(self.latency().columns() if latency else {}),
             "timed": {"mdps": n, "decisions": horizon},
         }
         self.compile_seconds += short.compile_seconds
@@ -446,6 +438,15 @@ def _drawn(
     return draw_inputs(
         draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit), key, index, test.horizon
     )
+
+
+@compilation.untimed
+def _life(shared: Any, index: jax.Array) -> Life:
+    """Begin lifetime number `index` by itself."""
+    (agent, knowledge), test = shared
+    inputs = _drawn(test, index, unit=False)
+    player, state = begin(agent, knowledge, inputs)
+    return Life(player, state, inputs.environment, inputs.first, inputs.first, inputs.own)
 
 
 def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:

@@ -76,7 +76,7 @@ def play(
       discount: of the criterion of lifetimes in finite MDPs; other problems are scored by
         their recorder.
       record: keep states, actions and rewards; for finite MDPs.
-      latency: measure the time per decision with a single lifetime as well.
+      latency: also measure what one decision takes a caller who plays one lifetime.
 
     Raises:
       JbrlError: a parameter or a name that is not accepted, a class that is not registered, an
@@ -104,7 +104,7 @@ def play(
     return played(
         parts,
         offline_seconds=run.offline_seconds,
-        latency_seconds=run.latency() if latency else None,
+        **(run.latency().columns() if latency else {"latency_seconds": None}),
         compile_seconds=run.compile_seconds,
         device=run.device,
         batch=run.batch,

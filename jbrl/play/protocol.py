@@ -153,7 +153,8 @@ class Played:
     trajectories: dict[str, np.ndarray] | None
     offline_seconds: float
     online_seconds: float  # per decision, amortised over the lifetimes played at once
-    latency_seconds: float | None  # per decision with a single lifetime
+    # of one decision, to a caller who plays one lifetime: median and 99th percentile
+    latency_seconds: float | None
     compile_seconds: float
     device: str
     batch: int  # lifetimes played at once
@@ -162,6 +163,7 @@ class Played:
     learned: Learned | None = None  # what an agent that searches offline has found
     # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
     failure: str = ""
+    latency_p99_seconds: float | None = None
 
     def __repr__(self) -> str:
         """Return the mean score, its standard error and the time per decision."""
@@ -185,8 +187,9 @@ class Played:
             "offline": notebook.duration(self.offline_seconds),
             "per decision": notebook.duration(self.online_seconds),
         }
-        if self.latency_seconds is not None:
-            found["latency"] = notebook.duration(self.latency_seconds)
+        if self.latency_seconds is not None and self.latency_p99_seconds is not None:
+            median, high = map(notebook.duration, (self.latency_seconds, self.latency_p99_seconds))
+            found["latency"] = f"{median} (99th percentile {high})"
         return found | {"device": self.device}
 
     def _repr_html_(self) -> str:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:  # results are read without JAX
     from jbrl.play.protocol import Protocol
     from jbrl.rollout.contract import Agent
 
-LATENCY_TRAJECTORIES = 3  # that the latency of a unit is the median of
-LATENCY_STEPS = 256  # decisions of each, for a lifetime in blocks
+LATENCY_DECISIONS = 256  # that the latency of a unit is measured by
 CRITERION = "discounted return"  # of what has no recorder, which says what its scores are
 FORMAT = 1  # of identities and result files; raised when either changes its meaning
 

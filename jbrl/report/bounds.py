@@ -74,7 +74,7 @@ def best_within_bounds(section: Section, styles: Styles) -> Drawing | str:
     cells = points["algorithms"].to_numpy().reshape(-1, len(x))
     _areas(axes, np.repeat(cells, 2, axis=0) if strip else cells, x, y, styles)
     _limits(axes, x, y, (6, 7))
-    axes.set_xlabel("bound on online time per decision")
+    axes.set_xlabel(f"bound on {section.decision_time}")
     if strip:
         axes.set_yticks([])
     else:
@@ -102,8 +102,7 @@ def best_under_bounds(section: Section, styles: Styles) -> Drawing | str:
     if not (section.contest.times("offline") > 0).any():
         return NO_OFFLINE_TIMES
     ranks = _ranks(points)
-    winning = [name for name in styles if name in ranks]
-    drawing = Drawing(_panels(ranks, winning, points, styles), _data(points))
+    drawing = Drawing(_panels(section, ranks, points, styles), _data(points))
     nowhere = [n for n in dict.fromkeys(section.timed["algorithm"]) if n not in ranks]
     notes = [f"Among the best nowhere: {listing(nowhere)}."] if nowhere else []
     drawing.note = " ".join([*notes, *section.left_out(section.timed)])
@@ -164,9 +163,10 @@ def _middles(own: Grid) -> list[tuple[int, int]]:
 
 
 def _panels(
-    ranks: dict[str, Grid], winning: list[str], points: pd.DataFrame, styles: Styles
+    section: Section, ranks: dict[str, Grid], points: pd.DataFrame, styles: Styles
 ) -> Figure:
     """One panel for each winning algorithm, under its symbol and name."""
+    winning = [name for name in styles if name in ranks]
     lines = math.ceil(len(winning) / COLUMNS)
     height = 0.55 + 1.45 * lines
     canvas = Figure(figsize=(WIDTH, height))
@@ -178,7 +178,7 @@ def _panels(
             axes.tick_params(labelbottom=number + COLUMNS >= len(winning))
         else:
             axes.set_visible(False)
-    canvas.supxlabel("bound on online time per decision", fontsize=9.6, y=0.02)
+    canvas.supxlabel(f"bound on {section.decision_time}", fontsize=9.6, y=0.02)
     canvas.supylabel("bound on offline time", fontsize=9.6, x=0.015)
     canvas.subplots_adjust(
         left=0.15, right=0.985, bottom=0.62 / height, top=1 - 0.22 / height, hspace=0.42, wspace=0.1

@@ -117,8 +117,8 @@ def score_against_offline_time(section: Section, styles: Styles) -> Drawing | st
 @figure(
     "latency",
     "Score against latency",
-    "Mean return of every agent against the time that one decision takes when a single "
-    "{environment} is played.",
+    "Mean return of every agent against what one decision takes a caller in Python who plays one "
+    "lifetime, dispatch included: the median.",
     part="times",
 )
 def score_against_latency(section: Section, styles: Styles) -> Drawing | str:

@@ -24,6 +24,7 @@ SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
     *(*_TIMES, "device", "seed", "status"),
 )
+P99 = "latency_p99_seconds"  # optional
 TESTS = ("tied", "difference", "standard_error", "z", "p_value")
 MARKS = ("oracle", "best_of_algorithm", "best", *TESTS)
 # parameters in words; algorithm and these; number of the row; why a unit failed
@@ -132,6 +133,16 @@ class Section:
         rows = self.comparable
         return rows[np.isfinite(rows["offline_seconds"]) & np.isfinite(rows["online_seconds"])]
 
+    @cached_property
+    def by_latency(self) -> bool:
+        """True if the time of a decision is latency: it was measured of all agents in `timed`."""
+        return len(self.timed) > 0 and bool(np.isfinite(self.timed["latency_seconds"]).all())
+
+    @property
+    def decision_time(self) -> str:
+        """What the time of a decision is called."""
+        return "latency" if self.by_latency else "online time per decision"
+
     def left_out(
         self, shown: pd.DataFrame, unknown: str = "Left out, having no known times"
     ) -> list[str]:
@@ -153,12 +164,17 @@ class Section:
 
     @cached_property
     def contest(self) -> Contest:
-        """Winners within bounds on the times of `timed`.
+        """Winners within bounds on the times of `timed`; those of a decision are latencies where
+        these are known.
 
         Raises:
           JbrlError: agents cannot be compared.
         """
-        return Contest(resolved(self.timed), self.returns)
+        rows = self.timed
+        if self.by_latency:
+            rows = rows.assign(online_seconds=rows["latency_seconds"])
+            rows = rows.drop(columns=SPREADS[1], errors="ignore")
+        return Contest(resolved(rows), self.returns)
 
     def score(self, row: pd.Series) -> str:
         """Return mean and interval of the agent in `row`, in words."""
@@ -274,7 +290,7 @@ def _marked(
     table = table.astype(dict.fromkeys(TESTS[1:], np.float64)).sort_values(
         ["undone", "mean"], ascending=[True, False], kind="stable", ignore_index=True
     )
-    known = [column for column in SPREADS if column in table.columns]
+    known = [column for column in (*SPREADS, P99) if column in table.columns]
     return table[[*SCORES, *MARKS, *NAMES, *known]], note
 
 

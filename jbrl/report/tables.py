@@ -25,7 +25,7 @@ from jbrl.report.content import (
     sentence,
     table,
 )
-from jbrl.report.sections import MARKS, SCORES, Section, lengths_differ
+from jbrl.report.sections import MARKS, P99, SCORES, Section, lengths_differ
 from jbrl.report.text import ABSENT, MDPS, OTHERS, seconds_text, shared
 from jbrl.stats.brackets import share, share_text
 from jbrl.stats.time_bounds import least_offline, winners_by_bound
@@ -34,6 +34,10 @@ FILES = ("summary.csv", "summary.md", "scores.csv", "scores.md")
 OFFLINE = Column("Offline", "number", "computation before the first decision")
 STANDING = Column("Standing", "chip", "against the best agent of the experiment")
 SHARE = "of the Bayes-optimal value: the least and the greatest that its bracket allows"
+LATENCIES = (
+    ("latency_seconds", "Latency", "the median"),
+    (P99, "Latency, 99%", "one in a hundred takes longer"),
+)
 
 
 def best_rows(parts: Sequence[Section]) -> pd.DataFrame:
@@ -154,8 +158,11 @@ def all_agents(section: Section) -> Table:
     out.
     """
     terms = section.terms
-    alone = Column("Latency", "number", terms.say("per decision, one {environment} at a time"))
-    latency = [alone] if section.table["latency_seconds"].notna().any() else []
+    latency = [
+        Column(title, "number", f"of one decision, to a caller who plays one lifetime: {what}")
+        for column, title, what in LATENCIES
+        if column in section.table.columns and section.table[column].notna().any()
+    ]
     devices = ["Device"] if section.done["device"].nunique() > 1 else []
     columns = (
         "Agent",
@@ -182,7 +189,7 @@ def all_agents(section: Section) -> Table:
             Cell(str(row["n"]), row["n"]),
             _duration(row["offline_seconds"]),
             _duration(row["online_seconds"]),
-            *(_duration(row["latency_seconds"]) for _ in latency),
+            *(_duration(row[column]) for column, _, _ in LATENCIES[: len(latency)]),
             _duration(row["compile_seconds"]),
             *(Cell(row["device"] if done else ABSENT) for _ in devices),
         )
@@ -263,7 +270,7 @@ def winners(section: Section) -> list[Block]:
     except JbrlError:  # the chapter says why agents cannot be compared
         return []
     blocks: list[Block] = []
-    intro = "As the bound on online time is loosened: "
+    intro = f"As the bound on {section.decision_time} is loosened: "
     if slowest is not None:
         algorithm, least = slowest[0], seconds_text(slowest[1])
         why = (

@@ -21,7 +21,7 @@ from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
 from jbrl.play.lifetimes import group_width
 from jbrl.play.protocol import Protocol
-from jbrl.play.unit import LATENCY_STEPS, LATENCY_TRAJECTORIES, Unit
+from jbrl.play.unit import LATENCY_DECISIONS, Unit
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, cost
 from jbrl.study.storage.store import Store, saved_estimates
@@ -125,12 +125,7 @@ def lone_seconds(unit: Unit, decision: float) -> float:
     one among others, on one device.
     """
     alone = fewest_lanes(unit.agent, unit.protocol) == 1
-    return unit.latency * _lone_decisions(unit) * decision * (1.0 if alone else SLOWER_ALONE)
-
-
-def _lone_decisions(unit: Unit) -> int:
-    protocol = unit.protocol
-    return LATENCY_TRAJECTORIES * (LATENCY_STEPS if protocol.in_blocks else protocol.horizon)
+    return unit.latency * LATENCY_DECISIONS * decision * (1.0 if alone else SLOWER_ALONE)
 
 
 def memory_bytes(
@@ -141,7 +136,7 @@ def memory_bytes(
     Environments, a belief and a plan or a table; 16 bytes for each decision; the states of one
     group of lanes, where agents state their size.
     """
-    decisions = LATENCY_STEPS if protocol.in_blocks else protocol.horizon
+    decisions = LATENCY_DECISIONS if protocol.in_blocks else protocol.horizon
     stated = cost(agent, protocol.agent_prior())
     on_cpu = devices[0].platform == "cpu"
     group = group_width(agent, stated.lane_bytes) if protocol.in_blocks and on_cpu else lanes
@@ -187,9 +182,7 @@ def actual(header: Mapping[str, Any], *, searched: bool) -> UnitCost:
         compiling=header.get("compile_seconds") or 0.0,
         searching=header["offline_seconds"] if searched else 0.0,
         deciding=header["online_seconds"] * decisions,
-        waiting=(header.get("latency_seconds") or 0.0)
-        * LATENCY_TRAJECTORIES
-        * (horizon or LATENCY_STEPS),
+        waiting=(header.get("latency_seconds") or 0.0) * LATENCY_DECISIONS,
     )
 
 

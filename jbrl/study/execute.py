@@ -39,7 +39,7 @@ def is_done(unit: Unit, store: Store) -> bool:
         found is not None
         and found.status == "done"
         and answers(found, unit)
-        and (found.header.get("latency_seconds") is not None or not unit.latency)
+        and (found.header.get("latency_p99_seconds") is not None or not unit.latency)
     )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,9 @@ from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
-from jbrl.play import batching, compilation, experiment
+from jbrl.play import batching, compilation, latency
 from jbrl.play.experiment import Checked, Run
+from jbrl.play.latency import Latency
 from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -253,7 +255,6 @@ def test_one_program_serves_a_whole_grid(monkeypatch):
     for epsilon in (0.0, 0.25, 1.0):
         all_returns(Run(EpsilonGreedy(epsilon=epsilon), protocol(lifetime=Steps(4))))
     assert len(compilation.KEPT) == 4, "one to draw, one to play, one to train, kept in two ways"
-    assert experiment.LATENCY_TRAJECTORIES % 2, "a median of an odd number"
 
 
 @record
@@ -325,14 +326,18 @@ def test_nan_in_the_state_is_found_although_all_actions_are_legal(cls, monkeypat
     )
 
 
-def test_latency_is_per_decision(monkeypatch):
-    """Trajectories that take 6, 2 and 4 seconds, of 12 decisions each: a third of a second
-    for one.
-    """
+def test_latency_is_of_one_decision_with_what_is_learned_from_it(monkeypatch):
+    """Decisions 8 to 263 take 1, 2, … 256 ms, half of it for learning; those before are warm-up."""
     run = Run(Random(), protocol())
     run.prepare()
-    seconds = iter([6.0, 2.0, 4.0])
-    monkeypatch.setattr(experiment, "LATENCY_TRAJECTORIES", 3)
-    monkeypatch.setattr(experiment, "timed", lambda call, *args: (call(*args), next(seconds)))
-    assert run.latency() == pytest.approx(4.0 / 12)
-    assert next(seconds, None) is None
+    numbers, calls = itertools.count(-14), []
+
+    def clock(call, *args):
+        calls.append(call)
+        return call(*args), max(0, next(numbers) // 2) / 2000
+
+    monkeypatch.setattr(latency, "timed", clock)
+    found = run.latency()
+    assert found == pytest.approx((0.1285, 0.25345))
+    assert len(calls) == 2 * (latency.WARM + 256)
+    assert Latency.of([1.0]) == (1.0, 1.0)

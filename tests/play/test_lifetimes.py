@@ -163,8 +163,7 @@ def test_decisions_and_times_are_counted():
     )
     assert played.decisions == pytest.approx(-played.returns.sum() * 2)  # each step costs 1
     assert played.online_seconds > 0
-    assert played.latency_seconds is not None
-    assert played.latency_seconds > 0
+    assert 0 < played.latency_seconds <= played.latency_p99_seconds
     steps = play(AGENTS["Random"].agent(), test="Gridworld-5d", n_environments=30, horizon=40)
     assert steps.decisions == 30 * 40
 
@@ -278,17 +277,3 @@ def test_nan_in_a_state_is_found_although_all_actions_are_legal(after, level, li
 
 def test_infinities_in_a_state_are_allowed():
     np.testing.assert_array_equal(spoiled(Spoils(), float("inf")), [3.0] * 5)
-
-
-def test_latency_is_per_decision(monkeypatch):
-    """Calls that take 640, 128 and 256 seconds, of two blocks of 128 steps each: a second for
-    a decision.
-    """
-    chain = problem("Chain-10s")
-    run = make_run(AGENTS["Random"].agent(), Protocol(chain, chain, 3, 0, Steps(1000)))
-    run.prepare()
-    seconds = iter([640.0, 128.0, 256.0])
-    monkeypatch.setattr(blocks, "LATENCY_TRAJECTORIES", 3)
-    monkeypatch.setattr(blocks, "LATENCY_STEPS", 200)
-    monkeypatch.setattr(blocks, "timed", lambda call, *args: (call(*args), next(seconds)))
-    assert run.latency() == 1.0

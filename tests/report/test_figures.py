@@ -172,6 +172,11 @@ def test_latency_is_drawn_where_it_was_measured():
     assert len(marks(text)) == 3
     assert "Not drawn, having no latency: e-Greedy (ε = 0.1)." in drawing.note
     assert "`latency = true`" in reason("latency", one_section())
+    # bounds are on latency where it is known of all: here in the other order than online times
+    bounded = one_section(**BOUNDED, latency_seconds=[4e-4, 3e-4, 2e-4, 1e-4, 1e-4])
+    assert bounded.contest.times("online").tolist() == [1e-4, 2e-4, 3e-4, 4e-4]
+    assert "bound on latency" in draw("choice", bounded)[0]
+    assert "bound on online time" in draw("choice", one_section(**BOUNDED))[0]
 
 
 def test_fraction_of_the_optimum_starts_at_random_and_ends_at_the_oracle():

@@ -21,7 +21,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.files import replacing, write_whole
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import Result, Store
-from jbrl.study.storage.tables import SPREADS, UNIT_COLUMNS, strategy_table
+from jbrl.study.storage.tables import ALONE, SPREADS, UNIT_COLUMNS, strategy_table, with_latency
 
 DIGESTS = ("prior_digest", "test_digest")
 UNIT = ("experiment", "algorithm", "parameters", "seed")
@@ -73,7 +73,8 @@ class Archive:
         found = self._table("units")
         # of archives made before them
         lost = {c: None for c in (*DIGESTS, *SPREADS) if c not in found.columns}
-        return found.assign(**lost)[list(UNIT_COLUMNS)]
+        found = with_latency(found.assign(**lost))
+        return found[[c for c in (*UNIT_COLUMNS, ALONE) if c in found.columns]]
 
     def returns(self) -> pd.DataFrame:
         """As `Store.returns`."""

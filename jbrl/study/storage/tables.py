@@ -15,9 +15,12 @@ from jbrl.study.storage.index import Outcome
 SAMPLES = (*AGENT, "unit", "seed", "score")  # columns of the score table
 # interquartile ranges of repetitions; None: not repeated
 SPREADS = ("offline_seconds_spread", "online_seconds_spread")
+# of one decision, to a caller who plays one lifetime: median and 99th percentile
+LATENCY = ("latency_seconds", "latency_p99_seconds")
+ALONE = "alone_seconds"  # column of results that hold an earlier measure (`with_latency`)
 UNIT_COLUMNS = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n"),
-    *("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds"),
+    *("offline_seconds", "online_seconds", *LATENCY, "compile_seconds"),
     *SPREADS,
     *("device", "seed", "status", "reason", "prior_digest", "test_digest"),
 )
@@ -35,9 +38,9 @@ class Outcomes:
         """Return one row per unit: columns `UNIT_COLUMNS`.
 
         Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per
-        decision, amortised over the lifetimes played at once, `latency_seconds` per decision with a
-        single one; the columns `SPREADS` are interquartile ranges over repetitions; `device` is
-        what they were measured on (`measured_on`).
+        decision, amortised over the lifetimes played at once, `LATENCY` of one decision to a
+        caller who plays one lifetime (`with_latency`); the columns `SPREADS` are interquartile
+        ranges over repetitions; `device` is what they were measured on (`measured_on`).
         `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
         digests are those of the distributions themselves, None where a unit has no result: problems
         of one name with different digests are different problems.
@@ -47,7 +50,7 @@ class Outcomes:
             header = self.found.get(unit["id"], _MISSING).header
             known = {**header, **_digests(header), **unit, "device": measured_on(header)}
             rows.append([known.get(c) for c in UNIT_COLUMNS])
-        return pd.DataFrame(rows, columns=list(UNIT_COLUMNS))
+        return with_latency(pd.DataFrame(rows, columns=list(UNIT_COLUMNS)))
 
     def returns(self, *, failed: bool = False) -> pd.DataFrame:
         """Return one row per environment of each finished unit: columns `SAMPLES`.
@@ -89,6 +92,21 @@ class Outcomes:
 
     def _finished(self, unit: Mapping[str, Any]) -> bool:
         return self.found.get(unit["id"], _MISSING).status == "done"
+
+
+def with_latency(units: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of units in which `latency_seconds` is latency.
+
+    Results without a 99th percentile hold the time of a compiled lifetime divided by its decisions,
+    without the dispatch of each: it stands in a column `ALONE` instead, absent where there is none.
+    """
+    if LATENCY[1] not in units.columns:
+        units = units.assign(**{LATENCY[1]: None})
+    earlier = units[LATENCY[1]].isna() & units[LATENCY[0]].notna()
+    if not earlier.any():
+        return units
+    alone = units[LATENCY[0]].where(earlier)
+    return units.assign(**{LATENCY[0]: units[LATENCY[0]].where(~earlier), ALONE: alone})
 
 
 def measured_on(header: Mapping[str, Any]) -> str | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jbrl.study.storage.index import Outcome
-from jbrl.study.storage.tables import Outcomes
+from jbrl.study.storage.tables import Outcomes, with_latency
 
 LISTED = [
     {"id": str(k), "experiment": "e", "algorithm": f"a{k}", "parameters": "{}", "seed": k}
@@ -47,3 +47,17 @@ def test_without_results_tables_are_empty():
     nothing = Outcomes(LISTED, {})
     assert len(nothing.returns()) == len(nothing.numbered()) == 0
     assert nothing.units()["status"].tolist() == ["missing"] * 4
+
+
+def test_a_time_without_a_99th_percentile_is_no_latency():
+    """Earlier results hold the time of a compiled lifetime, which has a column of its own."""
+    earlier, now = {"latency_seconds": 1e-5}, {"latency_seconds": 2e-4, "latency_p99_seconds": 3e-4}
+    done = {"status": "done"}
+    found = {"0": Outcome(done | earlier, np.ones(2)), "3": Outcome(done | now, np.ones(2))}
+    units = Outcomes(LISTED, found).units()
+    columns = units[["latency_seconds", "latency_p99_seconds", "alone_seconds"]].astype(float)
+    np.testing.assert_array_equal(columns.iloc[0], [np.nan, np.nan, 1e-5])
+    np.testing.assert_array_equal(columns.iloc[3], [2e-4, 3e-4, np.nan])
+    assert "alone_seconds" not in Outcomes(LISTED, {"3": found["3"]}).units()
+    bare = units.drop(columns=["latency_p99_seconds", "alone_seconds"])
+    assert with_latency(bare)["latency_seconds"].isna().all()
