@@ -55,6 +55,9 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.mdp.mdp import MDP as MDP
     from jbrl.play.play import play as play
     from jbrl.play.protocol import Played as Played
+    from jbrl.policy import Policy as Policy
+    from jbrl.policy import load_policy as load_policy
+    from jbrl.policy import policy as policy
     from jbrl.problems.lookup import problem as problem
     from jbrl.problems.prior import DirichletPrior as DirichletPrior
     from jbrl.problems.prior import EnvironmentPrior as EnvironmentPrior

@@ -25,7 +25,7 @@ from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
 from jbrl.play.latency import Begin, Latency, Life, measured
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
-from jbrl.play.protocol import Chunk, Protocol, failure_of
+from jbrl.play.protocol import Chunk, Protocol, Trained, failure_of
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import Duration, known, timed, timed_repeatedly
@@ -138,6 +138,26 @@ class Run:
             self.offline_seconds, self.offline_spread = self.learned.seconds, math.nan
         self.agent = as_arrays(self.learned.strategy if self.learned else self.given)
         self.learner = jax.device_put((self.agent, own, prior), devices[0])
+
+    def learn(self, checkpoint: SearchCheckpoint | None = None) -> None:
+        """Set `agent` and `knowledge`, and compile nothing that plays."""
+        self.choose(checkpoint)
+        task = self.training()
+        (program,), seconds = compilation.compile_together(task)
+        self.compile_seconds += seconds
+        self.train(program)
+
+    def trained(self) -> Trained:
+        """Return the agent and what it has learned, apart from the programs that play."""
+        return Trained(
+            self.given,
+            self.agent,
+            self.knowledge,
+            self.protocol,
+            self.learned,
+            self.offline_seconds,
+            self.compile_seconds,
+        )
 
     def training(self) -> Callable[[], Program] | None:
         """Return the task that compiles the training of the agent; None where there is nothing to

@@ -84,11 +84,11 @@ def play(
         the host; all lifetimes have failed.
     """
     batching.use_all_cores()
-    agent, name = _agent(agent)
+    agent, name = resolve_agent(agent)
     if test is None and prior is None:
         raise JbrlError('test: expected a problem, for example test="GC"')
-    tested = _problem(prior if test is None else test)  # type: ignore[arg-type]
-    prior_problem = tested if prior is None or test is None else _problem(prior)
+    tested = resolve_problem(prior if test is None else test)  # type: ignore[arg-type]
+    prior_problem = tested if prior is None or test is None else resolve_problem(prior)
     protocol = Protocol(
         prior_problem,
         tested,
@@ -109,6 +109,7 @@ def play(
         device=run.device,
         batch=run.batch,
         learned=run.learned,
+        trained=run.trained(),
     )
 
 
@@ -124,7 +125,7 @@ def _parts(run: Run, name: str) -> list[Chunk]:
     return parts
 
 
-def _agent(given: Any) -> tuple[Agent, str]:
+def resolve_agent(given: Any) -> tuple[Agent, str]:
     """Return the agent to play, and its name for messages.
 
     Raises:
@@ -152,5 +153,6 @@ def _agent(given: Any) -> tuple[Agent, str]:
     return agent, name
 
 
-def _problem(given: str | Problem) -> Problem:
+def resolve_problem(given: str | Problem) -> Problem:
+    """Return a problem by its name, or as it is given."""
     return given if isinstance(given, Problem) else problem(str(given), Path.cwd())

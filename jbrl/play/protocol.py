@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import jbrl
 from jbrl.agents.complete import parameters_of
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError
@@ -17,6 +18,9 @@ from jbrl.problems.precision import check_precision
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, EnvironmentProblem, Problem
 from jbrl.rollout.contract import Agent, OfflineSearch, check_requirements
+
+if TYPE_CHECKING:
+    from jbrl.policy import Policy
 
 DEFAULT_LIFETIME = Steps(250)
 
@@ -144,6 +148,18 @@ class Chunk:
     failure: str = ""  # why the first of them did
 
 
+class Trained(NamedTuple):
+    """An agent that is ready to play, and the rules that it was trained for."""
+
+    given: Agent
+    agent: Agent  # that plays, parameters as arrays; for an agent that searches, what it found
+    knowledge: Any  # what it has learned on the prior
+    protocol: Protocol
+    learned: Learned | None
+    offline_seconds: float
+    compile_seconds: float
+
+
 @dataclass(frozen=True)
 class Played:
     """Everything measured of one agent in one experiment. Times are wall seconds."""
@@ -164,6 +180,15 @@ class Played:
     # why the first of the lifetimes that failed did, whose scores and metrics are NaN; "": none
     failure: str = ""
     latency_p99_seconds: float | None = None
+    trained: Trained | None = field(default=None, repr=False, compare=False)
+
+    def policy(self) -> "Policy":
+        """Return what has played as a policy, to be saved and played in a loop of one's own.
+
+        Raises:
+          JbrlError: it has to be shown the environment.
+        """
+        return jbrl.policy(self)
 
     def __repr__(self) -> str:
         """Return the mean score, its standard error and the time per decision."""

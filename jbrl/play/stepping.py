@@ -1,0 +1,496 @@
+"""One decision at a time: lifetimes whose outcomes a caller brings, in a compiled step.
+
+`Player` holds the three pure functions of a lifetime, to be traced and mapped; `Stepping` compiles
+them and is called from a loop in Python. Keys are those of `rollout`, so that lifetime number i of
+a seed takes the decisions that `jbrl.play` takes, given the same outcomes.
+
+A decision is one call: learning from the last transition and choosing the next action are compiled
+together. The state is donated and stays on the device; what comes and goes are one array of a few
+words and the action.
+"""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jbrl.base import notebook
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.pytree import record, static
+from jbrl.environments.spec import Box, OneHot, Spec, check_count
+from jbrl.mdp.sampling import stream
+from jbrl.play import compilation
+from jbrl.play.batching import is_key
+from jbrl.play.timing import since
+from jbrl.problems.prior import Prior
+from jbrl.rollout.contract import DrawsParameters, Transition
+from jbrl.rollout.episodes import BLOCK
+from jbrl.rollout.faults import observe_key, reset_key
+
+# bits of the word that says how an episode ended
+_TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
+
+
+@record
+class LifeState:
+    """A lifetime so far. Leaves as the agent has them; mapped, with leading axes."""
+
+    own: Any  # the agent drawn for this lifetime; (): none is drawn
+    agent: Any  # state of the agent
+    key: jax.Array  # of all decisions
+    t: jax.Array  # [] int32, transitions observed
+    observation: jax.Array  # of the last decision
+    action: jax.Array  # [] int32, the last one
+
+
+@record
+class Player:
+    """The pure functions of a lifetime, which JAX can trace and map."""
+
+    agent: Any  # its parameters as arrays
+    knowledge: Any  # what it learned on the prior; the prior for agents that draw parameters
+    spec: Spec = static()
+    in_blocks: bool = static()  # keys as in lifetimes of blocks, else as for T decisions
+
+    def reset(self, key: jax.Array, index: jax.Array | int = 0) -> LifeState:
+        """Start lifetime number `index`, [] int32, of the seed behind `key`."""
+        index = jnp.asarray(index, jnp.int32)
+        own = stream(key, index, "parameters")
+        agent, knowledge, drawn = self.agent, self.knowledge, ()
+        if isinstance(agent, DrawsParameters):
+            agent, knowledge = agent.draw_and_train(own, knowledge)
+            drawn = agent
+        seen = self.spec.observation
+        return LifeState(
+            own=drawn,
+            agent=agent.reset(reset_key(own), knowledge),
+            key=stream(key, index, "agent"),
+            t=jnp.int32(0),
+            observation=jnp.zeros(seen.shape, seen.dtype),
+            action=jnp.int32(0),
+        )
+
+    def act(self, life: LifeState, observation: jax.Array) -> tuple[jax.Array, LifeState]:
+        """Return the action, [] int32, and the lifetime after deciding.
+
+        `NO_ACTION`: none can be chosen.
+        """
+        action, state = self._agent(life).act(self._key(life), life.agent, observation)
+        decided = dataclasses.replace(life, agent=state, observation=observation, action=action)
+        return action, decided
+
+    def observe(
+        self,
+        life: LifeState,
+        reward: jax.Array,
+        next_observation: jax.Array,
+        terminated: jax.Array | bool = False,
+        truncated: jax.Array | bool = False,
+    ) -> LifeState:
+        """Learn from the outcome of the last action: [] float32, an observation, [] bool twice."""
+        transition = Transition(
+            life.observation,
+            life.action,
+            jnp.asarray(reward, jnp.float32),
+            next_observation,
+            jnp.asarray(terminated, bool),
+            jnp.asarray(truncated, bool),
+        )
+        learned = self._agent(life).observe(observe_key(self._key(life)), life.agent, transition)
+        return dataclasses.replace(life, agent=learned, t=life.t + 1)
+
+    def _agent(self, life: LifeState) -> Any:
+        return life.own if isinstance(self.agent, DrawsParameters) else self.agent
+
+    def _key(self, life: LifeState) -> jax.Array:
+        """Return the key of the present decision: entry t of `jax.random.split(key, n)`, for any n,
+        which is a fold.
+        """
+        if not self.in_blocks:
+            return jax.random.fold_in(life.key, life.t)
+        return jax.random.fold_in(jax.random.fold_in(life.key, life.t // BLOCK), life.t % BLOCK)
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """What a decision takes a caller in Python, wall seconds, dispatch included."""
+
+    median: float
+    p99: float
+    decisions: int  # measured
+    lifetimes: int  # played at once
+    empty: float  # median of a compiled call that does nothing, measured beside it
+
+    def __repr__(self) -> str:
+        """Return the figures in words."""
+        facts = ", ".join(f"{name} {value}" for name, value in self.facts().items())
+        return f"<Latency: {facts}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.facts(self.facts())
+
+    def facts(self) -> dict[str, str]:
+        """Return the figures in words."""
+        return {
+            "median": notebook.duration(self.median),
+            "99th percentile": notebook.duration(self.p99),
+            "empty call": notebook.duration(self.empty),
+            "decisions": f"{self.decisions:,}",
+            "lifetimes at once": f"{self.lifetimes:,}",
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """The structure of a pytree whose leaves travel as plain arrays, random keys as their words."""
+
+    structure: Any
+    impls: tuple[Any, ...]  # of each leaf, None where it is no key
+
+    @classmethod
+    def of(cls, tree: Any) -> "_Layout":
+        leaves, structure = jax.tree.flatten(tree)
+        impls = (jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves)
+        return cls(structure, tuple(impls))
+
+    def flat(self, tree: Any) -> list[Any]:
+        leaves = jax.tree.leaves(tree)
+        return [jax.random.key_data(v) if is_key(v) else jnp.asarray(v) for v in leaves]
+
+    def tree(self, leaves: Sequence[Any]) -> Any:
+        found = (
+            v if impl is None else jax.random.wrap_key_data(v, impl=impl)
+            for v, impl in zip(leaves, self.impls, strict=True)
+        )
+        return jax.tree.unflatten(self.structure, list(found))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Programs:
+    """What is compiled: equal ones share their programs.
+
+    Inputs of a decision are int32 words, [k], and for arrays as observations these apart: the bits
+    of the reward, how the episode ended, and where observations are indices the one reached and the
+    one to act upon.
+    """
+
+    player: _Layout
+    life: _Layout
+    spec: Spec
+    lifetimes: int | None  # None: one, without an axis
+
+    def begin(self, player: Any, words: Any, seen: Any) -> tuple[Any, Any]:
+        """Start lifetimes and take their first decision. `words`: key, key, index: uint32 [3]."""
+
+        def one(words: jax.Array, seen: jax.Array) -> tuple[Any, jax.Array]:
+            key = jax.random.wrap_key_data(words[:2])
+            playing = self.player.tree(player)
+            life = playing.reset(key, words[2].astype(jnp.int32))
+            action, life = playing.act(life, seen)
+            return self.life.flat(life), action
+
+        return self._mapped(one)(words, seen)
+
+    def step(self, player: Any, life: Any, words: Any, arrays: Any) -> tuple[Any, Any]:
+        """Learn from the last transitions and take the next decisions."""
+
+        def one(life: Any, words: jax.Array, arrays: Any) -> tuple[Any, jax.Array]:
+            playing, now = self.player.tree(player), self.life.tree(life)
+            reached, seen = arrays or (words[2], words[3])
+            reward = lax.bitcast_convert_type(words[0], jnp.float32)
+            ends = (words[1] & _TERMINATED) != 0, (words[1] & _TRUNCATED) != 0
+            action, now = playing.act(playing.observe(now, reward, reached, *ends), seen)
+            return self.life.flat(now), action
+
+        return self._mapped(one)(life, words, arrays)
+
+    def compiled(self, name: str, args: tuple[Any, ...]) -> compilation.Program:
+        """Compile one of the two methods; the state of `step` is donated."""
+        types = tuple(jax.typeof(leaf) for leaf in jax.tree.leaves(args))
+        jitted = jax.jit(getattr(self, name), donate_argnums=(1,) if name == "step" else ())
+        return compilation.find_or_compile(
+            (self, name, types), lambda: jitted.lower(*args), jax.devices()[:1], 1
+        )
+
+    def _mapped(self, one: Any) -> Any:
+        return one if self.lifetimes is None else jax.vmap(one)
+
+
+class Stepping:
+    """Lifetimes that a caller plays, one decision at a time.
+
+    Args:
+      lifetimes: at once, those numbered from `index`; None: one, whose actions are integers.
+
+    Attributes:
+      decisions: taken so far by each lifetime.
+    """
+
+    def __init__(
+        self, player: Player, key: jax.Array, index: int = 0, lifetimes: int | None = None
+    ) -> None:
+        check_count("index", index, low=0)
+        if lifetimes is not None:
+            check_count("lifetimes", lifetimes)
+        self.player, self.lifetimes, self.decisions = player, lifetimes, 0
+        self._seen, self._n_actions = player.spec.observation, player.spec.actions.n
+        self._shape = () if lifetimes is None else (lifetimes,)
+        words = np.array(jax.random.key_data(key), np.uint32)
+        numbers = np.arange(index, index + (lifetimes or 1), dtype=np.uint32)
+        begun = np.column_stack([np.tile(words, (len(numbers), 1)), numbers])
+        self._words = begun[0] if lifetimes is None else begun
+        self._life: Any = None  # leaves on the device, once the first decision is taken
+        # the outcome that the next decision learns from
+        self._outcome: tuple[Any, ...] | None = None
+        self._compile()
+
+    def _compile(self) -> None:
+        layout = _Layout.of(self.player)
+        life = self._life_layout()
+        programs = _Programs(layout, life, self.player.spec, self.lifetimes)
+        self._data = jax.device_put(layout.flat(self.player))
+        seen, words, arrays = self._examples()
+        start = (self._data, self._words, seen)
+        self._leaves, _ = jax.eval_shape(programs.begin, *start)
+        follow = (self._data, self._leaves, words, arrays)
+        (beginning, stepping), self.compile_seconds = compilation.compile_together(
+            lambda: programs.compiled("begin", start), lambda: programs.compiled("step", follow)
+        )
+        self._begin, self._step = beginning.call, stepping.call
+
+    def _life_layout(self) -> _Layout:
+        """Return the layout of the state of a lifetime, which is traced for it."""
+        found = []
+
+        def start(player: Player, key: jax.Array) -> LifeState:
+            found.append(_Layout.of(life := player.reset(key)))
+            return life
+
+        jax.eval_shape(start, self.player, jax.random.key(0))
+        return found[0]
+
+    def _examples(self) -> tuple[Any, Any, Any]:
+        """Return an observation, the words and the arrays of a step, as the programs take them."""
+        box = isinstance(self._seen, Box)
+        seen = np.zeros((*self._shape, *self._seen.shape), self._seen.dtype)
+        words = np.zeros((*self._shape, 2 if box else 4), np.int32)
+        return seen, words, (seen, seen) if box else ()
+
+    def act(self, observation: Any) -> Any:
+        """Return the action of the present observation: an integer, or [n] int32 for n lifetimes.
+
+        Raises:
+          JbrlError: `observe` was not called since the last action, an observation that the policy
+            does not know, or the agent can choose no action.
+        """
+        seen = self._observation(observation, "observation")
+        if self._life is None:
+            life, action = self._begin(self._data, self._words, seen)
+        elif self._outcome is None:
+            raise JbrlError(
+                "act after act: expected observe(reward, next_observation) for the last action "
+                "first"
+            )
+        else:
+            life, action = self._step(self._data, self._life, *self._inputs(self._outcome, seen))
+        self._life, self._outcome = life, None
+        self.decisions += 1
+        if self.lifetimes is None:
+            chosen = action.item()
+            if 0 <= chosen < self._n_actions:
+                return chosen
+        else:
+            chosen = np.array(action)
+            if chosen.min() >= 0 and chosen.max() < self._n_actions:
+                return chosen
+        raise JbrlError(
+            f"{type(self.player.agent).__name__}, decision {self.decisions}: "
+            f"{self.player.agent.refusal(self._n_actions)}"
+        )
+
+    def observe(
+        self, reward: Any, next_observation: Any, terminated: Any = False, truncated: Any = False
+    ) -> None:
+        """Say what came of the last action; the next decision learns from it.
+
+        Args:
+          reward: a finite number, or [n].
+          next_observation: after the last step of an episode the terminal one; the next `act` is
+            then given the first observation of the next episode.
+          terminated, truncated: whether the episode has ended, or was cut off: bool, or [n].
+
+        Raises:
+          JbrlError: no action waits for its outcome, or a value that is not accepted.
+        """
+        if self._life is None or self._outcome is not None:
+            raise JbrlError("observe before act: expected act(observation) first")
+        reached = self._observation(next_observation, "next_observation")
+        if self.lifetimes is None:
+            gained, ends = _outcome(reward, terminated, truncated)
+            sound, both = math.isfinite(gained), ends == _BOTH
+        else:
+            gained = self._array(reward, "reward", np.float32, self._shape)
+            flags = (
+                np.broadcast_to(np.asarray(v, bool), self._shape) for v in (terminated, truncated)
+            )
+            ends = sum(v * np.int32(bit) for v, bit in zip(flags, (1, 2), strict=True))
+            sound, both = bool(np.isfinite(gained).all()), bool(np.any(ends == _BOTH))
+        if not sound:
+            raise JbrlError(f"reward = {shown(reward)}: expected a finite number")
+        if both:
+            raise JbrlError("both terminated and truncated: expected one of them at most")
+        self._outcome = (gained, ends, reached)
+
+    def _inputs(self, outcome: tuple[Any, ...], seen: Any) -> tuple[Any, Any]:
+        """Return the words and the arrays of a step."""
+        gained, ends, reached = outcome
+        box = isinstance(self._seen, Box)
+        words = np.empty((*self._shape, 2 if box else 4), np.int32)
+        words.view(np.float32)[..., 0] = gained
+        words[..., 1] = ends
+        if box:
+            return words, (reached, seen)
+        words[..., 2] = reached
+        words[..., 3] = seen
+        return words, ()
+
+    def _observation(self, given: Any, name: str) -> Any:
+        """Return an observation as the programs take it."""
+        spec = self._seen
+        if isinstance(spec, Box):
+            found = self._array(given, name, np.float32, (*self._shape, *spec.shape))
+            if not np.isfinite(found).all():
+                raise JbrlError(f"{name} = {shown(given)}: expected finite numbers")
+            return found
+        low = -1 if isinstance(spec, OneHot) else 0
+        if self.lifetimes is None:
+            kind = type(given)
+            if kind is not int:
+                found = self._array(given, name, np.int32, ())
+                given = found.item()
+            if not low <= given < spec.n:
+                raise JbrlError(f"{name} = {given}: expected an integer from {low} to {spec.n - 1}")
+            return np.int32(given) if self._life is None else given
+        found = self._array(given, name, np.int32, self._shape)
+        if found.min() < low or found.max() >= spec.n:
+            raise JbrlError(
+                f"{name} = {shown(given)}: expected integers from {low} to {spec.n - 1}"
+            )
+        return found
+
+    def _array(self, given: Any, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an array of this shape; numbers of another kind are refused."""
+        try:
+            found = np.asarray(given)
+        except (TypeError, ValueError):
+            found = np.empty(0, object)
+        kinds = "biu" if dtype is np.int32 else "biuf"
+        if found.shape != shape or found.dtype.kind not in kinds:
+            wanted = f"{np.dtype(dtype).name}{list(shape)}"
+            has = f"{found.dtype}{list(found.shape)}"
+            raise JbrlError(f"{name} = {shown(given)}: {has}: expected {wanted}")
+        return found.astype(dtype)
+
+    # ---- the state, as arrays ----
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on: the state, and the outcome that is not learned."""
+        state = {f"life/{i:04d}": np.array(v) for i, v in enumerate(self._life or ())}
+        if self._outcome is not None:
+            names = ("reward", "ends", "reached")
+            waiting = zip(names, self._outcome, strict=True)
+            state |= {f"outcome/{name}": np.asarray(value) for name, value in waiting}
+        return state
+
+    def restore(self, arrays: dict[str, np.ndarray], decisions: int) -> None:
+        """Invert `arrays`.
+
+        Raises:
+          JbrlError: they are not of a lifetime of this policy.
+        """
+        leaves = [arrays[name] for name in sorted(arrays) if name.startswith("life/")]
+        wanted = [(v.shape, v.dtype) for v in self._leaves]
+        if leaves and [(v.shape, v.dtype) for v in leaves] != wanted:
+            raise JbrlError("the state of a life: expected one of this policy")
+        self._life = jax.device_put(leaves) if leaves else None
+        waiting = [arrays.get(f"outcome/{name}") for name in ("reward", "ends", "reached")]
+        self._outcome = None if waiting[0] is None else tuple(waiting)
+        self.decisions = decisions
+
+
+def _outcome(reward: Any, terminated: Any, truncated: Any) -> tuple[Any, Any]:
+    """Return a reward and how the episode ended, as numbers.
+
+    Raises:
+      JbrlError: they are none.
+    """
+    try:
+        return float(reward), bool(terminated) * _TERMINATED | bool(truncated) * _TRUNCATED
+    except (TypeError, ValueError):
+        raise JbrlError(
+            f"reward, terminated, truncated = {shown((reward, terminated, truncated))}: expected a "
+            "number, and True or False twice"
+        ) from None
+
+
+def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None = None) -> Latency:
+    """Return what `act` and `observe` of a decision take in a loop, in environments drawn from the
+    prior, whose own steps the clock leaves out.
+    """
+    check_count("n", decisions)
+    key = jax.random.key(0)
+    keys = jax.random.split(key, lifetimes or 1)
+    environments = jax.jit(jax.vmap(prior.sample))(keys)
+    state, seen = jax.jit(jax.vmap(lambda e, k: e.reset(k)))(environments, keys)
+    advance = jax.jit(jax.vmap(_advance, in_axes=(0, 0, 0, 0, None)))
+    stepping, seconds = Stepping(player, key, lifetimes=lifetimes), []
+
+    def host(v: Any) -> Any:
+        found = np.asarray(v)
+        return found if lifetimes else (found[0].item() if found.ndim == 1 else found[0])
+
+    seen = host(seen)
+    for number in range(decisions + 10):
+        started = time.perf_counter()
+        action = stepping.act(seen)
+        acted = since(started)
+        state, step, first = advance(
+            environments, state, jnp.asarray(action, jnp.int32).reshape(-1), keys, number
+        )
+        outcome = [host(v) for v in (step.reward, step.observation, step.terminated)]
+        outcome.append(host(step.truncated))
+        seen = host(first)
+        started = time.perf_counter()
+        stepping.observe(*outcome)
+        seconds.append(acted + since(started))
+    counted = np.array(seconds[10:])
+    p99 = np.percentile(counted, 99, method="higher")
+    return Latency(float(np.median(counted)), float(p99), decisions, lifetimes or 1, _empty_call())
+
+
+def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -> Any:
+    """Step an environment and start its next episode where one has ended."""
+    key = jax.random.fold_in(key, number)
+    after, step = environment.step(key, state, action)
+    restarted, first = environment.reset(jax.random.fold_in(key, 1))
+    ended = step.terminated | step.truncated
+    choose = functools.partial(jax.tree.map, lambda a, b: jnp.where(ended, a, b))
+    return choose(restarted, after), step, choose(first, step.observation)
+
+
+def _empty_call() -> float:
+    """Return the median seconds of a compiled call that returns its argument plus one."""
+    call = jax.jit(lambda words: words[0] + 1)
+    words, seconds = np.zeros(4, np.int32), []
+    for _ in range(200):
+        started = time.perf_counter()
+        call(words).item()
+        seconds.append(since(started))
+    return float(np.median(seconds))

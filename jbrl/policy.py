@@ -1,0 +1,454 @@
+"""The policy to take home: a trained agent that decides in a loop of the caller's.
+
+    policy = jbrl.policy("BEB", "GC", seed=0)
+    policy.save("out/policy")
+    policy = jbrl.load_policy("out/policy")      # in another process
+    life = policy.start(seed=0)
+    action = life.act(observation)
+    life.observe(reward, next_observation, terminated=False, truncated=False)
+
+The folder holds
+
+    arrays.npz    what was learned and found, and the distribution that is the prior
+    README.md     what it is and how it is used
+    policy.json   agent, parameters, versions, what is observed and done, limits promised, latency
+                  measured, and digests of the other files
+
+Nothing in it is executed or unpickled. Agents and environments are found by their names in the
+registers of this process.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jbrl.agents.complete import Distribution, is_oracle, parameters_of
+from jbrl.agents.registry import registered_name, shown_name
+from jbrl.base import notebook
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.plugins import is_outside, source_digest
+from jbrl.environments.spec import Episodes, Lifetime, Steps, check_count
+from jbrl.play import offline
+from jbrl.play.batching import host_leaves
+from jbrl.play.machine import versions
+from jbrl.play.play import lifetime_of, make_run, resolve_agent, resolve_problem
+from jbrl.play.protocol import Played, Protocol, Trained
+from jbrl.play.stepping import Latency, Player, Stepping, measure
+from jbrl.play.unit import canonical
+from jbrl.policy_folder import (
+    ABOUT,
+    ARRAYS,
+    FORMAT,
+    MDPS,
+    compare_versions,
+    read_about,
+    read_agent,
+    read_arrays,
+    read_knowledge,
+    read_problem,
+    write_folder,
+)
+from jbrl.problems.lookup import problem as find_problem
+from jbrl.problems.prior import Prior
+from jbrl.problems.problem import DirichletProblem, Problem
+from jbrl.rollout.contract import Agent, MadeOfWeights, as_arrays
+from jbrl.study.storage import files
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A trained agent that decides.
+
+    Attributes:
+      agent: as it was given, with its parameters.
+      player: what plays, as pure functions.
+      problem: whose prior it was trained on; prior: as the agent was given it.
+      seed: of the training.
+      stream: folded into the keys of lifetimes where not 0, as `EnvironmentProblem.stream`.
+      learned: what an agent that searches offline has found.
+      offline_seconds, compile_seconds: wall seconds of the training, and of compiling it.
+      limits: promised by who saved it, numbers or texts by name.
+      measured: latency where it was saved.
+    """
+
+    agent: Agent
+    player: Player = dataclasses.field(repr=False)
+    problem: Problem
+    prior: Prior = dataclasses.field(repr=False)
+    seed: int
+    stream: int = dataclasses.field(default=0, repr=False)
+    learned: offline.Learned | None = dataclasses.field(default=None, repr=False)
+    offline_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    measured: Latency | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the agent: as registered, else `module:Class`."""
+        kind = type(getattr(self.agent, "base", self.agent))
+        return registered_name(kind) or f"{kind.__module__}:{kind.__qualname__}"
+
+    def start(self, seed: int = 0, *, index: int = 0, lifetimes: int | None = None) -> "Life":
+        """Start a lifetime: number `index` of `seed`, which decides as that of `jbrl.play` and of a
+        study does, given the same outcomes.
+
+        Args:
+          lifetimes: played at once, numbered from `index`; observations, rewards and actions have
+            an axis [n] in front. None: one, whose actions are integers.
+        """
+        check_count("seed", seed, 2**32 - 1, low=0)
+        return Life(self, seed, index, lifetimes)
+
+    def resume(self, path: str | Path) -> "Life":
+        """Go on with a lifetime that `Life.save` has saved, with the same bits.
+
+        Raises:
+          JbrlError: the file is missing or damaged, or of another policy.
+        """
+        header, arrays = read_arrays(Path(path))
+        if header.get("kind") != "life" or header.get("policy") != self.digest:
+            raise JbrlError(f"{path}: of another policy: expected a life of this one")
+        life = Life(self, *(header[name] for name in ("seed", "index", "lifetimes")))
+        life.restore(arrays, header["decisions"])
+        return life
+
+    def functions(self) -> Player:
+        """Return the pure functions `reset(key, index)`, `act(life, observation)` and
+        `observe(life, reward, next_observation, terminated, truncated)`, for `jax.jit`, `jax.vmap`
+        and programs of one's own. The object is a pytree.
+        """
+        return self.player
+
+    def latency(self, n: int = 1000, *, lifetimes: int | None = None) -> Latency:
+        """Measure what `act` and `observe` take in a loop, dispatch included, over `n` decisions in
+        an environment drawn from the prior.
+        """
+        return measure(self.player, self.prior, n, lifetimes)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of what decides: agent, parameters, what was learned."""
+        content = hashlib.sha256(canonical(self._identity()).encode())
+        for name, array in sorted(self._arrays().items()):
+            content.update(f"{name}{array.dtype.str}{array.shape}".encode())
+            content.update(np.ascontiguousarray(array).tobytes())
+        return content.hexdigest()
+
+    # ---- the folder ----
+
+    def save(
+        self, folder: str | Path, *, limits: Mapping[str, Any] | None = None, decisions: int = 1000
+    ) -> Path:
+        """Write the policy as a new folder, whole or not at all.
+
+        Args:
+          limits: promised, numbers or texts by name, for example `{"online": "1 ms"}`.
+          decisions: over which the latency is measured that is written down.
+
+        Raises:
+          JbrlError: the folder exists or cannot be written, or another process could not find the
+            agent or the problem by its name.
+        """
+        target = Path(folder)
+        if target.exists():
+            raise JbrlError(f"{target}: exists: expected the name of a new folder")
+        self._check_names()
+        kept = dataclasses.replace(
+            self, limits=dict(limits or self.limits), measured=self.latency(decisions)
+        )
+        write_folder(target, kept._about(), kept._arrays(), kept._card())
+        return target
+
+    def _check_names(self) -> None:
+        """Refuse what `load_policy` could not make again."""
+        if isinstance(self.agent, MadeOfWeights):
+            raise JbrlError(
+                f"{type(self.agent).__name__} is a strategy that was trained: expected the agent "
+                "that trains it, whose policy keeps the weights"
+            )
+        if isinstance(self.problem, DirichletProblem):
+            return
+        try:
+            same = find_problem(self.problem.short_name, Path.cwd()).digest == self.problem.digest
+        except JbrlError:
+            same = False
+        if not same:
+            raise JbrlError(
+                f"problem '{self.problem.short_name}' is none that a name stands for: expected one "
+                "that jbrl.problem finds, such as an environment with @register_environment"
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        """Return all that decides beside arrays, as plain data."""
+        kind = type(getattr(self.agent, "base", self.agent))
+        lifetime = self.prior.lifetime
+        return {
+            "format": FORMAT,
+            "agent": {
+                "name": self.name,
+                "parameters": _plain(parameters_of(self.agent)),
+                "version": self.agent.version,
+                "source": source_digest(kind) if is_outside(kind) else None,
+            },
+            "problem": {"name": self.problem.short_name, "digest": self.problem.digest},
+            "lifetime": {type(lifetime).__name__: dataclasses.asdict(lifetime)},
+            "discount": float(self.prior.discount),
+            "in_blocks": self.player.in_blocks,
+            "stream": self.stream,
+        }
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            **self._identity(),
+            "seed": self.seed,
+            "policy": self.digest,
+            **self._spaces(),
+            "limits": dict(self.limits),
+            "latency": dataclasses.asdict(self.measured) if self.measured else None,
+            "offline_seconds": self.offline_seconds,
+            "compile_seconds": self.compile_seconds,
+            "learned": self.learned.describe() if self.learned else None,
+            "versions": versions(),
+        }
+
+    def _spaces(self) -> dict[str, Any]:
+        """Return what is observed and done, for readers."""
+        seen, actions = self.player.spec.observation, self.player.spec.actions
+        shape = {"shape": list(seen.shape), "dtype": np.dtype(seen.dtype).name}
+        sizes = {} if seen.shape or not hasattr(seen, "n") else {"n": seen.n}
+        return {
+            "observation": {"kind": type(seen).__name__, **sizes, **shape},
+            "action": {"kind": "Discrete", "n": actions.n, "shape": [], "dtype": "int32"},
+        }
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        found = {
+            f"learned/{k}": v for k, v in (self.learned.arrays if self.learned else {}).items()
+        }
+        if isinstance(self.problem, DirichletProblem):
+            mdps = self.problem.mdps
+            found |= {f"prior/{name}": np.asarray(getattr(mdps, name)) for name in MDPS}
+        if _trains(self.player.agent):
+            leaves = enumerate(host_leaves(self.player.knowledge))
+            found |= {f"knowledge/{i:04d}": v for i, v in leaves}
+        return found
+
+    def _card(self) -> str:
+        """Return the page that people read."""
+        facts = {
+            "agent": f"{self.name}, version {self.agent.version}",
+            "parameters": ", ".join(
+                f"{k} = {shown(v, str)}" for k, v in _plain(parameters_of(self.agent)).items()
+            ),
+            "prior": f"{self.problem.short_name} ({self.problem.digest[:12]})",
+            "observation": str(self.player.spec.observation),
+            "action": f"an integer from 0 to {self.player.spec.actions.n - 1}",
+            "trained": f"in {notebook.duration(self.offline_seconds)}, seed {self.seed}",
+            **{f"limit {name}": str(value) for name, value in self.limits.items()},
+        }
+        if self.measured:
+            facts |= {f"latency, {k}": v for k, v in self.measured.facts().items()}
+        facts["versions"] = ", ".join(f"{k} {v}" for k, v in versions().items())
+        rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items() if value)
+        return f"""# Policy: {self.name} for {self.problem.short_name}
+
+| | |
+|---|---|
+{rows}
+
+## Use
+
+    import jbrl
+    policy = jbrl.load_policy("this folder")
+    life = policy.start(seed=0)
+    action = life.act(observation)
+    life.observe(reward, next_observation, terminated=False, truncated=False)
+
+The latency is that of the machine where the policy was saved; `policy.latency()` measures it here.
+What it earns holds for environments drawn from its prior; it is not known elsewhere.
+"""
+
+    def _repr_html_(self) -> str:
+        known = {"agent": self.name, "prior": self.problem.short_name, "seed": self.seed}
+        shown_latency = self.measured.facts() if self.measured else {}
+        return notebook.facts(known | {f"latency, {k}": v for k, v in shown_latency.items()})
+
+
+class Life(Stepping):
+    """A lifetime in a loop of the caller's: `act`, `observe`, and `save` for a restart."""
+
+    def __init__(self, policy: Policy, seed: int, index: int, lifetimes: int | None) -> None:
+        key = jax.random.key(seed)
+        if policy.stream:
+            key = jax.random.fold_in(key, policy.stream)
+        super().__init__(policy.player, key, index, lifetimes)
+        self._policy, self._place = policy, {"seed": seed, "index": index, "lifetimes": lifetimes}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the lifetime so far as one sealed file, in place of what is there; `Policy.resume`
+        goes on with the same bits.
+
+        Raises:
+          JbrlError: the file cannot be written.
+        """
+        header = {
+            "kind": "life",
+            "format": FORMAT,
+            "policy": self._policy.digest,
+            "decisions": self.decisions,
+            **self._place,
+        }
+        try:
+            files.write_whole(Path(path), files.pack(header, self.arrays(), compress=False))
+        except OSError as error:
+            raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
+        return Path(path)
+
+
+def policy(
+    agent: Agent | str | Played,
+    prior: str | Problem | None = None,
+    *,
+    seed: int = 0,
+    horizon: int | None = None,
+    episodes: int | None = None,
+    discount: float = 0.95,
+    checkpoint: offline.SearchCheckpoint | None = None,
+) -> Policy:
+    """Train an agent on its prior, and return it as a policy.
+
+    Args:
+      agent: with its parameters, or a name, as for `jbrl.play`; or what that has returned.
+      prior: a problem, its name, or the path of its JSON file.
+      seed: of the training, as that of a study.
+      horizon, episodes, discount: as for `jbrl.play`.
+      checkpoint: keeps what a search finds, so that an interrupted one goes on.
+
+    Raises:
+      JbrlError: an agent that cannot use the prior, or that has to be shown the environment.
+    """
+    if isinstance(agent, Played):
+        if agent.trained is None:
+            raise JbrlError("these results do not keep the agent: expected those of jbrl.play")
+        return of_trained(agent.trained)
+    if prior is None:
+        raise JbrlError('prior: expected a problem, for example prior="GC"')
+    made, name = resolve_agent(agent)
+    told = resolve_problem(prior)
+    protocol = Protocol(told, told, 1, seed, lifetime_of(told, horizon, episodes), discount)
+    protocol.check_agent(made, name)
+    return train(made, protocol, checkpoint)
+
+
+def train(
+    agent: Agent, protocol: Protocol, checkpoint: offline.SearchCheckpoint | None = None
+) -> Policy:
+    """Train an agent as a unit of these rules does."""
+    _refuse_oracle(agent)
+    run = make_run(agent, protocol)
+    run.learn(checkpoint)
+    return of_trained(run.trained())
+
+
+def of_trained(trained: Trained) -> Policy:
+    """Return the policy of an agent that is trained already.
+
+    Raises:
+      JbrlError: it has to be shown the environment.
+    """
+    _refuse_oracle(trained.given)
+    rules = trained.protocol
+    return Policy(
+        agent=trained.given,
+        player=Player(trained.agent, trained.knowledge, rules.prior.spec, rules.in_blocks),
+        problem=rules.prior,
+        prior=rules.agent_prior(),
+        seed=rules.seed,
+        stream=getattr(rules.test, "stream", 0),
+        learned=trained.learned,
+        offline_seconds=trained.offline_seconds,
+        compile_seconds=trained.compile_seconds,
+    )
+
+
+def _refuse_oracle(agent: Agent) -> None:
+    if is_oracle(agent):
+        raise JbrlError(
+            f"{shown_name(agent)} is shown the true environment before it plays: expected an agent "
+            "that learns, such as BAMCP"
+        )
+
+
+def load_policy(folder: str | Path) -> Policy:
+    """Read a policy that `Policy.save` has written; nothing in the folder is executed.
+
+    Raises:
+      JbrlError: a file is missing or damaged, the format, the agent or the problem is another one
+        here, or the agent is of the user's own and its module is not imported.
+    """
+    place = Path(folder)
+    about = read_about(place)
+    _, arrays = read_arrays(place / ARRAYS)
+    try:
+        found = _rebuilt(place, about, arrays)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise JbrlError(f"{place / ABOUT}: {error!r}: expected what `save` writes") from None
+    if found.digest != about["policy"]:
+        raise JbrlError(
+            f"{place}: another policy than the one that was saved: expected the digest "
+            f"{about['policy'][:12]}, has {found.digest[:12]}"
+        )
+    compare_versions(place, about["versions"])
+    return found
+
+
+def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Policy:
+    """Return the policy, its digest still to be compared."""
+    problem = read_problem(place, about["problem"], arrays)
+    kind, fields = next(iter(about["lifetime"].items()))
+    lifetime: Lifetime = {"Steps": Steps, "Episodes": Episodes}[kind](**fields)
+    prior = problem.prior(lifetime, about["discount"])
+    given = read_agent(place, about["agent"])
+    learned = None
+    if about["learned"] is not None:
+        found = {k.removeprefix("learned/"): v for k, v in arrays.items() if k[:8] == "learned/"}
+        learned = offline.Learned.read(about["learned"], found)
+    agent = jax.device_put(as_arrays(learned.strategy if learned else given))
+    knowledge: Any = prior
+    if _trains(agent):
+        leaves = [arrays[name] for name in sorted(arrays) if name.startswith("knowledge/")]
+        shapes = jax.eval_shape(offline.train, agent, jax.random.key(0), prior)
+        knowledge = read_knowledge(place, leaves, shapes)
+    latency = about["latency"]
+    return Policy(
+        agent=given,
+        player=Player(agent, knowledge, problem.spec, about["in_blocks"]),
+        problem=problem,
+        prior=prior,
+        seed=about["seed"],
+        stream=about["stream"],
+        learned=learned,
+        offline_seconds=about["offline_seconds"],
+        compile_seconds=about["compile_seconds"],
+        limits=about["limits"],
+        measured=Latency(**latency) if latency else None,
+    )
+
+
+def _trains(agent: Agent) -> bool:
+    """Return whether what the agent knows is more than its prior."""
+    return type(agent).train is not Agent.train
+
+
+def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as data for JSON, a table in place of a distribution."""
+    return {
+        name: {value.kind: list(value.values)} if isinstance(value, Distribution) else value
+        for name, value in parameters.items()
+    }

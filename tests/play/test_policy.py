@@ -1,0 +1,205 @@
+"""Policies: the decisions of a unit one at a time, folders that are whole or refused, lives that go
+on after a restart, and misuse in one sentence.
+"""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jbrl
+from jbrl.agents.complete import is_oracle
+from jbrl.agents.registry import AGENTS
+from jbrl.base.errors import JbrlError
+from jbrl.environments.environment import drawn
+from jbrl.mdp.sampling import stream
+from jbrl.policy import Policy
+from jbrl.rollout import episodes
+
+HORIZON = 30
+
+
+@pytest.fixture(scope="module")
+def played():
+    return jbrl.play("e-Greedy", prior="GC", n_environments=2, seed=3, horizon=HORIZON, record=True)
+
+
+@pytest.fixture(scope="module")
+def policy(played) -> Policy:
+    return played.policy()
+
+
+@pytest.fixture(scope="module")
+def folder(policy, tmp_path_factory):
+    return policy.save(tmp_path_factory.mktemp("policies") / "one", decisions=5)
+
+
+def follow(life, trajectories, index, first=0, last=HORIZON):
+    """Return the actions of a life to which the outcomes of a trajectory happen."""
+    states, rewards = (trajectories[name][index] for name in ("states", "rewards"))
+    actions = []
+    for t in range(first, last):
+        actions.append(life.act(states[t]))
+        life.observe(rewards[t], states[t + 1])
+    return actions
+
+
+def test_plays_the_actions_of_the_unit(played, policy):
+    for index in range(2):
+        actions = follow(policy.start(seed=3, index=index), played.trajectories, index)
+        assert actions == list(played.trajectories["actions"][index])
+
+
+def test_several_lifetimes_at_once_play_as_each_alone(played, policy):
+    life, moves = policy.start(seed=3, lifetimes=2), played.trajectories
+    for t in range(HORIZON):
+        np.testing.assert_array_equal(life.act(moves["states"][:, t]), moves["actions"][:, t])
+        life.observe(moves["rewards"][:, t], moves["states"][:, t + 1])
+
+
+def test_functions_are_pure_and_mapped(played, policy):
+    moves, player = played.trajectories, policy.functions()
+
+    def play(index, states, rewards):
+        def decide(life, now):
+            state, reward, reached = now
+            action, life = player.act(life, state)
+            return player.observe(life, reward, reached), action
+
+        steps = (states[:-1], rewards, states[1:])
+        return jax.lax.scan(decide, player.reset(jax.random.key(3), index), steps)[1]
+
+    actions = jax.jit(jax.vmap(play))(jnp.arange(2), moves["states"], moves["rewards"])
+    np.testing.assert_array_equal(actions, moves["actions"])
+
+
+def score_in_blocks(policy, problem, seed, index) -> float:
+    """Return the mean return per episode of a life in the environment of a unit, with its keys."""
+    key = problem.key(seed)
+    environment = drawn(problem.environment, stream(key, jnp.int32(index), "mdp"))
+    own = stream(key, jnp.int32(index), "environment")
+    state, seen = environment.reset(jax.random.fold_in(own, 2**32 - 1))
+    step, reset = jax.jit(environment.step), jax.jit(environment.reset)
+    life, gained, over, t = policy.start(seed=seed, index=index), [0.0], 0, 0
+    while over < problem.lifetime.episodes:
+        if t % episodes.BLOCK == 0:
+            keys = jax.random.split(jax.random.fold_in(own, t // episodes.BLOCK), episodes.BLOCK)
+        now, t = keys[t % episodes.BLOCK], t + 1
+        state, found = step(now, state, jnp.int32(life.act(seen)))
+        life.observe(found.reward, found.observation, found.terminated, found.truncated)
+        gained[-1] += float(found.reward)
+        seen = found.observation
+        if found.terminated or found.truncated:
+            over += 1
+            gained.append(0.0)
+            state, seen = reset(jax.random.fold_in(now, 1))
+    return float(np.mean(gained[:-1]))
+
+
+def test_plays_the_episodes_of_the_unit():
+    settings = {"prior": "DeepSea(size=4)", "n_environments": 2, "seed": 1, "episodes": 60}
+    played = jbrl.play("Q-learning", **settings)
+    problem = jbrl.problem("DeepSea(size=4)")
+    object.__setattr__(problem, "lifetime", jbrl.Episodes(60))
+    assert score_in_blocks(played.policy(), problem, 1, 1) == pytest.approx(played.returns[1])
+
+
+def test_a_folder_plays_the_same_actions(folder, played, policy):
+    loaded = jbrl.load_policy(folder)
+    assert loaded.digest == policy.digest
+    actions = follow(loaded.start(seed=3, index=1), played.trajectories, 1)
+    assert actions == list(played.trajectories["actions"][1])
+    assert loaded.measured.decisions == 5
+    about = json.loads((folder / "policy.json").read_text())
+    assert about["observation"] == {"kind": "Discrete", "n": 5, "shape": [], "dtype": "int32"}
+
+
+@pytest.mark.parametrize("name", ["arrays.npz", "README.md", "policy.json"])
+def test_a_damaged_byte_is_refused(folder, tmp_path, name):
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    content = bytearray((tmp_path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / name).write_bytes(bytes(content))
+    with pytest.raises(JbrlError, match=f"{name}: not what was saved"):
+        jbrl.load_policy(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(JbrlError, match=f"{name}: cannot be read"):
+        jbrl.load_policy(tmp_path)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_life_saved_goes_on_with_the_same_bits(played, policy, tmp_path, waiting):
+    life, moves = policy.start(seed=3, index=1), played.trajectories
+    actions = follow(life, moves, 1, 0, 10)
+    if waiting:  # saved between act and observe
+        actions.append(life.act(moves["states"][1][10]))
+    life = policy.resume(life.save(tmp_path / "life"))
+    if waiting:
+        life.observe(moves["rewards"][1][10], moves["states"][1][11])
+    actions += follow(life, moves, 1, len(actions), HORIZON)
+    assert actions == list(moves["actions"][1])
+
+
+MISUSE = [
+    (lambda life: life.observe(0.0, 1), "observe before act: expected act"),
+    (lambda life: (life.act(0), life.act(0)), "act after act: expected observe"),
+    (lambda life: life.act(5), "observation = 5: expected an integer from 0 to 4"),
+    (lambda life: life.act(0.5), "expected int32"),
+    (lambda life: life.act([0]), "expected int32"),
+    (lambda life: (life.act(0), life.observe(float("nan"), 1)), "reward = nan: expected a finite"),
+    (lambda life: (life.act(0), life.observe("x", 1)), "expected a number"),
+    (lambda life: (life.act(0), life.observe(0, 1, True, True)), "expected one of them"),
+]
+
+
+@pytest.mark.parametrize(("misuse", "said"), MISUSE)
+def test_misuse_is_refused_in_a_sentence(policy, misuse, said):
+    with pytest.raises(JbrlError, match=said):
+        misuse(policy.start())
+
+
+def test_an_agent_that_sees_the_environment_is_refused():
+    with pytest.raises(JbrlError, match="Optimal is shown the true environment"):
+        jbrl.policy("Optimal", "GC")
+
+
+LOADED = """
+import sys, json, jbrl
+policy = jbrl.load_policy(sys.argv[1])
+life, moves = policy.resume(sys.argv[2]), json.loads(sys.argv[3])
+actions = []
+for state, reward, reached in moves:
+    actions.append(life.act(state))
+    life.observe(reward, reached)
+print(json.dumps(actions))
+"""
+
+
+@pytest.mark.slow
+def test_another_process_goes_on_with_the_same_bits(folder, played, policy, tmp_path):
+    moves = played.trajectories
+    life = policy.start(seed=3, index=1)
+    follow(life, moves, 1, 0, 10)
+    states = moves["states"][1]
+    rest = zip(states[10:-1], moves["rewards"][1][10:], states[11:], strict=True)
+    text = json.dumps([[int(x), float(r), int(y)] for x, r, y in rest])
+    command = [sys.executable, "-c", LOADED, folder, life.save(tmp_path / "life"), text]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == list(moves["actions"][1][10:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_every_agent_plays_its_actions(name, tmp_path):
+    if is_oracle(AGENTS[name].agent()):
+        return
+    settings = {"prior": "GC", "n_environments": 2, "seed": 1, "horizon": 60, "record": True}
+    played = jbrl.play(name, **settings)
+    loaded = jbrl.load_policy(played.policy().save(tmp_path / "policy", decisions=5))
+    actions = follow(loaded.start(seed=1, index=1), played.trajectories, 1, 0, 60)
+    assert actions == list(played.trajectories["actions"][1])
