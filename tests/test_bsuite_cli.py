@@ -51,6 +51,17 @@ def test_unfinished_runs_are_scored_and_flagged(folder):
     assert "note: agent Mine: 309 of 468 runs are not finished" in done.stderr
 
 
+def test_names_neither_break_lines_nor_are_read_as_markdown(folder):
+    done = call("score", f"<b>*A*\nB|={folder / 'C'}", f"P={folder / 'P'}", "--format", "md")
+    assert all(line.startswith(("note: ", "error: ")) for line in done.stderr.splitlines())
+    assert "error: agent <b>*A* B|: no logs of bandit" in done.stderr
+    rows = done.stdout.splitlines()
+    assert rows[2 + list(EXPERIMENTS).index("catch")].startswith(
+        r"| \<b\>\*A\* B\| | catch | 0.75 |"
+    )
+    assert all(row.startswith("| ") and row.endswith(" |") for row in rows)
+
+
 def test_tags_settings_tests_and_releases(folder):
     both = (folder / "A", folder / "P", "--format", "csv")
     assert len(table(call("score", *both, "--table", "tags"))) == 14

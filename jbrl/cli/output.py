@@ -135,9 +135,13 @@ def _for_json(value: Any) -> Any:
 
 def _six_digits(value: Any) -> str:
     """Return a cell of Markdown; nothing for what is not known."""
+    from jbrl.report.text import escape
+
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
-    return "" if value is None else str(value).replace("|", "\\|")
+    if isinstance(value, str):
+        return escape(value)
+    return "" if value is None else str(value)
 
 
 def _aligned(table: "pd.DataFrame", limit: int | None = None) -> list[str]:

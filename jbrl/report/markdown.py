@@ -1,6 +1,5 @@
 """A page as Markdown, its figures as SVG and their numbers as CSV beside it."""
 
-import re
 from collections.abc import Iterator
 
 from jbrl.report.content import (
@@ -18,6 +17,7 @@ from jbrl.report.content import (
     Span,
     Table,
 )
+from jbrl.report.text import escape
 
 
 def render(report: Document) -> str:
@@ -32,14 +32,6 @@ def render(report: Document) -> str:
         parts.append(f'<a id="{chapter.id}"></a>\n\n## {escape(chapter.title)}')
         parts += [text for block in chapter.blocks for text in _block(block)]
     return "\n\n".join([*parts, f"Made by jbrl {escape(report.version)}".rstrip() + "."]) + "\n"
-
-
-def escape(text: str) -> str:
-    """Return Markdown that is read as `text`, also within a table; line breaks become spaces."""
-    text = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", re.sub(r"[\s\x00]+", " ", str(text)))
-    # what would begin a list, or underline a heading
-    text = re.sub(r"^( *)([-+=])", r"\1\\\2", text)
-    return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", text)
 
 
 def sentence(words: str | Sentence) -> str:

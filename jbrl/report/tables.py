@@ -26,7 +26,7 @@ from jbrl.report.content import (
     table,
 )
 from jbrl.report.sections import MARKS, P99, SCORES, Section, lengths_differ
-from jbrl.report.text import ABSENT, MDPS, OTHERS, seconds_text, shared
+from jbrl.report.text import ABSENT, MDPS, OTHERS, escape, seconds_text, shared
 from jbrl.stats.brackets import share, share_text
 from jbrl.stats.time_bounds import least_offline, winners_by_bound
 
@@ -73,12 +73,12 @@ def write_tables(parts: Sequence[Section], out: Path) -> None:
 
 def _scores_markdown(section: Section) -> Iterator[str]:
     """Yield the table of all agents of an experiment, below what it is."""
-    yield f"## {markdown.escape(section.name)}"
+    yield f"## {escape(section.name)}"
     drawn = f"Prior {section.prior}, test {section.test}"
     length = f"{section.test}, {section.rules.lifetime}"
-    yield markdown.escape(f"{drawn if section.shows_prior else length}.")
+    yield escape(f"{drawn if section.shows_prior else length}.")
     if section.note:
-        yield markdown.escape(section.note)
+        yield escape(section.note)
     yield markdown.table(all_agents(section))
 
 

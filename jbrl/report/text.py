@@ -57,6 +57,14 @@ def score_text(mean: float, ci95: float, decimals: int) -> str:
     return value if ci95 is None or not math.isfinite(ci95) else f"{value} ± {ci95:.{decimals}f}"
 
 
+def escape(text: str) -> str:
+    """Return Markdown that is read as `text`, also within a table; line breaks become spaces."""
+    text = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", re.sub(r"[\s\x00]+", " ", str(text)))
+    # what would begin a list, or underline a heading
+    text = re.sub(r"^( *)([-+=])", r"\1\\\2", text)
+    return re.sub(r"^( *\d+)([.)])(?= |$)", r"\1\\\2", text)
+
+
 def slug(name: str, taken: Iterable[str] = ()) -> str:
     """Write `name` in letters, digits and hyphens, different from all in `taken`: fit for an HTML
     id and a file name.

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
+from jbrl.base.files import check_file
 from jbrl.stats.score_table import (
+    SCORE_TABLE,
     TRIAL,
     Columns,
     as_floats,
@@ -86,6 +88,7 @@ def read_companion(
     """
     counts = [labels[:place].count(name) for place, name in enumerate(labels)]
     wanted = [f"{name}.{n}" if n else name for name, n in zip(labels, counts, strict=True)]
+    check_file(Path(path))
     table = _load(Path(path), (*wanted, *numbers))
     if not len(table):
         raise JbrlError(f"{path}: no rows: expected at least one")
@@ -103,6 +106,7 @@ def read_companion(
 
 
 def _read(path: Path, columns: Columns, missing: bool, trials: bool) -> pd.DataFrame:
+    check_file(path)
     if path.name.lower().endswith(ARRAYS):
         return _load_arrays(path)
     mapping = sources_of(columns)
@@ -144,7 +148,7 @@ def _header(path: Path) -> list[str]:
         if name.endswith(TEXT):
             separator = "\t" if path.suffix == ".tsv" else ","
             return list(pd.read_csv(path, sep=separator, nrows=0, dtype=str, skipinitialspace=True))
-    except (OSError, ValueError):
+    except Exception:
         pass
     return []
 
@@ -180,7 +184,7 @@ def _load_arrays(path: Path) -> pd.DataFrame:
                 arrays: Any = {key: file[key] for key in file.files}
         else:
             arrays = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
+    except Exception as error:  # zip archives, NumPy and JSON have a dozen errors for invalid bytes
         raise JbrlError(f"{path}: cannot be read as arrays of scores: {_reason(error)}") from None
     if not isinstance(arrays, dict):
         raise JbrlError(f"{path}: expected an object with an array for each algorithm")
@@ -203,7 +207,9 @@ def _load(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
             return _load_parquet(path, wanted)
         if path.name.lower().endswith(TEXT):
             return _load_text(path, wanted)
-    except (OSError, ValueError) as error:  # pandas' errors are of the latter kind
+    except Exception as error:  # pandas and each compression have errors of their own
+        if isinstance(error, JbrlError):
+            raise
         raise JbrlError(f"{path}: cannot be read as a score table: {_reason(error)}") from None
     raise JbrlError(
         f"{path}: cannot be read as a score table: expected a file ending in "
@@ -232,11 +238,17 @@ def _load_text(path: Path, wanted: tuple[str, ...]) -> pd.DataFrame:
     return table[list(wanted)]
 
 
+def _option(name: str) -> str:
+    """Return the options that map another column to one of a score table."""
+    options = f" (--{name}-column NAME; 'jbrl subset': --columns {name}=NAME)"
+    return options if name in SCORE_TABLE else ""
+
+
 def _check_columns(present: Iterable[Any], wanted: Iterable[str], path: Path) -> None:
     names = [str(name) for name in present]
     for name in wanted:
         if name not in names:
             raise JbrlError(
-                f"{path}: no column '{name}': map another one to it, or rename "
+                f"{path}: no column '{name}': map another one to it{_option(name)}, or rename "
                 f"it{nearest(name, names)}"
             )

@@ -156,7 +156,7 @@ def test_columns_and_order_of_the_summary():
     assert table["bsuite_env"].tolist() == list(EXPERIMENTS)
     cartpole = table.set_index("bsuite_env").loc["cartpole"]
     assert cartpole["type"] == "basic"
-    assert cartpole["tags"] == "('basic', 'credit_assignment', 'generalization')"
+    assert cartpole["tags"] == "basic, credit_assignment, generalization"
 
 
 def test_order_of_runs_does_not_matter():

@@ -1,5 +1,6 @@
 """Score tables in files and in memory: what is read, what is refused, and parts of them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,15 @@ def test_decimals_are_read_exactly(tmp_path: Path) -> None:
         ),
         (HEAD + "A,x,inf\n", "row 1 (algorithm A, environment x) … score = 'inf'"),
         (HEAD + "A,x,1\n,x,1\n", "row 2 … column 'algorithm' is empty"),
+        (HEAD + "A,x,1\nA,  ,1\n", "row 2 … column 'environment' is empty"),
+        (
+            "agent,environment,score\nA,x,1\n",
+            "no column 'algorithm' … --algorithm-column NAME … --columns algorithm=NAME",
+        ),
+        (
+            "".join(f"c{k}," for k in range(900)) + "x\n" + "1," * 900 + "1\n",
+            "no column 'algorithm' … and 801 more",
+        ),
         (HEAD + "A,x,1\nA,x,1,2,3\n", "scores.csv … line 3"),
         (HEAD + "A,1,x,1\nA,2,x,2\n", "scores.csv … more fields than its header"),
     ],
@@ -94,6 +104,45 @@ def test_a_file_that_is_not_there_or_of_another_kind(tmp_path: Path) -> None:
         read_score_table(written(tmp_path, "", "x.txt"))
     with pytest.raises(JbrlError, match="no file given"):
         read_score_table([])
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """Spreadsheets write one."""
+    for name, text in (
+        ("a.csv", HEAD + "A,x,1\nB,x,2\n"),
+        ("b.csv", '"algorithm","environment","score"\n"A","x",1\n"B","x",2\n'),
+        ("wide.csv", "algorithm,x\nA,1\nB,2\n"),
+        ("c.json", '{"environments": ["x"], "scores": {"A": [[1]], "B": [[2]]}}'),
+    ):
+        path = tmp_path / name
+        path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+        scores = read_score_table(path)
+        assert scores.to_numpy().tolist() == [["A", "x", 1.0], ["B", "x", 2.0]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.csv.xz", "t.parquet", "t.npz", "t.json"])
+def test_a_cut_file_a_pipe_and_a_folder_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("z") and ".csv" in name:
+        SCORES.to_csv(path, index=False)
+    elif name.endswith("parquet"):
+        SCORES.to_parquet(path)
+    else:
+        path.write_bytes(b'{"A": [[1, 2], [3')
+    for cut in (9, path.stat().st_size // 2):
+        path.write_bytes(path.read_bytes()[:-cut])
+        with pytest.raises(JbrlError, match=rf"{name}: "):
+            read_score_table(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(JbrlError, match="it is a pipe or a device: expected a file"):
+        read_score_table(path)
+    with pytest.raises(JbrlError, match="it is a pipe or a device: expected a file"):
+        read_companion(path, ["algorithm"])
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(JbrlError, match="it is a folder: expected a file"):
+        read_score_table(path)
 
 
 def test_missing_scores_may_be_left_out(tmp_path: Path) -> None:

@@ -251,6 +251,10 @@ def test_bad_overrides(text, message):
     [
         (b'[study]\nname = "a"\nn_mdps == 3\n', "not valid TOML: .*line 3"),
         (b'[study]\nname = "a"\nseed = [1,\n', "not valid TOML: .*line 3"),
+        (
+            b'\xef\xbb\xbf[study]\nnmae = "a"\n',
+            r"\[study\]: .name. is missing",
+        ),  # a byte order mark
         (b"\xff\xfe\x00", "cannot be read as a study: not a text file in UTF-8"),
         (None, "cannot be read as a study: No such file"),
     ],

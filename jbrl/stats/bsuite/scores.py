@@ -45,8 +45,7 @@ def summary(
 
     Returns:
       Columns agent, bsuite_env, score (float64 in [0, 1], NaN where the original's is), type, tags
-      (text of a tuple, as the original has it), finished (bool); by agent, then in the order of
-      the sweep.
+      (separated by commas), finished (bool); by agent, then in the order of the sweep.
 
     Raises:
       JbrlError: no such release.
@@ -205,7 +204,7 @@ def _row(agent: str, name: str, runs: AgentRuns | None) -> dict[str, Any]:
     rules = EXPERIMENTS[name]
     score = float(runs.score(runs.choice()).mean()) if runs else np.nan
     row = {"agent": agent, "bsuite_env": name, "score": score, "type": rules.type}
-    return row | {"tags": str(rules.tags), "finished": bool(runs and runs.finished)}
+    return row | {"tags": ", ".join(rules.tags), "finished": bool(runs and runs.finished)}
 
 
 def _interval(runs: AgentRuns | None, resamples: int) -> dict[str, float]:
