@@ -1,14 +1,18 @@
 """No random key serves two purposes, steps, lifetimes, groups or rounds."""
 
+import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from jbrl.agents.complete import build
 from jbrl.agents.linear.tabular import QLearning
-from jbrl.environments.environment import as_arrays
+from jbrl.agents.registry import AGENTS
+from jbrl.environments.environment import ENVIRONMENTS, as_arrays
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.environments.wrappers import RewardNoise
 from jbrl.mdp import sampling
@@ -17,7 +21,12 @@ from jbrl.problems.lookup import problem
 from jbrl.problems.problem import EnvironmentProblem
 from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes, steps
+from jbrl.rollout.contract import OfflineSearch
+from jbrl.rollout.simulate import simulate
 from tests import streams
+from tests.agents.prior_trained import test_rounds
+from tests.conformance.test_agents import PARAMETERS, plays_finite_mdps
+from tests.draws import draws_of
 from tests.rollout.test_episodes import Counter
 from tests.streams import Die
 
@@ -98,3 +107,114 @@ def test_keys_of_lanes_of_gymnasium(mode, max_steps):
             envs.step(np.zeros(3, int))
     assert not keys.shared
     assert len(keys.users) == 3 * (1 + 4 * 2)
+
+
+def twice(key: Any) -> Any:
+    return jax.random.uniform(key) + sampling.uniforms(key)[0]
+
+
+def part_and_whole(key: Any) -> Any:
+    keys = jax.random.split(key)
+    return jax.vmap(jax.random.uniform)(keys).sum() + jax.random.normal(keys[1])
+
+
+def split_and_folded(key: Any) -> Any:
+    first = jax.random.split(key)[0]
+    return jax.random.uniform(first) + jax.random.uniform(jax.random.fold_in(key, 1))
+
+
+def same_in_each_turn(key: Any) -> Any:
+    return lax.scan(lambda total, x: (total + x * jax.random.uniform(key), None), 0.0, jnp.ones(3))
+
+
+def carried_along(key: Any) -> Any:
+    def turn(carried: tuple[Any, Any]) -> tuple[Any, Any]:
+        return carried[0], carried[1] + jax.random.uniform(carried[0])
+
+    return lax.while_loop(lambda carried: carried[1] < 2, turn, (key, 0.0))
+
+
+def in_vain(key: Any) -> Any:
+    first, _ = jnp.split(jax.random.uniform(key, (4,)), 2)
+    return first
+
+
+def of_none(key: Any) -> Any:
+    return jax.random.uniform(key) + jax.random.uniform(KEY)
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (twice, "a key is drawn from 2 times"),
+        (part_and_whole, "a key is drawn from, and so is what it is a part of"),
+        (split_and_folded, "a key is drawn from, and folded"),
+        (same_in_each_turn, "a key does not depend on loop 0"),
+        (carried_along, "a key does not depend on loop 0"),
+        (in_vain, "words that are drawn are not used"),
+        (of_none, "a key does not depend on index"),
+    ],
+)
+def test_faults_of_draws_are_found(function: Any, fault: str) -> None:
+    assert fault in draws_of(function, KEY, varies="index").faults
+
+
+def test_draws_of_branches_and_of_loops_with_keys_of_their_own_are_no_faults() -> None:
+    def right(key: Any, chosen: Any) -> Any:
+        first, second, third = jax.random.split(key, 3)
+        either = lax.cond(chosen, jax.random.normal, jax.random.uniform, first)
+        return (
+            either
+            + lax.map(jax.random.uniform, jax.random.split(second, 4)).sum()
+            + lax.map(lambda i: jax.random.uniform(jax.random.fold_in(third, i)), jnp.arange(3))
+        )
+
+    found = draws_of(right, KEY, True, varies="key")
+    assert not found.faults
+    assert sum(found.draws.values()) == 5
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_draws_of_a_lifetime_of_each_agent(name: str) -> None:
+    """Of T decisions in a finite MDP where the agent plays that, else of episodes; of one that is
+    trained on its prior, of a round.
+    """
+    agent = AGENTS[name].agent(**PARAMETERS.get(name, {}))
+    if name in test_rounds.AGENTS:
+        found = draws_of_training(*test_rounds.AGENTS[name]())
+    elif isinstance(agent, OfflineSearch):
+        return  # draws on the host; its strategies are other agents of the register
+    else:
+        finite = plays_finite_mdps(name)
+        where = problem("GC" if finite else "DeepSea(size=4)")
+        lifetime = Steps(3) if finite else Episodes(2)
+
+        def play(index: Any, key: Any) -> Any:
+            return simulate(agent, where, key, index, lifetime=lifetime)
+
+        found = draws_of(play, np.int32(0), KEY, varies="index")
+    assert not found.faults
+    assert len(found.draws) > 2
+
+
+def draws_of_training(agent: Any, prior: Any) -> Any:
+    """Of the next round, whose keys have to depend on its number."""
+    lesson = agent.lesson(prior)
+
+    def play(number: Any, state: Any, share: Any, key: Any, settings: Any) -> Any:
+        state = dataclasses.replace(state, round=number)
+        return lesson.round((state, share, key, settings))
+
+    state = lesson.start(KEY)
+    return draws_of(play, state.round, state, np.float32(1), KEY, lesson.settings, varies="round")
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
+def test_draws_of_each_environment(name: str) -> None:
+    """Of the noise of rewards, too, whose key is made of that of the step."""
+    environment = RewardNoise(as_arrays(problem(name).environment))
+    state, _ = environment.reset(KEY)
+    starting = draws_of(lambda key: environment.reset(key), KEY, varies="key")
+    moving = draws_of(lambda key: environment.step(key, state, np.int32(0)), KEY, varies="key")
+    assert not starting.faults and not moving.faults
+    assert moving.draws
