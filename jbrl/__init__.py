@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # the public names, written once: editors read this block, an
     from jbrl.base.pytree import static as static
     from jbrl.base.schema import MetricFigure as MetricFigure
     from jbrl.bayes_optimal.bracket import bound as bound
+    from jbrl.choice import Choice as Choice
+    from jbrl.choose import choose as choose
     from jbrl.comparison import compare as compare
     from jbrl.environments.environment import ENVIRONMENTS as ENVIRONMENTS
     from jbrl.environments.environment import Environment as Environment

@@ -167,3 +167,35 @@ def raise_capacity(agent: Any, name: str, needed: int) -> None:
 def round_up(number: int) -> int:
     """Return the least power of two that is not below `number`, 1 at least."""
     return 1 << max(0, number - 1).bit_length()
+
+
+UNITS_OF_TIME = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "": 1.0,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+
+
+def parse_seconds(name: str, given: object) -> float:
+    """Return the seconds of a duration, for example `60 s`, `1ms`, `10 min` or `0.5`.
+
+    Raises:
+      JbrlError: it is no duration above 0.
+    """
+    found = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d{1,2})?)\s*([a-zµμ]*)\s*", str(given))
+    seconds = 0.0
+    if found and found[2] in UNITS_OF_TIME and not isinstance(given, bool):
+        seconds = float(found[1]) * UNITS_OF_TIME[found[2]]
+    if not 0 < seconds < math.inf:
+        raise JbrlError(
+            f"{name} = {shown(given)}: expected a duration above 0, in seconds or with a unit (ns, "
+            "us, ms, s, min, h, d), for example '1 ms' or '10min'"
+        )
+    return seconds

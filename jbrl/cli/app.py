@@ -15,6 +15,7 @@ from typer.main import get_command
 from jbrl.base.errors import JbrlError
 from jbrl.cli import bsuite, catalogue, rank, results, subset
 from jbrl.cli.bound import bound
+from jbrl.cli.choose import choose
 from jbrl.cli.compare import compare
 from jbrl.cli.doctor import doctor
 from jbrl.cli.evaluate import evaluate
@@ -76,6 +77,7 @@ add_commands(
     results.archive,
     evaluate,
     bound,
+    choose,
     catalogue.list_,
     catalogue.show,
     catalogue.formulas,

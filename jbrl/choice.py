@@ -1,0 +1,149 @@
+"""The answer of `choose`: an agent for a problem, and what it rests on. Plain data."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from jbrl.base import notebook
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What a candidate has shown. Times are seconds."""
+
+    name: str
+    algorithm: str
+    # "leader"; "tied", which may be better or is within epsilon; "not better" by epsilon; "worse";
+    # "over a limit", "failed" or "not tried"
+    status: str
+    reason: str = ""
+    offline_seconds: float | None = None
+    latency_seconds: float | None = None  # of a decision, to a caller in Python
+    compile_seconds: float | None = None
+    mean: float | None = None
+    n: int = 0  # environments played
+    # mean of the paired difference to the leader and its limits, which hold for all pairs together
+    difference: tuple[float, float, float] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The answer: an agent for a problem within limits of time. Times are seconds.
+
+    Attributes:
+      outcome: "answered", "interrupted" (with an answer if `winner` is one), or "none" where no
+        candidate keeps the limits.
+      stopped: why the race ended: "epsilon", "budget", "interrupted" or "none".
+      winner: leads the race; `recommended`: the cheapest that is as good within epsilon.
+      score: mean and limits at `confidence` of the recommended, in `n_fresh` environments that the
+        race has not seen.
+      share: least and greatest part of the Bayes-optimal value that the score is.
+    """
+
+    problem: str
+    digest: str
+    offline_limit: float
+    online_limit: float
+    budget: float
+    seed: int
+    epsilon: float  # in units of the score
+    confidence: float
+    outcome: str
+    stopped: str
+    winner: str | None
+    recommended: str | None
+    tied: tuple[str, ...]
+    score: tuple[float, float, float] | None
+    n_fresh: int
+    score_range: tuple[float, float]
+    range_assumed: bool
+    references: Mapping[str, float]
+    bracket: tuple[float, float] | None
+    share: tuple[float, float] | None
+    tighter: tuple[tuple[float, str], ...]  # (seconds per decision, what it would be from there on)
+    standings: tuple[Standing, ...]
+    seconds: float
+    busy: str
+    agent: Any = dataclasses.field(default=None, repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a few sentences."""
+        if self.recommended is None:
+            why = "; ".join(f"{s.name}: {s.reason}" for s in self.standings[:3] if s.reason)
+            return f"No candidate keeps the limits on {self.problem} ({why})."
+        parts = [f"Take {self.recommended} for {self.problem}: {_scored(self)}"]
+        others = [name for name in self.tied if name != self.recommended]
+        if others:
+            parts.append(f"It cannot be told apart from {', '.join(others)}")
+        if self.share is not None:
+            parts.append(
+                f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
+            )
+        parts.append(_STOPPED[self.stopped])
+        untried = sum(one.status == "not tried" for one in self.standings)
+        if untried:
+            parts.append(
+                f"{untried} of {len(self.standings)} candidates were not tried: raise the budget"
+            )
+        return ". ".join(parts) + "."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as `choice.json` holds it."""
+        plain = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "agent"
+        }
+        plain["standings"] = [dataclasses.asdict(one) for one in self.standings]
+        return {"answer": self.sentence, **plain}
+
+    def rows(self) -> list[list[str]]:
+        """Return the standings as texts, the best first, under a line of headings."""
+        order = {
+            "leader": 0,
+            "tied": 1,
+            "not better": 2,
+            "worse": 2,
+            "over a limit": 3,
+            "failed": 4,
+        }
+        known = sorted(
+            (one for one in self.standings if one.status in order),
+            key=lambda one: (order[one.status], -(one.mean or 0.0)),
+        )
+        rows = [["candidate", "mean", "environments", "per decision", "offline", "status"]]
+        for one in known:
+            status = (
+                f"{one.status}: {one.reason}"
+                if one.status in ("over a limit", "failed")
+                else one.status
+            )
+            mean = "" if one.mean is None else f"{one.mean:.5g}"
+            times = (_time(one.latency_seconds), _time(one.offline_seconds))
+            rows.append([one.name, mean, f"{one.n:,}", *times, status])
+        return rows
+
+    def _repr_html_(self) -> str:
+        heads, *rows = self.rows()
+        return notebook.table(heads, rows, self.sentence)
+
+
+_STOPPED = {
+    "epsilon": "No other candidate is better by more than epsilon",
+    "budget": "The budget ended the race",
+    "interrupted": "The race was interrupted",
+    "none": "",
+}
+
+
+def _scored(choice: Choice) -> str:
+    if choice.score is None:
+        return "it leads the race, but was not scored afresh"
+    mean, low, high = choice.score
+    return (
+        f"mean score {mean:.5g} ({low:.5g} to {high:.5g}) in {choice.n_fresh:,} environments that "
+        "the race has not seen"
+    )
+
+
+def _time(value: float | None) -> str:
+    return "" if value is None else notebook.duration(value)

@@ -1,0 +1,89 @@
+"""`jbrl choose`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jbrl.cli.output import aligned, progress_bars
+
+if TYPE_CHECKING:
+    from jbrl.choice import Choice
+
+NOTHING = 3  # exit code: no candidate keeps the limits
+INTERRUPTED = 130  # exit code: interrupted, with the answer so far
+
+
+def choose(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM")],
+    *,
+    offline: str = "60s",
+    online: str = "1ms",
+    budget: str = "10min",
+    horizon: int | None = None,
+    episodes: int | None = None,
+    discount: float = 0.95,
+    candidates: str | None = None,
+    seed: int = 0,
+    epsilon: float = 0.01,
+    confidence: float = 0.95,
+    out: Path | None = None,
+    format: Literal["table", "json"] = "table",
+) -> None:
+    """Choose an agent for a problem, within limits of time.
+
+    Candidates play the same fresh environments. Those that cannot keep a limit leave, and those
+    that are worse beyond doubt; the winner is scored in environments that the race has
+    not seen. The exit code is 0 with an answer, 3 where no candidate keeps the limits, 130 after
+    Ctrl-C, which prints the answer so far.
+
+    Args:
+      problem: Problem, environment as module:Class, or the path of a JSON file.
+      offline (TIME): Limit before the first decision: 60s, 10min; compilation does not count.
+      online (TIME): Limit of a decision: 1ms, 50us.
+      budget (TIME): About how long choosing may take, compilation included.
+      horizon: Decisions of a lifetime (default: the problem's own).
+      episodes: Episodes of a lifetime, in place of the horizon.
+      discount: Discount, from 0 up to 1.
+      candidates (NAMES): Agents, separated by commas (default: a portfolio of all families).
+      seed: Seed of environments and agents.
+      epsilon: Difference that does not matter, as a part of the range from Random to Optimal.
+      confidence: Confidence of the race as a whole.
+      out (DIR): Keep the answer and what was played there; the same command again goes on.
+      format: Output format.
+
+    Examples:
+      jbrl choose GC --offline 60s --online 1ms --budget 10min --out out/choice
+      jbrl choose pump.json --online 100us --candidates BEB,PSRL,BAMCP
+      jbrl choose CartPole --episodes 100 --budget 30min
+    """
+    from jbrl.choose import choose as choose_agent
+
+    with progress_bars() as show:
+        choice = choose_agent(
+            problem,
+            offline=offline,
+            online=online,
+            budget=budget,
+            horizon=horizon,
+            episodes=episodes,
+            discount=discount,
+            candidates=None if candidates is None else candidates.split(","),
+            seed=seed,
+            epsilon=epsilon,
+            confidence=confidence,
+            out=out,
+            progress=lambda step, done, total: show("choosing", done, total, step),
+        )
+    if format == "json":
+        typer.echo(json.dumps(choice.as_dict(), indent=1))
+    else:
+        typer.echo("\n".join(_lines(choice)))
+    if choice.outcome != "answered":
+        raise typer.Exit(INTERRUPTED if choice.outcome == "interrupted" else NOTHING)
+
+
+def _lines(choice: "Choice") -> list[str]:
+    rows = choice.rows()
+    return [choice.sentence, "", *aligned(rows)] if len(rows) > 1 else [choice.sentence]

@@ -1,0 +1,141 @@
+"""A portfolio: settings of agents of all families that suit a problem and its limits of time."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from jbrl.agents.complete import is_oracle, parameters_of
+from jbrl.agents.registry import AGENTS, shown_name
+from jbrl.base.errors import JbrlError
+from jbrl.play.protocol import Protocol
+from jbrl.rollout.contract import Agent, MadeOfWeights, OfflineSearch, cost
+from jbrl.study.cost import COMPILING_A_SEARCH, SECONDS_TO_COMPILE, decision_seconds, search_seconds
+
+# of agents that the rule of one setting does not serve
+SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "e-Greedy": {"epsilon": (0.0, 0.05, 0.2)},
+    "BEB": {"beta": (0.25, 1.0, 4.0, 16.0)},
+    "Soft-max": {"tau": (0.05, 0.2, 0.6)},
+    "VDBE-e-Greedy": {"sigma": (1.0, 10.0), "delta": (0.01,), "epsilon0": (0.5,)},
+    "PSRL": {"period": (5, 20)},
+    "Q-learning": {"alpha": (0.1, 0.5)},
+    "Sarsa": {"alpha": (0.1, 0.5)},
+    "SBOSS": {"epsilon": (0.1,), "delta": (5.0,)},
+    "BOSS": {"sampled": (5,)},
+}
+# parameters that buy a better agent for more time: offline and per decision
+BUDGETS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "OPPS-DS": ("budget", (1_000, 10_000, 100_000, 1_000_000)),
+    "OPPS-CS": ("budget", (5_000, 50_000, 500_000)),
+    "ANN": ("budget", (20_000, 200_000)),
+    "BeliefPPO": ("budget", (20_000, 100_000, 500_000)),
+    "RL2": ("budget", (20_000, 100_000, 500_000)),
+    "BAMCP": ("simulations", (10, 50, 250, 1_000, 4_000, 16_000)),
+    "BFS3": ("trajectories", (5, 15, 50, 150)),
+}
+FIRST = 256  # environments that a candidate plays at first
+SHARE = 0.5  # of a limit that a budget may be expected to take
+HOPELESS = 10.0  # times a limit: what is expected to take longer is not tried
+REFERENCES = ("Random", "Optimal", "Scripted")
+
+
+class Candidate(NamedTuple):
+    """A setting of an agent."""
+
+    name: str  # with the parameters that are not the defaults
+    agent: Agent
+    # what making it ready costs, and its part that agents of the same class share, in units of the
+    # compilation of a plain agent
+    setup: float
+    compiling: float
+
+
+def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candidate]:
+    """Return the settings that suit a problem, those that are ready soonest first.
+
+    Args:
+      offline, online: limits, seconds before the first decision and per decision.
+    """
+    found = []
+    for name, entry in AGENTS.items():
+        agent = entry.agent()
+        if name in REFERENCES or name.endswith("-published") or is_oracle(agent):
+            continue
+        if not _suits(agent, name, protocol):
+            continue
+        found += [candidate(one, protocol) for one in _settings(name, protocol, offline, online)]
+    return sorted(found, key=lambda one: one.setup)
+
+
+def candidate(agent: Agent, protocol: Protocol, name: str = "") -> Candidate:
+    """Return an agent as a candidate."""
+    compiling = cost(agent, protocol.agent_prior()).compiling * (
+        COMPILING_A_SEARCH if isinstance(agent, OfflineSearch) else 1.0
+    )
+    deciding = FIRST * protocol.expected_steps * decision_seconds(agent, protocol)
+    seconds = search_seconds(agent, protocol) + deciding
+    return Candidate(
+        name or setting_name(agent), agent, compiling + seconds / SECONDS_TO_COMPILE, compiling
+    )
+
+
+def setting_name(agent: Agent) -> str:
+    """Return the name of an agent with the parameters that are not the defaults, capacities
+    apart.
+    """
+    if isinstance(agent, MadeOfWeights):
+        return type(agent).__name__
+    defaults = {f.name: f.default for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
+    given = {
+        name: value
+        for name, value in parameters_of(agent).items()
+        if value != defaults.get(name) and not name.startswith("max_")  # capacities
+    }
+    values = ", ".join(f"{name}={value}" for name, value in given.items())
+    return f"{shown_name(agent)}({values})" if values else shown_name(agent)
+
+
+def _suits(agent: Agent, name: str, protocol: Protocol) -> bool:
+    try:
+        protocol.check_agent(agent, name)
+        cost(agent, protocol.agent_prior())
+    except JbrlError:
+        return False
+    return True
+
+
+def _settings(name: str, protocol: Protocol, offline: float, online: float) -> Iterator[Agent]:
+    cls = AGENTS[name].agent
+    if name in BUDGETS:
+        field, values = BUDGETS[name]
+        agents = [_made(cls, {field: value}) for value in values]
+        fitting = [a for a in agents if _expected_within(a, protocol, offline, online)]
+        # the greatest budget that fits, and one before it, which is there sooner
+        yield from fitting[-2:] or agents[:1]
+        return
+    grid = SETTINGS.get(name, {})
+    for values in itertools.product(*grid.values()):
+        yield _made(cls, dict(zip(grid, values, strict=True)))
+
+
+def _made(cls: type[Agent], values: Mapping[str, Any]) -> Agent:
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def _expected_within(agent: Agent, protocol: Protocol, offline: float, online: float) -> bool:
+    return (
+        search_seconds(agent, protocol) <= SHARE * offline
+        and decision_seconds(agent, protocol) <= SHARE * online
+    )
+
+
+def beyond(agent: Agent, protocol: Protocol, offline: float, online: float) -> str:
+    """Return why an agent is not worth trying by what it is expected to take; "": it is."""
+    search, decision = search_seconds(agent, protocol), decision_seconds(agent, protocol)
+    if search > HOPELESS * offline:
+        return f"expected to take {search:.3g} s offline"
+    if decision > HOPELESS * online:
+        return f"expected to take {decision:.3g} s per decision"
+    return ""

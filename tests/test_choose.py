@@ -1,0 +1,112 @@
+"""Choosing an agent: limits, the race, the answer, what is kept, and the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import jbrl
+from jbrl.base.errors import JbrlError
+from jbrl.base.parameters import parse_seconds
+from jbrl.choice import Choice
+from jbrl.cli.app import app
+from jbrl.play.protocol import Protocol
+from jbrl.problems.lookup import problem
+from jbrl.study.portfolio import portfolio
+
+TINY = {"horizon": 8, "budget": "60 s", "online": "1 s", "epsilon": 0.2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("choice")
+
+
+@pytest.fixture(scope="module")
+def choice(folder: Path) -> Choice:
+    return jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
+
+
+def plain(choice: Choice) -> dict[str, object]:
+    """Return the answer without what depends on the clock."""
+    content = json.loads(json.dumps(choice.as_dict()))
+    return {k: v for k, v in content.items() if k not in ("seconds", "busy", "bracket", "share")}
+
+
+def test_the_answer_names_an_agent_and_scores_it_afresh(choice: Choice, folder: Path) -> None:
+    assert choice.outcome == "answered"
+    assert choice.recommended in ("e-Greedy", "Q-learning")
+    mean, low, high = choice.score
+    assert low < mean < high
+    assert choice.n_fresh >= 256
+    assert set(choice.references) == {"Random", "Optimal"}
+    assert choice.references["Random"] < choice.references["Optimal"]
+    kept = json.loads((folder / "choice.json").read_text())
+    assert kept["answer"] == choice.sentence
+    assert kept["standings"][0]["name"] == "e-Greedy"
+    assert "<table>" in choice._repr_html_()
+
+
+def test_what_was_played_is_kept_and_gives_the_same_answer(choice: Choice, folder: Path) -> None:
+    again = jbrl.choose("GC(n_states=3)", candidates=["e-Greedy", "Q-learning"], out=folder, **TINY)
+    assert plain(again) == plain(choice)
+
+
+def test_scores_are_those_of_play(choice: Choice) -> None:
+    first = next(one for one in choice.standings if one.n == 256)
+    played = jbrl.play(first.name, test="GC(n_states=3)", horizon=8, n_environments=256)
+    assert first.mean == pytest.approx(played.returns.mean(), rel=1e-12)
+
+
+def test_nobody_keeps_a_limit_that_is_too_short() -> None:
+    words = "choose GC(n_states=3) --horizon 8 --online 1ns --candidates e-Greedy --format json"
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)
+    assert found["outcome"] == "none"
+    assert found["recommended"] is None
+    assert found["standings"][0]["status"] == "over a limit"
+    assert "the limit is" in found["answer"] or "expected to take" in found["answer"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"online": "1 parsec"}, "online = '1 parsec'"),
+        ({"offline": -1}, "offline = -1"),
+        ({"epsilon": 0}, "epsilon = 0: expected a number between 0 and 1"),
+        ({"candidates": []}, "none is given"),
+        ({"candidates": ["BEB", "BEB"]}, "two are called BEB"),
+        ({"candidates": ["Optimal"]}, "Optimal is shown the environment"),
+        ({"candidates": ["BEBE"]}, "did you mean 'BEB'"),
+    ],
+)
+def test_wrong_input_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(JbrlError, match=message):
+        jbrl.choose("GC(n_states=3)", **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60 s", 60), ("1ms", 1e-3), ("10min", 600), ("50 µs", 5e-5), (2, 2), ("1e-3", 1e-3)],
+)
+def test_durations(text: object, seconds: float) -> None:
+    assert parse_seconds("online", text) == pytest.approx(seconds)
+
+
+def test_a_portfolio_suits_the_problem_and_its_limits() -> None:
+    names = {}
+    for limit in (1e-6, 1e-1):
+        for name in ("GC", "Catch"):
+            chosen = problem(name)
+            protocol = Protocol(chosen, chosen, 256, 0, chosen.lifetime, 0.95)
+            found = portfolio(protocol, 60.0, limit)
+            names[name, limit] = [one.name for one in found]
+            assert [one.setup for one in found] == sorted(one.setup for one in found)
+    assert any("simulations=10" in name for name in names["GC", 1e-6])
+    assert any("simulations=16000" in name for name in names["GC", 1e-1])
+    assert not any(name.startswith(("Random", "Optimal")) for name in names["GC", 1e-1])
+    assert "BEB" not in " ".join(names["Catch", 1e-1])
+    assert any(name.startswith("DQN") for name in names["Catch", 1e-1])
+    assert len(names["GC", 1e-1]) >= 24

@@ -1,0 +1,117 @@
+"""Races: how often a guarantee fails, counted; bits; limits of means."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from jbrl.stats.race import Evidence, Race, interval, lower_limit
+
+FALSE_ALARM = 0.05  # of a race
+
+
+def raced(means: list[float], draw: str, seed: int, *, epsilon: float, most: int) -> Race:
+    """Race candidates of known means until no other may be better by epsilon, or all is played."""
+    names = [str(k) for k in range(len(means))]
+    race = Race(names, span=1.0, epsilon=epsilon, confidence=1 - FALSE_ALARM)
+    rng, start, stop = np.random.default_rng(seed), 0, 64
+    while stop <= most:
+        common = rng.random(stop - start)
+        for name, mean in zip(names, means, strict=True):
+            own = rng.random(stop - start)
+            if draw == "binary":
+                scores = (0.5 * (common + own) < 0.5).astype(float) * mean * 2
+            else:  # one in fifty scores is large: heavy within its bounds
+                scores = np.where(own < 0.02, 1.0, np.clip((mean - 0.02) / 0.98, 0, 1))
+            if name in race.running or start == 0:
+                race.add(name, scores)
+        race.drop()
+        if not race.open():
+            break
+        start, stop = stop, 2 * stop
+    return race
+
+
+FIELDS = {
+    "equal": [0.4, 0.4, 0.4, 0.4],
+    "close": [0.4, 0.39, 0.38, 0.35],
+    "apart": [0.4, 0.3, 0.2, 0.1],
+}
+
+
+def errors(n: int, most: int) -> tuple[int, int]:
+    """Return how many of n races broke a guarantee, and how many ended."""
+    wrong = ended = 0
+    cases = itertools.product(FIELDS.values(), ("binary", "heavy"))
+    for seed, (means, draw) in zip(range(n), itertools.cycle(cases), strict=False):
+        race = raced(means, draw, seed, epsilon=0.02, most=most)
+        best = [means[int(name)] >= means[int(race.left[name][0])] for name in race.left]
+        over = not race.open()
+        lost = over and max(means) >= means[int(race.leader)] + race.epsilon
+        wrong += any(best) or lost
+        ended += over
+    return wrong, ended
+
+
+def test_a_race_errs_as_seldom_as_it_says() -> None:
+    # 60 races at 5 %: nine or more would be wrong with probability 0.4 % if the rate were 5 %
+    wrong, ended = errors(60, 4096)
+    assert wrong <= 8
+    assert ended >= 20
+
+
+@pytest.mark.slow
+def test_of_a_thousand_races_one_in_twenty_errs_at_most() -> None:
+    # more than 73 would be with probability 0.1 % if the rate were 5 %
+    wrong, _ = errors(1000, 2**15)
+    assert wrong <= 73
+
+
+def test_the_limits_of_a_mean_hold_and_shrink() -> None:
+    rng, missed, widths = np.random.default_rng(0), 0, []
+    for _ in range(40):
+        scores = (rng.random(1000) < 0.1).astype(float)
+        low, high = interval(scores, 0.0, 1.0, 0.9)
+        missed += not low <= 0.1 <= high
+        widths.append(high - low)
+    # false alarms: more than 10 of 40 at 10 % with probability 0.2 %
+    assert missed <= 10
+    # a limit that knew the range only would be 0.12 wide (Hoeffding)
+    assert np.mean(widths) < 0.08
+
+
+def test_evidence_does_not_depend_on_the_order_of_blocks_nor_overflow() -> None:
+    numbers = np.random.default_rng(0).random(5000)
+    whole, parts = Evidence(0.3, 0.0), Evidence(0.3, 0.0)
+    whole.add(numbers)
+    for first in range(0, 5000, 700):
+        parts.add(numbers[first : first + 700])
+    assert whole.n == parts.n == 5000
+    assert whole.wealth > 1e200
+    assert np.isclose(np.log(whole.wealth), np.log(parts.wealth), rtol=1e-12)
+
+
+def test_wealth_is_the_mean_of_the_products_of_the_bets() -> None:
+    evidence = Evidence(0.5, 0.0)
+    evidence.add(np.array([1.0, 0.25, 0.75]))
+    stakes = 0.5 ** np.arange(18) / 0.5
+    expected = np.mean([np.prod(1 + c * np.array([0.5, -0.25, 0.25])) for c in stakes])
+    assert np.isclose(evidence.wealth, expected, rtol=1e-14)
+
+
+def test_one_that_is_worse_leaves_and_one_that_copies_the_leader_is_settled() -> None:
+    race = Race(["a", "copy", "worse"], span=1.0, epsilon=0.05)
+    scores = np.random.default_rng(0).random(2000) * 0.5 + 0.5
+    for name, given in (("a", scores), ("copy", scores), ("worse", scores - 0.3)):
+        race.add(name, given)
+    assert race.drop() == ["worse"]
+    assert race.left == {"worse": ("a", 2000)}
+    assert race.leader == "a"
+    assert race.open() == []
+    assert race.difference("copy", "a")[0] == 0
+    low, high = race.difference("worse", "a")[1:]
+    assert low <= -0.3 <= high < 0
+
+
+def test_a_limit_of_nothing_is_the_end_of_the_range() -> None:
+    assert lower_limit(np.zeros(0), -2.0, 3.0, 0.05) <= -1.9
