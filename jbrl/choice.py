@@ -18,7 +18,7 @@ class Standing:
     status: str
     reason: str = ""
     offline_seconds: float | None = None
-    latency_seconds: float | None = None  # of a decision, to a caller in Python
+    latency_seconds: float | None = None  # 99th percentile of a decision, to a caller in Python
     compile_seconds: float | None = None
     mean: float | None = None
     n: int = 0  # environments played
@@ -81,6 +81,10 @@ class Choice:
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
             )
         parts.append(_STOPPED[self.stopped])
+        if self.busy:
+            parts.append(
+                f"Times were measured {self.busy}: decisions were judged by twice the median"
+            )
         untried = sum(one.status == "not tried" for one in self.standings)
         if untried:
             parts.append(

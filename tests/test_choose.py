@@ -15,7 +15,7 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.study.portfolio import portfolio
 
-TINY = {"horizon": 8, "budget": "60 s", "online": "1 s", "epsilon": 0.2}
+TINY = {"horizon": 8, "budget": "30 s", "online": "1 s", "epsilon": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def choice(folder: Path) -> Choice:
 def plain(choice: Choice) -> dict[str, object]:
     """Return the answer without what depends on the clock."""
     content = json.loads(json.dumps(choice.as_dict()))
-    return {k: v for k, v in content.items() if k not in ("seconds", "busy", "bracket", "share")}
+    return {k: v for k, v in content.items() if k not in ("answer", "seconds", "busy")}
 
 
 def test_the_answer_names_an_agent_and_scores_it_afresh(choice: Choice, folder: Path) -> None:
