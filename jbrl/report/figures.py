@@ -41,7 +41,7 @@ from jbrl.report.axes import (
     rows_figure,
     time_axis,
 )
-from jbrl.report.sections import Section
+from jbrl.report.sections import BASELINE, Section
 from jbrl.report.style import INK, ORACLE, drawn
 from jbrl.report.text import MDPS, score_text, seconds_text
 from jbrl.stats.paired_bootstrap import RESAMPLES, draw_counts, pair, resampled
@@ -49,7 +49,6 @@ from jbrl.stats.paired_test import critical_value, fractions
 from jbrl.stats.rank_stability import rank_stability, ranks_table
 
 MANY_AGENTS = 50  # in one scatter plot: intervals would hide more than they show
-BASELINE = "Random"  # the score of 0
 ONE_ALGORITHM = "there is one algorithm only"
 STRIP = 0.08  # of the axes' height, for an oracle above the scale
 SQUARE = 0.86  # side of a square that stands for all resamples

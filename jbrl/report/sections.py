@@ -16,7 +16,7 @@ from jbrl.stats.brackets import Bracket
 from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.paired_test import best_and_tied, rank
 from jbrl.stats.table import check_columns, check_returns, rows_of
-from jbrl.stats.time_bounds import SPREADS, Contest, resolved
+from jbrl.stats.time_bounds import CALL, SPREADS, Contest, resolved, stepped
 
 _TIMES = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
 _NUMBERS = ("mean", "std", "ci95", *_TIMES)
@@ -24,6 +24,7 @@ SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
     *(*_TIMES, "device", "seed", "status"),
 )
+BASELINE = "Random"  # reference agent: the score of 0
 P99 = "latency_p99_seconds"  # optional
 TESTS = ("tied", "difference", "standard_error", "z", "p_value")
 MARKS = ("oracle", "best_of_algorithm", "best", *TESTS)
@@ -170,11 +171,32 @@ class Section:
         Raises:
           JbrlError: agents cannot be compared.
         """
+        return Contest(self._resolved, self.returns)
+
+    @cached_property
+    def _resolved(self) -> pd.DataFrame:
         rows = self.timed
         if self.by_latency:
             rows = rows.assign(online_seconds=rows["latency_seconds"])
             rows = rows.drop(columns=SPREADS[1], errors="ignore")
-        return Contest(resolved(rows), self.returns)
+        return resolved(rows)
+
+    @cached_property
+    def choice(self) -> Contest:
+        """As `contest`, for advice: without the reference agent, in steps of time that matter to
+        a caller, who waits for any decision (`time_bounds.CALL`).
+
+        Raises:
+          JbrlError: agents cannot be compared.
+        """
+        rows = self._resolved
+        rows = rows[rows["algorithm"] != BASELINE]
+        offline, online = (rows[f"{name}_seconds"].to_numpy() for name in ("offline", "online"))
+        times = {
+            "offline_seconds": stepped(offline),
+            "online_seconds": stepped(online, 0.0 if self.by_latency else CALL),
+        }
+        return Contest(rows.assign(**times), self.returns)
 
     def score(self, row: pd.Series) -> str:
         """Return mean and interval of the agent in `row`, in words."""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.report.content import Block, Chapter, Heading, Items, Paragraph, Sentence, Span, sentence
-from jbrl.report.sections import Section
+from jbrl.report.sections import BASELINE, Section
 from jbrl.report.tables import overview
 from jbrl.report.text import OTHERS, Terms, count, listing, seconds_text
 from jbrl.stats.time_bounds import Contest, winners_by_bound
@@ -17,7 +17,10 @@ from jbrl.stats.time_bounds import Contest, winners_by_bound
 Chain = list[tuple[float, str]]  # online bounds from which on an algorithm is taken, seconds
 MOST_SENTENCES = 3
 MOST_EXPERIMENTS = 12  # that are named in the answer of the summary
-CLOSING = "Within its bounds an algorithm named here is the best, or tied with the best."
+CLOSING = (
+    "Within its bounds an algorithm named here is the best, or tied with the best. Times within a "
+    "factor of two are one step."
+)
 SUMMARY = (
     "{Mean} of the best agent of each algorithm, ± 95% interval. Algorithms stand in order of "
     "their average place."
@@ -48,7 +51,7 @@ def _answer(parts: Sequence[Section]) -> list[Block]:
     answer = sentence("**Best, or tied with the best:** {often}.", often=often)
     blocks: list[Block] = [Paragraph(answer, "verdict")]
     lines = tuple(
-        (Span(section.name, target=f"#{section.id}"), ". ", *words)
+        (Span(section.name, target=f"#{section.id}"), ". ", *words, *_others(section, words))
         for section in parts
         if (words := advice(section))
     )
@@ -74,15 +77,15 @@ def standing(parts: Sequence[Section]) -> str:
 def advice(section: Section) -> Sentence:
     """Return which algorithm to take for which time per decision and before the first decision.
 
-    Each named algorithm is the best or tied with the best within its bounds (`CLOSING`). An
-    algorithm is kept as long as this is so: a tie is no reason for another one. Bounds on offline
-    time are those from which on another algorithm can be used. Empty where agents cannot be
-    compared.
+    Each named algorithm is the best or tied with the best within its bounds (`CLOSING`), of those
+    that are no reference. An algorithm is kept as long as this is so: a tie is no reason for
+    another one. Bounds on offline time are those from which on another algorithm can be used; times
+    within a factor of two are one step. Empty where agents cannot be compared.
     """
-    if section.timed["algorithm"].nunique() < 2:
+    if section.timed.query("algorithm != @BASELINE")["algorithm"].nunique() < 2:
         return ()
     try:
-        chains = _chains(section.contest)
+        chains = _chains(section.choice)
     except JbrlError:  # the chapter says why
         return ()
     words: list[Span | str] = []
@@ -91,7 +94,21 @@ def advice(section: Section) -> Sentence:
     ):
         words += [_condition(number, offline, several=len(chains) > 1), *_choice(chain)]
     end = [" The map shows what lies between."] * (len(chains) > MOST_SENTENCES)
-    return (*words, *end)
+    idle = [f" {BASELINE} is as good: none is worth its computation."]
+    return (*words, *end, *idle * (BASELINE in _best(section)))
+
+
+def _best(section: Section) -> list[str]:
+    """Return the best algorithm and those tied with it, whatever time they take."""
+    rows = section.champions
+    return list(rows.loc[rows["best"] | rows["tied"], "algorithm"])
+
+
+def _others(section: Section, words: Sentence) -> list[str]:
+    """Name the algorithms that are as good as those that are named in the advice."""
+    named = {word.algorithm for word in words if isinstance(word, Span)}
+    rest = [name for name in _best(section) if name not in named and name != BASELINE]
+    return [f" As good with any time: {listing(rest)}."] * bool(rest)
 
 
 def _chains(contest: Contest) -> list[tuple[float, Chain]]:

@@ -27,6 +27,9 @@ DIGITS = 2  # significant digits of a time that repeat from run to run
 # Below, dispatch and other work of the machine decide: of 3,000 calls of an empty program on a busy
 # machine of two cores the median took 5 µs, one in a thousand more than 69 µs, the longest 4 ms.
 DISPATCH = 1e-3
+# Seconds that a caller in Python waits for any decision, about: of Random on a machine of two cores
+CALL = 3e-5
+FACTOR = 2.0  # times that differ by less are the same to whom advice is given
 SPREADS = ("offline_seconds_spread", "online_seconds_spread")  # optional columns of scores
 
 
@@ -46,6 +49,22 @@ def resolved(scores: pd.DataFrame) -> pd.DataFrame:
         widths = pd.to_numeric(spread, errors="coerce").fillna(0.0).to_numpy(np.float64)
         times[column] = merged(scores[column].to_numpy(np.float64), widths, resolution)
     return scores.assign(**times)
+
+
+def stepped(seconds: np.ndarray, least: float = 0.0) -> np.ndarray:
+    """Return times [n], none below `least`, with each group of times that lie within `FACTOR` of
+    its least one at its greatest: all of the group keep that bound.
+    """
+    order = np.argsort(seconds, kind="stable")
+    times = np.maximum(seconds, least)[order]
+    starts = [0]
+    for k in range(1, len(times)):
+        if times[k] > FACTOR * times[starts[-1]]:
+            starts.append(k)
+    sizes = np.diff([*starts, len(times)])
+    steps = np.empty(len(times))
+    steps[order] = np.repeat(np.maximum.reduceat(times, starts), sizes)
+    return steps
 
 
 def merged(seconds: np.ndarray, spreads: np.ndarray, resolution: float = 0.0) -> np.ndarray:

@@ -183,8 +183,9 @@ def test_the_summary_answers_first(report):
     )
     assert heading.text == "Which algorithm to take at which computation time"
     assert [text(words) for words in taken.items] == [
-        "GC. Take Random if a decision may take 100 ns and e-Greedy from 200 ns on.",
-        "GC, inaccurate. Take Random if a decision may take 600 ns and e-Greedy from 700 ns on.",
+        "GC. Take BEB if a decision may take 30 µs or more. As good with any time: e-Greedy.",
+        "GC, inaccurate. Take BEB if a decision may take 30 µs or more. As good with any time: "
+        "e-Greedy.",
     ]
     assert "the best, or tied with the best" in text(closing.words)
 
@@ -194,7 +195,7 @@ def test_details_are_folded_behind_the_answer(report):
     folds = [k for k, b in enumerate(content) if isinstance(b, Heading) and b.folds]
     shown = content[: folds[0]]
     assert [b.id for b in shown if isinstance(b, Plot)] == ["gc--choice"]
-    assert text(shown[2].words).startswith("Take Random if a decision may take 100 ns and e-Greedy")
+    assert text(shown[2].words).startswith("Take BEB if a decision may take 30 µs")
     assert not [b for b in shown if isinstance(b, Table)]
     assert [content[k].text for k in folds] == [
         "Scores and computation times",
