@@ -36,7 +36,7 @@ paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaT
 	@echo "$(OUT)/report/latex/report.pdf"
 
 test: $(VENV)/.has-test ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.has-test ## run the tests that take longer; CHANGED=COMMIT: of packages that differ from it, MINUTES=20: for so long
 	TEST_OPTIMISED=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m slow $(CHANGED:%=--changed-since %) $(MINUTES:%=--minutes %)

@@ -19,13 +19,14 @@ from pathlib import Path
 # Half the time of the tests is compilation. What jbrl compiles to play, search and train is
 # compiled quickly, with the bits that users get. What tests compile themselves, to call one
 # function of an agent for example, takes least without optimisation of machine code; its last bits
-# are others, and no test compares them with those of users. The slow tests, where `TEST_OPTIMISED`
-# is set, compile everything in full. The first flag is known to jaxlib 0.10 alone; programs that
-# tests start inherit all settings.
+# are others, and no test compares them with those of users. Modules are not split for many threads,
+# as parts take time. The slow tests, where `TEST_OPTIMISED` is set, compile everything in full. The
+# first flag is known to jaxlib 0.10 alone; programs that tests start inherit all settings.
 if "TEST_OPTIMISED" not in os.environ:
     os.environ["JBRL_COMPILE"] = "quick"
     if version("jaxlib").startswith("0.10."):
         flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+        flags += " --xla_cpu_parallel_codegen_split_count=1"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 # Tests start many processes, which would each compile all modules where bytecode is not kept.

@@ -17,10 +17,10 @@ STEPS, EPISODES = jbrl.Steps(20), jbrl.Episodes(3)
     ("agent", "name", "lifetime"),
     [
         (EpsilonGreedy(epsilon=0.1), "GC", STEPS),
-        (BAMCP(simulations=5), "GC", STEPS),
-        (Formula(), "GC", STEPS),
         (QLearning(), "DeepSea(size=4)", EPISODES),
-        (DQN(), "Catch", EPISODES),
+        pytest.param(BAMCP(simulations=5), "GC", STEPS, marks=pytest.mark.slow),
+        pytest.param(Formula(), "GC", STEPS, marks=pytest.mark.slow),
+        pytest.param(DQN(), "Catch", EPISODES, marks=pytest.mark.slow),
     ],
 )
 def test_scores_are_those_of_play(agent, name, lifetime):
