@@ -53,3 +53,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     )
     guess = f"; did you mean '{folded[close[0]]}'?" if close else ""
     return f"{guess} (known: {listed(known)})"
+
+
+def bytes_text(n: float) -> str:
+    """Return a number of bytes in words: `1.2 GiB`, `256 MiB`, `1,000 bytes`."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if n >= unit:
+            return f"{n / unit:{'.0f' if n >= 100 * unit else '.3g'}} {name}"
+    return f"{n:,.0f} bytes"

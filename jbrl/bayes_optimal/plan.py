@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy.stats import t as student
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, bytes_text
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.lifetimes import LANES, Rows
 from jbrl.bayes_optimal.look_ahead import PILOT
@@ -275,14 +275,6 @@ def bytes_of_fit(model: Model) -> int:
 def bytes_of_lifetimes(model: Model) -> int:
     """Return what lifetimes of a policy of the look-ahead take."""
     return LIFETIME * LANES * Rows.of(model).concentrations.size
-
-
-def bytes_text(n: int) -> str:
-    """Return a number of bytes in words: `1.2 GiB`, `256 MiB`, `1,000 bytes`."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
-        if n >= unit:
-            return f"{n / unit:.3g} {name}"
-    return f"{n:,} bytes"
 
 
 def standard_error(samples: np.ndarray) -> float:

@@ -15,6 +15,7 @@ from rich import progress as bars
 from rich.console import Console
 from rich.markup import escape
 
+from jbrl.base.errors import bytes_text
 from jbrl.cli.output import aligned, count, duration
 from jbrl.play.machine import memory_bytes, peak_resident_bytes
 from jbrl.play.unit import Unit
@@ -42,10 +43,10 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
         costs = [estimates[unit.id] for unit in planned.todo if unit.algorithm == name]
         seconds_of_all = sum(one.cost.seconds for one in costs)
         largest = max((one.bytes for one in costs), default=0.0)
-        rows.append([name, str(len(costs)), duration(seconds_of_all), size_text(largest)])
+        rows.append([name, str(len(costs)), duration(seconds_of_all), bytes_text(largest)])
     most = max((one.bytes for one in estimates.values()), default=0.0)
     total = duration(sum(seconds.values()))
-    rows.append(["all", str(len(estimates)), total, size_text(most)])
+    rows.append(["all", str(len(estimates)), total, bytes_text(most)])
     typer.echo("\n".join([*aligned(rows), _memory_text(planned, most)]))
     done = len(planned.units) - len(planned.todo)
     ready = f" ({done} done already)" if done else ""
@@ -58,11 +59,11 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
 def _memory_text(planned: RunPlan, most: float) -> str:
     """Return the memory of the process."""
     programs = planned.calibration.resident_bytes(planned.todo)
-    text = f"memory: of the arrays that one unit needs, up to {size_text(most)}"
+    text = f"memory: of the arrays that one unit needs, up to {bytes_text(most)}"
     if programs:
-        text += f", and about {size_text(programs)} of what is compiled"
+        text += f", and about {bytes_text(programs)} of what is compiled"
     here = memory_bytes()
-    return text + (f"; this machine has {size_text(here)}" if here else "")
+    return text + (f"; this machine has {bytes_text(here)}" if here else "")
 
 
 def _source(planned: RunPlan) -> str:
@@ -95,13 +96,6 @@ def _estimated_and_actual(store: Store, ids: Collection[str]) -> list[list[str]]
             for name, done, about, actual in rows
         ),
     ]
-
-
-def size_text(n_bytes: float) -> str:
-    """Return bytes in words: `12 MiB`, `1.5 GiB`."""
-    if n_bytes < 2**30:
-        return f"{n_bytes / 2**20:.0f} MiB"
-    return f"{n_bytes / 2**30:.1f} GiB"
 
 
 class Watchdog:
@@ -294,7 +288,7 @@ class Display(Progress):
             for line in aligned(_estimated_and_actual(self.plan.store, set(self._todo))):
                 self.console.print(escape(line))
             peak = peak_resident_bytes()
-            memory = f", {size_text(peak)} of memory at most" if peak else ""
+            memory = f", {bytes_text(peak)} of memory at most" if peak else ""
             self.console.print(
                 f"{count(self._ran - self._failed, 'unit')} done{failed} in "
                 f"{duration(self._elapsed())}{memory}{rest}"

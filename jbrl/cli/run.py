@@ -119,7 +119,7 @@ def run(
         only=only,
         shard=shard,
         recall=calibrate is not False,
-        devices=resources.devices,
+        resources=resources,
     )
     for text in () if quiet else planned.notices:
         complain(text, "note")

@@ -9,7 +9,6 @@ number of devices, nor an interruption changes a bit. Memory is that of the lane
 for any number of steps.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,27 +25,15 @@ from jbrl.play import batching, compilation, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
 from jbrl.play.latency import Begin, Life
-from jbrl.play.lifetimes import MAX_LANES, WIDTH_OF_OWN, Array, Lifetimes
+from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, Array, Lifetimes
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import interrupts_deferred, timed
 from jbrl.rollout import episodes, faults
-from jbrl.rollout.contract import (
-    SECONDS_PER_STEP,
-    Agent,
-    DrawsParameters,
-    Measured,
-    Sized,
-    cost,
-    watched,
-)
+from jbrl.rollout.contract import Agent, DrawsParameters, Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
 
-# Seconds that a block of all lanes may take by the cost that the agent states, which may be several
-# times too low: between blocks, checkpoints are written and interruptions heard.
-LONGEST_BLOCK = 5.0
-MEMORY_SHARE = 0.5  # of the memory, for the states of all lanes: a call may hold them twice
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
 FASTEST, SLOWEST = 0.2, 0.5
 # Seconds of a call for each byte of its lanes' states on a CPU, which it copies to fresh memory,
@@ -104,9 +91,8 @@ class LifetimeRun(Run):
 
     def lane_shapes(self) -> Any:
         """Return one lane, as shapes."""
-        number = jax.ShapeDtypeStruct((), jnp.int32)
-        begin = lifetimes.begin_own if self.protocol.together else lifetimes.begin
-        return jax.eval_shape(begin, (self.rules, self.knowledge_shapes()), number)
+        together = self.protocol.together
+        return lifetimes.lane_shapes(self.rules, self.knowledge_shapes(), together=together)
 
     def programs(
         self, width: int, devices: Sequence[jax.Device], groups: int
@@ -241,54 +227,32 @@ class BlockScheduler(Scheduler):
     def compile(self, training: Callable[[], Program] | None) -> Program | None:
         first = self.runs[0]
         self._shapes = first.lane_shapes()
-        self.lane_bytes = sum(
-            math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(self._shapes)
-        )
-        self.width, name = self.group_width(), shown_name(first.given)
+        self.lane_bytes, name = lifetimes.bytes_of(self._shapes), shown_name(first.given)
+        n = sum(run.protocol.n_environments for run in self.runs)
+        found = lifetimes.layout(first.given, first.protocol, self.lane_bytes, n, self.resources)
+        self.width, self.max_groups = found.width, found.groups
+        self.devices = self.devices[: found.devices]
         # before compiling, which takes longer than saying so, and may take more memory than playing
-        self.resources.smaller(self.lane_bytes * self.width, self.width, self.devices[:1], name)
-        self.max_groups = self._groups_per_device()
+        needed = COPIES * self.lane_bytes * self.width
+        self.resources.smaller(needed, self.width, self.devices[:1], name)
         while True:
             (trained, self._beginning, self._advancing), seconds = compilation.compile_together(
                 training, *first.programs(self.width, self.devices, self.max_groups)
             )
             first.compile_seconds += seconds
-            fits = self.resources.fits(self._advancing.bytes, len(self.devices))
-            if fits or self.max_groups == 1:
+            if self.max_groups > 1 and not self.resources.fits(
+                self._advancing.bytes, len(self.devices)
+            ):
+                self.max_groups //= 2
+                continue
+            smaller = self.resources.smaller(self._advancing.bytes, self.width, self.devices, name)
+            if smaller is None:
                 break
-            self.max_groups //= 2
-        self.resources.smaller(self._advancing.bytes, self.width, self.devices[:1], name)
+            self.width, self.devices = smaller
         self.batch = self.width * self.max_groups * len(self.devices)
+        if len(self.runs) > 1 and n > self.batch:
+            raise JbrlError(f"{name}: {n} lifetimes do not fit into memory at once")
         return trained
-
-    def group_width(self) -> int:
-        """Return the lanes of a group: on CPUs by the size of a state alone, so that results depend
-        on nothing else.
-        """
-        first = self.runs[0]
-        if not self.resources.on_cpu:
-            return batching.lanes_per_device(first.agent, self._n_lifetimes, self.devices)
-        width = lifetimes.group_width(first.agent, self.lane_bytes)
-        return min(width, WIDTH_OF_OWN) if first.protocol.together else width
-
-    @property
-    def _n_lifetimes(self) -> int:
-        return sum(run.protocol.n_environments for run in self.runs)
-
-    def _groups_per_device(self) -> int:
-        """Return a power of two: as many groups as are wanted, or fit."""
-        n_devices, on_cpu = len(self.devices), self.resources.on_cpu
-        wanted = -(-min(self._n_lifetimes, MAX_LANES) // (self.width * n_devices))
-        share = MEMORY_SHARE * (self.resources.memory or math.inf) / (n_devices if on_cpu else 1)
-        fitting = max(1, int(min(2**20, share // (self.lane_bytes * self.width))))
-        if on_cpu:
-            first = self.runs[0]
-            steps = cost(first.given, first.protocol.agent_prior()).steps
-            seconds = steps * SECONDS_PER_STEP * self.width * episodes.BLOCK
-            fitting = max(1, int(min(fitting, LONGEST_BLOCK / max(seconds, 1e-9))))
-        return (
-            1 << (wanted - 1).bit_length() if wanted <= fitting else 1 << (fitting.bit_length() - 1)
-        )
 
     def results(
         self,
@@ -300,13 +264,15 @@ class BlockScheduler(Scheduler):
     ) -> Iterator[Results]:
         shared = batching.spread([self.runs[0].shared] * len(self.devices), self.devices)
         if len(self.runs) > 1:
-            saved = [
-                given or (self._begun(number, start, run.protocol.n_environments).arrays(), 0.0)
-                for number, (run, start, given) in enumerate(
-                    zip(self.runs, starts, checkpoints or [None] * len(self.runs), strict=True)
-                )
-            ]
-            yield from self._play(self._resumed(saved), shared, between)
+            played = self._resumed(
+                [
+                    given or (self._begun(number, start, run.protocol.n_environments).arrays(), 0.0)
+                    for number, (run, start, given) in enumerate(
+                        zip(self.runs, starts, checkpoints or [None] * len(self.runs), strict=True)
+                    )
+                ]
+            )
+            yield from self._play(played, shared, between)
             return
         (first,), stop = starts, self.runs[0].protocol.n_environments
         given = checkpoints[0] if checkpoints else None
@@ -357,11 +323,14 @@ class BlockScheduler(Scheduler):
         order = np.argsort(live)
         live = live[order]
         leaves, structure = jax.tree.flatten(self._shapes)
-        stored = [joined(f"lane_{i}")[order] for i in range(len(leaves))]
-        sizes = self.sizes(jax.tree.unflatten(structure, stored))
+        names, sizes = [f"lane_{i}" for i in range(len(leaves))], None
+        if isinstance(self.runs[0].agent, Sized):
+            stored = [joined(name)[order] for name in names]
+            sizes = self.sizes(jax.tree.unflatten(structure, stored))
         numbers, groups = self.positions(live, sizes)
-        source = np.searchsorted(live, np.where(numbers < 0, live[0], numbers))
-        lanes = batching.placed([leaf[source] for leaf in stored], self._shapes, self.devices)
+        source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
+        placed = [joined(name)[source] for name in names]
+        lanes = batching.placed(placed, self._shapes, self.devices)
         n_kept = len(jax.tree.leaves(self.runs[0].kept(lifetimes.without_rules(self._shapes))))
         kept = [joined(f"recorder_{i}") for i in range(n_kept)]
         results = {name: joined(name) for name in lifetimes.OF_LIFETIMES}

@@ -22,9 +22,11 @@ from jax import lax
 from jbrl.base.pytree import record, static
 from jbrl.environments.spec import Lifetime
 from jbrl.play import batching
+from jbrl.play.offline import train
 from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources, power_below
 from jbrl.rollout import episodes
-from jbrl.rollout.contract import Agent, as_arrays
+from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, as_arrays, cost
 from jbrl.rollout.episodes import Lane, Rules
 
 GROUP_BYTES = 1 << 18  # of the states of one group on a CPU: what stays in the cache of a core
@@ -32,6 +34,12 @@ NARROWEST = 16  # lanes of a group: fewer would not pay for calling the operatio
 MAX_LANES = 4096  # at once on all devices, where memory allows
 WIDTH_OF_OWN = 16  # lanes of a group on CPUs, at most, where they own their rules
 OWN_ENTRIES = 4096  # of a leaf that belongs to lanes, at most
+# Copies of the states of all lanes in memory at once, at most: on the devices and, while lanes move
+# or are gathered from several runs, on the host before and after.
+COPIES = 4
+# Seconds that a block of all lanes may take by the cost that the agent states, which may be several
+# times too low: between blocks, checkpoints are written and interruptions heard.
+LONGEST_BLOCK = 5.0
 
 COUNTS = ("steps", "episodes", "fault")  # of a lane, which the host looks at after each call
 OF_LIFETIMES = ("steps", "episodes", "faults", "over")  # arrays with one entry for each lifetime
@@ -42,6 +50,49 @@ def group_width(agent: Agent, lane_bytes: int) -> int:
     """Return the lanes of a group on a CPU, the state of each of so many bytes."""
     fitting = 1 << (max(1, GROUP_BYTES // max(1, lane_bytes)).bit_length() - 1)
     return min(agent.lanes, max(NARROWEST, fitting))
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Lanes of a call."""
+
+    width: int  # lanes of a group
+    groups: int  # of each device, a power of two
+    devices: int
+
+    @property
+    def lanes(self) -> int:
+        return self.width * self.groups * self.devices
+
+
+def layout(
+    agent: Agent, protocol: Protocol, lane_bytes: int, n: int, resources: Resources
+) -> Layout:
+    """Return the lanes of a call that plays `n` lifetimes at once, or as many of them as fit.
+
+    On CPUs the width depends on the size of a state alone, so that results depend on nothing else.
+
+    Args:
+      agent: as the study gives it.
+      lane_bytes: of the state of one lane.
+    """
+    devices, on_cpu = len(resources.devices), resources.on_cpu
+    memory = resources.memory or math.inf
+    fitting = int(min(2**40, memory / (COPIES * max(1, lane_bytes))))  # lanes that share a memory
+    if on_cpu:
+        width = group_width(agent, lane_bytes)
+        width = min(width, WIDTH_OF_OWN) if protocol.together else width
+        devices = min(devices, max(1, fitting // width))
+        each = fitting // (width * devices)
+        seconds = cost(agent, protocol.agent_prior()).steps * SECONDS_PER_STEP
+        longest = LONGEST_BLOCK / max(seconds * width * episodes.BLOCK, 1e-9)
+        most = max(1, int(min(each, longest)))
+    else:
+        width = batching.lanes_per_device(agent, n, resources.devices)
+        width = min(width, power_below(max(1, fitting)))
+        most = max(1, fitting // width)
+    wanted = -(-min(n, MAX_LANES) // (width * devices))
+    return Layout(width, min(1 << (wanted - 1).bit_length(), power_below(most)), devices)
 
 
 @record
@@ -255,6 +306,50 @@ def joined_rules(common: Common, own: tuple[Any, ...]) -> Rules:
     leaves = [next(sources[mine]) for mine in common.own]
     rules: Rules = jax.tree.unflatten(common.structure, leaves)
     return rules
+
+
+def lane_shapes(rules: Rules, knowledge: Any, *, together: bool) -> Any:
+    """Return the state of one lane, as shapes."""
+    number = jax.ShapeDtypeStruct((), jnp.int32)
+    return jax.eval_shape(begin_own if together else begin, (rules, knowledge), number)
+
+
+def bytes_of(shapes: Any) -> int:
+    """Return the bytes of arrays of these shapes."""
+    return sum(math.prod(v.shape) * v.dtype.itemsize for v in jax.tree.leaves(shapes))
+
+
+_LANE_BYTES: dict[Any, int] = {}  # by what is traced
+
+
+def lane_bytes(agent: Agent, protocol: Protocol) -> int:
+    """Return the bytes of the state of one lane: that of the agent, and for lifetimes in blocks all
+    that goes with it. Traces once for each program.
+
+    0: unknown, for an agent that searches, whose state is that of what it finds, and for one that
+    cannot be traced, which playing reports.
+    """
+    if isinstance(agent, OfflineSearch):
+        return 0
+    problem: Any = protocol.test
+    player, key, prior = as_arrays(agent), jax.random.key(0), protocol.agent_prior()
+    data: Any = player
+    if protocol.in_blocks:
+        data = Rules(player, problem.environment, problem.recorder, key, protocol.lifetime)
+    leaves, structure = jax.tree.flatten((data, prior))
+    traced = structure, tuple(map(jax.typeof, leaves)), protocol.together
+    if traced not in _LANE_BYTES:
+        try:
+            knowledge = jax.eval_shape(train, player, key, prior)
+            shapes = (
+                lane_shapes(data, knowledge, together=protocol.together)
+                if protocol.in_blocks
+                else jax.eval_shape(lambda k, p: player.reset(k, p), key, knowledge)
+            )
+            _LANE_BYTES[traced] = bytes_of(shapes)
+        except Exception:
+            _LANE_BYTES[traced] = 0
+    return _LANE_BYTES[traced]
 
 
 def program_of_lifetimes(agent: Agent, protocol: Protocol) -> tuple[Any, ...]:

@@ -49,7 +49,7 @@ def play(
     *,
     test: str | Problem | None = None,
     prior: str | Problem | None = None,
-    n_environments: int = 500,
+    n_environments: int | None = None,
     seed: int = 0,
     horizon: int | None = None,
     episodes: int | None = None,
@@ -70,6 +70,7 @@ def play(
       test, prior: a name of the catalogue, an environment outside the package as `module:Class`,
         the path of a JSON file, or a `Problem`. One of them may be left out: it is the other
         one then.
+      n_environments: default: that of the test problem (500; 1 for a setting of bsuite).
       horizon: decisions of each lifetime; default: the lifetime of the test problem (250 for
         Dirichlet distributions).
       episodes: episodes of each lifetime, in place of `horizon`.
@@ -92,7 +93,7 @@ def play(
     protocol = Protocol(
         prior_problem,
         tested,
-        n_environments,
+        tested.n_environments if n_environments is None else n_environments,
         seed,
         lifetime_of(tested, horizon, episodes),
         discount,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import jax
 
-from jbrl.base.errors import JbrlError, shown
+from jbrl.base.errors import JbrlError, bytes_text, shown
 from jbrl.play import batching
 from jbrl.play.machine import memory_bytes
 from jbrl.play.timing import Turns
@@ -82,13 +82,13 @@ class Resources:
         lanes, count = (
             (width, self.memory // needed)
             if self.on_cpu
-            else (_power_below(width * self.memory // needed), len(devices))
+            else (power_below(width * self.memory // needed), len(devices))
         )
         if not lanes or not count:
             raise JbrlError(
-                f"{name} takes {needed / 2**30:.3g} GiB for "
+                f"{name} takes {bytes_text(needed)} for "
                 f"{width} lifetime{'s' if width > 1 else ''} at once on one device: "
-                f"expected at most {self.memory / 2**30:.3g} GiB, the memory that may be used "
+                f"expected at most {bytes_text(self.memory)}, the memory that may be used "
                 "(--memory)"
             )
         return lanes, devices[:count]
@@ -164,7 +164,7 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _power_below(number: int) -> int:
+def power_below(number: int) -> int:
     """Return the greatest power of two that is not above `number`; 0 below 1."""
     return 1 << number.bit_length() - 1 if number else 0
 

@@ -13,7 +13,7 @@ import jax
 
 from jbrl.mdp.dirichlet import has_unit_concentrations
 from jbrl.play.compilation import Program
-from jbrl.play.lifetimes import MAX_LANES, Lifetimes, program_of_lifetimes
+from jbrl.play.lifetimes import MAX_LANES, Lifetimes, lane_bytes, layout, program_of_lifetimes
 from jbrl.play.offline import SearchCheckpoint
 from jbrl.play.protocol import Chunk
 from jbrl.play.resources import Resources
@@ -134,16 +134,25 @@ def at_once(units: Sequence[Unit], resources: Resources) -> list[list[Unit]]:
     return [
         part
         for stack in stacks.values()
-        for part in (_fitting(stack) if stack[0].protocol.together else [stack])
+        for part in (
+            _fitting(stack, _most(stack, resources)) if stack[0].protocol.together else [stack]
+        )
     ]
 
 
-def _fitting(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Cut units into parts of at most `MAX_LANES` lifetimes, in order."""
+def _most(units: Sequence[Unit], resources: Resources) -> int:
+    """Return how many lifetimes of units of one program are played at once, at most."""
+    agent, protocol = units[0].agent, units[0].protocol
+    n = sum(unit.protocol.n_environments for unit in units)
+    return min(MAX_LANES, layout(agent, protocol, lane_bytes(agent, protocol), n, resources).lanes)
+
+
+def _fitting(units: Sequence[Unit], most: int) -> list[list[Unit]]:
+    """Cut units into parts of at most `most` lifetimes, in order."""
     parts: list[list[Unit]] = []
     lanes = 0
     for unit in units:
-        if not parts or lanes + unit.protocol.n_environments > MAX_LANES:
+        if not parts or lanes + unit.protocol.n_environments > most:
             parts.append([])
             lanes = 0
         parts[-1].append(unit)

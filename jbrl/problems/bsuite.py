@@ -54,6 +54,11 @@ class BsuiteProblem(EnvironmentProblem):
 
     id: str = ""  # `<experiment>/<index>`
 
+    @property
+    def n_environments(self) -> int:
+        """One run of each setting, as the suite is played."""
+        return 1
+
     def prior(self, lifetime: Lifetime, discount: float) -> EnvironmentPrior:
         """As `Problem.prior`.
 

@@ -67,6 +67,11 @@ class Problem:
         raise NotImplementedError
 
     @property
+    def n_environments(self) -> int:
+        """Default number of environments, or lifetimes, of an experiment."""
+        return 500
+
+    @property
     def recorder(self) -> Recorder | None:
         raise NotImplementedError
 

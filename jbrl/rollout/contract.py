@@ -240,7 +240,6 @@ class Cost:
     # about how many steps of a simulation of BAMCP's take as long as one decision
     steps: float = 0.0
     memory_bytes: int = 0  # for decisions, shared by all lanes of a device
-    lane_bytes: int = 0  # of the state of one lane, where it is large
     # lifetimes that cost each as much as `lanes` of them do; None: `lanes`
     fewest_lanes: int | None = None
     compiling: float = 1.0  # times as long as the programs of a plain learner take to compile

@@ -17,7 +17,7 @@ import math
 import os
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ class ShortRun:
             rule=self.rule,
             decision=decision / cost.decision_seconds(agent, self.unit.protocol) / busy,
             search=(run.learned.seconds / search / busy if run.learned else 0.0) or None,
-            memory=run.bytes_per_device / cost.memory_bytes(agent, protocol, lanes, devices)
+            memory=run.bytes_per_device / cost.memory_bytes(agent, protocol, lanes)
             or None,  # where the compiler does not say
             compile_seconds=run.compile_seconds / busy or None,
             resident_bytes=max(0, grown) if before and run.compile_seconds else None,
@@ -324,21 +324,36 @@ class Calibration:
 
     # ---- estimates ----
 
-    def estimates(self, units: Sequence[Unit]) -> dict[str, Estimate]:
-        """Estimate the cost of each of the units, by its id, when they are run in this order."""
+    def estimates(
+        self, units: Sequence[Unit], resources: Resources | None = None
+    ) -> dict[str, Estimate]:
+        """Estimate the cost of each of the units, by its id, when they are run in this order.
+
+        Args:
+          resources: that they are run with; None: these devices, and most of the memory.
+        """
+        resources = resources or Resources(self.devices)
+        programs = [cost.program(unit) for unit in units]
+        beside = Counter[tuple[Any, ...]]()
+        for unit, program in zip(units, programs, strict=True):
+            beside[program] += unit.protocol.n_environments
         compiled: set[tuple[Any, ...]] = set()
         searched: set[str | None] = {None}
         estimates = {}
-        for unit in units:
-            program, search = cost.program(unit), unit.knowledge_id
-            estimates[unit.id] = self._estimate(
+        for unit, program in zip(units, programs, strict=True):
+            search, n = unit.knowledge_id, unit.protocol.n_environments
+            parts, factor, measured = self._parts(
                 unit, compiled=program in compiled, searched=search in searched
             )
+            n = beside[program] if unit.protocol.together else n
+            size = cost.bytes_at_once(unit, n, factor, resources)
+            estimates[unit.id] = Estimate(parts, size, measured=measured)
             compiled.add(program)
             searched.add(search)
         return estimates
 
-    def _estimate(self, unit: Unit, *, compiled: bool, searched: bool) -> Estimate:
+    def _parts(self, unit: Unit, *, compiled: bool, searched: bool) -> tuple[UnitCost, float, bool]:
+        """Return the times of a unit, the factor of its memory, and whether it was measured."""
         agent, protocol, devices = unit.agent, unit.protocol, self.devices
         runs = self.runs.get(self._key(unit), [])
         sources = (
@@ -364,9 +379,7 @@ class Calibration:
             waiting=cost.lone_seconds(unit, rule * waiting if waiting else decision),
             other=cost.SECONDS_PER_UNIT,
         )
-        lanes = lanes_per_device(agent, protocol.n_environments, devices)
-        size = cost.memory_bytes(agent, protocol, lanes, devices) * (factor("memory") or 1.0)
-        return Estimate(parts, size * len(devices), measured=bool(runs))
+        return parts, factor("memory") or 1.0, bool(runs)
 
     def resident_bytes(self, units: Iterable[Unit]) -> float:
         """Return the memory by which the process grows through compiling for units; 0 without a

@@ -19,8 +19,9 @@ import pandas as pd
 from jbrl.environments.spec import Box
 from jbrl.play import compilation
 from jbrl.play.batching import lanes_per_device
-from jbrl.play.lifetimes import group_width
+from jbrl.play.lifetimes import COPIES, group_width, lane_bytes, layout
 from jbrl.play.protocol import Protocol
+from jbrl.play.resources import Resources
 from jbrl.play.unit import LATENCY_DECISIONS, Unit
 from jbrl.problems.problem import DirichletProblem
 from jbrl.rollout.contract import SECONDS_PER_STEP, Agent, OfflineSearch, cost
@@ -102,8 +103,8 @@ def lane_decisions(unit: Unit, devices: Sequence[jax.Device]) -> float:
     if protocol.in_blocks:
         each = -(-protocol.n_environments // len(devices))
         if devices[0].platform == "cpu" and not protocol.together:
-            lane_bytes = cost(unit.agent, protocol.agent_prior()).lane_bytes
-            width = group_width(unit.agent, lane_bytes or 16 * entries(protocol))
+            state = lane_bytes(unit.agent, protocol) or 16 * entries(protocol)
+            width = group_width(unit.agent, state)
             each = -(-each // width) * width
         return each * protocol.expected_steps
     lanes = lanes_per_device(unit.agent, protocol.n_environments, devices)
@@ -128,23 +129,32 @@ def lone_seconds(unit: Unit, decision: float) -> float:
     return unit.latency * LATENCY_DECISIONS * decision * (1.0 if alone else SLOWER_ALONE)
 
 
-def memory_bytes(
-    agent: Agent, protocol: Protocol, lanes: int, devices: Sequence[jax.Device]
-) -> int:
+def memory_bytes(agent: Agent, protocol: Protocol, lanes: int) -> int:
     """Estimate the bytes that a call takes on each device.
 
-    Environments, a belief and a plan or a table; 16 bytes for each decision; the states of one
-    group of lanes, where agents state their size.
+    The states of all lanes; environments, a belief and a plan or a table; 16 bytes for each
+    decision.
     """
     decisions = LATENCY_DECISIONS if protocol.in_blocks else protocol.horizon
-    stated = cost(agent, protocol.agent_prior())
-    on_cpu = devices[0].platform == "cpu"
-    group = group_width(agent, stated.lane_bytes) if protocol.in_blocks and on_cpu else lanes
-    return (
-        lanes * (16 * entries(protocol) + 16 * decisions)
-        + stated.memory_bytes
-        + min(group, lanes) * stated.lane_bytes
-    )
+    each = 16 * entries(protocol) + 16 * decisions + lane_bytes(agent, protocol)
+    return lanes * each + cost(agent, protocol.agent_prior()).memory_bytes
+
+
+def bytes_at_once(unit: Unit, n: int, factor: float, resources: Resources) -> float:
+    """Estimate the bytes on all devices of playing a unit, beside others of its program.
+
+    Args:
+      n: lifetimes of all that are played beside it, its own included.
+      factor: measured bytes of a call, for one of `memory_bytes`.
+    """
+    agent, protocol, devices = unit.agent, unit.protocol, resources.devices
+    if not protocol.in_blocks:
+        lanes = lanes_per_device(agent, protocol.n_environments, devices)
+        return factor * memory_bytes(agent, protocol, lanes) * len(devices)
+    state = lane_bytes(agent, protocol)
+    found = layout(agent, protocol, state, n, resources)
+    call = factor * memory_bytes(agent, protocol, found.width * found.groups)
+    return max(call * found.devices, COPIES * state * found.lanes)
 
 
 def compile_seconds(agent: Agent, protocol: Protocol) -> float:

@@ -59,6 +59,12 @@ class Study:
             for number, table in numbered
             for one in _members(table)
         ]
+        # environments of the experiments that leave them to their problem
+        self._defaults = {
+            name: protocols[0].n_environments
+            for name, one, protocols in experiments
+            if one.n_environments is None and self.settings.n_environments is None
+        }
         agents = [self._agents(number, table) for number, table in enumerate(self.tables.agents, 1)]
         units = (
             self._unit(experiment, table.algorithm, protocol, agent)
@@ -73,9 +79,13 @@ class Study:
     def facts(self) -> dict[str, Any]:
         """Return the tables as they are recorded beside the results."""
         finite = any(not unit.protocol.in_blocks for unit in self.units)
-        return self.tables.model_dump(exclude_none=True) | {
-            "study": self.settings.facts(finite=finite)
-        }
+        n = max(self._defaults.values(), default=500)
+        tables = self.tables.model_dump(exclude_none=True)
+        for table in tables["experiments"]:
+            if self._defaults.get(table["name"], n) != n:
+                table["n_environments"] = self._defaults[table["name"]]
+        settings = self.settings.facts(finite=finite, n_environments=n)
+        return tables | {"study": settings}
 
     def _check_names(self) -> None:
         names = [experiment.name for experiment in self.tables.experiments]
@@ -100,7 +110,7 @@ class Study:
         prior = test if table.prior is None else self._problem(table.prior, f"{where}: prior")
         try:
             lifetime = self._lifetime(table, test)
-            count = table.n_environments or settings.n_environments
+            count = table.n_environments or settings.n_environments or test.n_environments
             return [
                 Protocol(prior, test, count, seed, lifetime, settings.discount)
                 for seed in settings.seed

@@ -30,7 +30,7 @@ class RunPlan:
     units: list[Unit]
     store: Store
     recall: bool = True  # short runs made on this machine before
-    devices: list[jax.Device] | None = None  # that estimates are for; None: all
+    resources: Resources | None = None  # that estimates are for; None: all
 
     @cached_property
     def todo(self) -> list[Unit]:
@@ -42,10 +42,11 @@ class RunPlan:
         """Measured cost of units on this machine: its speed, where something is left
         to run, short runs, and the results that are kept here.
         """
-        speed = speed_of((self.devices or jax.devices())[0]) if self.todo else None
+        devices = self.resources.devices if self.resources else jax.devices()
+        speed = speed_of(devices[0]) if self.todo else None
         searches = set[str | None]()
         with self._compiling:
-            calibration = Calibration(self.devices, recall=self.recall, speed=speed)
+            calibration = Calibration(devices, recall=self.recall, speed=speed)
             for unit in self.study.units:
                 result = self.store.result(unit.id)
                 if result and result.status == "done":
@@ -84,7 +85,7 @@ class RunPlan:
     def estimates(self) -> dict[str, Estimate]:
         """Expected cost of each unit of `todo`, by its id (`Calibration`)."""
         with self._compiling:
-            return self.calibration.estimates(self.todo)
+            return self.calibration.estimates(self.todo, self.resources)
 
     @cached_property
     def notices(self) -> list[str]:
@@ -125,7 +126,7 @@ def plan(
     only: str | None = None,
     shard: str | None = None,
     recall: bool = True,
-    devices: list[jax.Device] | None = None,
+    resources: Resources | None = None,
 ) -> RunPlan:
     """Check a study and the directory for its results, and choose the units to run. Writes nothing.
 
@@ -135,7 +136,7 @@ def plan(
       only: regular expression that the labels of units must match.
       shard: `I/N`, the I-th of N parts.
       recall: use earlier short runs on this machine for estimates, not only a rough rule.
-      devices: that estimates of time are for; None: all.
+      resources: that estimates of time and memory are for; None: all.
 
     Raises:
       JbrlError: something is not accepted, or `out` holds another study.
@@ -143,4 +144,4 @@ def plan(
     loaded = load_study(study, overrides)
     store = Store(out)
     store.check(loaded.facts()["study"])
-    return RunPlan(loaded, select(loaded.units, only, shard), store, recall, devices)
+    return RunPlan(loaded, select(loaded.units, only, shard), store, recall, resources)

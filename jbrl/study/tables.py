@@ -30,7 +30,7 @@ class Settings(BaseModel):
             description="an integer from 0 to 4294967295, or a list of them",
         )
     )
-    n_environments: _Count = Field(default=500, description=_COUNT)
+    n_environments: _Count | None = Field(default=None, description=_COUNT)
     horizon: _Count | Literal["auto"] | None = Field(
         default=None, description=f'{_COUNT}, or "auto"'
     )
@@ -46,15 +46,17 @@ class Settings(BaseModel):
     chunk: _Count | None = Field(default=None, description=_COUNT)
     compile: Literal["full", "quick"] | None = Field(default=None, description='"full" or "quick"')
 
-    def facts(self, *, finite: bool) -> dict[str, Any]:
+    def facts(self, *, finite: bool, n_environments: int) -> dict[str, Any]:
         """Return the settings as they are recorded: a single seed as a number, without settings of
         no effect.
 
         Args:
           finite: some experiment plays lifetimes of T steps in finite MDPs.
+          n_environments: where the file does not say.
         """
         found = self.model_dump(exclude_none=True)
-        found["n_mdps"] = found.pop("n_environments")  # the name that stored studies have
+        # the name that stored studies have
+        found["n_mdps"] = found.pop("n_environments", n_environments)
         if finite and self.horizon is None:
             found["horizon"] = DEFAULT_LIFETIME.steps
         if not finite:

@@ -125,8 +125,8 @@ def test_on_accelerators_what_takes_too_much_is_played_narrower():
     assert resources.smaller(45 * MIB, 512, cards, "X") == (64, cards)
     with pytest.raises(
         JbrlError,
-        match=r"X takes 0.0195 GiB for 1 lifetime at once on one device: "
-        "expected at most 0.00977 GiB",
+        match=r"X takes 20 MiB for 1 lifetime at once on one device: "
+        "expected at most 10 MiB",
     ):
         resources.smaller(20 * MIB, 1, cards, "X")
 
@@ -147,7 +147,7 @@ def test_on_cpus_what_takes_too_much_is_played_on_fewer():
     starved = Run(Random(), protocol, resources=Resources(memory=needed - 1))
     with pytest.raises(
         JbrlError,
-        match=r"Random takes .* GiB for 256 lifetimes at once on one device: expected at most",
+        match=r"Random takes .* [MK]iB for 256 lifetimes at once on one device: expected at most",
     ):
         starved.prepare()
 

@@ -18,12 +18,13 @@ from jbrl.environments.spec import Episodes
 from jbrl.environments.wrappers import RewardNoise, RewardScale
 from jbrl.play import compilation
 from jbrl.play.blocks import BlockScheduler, LifetimeRun
-from jbrl.play.lifetimes import Lifetimes
+from jbrl.play.lifetimes import COPIES, Lifetimes, lane_bytes
 from jbrl.play.play import make_run, play
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
-from jbrl.play.scheduler import _fitting
+from jbrl.play.scheduler import _fitting, at_once
 from jbrl.problems.lookup import problem
+from jbrl.study.cost import bytes_at_once
 from jbrl.study.file import load_study
 from jbrl.study.plan import plan
 from jbrl.study.progress import Progress
@@ -34,10 +35,10 @@ NAMES = ("memory_len/0", "memory_len/3", "memory_len/5", "memory_size/0")
 EPISODES = 150
 
 
-def run_of(name: str, n: int = 3, devices: int = 2, **changes: Any) -> LifetimeRun:
+def run_of(name: str, n: int = 3, devices: int = 2, memory: int = 0, **changes: Any) -> LifetimeRun:
     found = dataclasses.replace(problem(f"bsuite/{name}"), **changes)
     protocol = Protocol(found, found, n, 7, Episodes(EPISODES))
-    resources = Resources(jax.devices()[:devices])
+    resources = Resources(jax.devices()[:devices], memory=memory)
     run = make_run(AGENTS["Random"].agent(), protocol, resources=resources)
     assert isinstance(run, LifetimeRun)
     return run
@@ -116,10 +117,68 @@ def test_interrupted_lifetimes_go_on(expected):
 def test_units_are_cut_where_they_are_too_many():
     def cut(*counts: int) -> list[list[int]]:
         units: Any = [SimpleNamespace(protocol=SimpleNamespace(n_environments=n)) for n in counts]
-        return [[unit.protocol.n_environments for unit in part] for part in _fitting(units)]
+        return [[unit.protocol.n_environments for unit in part] for part in _fitting(units, 4096)]
 
     assert cut(1, 1, 1) == [[1, 1, 1]]
     assert cut(4000, 90, 90, 5000, 1) == [[4000, 90], [90], [5000], [1]]
+
+
+@pytest.mark.parametrize(
+    ("n", "memory", "stacks"), [(500, 32 << 30, 10), (20, 8 << 30, 2), (20, 1 << 30, 20)]
+)
+def test_replays_count_as_memory(n, memory, stacks):
+    """10,000 transitions of 51 numbers before and after, for each of 500 lifetimes of 20 settings:
+    40 GB, of which so much is played at once as fits.
+    """
+    tables = {
+        "study": {"name": "s", "seed": 3, "n_environments": n},
+        "experiments": [{"name": "b", "problem": "bsuite/catch"}],
+        "agents": [{"algorithm": "DQN"}],
+    }
+    units, bounded = load_study(tables).units, Resources(jax.devices()[:2], memory=memory)
+    (state,) = {lane_bytes(unit.agent, unit.protocol) for unit in units}
+    assert 4e6 < state < 5e6
+    assert len(at_once(units, bounded)) == stacks
+    expected = bytes_at_once(units[0], n * len(units), 1.0, bounded)
+    assert COPIES * state * min(n, 32) <= expected <= memory
+    tight = make_run(units[0].agent, units[0].protocol, resources=Resources(memory=30 << 20))
+    sentence = r"DQN takes 32.7 MiB for 2 lifetimes at once .* expected at most 30 MiB, .*--memory"
+    with pytest.raises(JbrlError, match=sentence):
+        tight.prepare()
+
+
+def test_a_small_memory_changes_no_bits():
+    run = run_of("memory_len/3", n=40)
+    run.prepare()
+    state = run.scheduler.lane_bytes  # type: ignore[attr-defined]
+    width = run.scheduler.width  # type: ignore[attr-defined]
+    small = run_of("memory_len/3", n=40, memory=COPIES * state * width)
+    small.prepare()
+    assert small.batch == width < run.batch and len(small.devices) == 1
+    np.testing.assert_array_equal(
+        *(np.concatenate([chunk.returns for chunk in one.chunks()]) for one in (run, small))
+    )
+
+
+def test_one_lifetime_in_each_setting_by_default():
+    tables: Any = {
+        "study": {"name": "s"},
+        "experiments": [
+            {"name": "b", "problem": "bsuite/catch/0"},
+            {"name": "GC", "problem": "GC"},
+            {"name": "c", "problem": "bsuite/bandit", "n_environments": 2},
+        ],
+        "agents": [{"algorithm": "Random"}],
+    }
+    study = load_study(tables)
+    assert [unit.protocol.n_environments for unit in study.units] == [1, 500] + 20 * [2]
+    facts = study.facts()
+    assert facts["study"]["n_mdps"] == 500
+    assert [table.get("n_environments") for table in facts["experiments"]] == [1, None, 2]
+    alone = load_study({**tables, "experiments": tables["experiments"][:1]})
+    assert alone.facts()["study"]["n_mdps"] == 1
+    named = load_study({**tables, "study": {"name": "s", "n_environments": 7}})
+    assert [unit.protocol.n_environments for unit in named.units[:2]] == [7, 7]
 
 
 def test_what_is_wrong_with_one_setting_fails_it_alone():

@@ -303,10 +303,7 @@ class CompleteLinear(HasCost, Measured, Sized, StaysWithNaN, Agent[Prior, Any]):
         used = numbers * self._mean_size(features) / features.capacity
         each = SECONDS_PER_ENTRY if isinstance(features, Table) else SECONDS_PER_TERM
         seconds = self.beside + self.passes * used * each
-        lane_bytes = sum(v.size * v.dtype.itemsize for v in arrays)
-        return Cost(
-            steps=seconds / SECONDS_PER_STEP, lane_bytes=lane_bytes, compiling=self.compiling
-        )
+        return Cost(steps=seconds / SECONDS_PER_STEP, compiling=self.compiling)
 
     def _mean_size(self, features: Features) -> float:
         """Return the mean number of features that lanes draw."""

@@ -241,7 +241,7 @@ def test_it_is_refused_before_compiling_where_memory_is_short(monkeypatch):
     run = make_run(DQN(), protocol, resources=Resources(memory=2**23))
     monkeypatch.setattr(type(run), "programs", lambda *_: pytest.fail("compiled"))
     with pytest.raises(
-        JbrlError, match=r"DQN takes 0.00\d+ GiB for 2 lifetimes at once on one device"
+        JbrlError, match=r"DQN takes [\d.]+ [MK]iB for \d+ lifetimes at once on one device"
     ):
         run.prepare()
 
