@@ -24,6 +24,7 @@ class Standing:
     n: int = 0  # environments played
     # mean of the paired difference to the leader and its limits, which hold for all pairs together
     difference: tuple[float, float, float] | None = None
+    curve: tuple[tuple[int, float], ...] = ()  # (environments, mean) at doubling numbers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ class Choice:
     standings: tuple[Standing, ...]
     seconds: float
     busy: str
-    agent: Any = dataclasses.field(default=None, repr=False)
+    trained_once: bool  # the recommended was trained: the answer is this policy, not its algorithm
+    policy: Any = dataclasses.field(default=None, repr=False)  # the recommended, ready to act
 
     @property
     def sentence(self) -> str:
@@ -81,6 +83,8 @@ class Choice:
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
             )
         parts.append(_STOPPED[self.stopped])
+        if self.trained_once:
+            parts.append("It was trained once: the answer is this policy, not this algorithm")
         if self.busy:
             parts.append(
                 f"Times were measured {self.busy}: decisions were judged by twice the median"
@@ -95,7 +99,7 @@ class Choice:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as `choice.json` holds it."""
         plain = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "agent"
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "policy"
         }
         plain["standings"] = [dataclasses.asdict(one) for one in self.standings]
         return {"answer": self.sentence, **plain}

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,10 +35,12 @@ from jbrl.play.machine import available_cores
 from jbrl.play.play import lifetime_of, make_run
 from jbrl.play.protocol import Protocol
 from jbrl.play.unit import Unit
-from jbrl.policy import of_trained
+from jbrl.policy import Policy, of_trained
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
-from jbrl.rollout.contract import Agent
+from jbrl.report import html
+from jbrl.report.choice import document
+from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.stats.race import Race, interval
 from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import FIRST, Candidate, beyond, candidate, portfolio
@@ -111,9 +114,20 @@ def choose(
     race = _Chooser(protocol, racers, limits, epsilon, confidence, clock)
     choice = race.choose()
     if folder is not None:
-        content = json.dumps(choice.as_dict(), indent=1).encode()
-        write_whole(folder / "choice.json", content)
+        _write(choice, folder)
     return choice
+
+
+def _write(choice: Choice, folder: Path) -> None:
+    """Write `choice.json`, the page, and the folder of the policy, in place of what is there."""
+    plain = json.dumps(choice.as_dict(), indent=1)
+    write_whole(folder / "choice.json", plain.encode())
+    page = html.render(document(json.loads(plain), choice.rows()))
+    write_whole(folder / "choice.html", page.encode())
+    if choice.policy is not None:
+        limits = {"offline": choice.offline_limit, "online": choice.online_limit}
+        shutil.rmtree(folder / "policy", ignore_errors=True)
+        choice.policy.save(folder / "policy", limits=limits, decisions=DECISIONS)
 
 
 def _silent(step: str, done: int, total: int) -> None:
@@ -248,7 +262,7 @@ class _Racer:
             self.times = _Times(**kept[0])
             return
         run = self._ready()
-        latency = of_trained(run.trained()).latency(DECISIONS)
+        latency = self.policy().latency(DECISIONS)
         self.times = _Times(run.offline_seconds, latency.p99, latency.median, run.compile_seconds)
         self._kept.put(f"{self._id}-times", dataclasses.asdict(self.times))
 
@@ -272,6 +286,9 @@ class _Racer:
         self.each = (time.monotonic() - began) / len(scores)
         self._kept.put(name, {"each": self.each}, scores=scores)
         return scores
+
+    def policy(self) -> Policy:
+        return of_trained(self._ready().trained())
 
     def _ready(self) -> Run:
         if self._run is None:
@@ -466,6 +483,7 @@ class _Chooser:
             if stopped != "interrupted":
                 score = self._score(recommended)
                 bracket = self._bracket()
+        taken: Any = self.by_name.get(str(recommended))
         outcome = "interrupted" if stopped == "interrupted" else "answered" if winner else "none"
         share = (
             (score[0][1] / bracket[1], score[0][2] / bracket[0])
@@ -497,7 +515,8 @@ class _Chooser:
             standings=tuple(self._standing(racer, race, winner) for racer in self.racers),
             seconds=self.clock.spent,
             busy=self.busy,
-            agent=self.by_name[recommended].agent if recommended else None,
+            trained_once=bool(recommended) and isinstance(taken.agent, OfflineSearch),
+            policy=taken.policy() if taken and stopped != "interrupted" else None,
         )
 
     def _is_tied(self, name: str, leader: str) -> bool:
@@ -582,6 +601,7 @@ class _Chooser:
             mean=mean,
             n=n,
             difference=difference,
+            curve=tuple(race.curve(racer.name)) if race else (),
         )
 
 

@@ -31,6 +31,7 @@ from jbrl.agents.complete import Distribution, is_oracle, parameters_of
 from jbrl.agents.registry import registered_name, shown_name
 from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, shown
+from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Episodes, Lifetime, Steps, check_count
 from jbrl.play import offline
@@ -305,7 +306,7 @@ class Life(Stepping):
             **self._place,
         }
         try:
-            files.write_whole(Path(path), files.pack(header, self.arrays(), compress=False))
+            write_whole(Path(path), files.pack(header, self.arrays(), compress=False))
         except OSError as error:
             raise JbrlError(f"{path}: cannot be written: {error.strerror}") from None
         return Path(path)

@@ -19,6 +19,7 @@ import numpy as np
 from jbrl.agents.complete import build
 from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
+from jbrl.base.files import write_whole
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
 from jbrl.play.machine import versions
@@ -47,7 +48,7 @@ def write_folder(
     try:
         temporary.mkdir(parents=True)
         for name, content in contents.items():
-            files.write_whole(temporary / name, content)
+            write_whole(temporary / name, content)
         temporary.rename(target)
     except OSError as error:
         raise JbrlError(f"{target}: cannot be written: {error.strerror}") from None

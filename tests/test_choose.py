@@ -1,6 +1,8 @@
 """Choosing an agent: limits, the race, the answer, what is kept, and the command."""
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,20 @@ from jbrl.play.protocol import Protocol
 from jbrl.problems.lookup import problem
 from jbrl.study.portfolio import portfolio
 
-TINY = {"horizon": 8, "budget": "30 s", "online": "1 s", "epsilon": 0.2}
+TINY = {"horizon": 8, "budget": "10 min", "online": "1 s", "epsilon": 0.2}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("choice")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_bracket() -> Iterator[None]:
+    """Leave out the bracket, which takes seconds and is tested by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("jbrl.choose"), "LEAST_BRACKET", float("inf"))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +56,16 @@ def test_the_answer_names_an_agent_and_scores_it_afresh(choice: Choice, folder: 
     assert kept["answer"] == choice.sentence
     assert kept["standings"][0]["name"] == "e-Greedy"
     assert "<table>" in choice._repr_html_()
+    page = (folder / "choice.html").read_text()
+    assert page.count("<svg") >= 2
+    assert choice.recommended in page
+
+
+def test_the_policy_in_the_folder_acts(choice: Choice, folder: Path) -> None:
+    policy = jbrl.load_policy(folder / "policy")
+    assert policy.limits == {"offline": 60.0, "online": 1.0}
+    assert policy.digest == choice.policy.digest
+    assert policy.start(seed=1).act(0) in range(3)
 
 
 def test_what_was_played_is_kept_and_gives_the_same_answer(choice: Choice, folder: Path) -> None:

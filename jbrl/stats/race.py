@@ -8,7 +8,7 @@ the stake, so the wealth grows nearly as fast as that of the best of them, whate
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 STAKES = 0.5 ** np.arange(18)  # parts of the greatest, at which the least number costs everything
 PIECE = 2**14  # numbers whose factors are held at once
+FIRST = 64  # scores of the first point of a curve
 GREATEST = 1000  # exponent of a wealth
 HALVINGS = 40  # of the interval that holds a confidence limit
 
@@ -168,6 +169,14 @@ class Race:
         """Return the mean of the difference in the environments that both have played."""
         n = self._both(name, other)
         return math.fsum(self._paired(name, other, 0, n).tolist()) / max(1, n)
+
+    def curve(self, name: str) -> Iterator[tuple[int, float]]:
+        """Yield numbers of scores that double, and the means of so many."""
+        scores = self.scores(name)
+        n = min(FIRST, len(scores))
+        while 0 < n <= len(scores):
+            yield n, math.fsum(scores[:n].tolist()) / n
+            n *= 2
 
     def standings(self) -> Mapping[str, tuple[float, int]]:
         """Return the mean and the number of scores of each candidate that has any."""

@@ -1,0 +1,118 @@
+"""The page of a choice: the answer, the race, scores against latency, and all candidates."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from jbrl import __version__
+from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, legend, line_look
+from jbrl.report.content import Chapter, Document, Facts, Paragraph, Plot, table
+from jbrl.report.style import INK, drawn, styles
+from jbrl.report.text import seconds_text
+
+SHOWN = 12  # candidates in the figures, the best
+RACE = (
+    "Mean score in the environments played so far; all candidates play the same ones, in blocks "
+    "that double. A line ends where its candidate has left, or cannot be better by epsilon."
+)
+TIMES = (
+    "Mean score against the 99th percentile of what a decision takes a caller in Python. The "
+    "dashed line is the limit."
+)
+
+
+def document(choice: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> Document:
+    """Return the page.
+
+    Args:
+      choice: content of `choice.json`.
+      rows: of all candidates that were tried, texts, the first of them headings.
+    """
+    played = sorted((s for s in choice["standings"] if s["n"]), key=lambda s: -s["mean"])[:SHOWN]
+    looks = styles([one["name"] for one in played])
+    plots = (
+        (
+            Plot("race", "The race", RACE, _race(played, looks)),
+            Plot("times", "Score against latency", TIMES, _times(choice, played, looks)),
+        )
+        if played
+        else ()
+    )
+    heads, *lines = rows
+    return Document(
+        title="Which agent",
+        kind=choice["problem"],
+        facts=(
+            f"{seconds_text(choice['offline_limit'])} offline",
+            f"{seconds_text(choice['online_limit'])} per decision",
+        ),
+        notices=(Paragraph((choice["answer"],), "verdict"),),
+        chapters=(
+            Chapter("answer", "The race", (*plots, _facts(choice))),
+            Chapter("candidates", "Candidates", (table("candidates", "", heads, lines),)),
+        ),
+        styles={},
+        version=__version__,
+    )
+
+
+@drawn
+def _race(played: Sequence[Mapping[str, Any]], looks: Styles) -> Drawing:
+    """Draw lines of the means of candidates over the number of environments."""
+    figure = Figure(figsize=(WIDTH, 3.6))
+    axes, names = figure.subplots(), [one["name"] for one in played]
+    rows = []
+    for k, one in enumerate(played):
+        axes.plot(*zip(*one["curve"], strict=True), **line_look(looks[one["name"]], k))
+        rows += [(one["name"], n, mean) for n, mean in one["curve"]]
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="environments", ylabel="mean score")
+    drawing = Drawing(figure, pd.DataFrame(rows, columns=["candidate", "environments", "mean"]))
+    drawing.margins(0.12, 0.5, legend(figure, names, looks, lines=True))
+    return drawing
+
+
+@drawn
+def _times(
+    choice: Mapping[str, Any], played: Sequence[Mapping[str, Any]], looks: Styles
+) -> Drawing:
+    """Draw symbols of candidates at their latency and mean score."""
+    figure = Figure(figsize=(WIDTH, 3.4))
+    axes, names = figure.subplots(), [one["name"] for one in played]
+    columns = ["name", "latency_seconds", "mean"]
+    drawing = Drawing(
+        figure, pd.DataFrame([[one[c] for c in columns] for one in played], columns=columns)
+    )
+    for k, one in enumerate(played):
+        title = f"{one['name']}: {one['mean']:.5g}, {seconds_text(one['latency_seconds'])}"
+        place = one["latency_seconds"], one["mean"]
+        drawing.mark(axes, place, looks[one["name"]], f"candidate-{k}", title)
+    axes.axvline(choice["online_limit"], color=INK, linewidth=1, linestyle=DASHED)
+    axes.set_xscale("log")
+    axes.set(xlabel="99th percentile of a decision [s]", ylabel="mean score")
+    drawing.margins(0.12, 0.5, legend(figure, names, looks))
+    return drawing
+
+
+def _facts(choice: Mapping[str, Any]) -> Facts:
+    """Return the rules of the race, and the ends of the range."""
+    low, high = choice["score_range"]
+    kind = "assumed" if choice["range_assumed"] else "by the rewards"
+    lines = [
+        ("Epsilon", f"{choice['epsilon']:.4g}"),
+        ("Confidence of the race", f"{choice['confidence']:.0%}"),
+        ("Range of a score", f"{low:.5g} to {high:.5g}, {kind}"),
+        *((name, f"{mean:.5g}") for name, mean in choice["references"].items()),
+        ("Seed", str(choice["seed"])),
+        ("Time", f"{choice['seconds']:.0f} s of {choice['budget']:.0f} s"),
+    ]
+    if choice["bracket"]:
+        lower, upper = choice["bracket"]
+        lines.append(("Bayes-optimal value", f"{lower:.5g} to {upper:.5g}"))
+    lines += [
+        (f"Best from {seconds_text(seconds)} per decision on", name)
+        for seconds, name in choice["tighter"]
+    ]
+    return Facts("What it rests on", tuple(lines))
