@@ -20,7 +20,7 @@ registers of this process.
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,13 @@ from jbrl.base.errors import JbrlError, shown
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Episodes, Lifetime, Steps, check_count
-from jbrl.play import offline
+from jbrl.play import compilation, offline
 from jbrl.play.batching import host_leaves
 from jbrl.play.machine import versions
 from jbrl.play.play import lifetime_of, make_run, resolve_agent, resolve_problem
 from jbrl.play.protocol import Played, Protocol, Trained
 from jbrl.play.stepping import Latency, Player, Stepping, measure
-from jbrl.play.unit import canonical
+from jbrl.play.unit import Unit, canonical, select
 from jbrl.policy_folder import (
     ABOUT,
     ARRAYS,
@@ -58,7 +58,12 @@ from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights, as_arrays
+from jbrl.study.file import recorded_study
+from jbrl.study.progress import Progress
+from jbrl.study.resume import StoredFindings
 from jbrl.study.storage import files
+from jbrl.study.storage.archive import Archive
+from jbrl.study.storage.store import Store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,7 @@ class Policy:
 
         Args:
           limits: promised, numbers or texts by name, for example `{"online": "1 ms"}`.
-          decisions: over which the latency is measured that is written down.
+          decisions: over which the latency that is written down is measured, unless it was before.
 
         Raises:
           JbrlError: the folder exists or cannot be written, or another process could not find the
@@ -161,7 +166,9 @@ class Policy:
             raise JbrlError(f"{target}: exists: expected the name of a new folder")
         self._check_names()
         kept = dataclasses.replace(
-            self, limits=dict(limits or self.limits), measured=self.latency(decisions)
+            self,
+            limits=dict(limits or self.limits),
+            measured=self.measured or self.latency(decisions),
         )
         write_folder(target, kept._about(), kept._arrays(), kept._card())
         return target
@@ -355,6 +362,40 @@ def train(
     run = make_run(agent, protocol)
     run.learn(checkpoint)
     return of_trained(run.trained())
+
+
+def of_unit(folder: str | Path, unit: str, progress: Progress | None = None) -> Policy:
+    """Return the policy of a unit of a study, by what its agent has found there; what the results
+    do not keep is learned again from the seed of the unit, and findings are kept beside them.
+
+    Args:
+      folder: results of the study, or an archive of them.
+      unit: its label, a regular expression that matches this label alone, or the beginning of
+        its id.
+
+    Raises:
+      JbrlError: not exactly one unit fits, or the study names what is not found here.
+    """
+    archived = Archive.is_one(folder)
+    store = Archive(folder) if archived else Store(folder)
+    study = recorded_study(store.manifest(), str(folder))
+    found = _the_unit(study.units, unit)
+    with compilation.compiling(study.settings.compile):
+        checkpoint = None
+        if found.knowledge_id and isinstance(store, Store):
+            platform = jax.devices()[0].platform
+            checkpoint = StoredFindings(found, store, progress or Progress(), platform)
+        return train(found.agent, found.protocol, checkpoint)
+
+
+def _the_unit(units: Sequence[Unit], name: str) -> Unit:
+    """Return the only unit that a name stands for."""
+    fits = [u for u in units if u.label == name or (len(name) >= 6 and u.id.startswith(name))]
+    fits = fits or select(units, only=name)
+    if len(fits) != 1:
+        some = ", ".join(f"'{u.label}'" for u in fits[:3])
+        raise JbrlError(f"unit '{name}' fits {len(fits)} units ({some}, …): expected one of them")
+    return fits[0]
 
 
 def of_trained(trained: Trained) -> Policy:

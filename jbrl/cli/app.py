@@ -21,6 +21,7 @@ from jbrl.cli.doctor import doctor
 from jbrl.cli.evaluate import evaluate
 from jbrl.cli.options import PlainGroup, add_commands, group_of
 from jbrl.cli.output import complain, show_warnings
+from jbrl.cli.policy import policy
 from jbrl.cli.run import BAD_INPUT, BY_SIGNAL, run
 from jbrl.study.stopping import Stopped, interruptible
 
@@ -78,6 +79,7 @@ add_commands(
     evaluate,
     bound,
     choose,
+    policy,
     catalogue.list_,
     catalogue.show,
     catalogue.formulas,

@@ -120,7 +120,7 @@ class Player:
 
 @dataclasses.dataclass(frozen=True)
 class Latency:
-    """What a decision takes a caller in Python, wall seconds, dispatch included."""
+    """Wall seconds of a decision to a caller in Python, dispatch included."""
 
     median: float
     p99: float
@@ -129,15 +129,17 @@ class Latency:
     empty: float  # median of a compiled call that does nothing, measured beside it
 
     def __repr__(self) -> str:
-        """Return the figures in words."""
-        facts = ", ".join(f"{name} {value}" for name, value in self.facts().items())
-        return f"<Latency: {facts}>"
+        return f"<Latency: {self.in_words()}>"
+
+    def in_words(self) -> str:
+        """Return all figures on one line."""
+        return ", ".join(f"{name} {value}" for name, value in self.facts().items())
 
     def _repr_html_(self) -> str:
         return notebook.facts(self.facts())
 
     def facts(self) -> dict[str, str]:
-        """Return the figures in words."""
+        """Return the figures by name, with their units."""
         return {
             "median": notebook.duration(self.median),
             "99th percentile": notebook.duration(self.p99),
@@ -174,7 +176,7 @@ class _Layout:
 
 @dataclasses.dataclass(frozen=True)
 class _Programs:
-    """What is compiled: equal ones share their programs.
+    """Functions that are compiled: equal ones share their programs.
 
     Inputs of a decision are int32 words, [k], and for arrays as observations these apart: the bits
     of the reward, how the episode ended, and where observations are indices the one reached and the

@@ -220,6 +220,23 @@ def load_study(study: str | Path | dict[str, Any], overrides: Sequence[str] = ()
     return Study(_overridden(_read(path), overrides), place=str(path), folder=path.parent)
 
 
+def recorded_study(manifest: dict[str, Any], place: str) -> Study:
+    """Return the study that a manifest records, with the units that it has.
+
+    Paths in it are relative to the working directory.
+
+    Raises:
+      JbrlError: something that it names is not found here.
+    """
+    known = set(ExperimentTable.model_fields)
+    experiments = [
+        {name: value for name, value in table.items() if name in known}
+        for table in manifest["experiments"]
+    ]
+    tables = {"study": manifest["study"], "experiments": experiments, "agents": manifest["agents"]}
+    return Study(tables, place=place)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
