@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jbrl.agents.random import Random
-from jbrl.agents.scripted import LARGEST, Scripted
+from jbrl.agents.scripted import LARGEST, POLICIES, Scripted, View
 from jbrl.base.errors import JbrlError
+from jbrl.environments.bsuite_cartpole import BsuiteCartPoleSwingup
 from jbrl.environments.images import ImageBandit
 from jbrl.environments.spec import Episodes
 from jbrl.environments.walks import Chain
@@ -50,6 +51,14 @@ def test_the_umbrella_is_always_right():
 def test_noise_and_scale_do_not_disturb_it():
     played = play(Scripted(), test="bsuite/catch_noise/19", n_environments=2, episodes=30)
     assert np.nanmax(played.metrics["log_total_regret"]) == 0
+
+
+def test_a_pole_that_hangs_is_pushed_by_its_movement_unless_it_rests():
+    """To the left where it moves to the left with too little energy, anywhere where it rests."""
+    for speed, action in ((0.0, 2), (0.06, 2), (1.0, 2), (-1.0, 0)):
+        seen = jnp.array([0, 0, 0, -1, speed, 0, 0, 0], jnp.float32)
+        found = POLICIES[BsuiteCartPoleSwingup](View(BsuiteCartPoleSwingup(), seen, seen))
+        assert found == action, speed
 
 
 def test_random_needs_nothing_but_actions():

@@ -55,6 +55,10 @@ def test_a_running_out_of_time_terminates(environment, action, end):
     assert not log.truncated.any()
 
 
+def test_no_chain_is_chosen_before_the_first_action():
+    np.testing.assert_array_equal(DiscountingChain().reset(jax.random.key(0))[1], [-1, 0])
+
+
 def test_b_time_is_counted_in_steps_and_angles_are_wrapped():
     assert [last_step(t) for t in (10.0, 2.0, 1.0, 0.01)] == [1001, 200, 100, 2]
     float64 = 0.0

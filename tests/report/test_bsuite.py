@@ -5,6 +5,7 @@ figures say what is not finished, without colour, within the page.
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -142,6 +143,8 @@ def test_bars_are_hatched_where_they_are_not_finished(logs):
     assert {bar.get_hatch() for bar in whole.patches} == {None}
     assert {bar.get_hatch() for bar in partial.patches} == {figures.HATCH}
     assert len(whole.patches) == len(SHOWN)
+    places = sorted(bar.get_x() for bar in whole.patches)
+    assert all(b - a > 0.99 for a, b in pairwise(places)), "bars stand side by side"
 
 
 def test_panels_name_their_axes_once():

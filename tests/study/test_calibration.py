@@ -1,5 +1,6 @@
 """Estimates on this machine: its speed, short runs, and what is kept of them."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from jbrl.agents.registry import AGENTS
 from jbrl.play.unit import Unit
 from jbrl.study import calibration, cost
-from jbrl.study.calibration import Calibration, Measurement, ShortRun, Speed
+from jbrl.study.calibration import Calibration, Measurement, ShortRun, Speed, cache_folder
 from jbrl.study.cost import UnitCost
 from tests.study.test_cost import cpu_only, takes_mdps, units
 
@@ -168,6 +169,15 @@ def test_short_runs_are_short_and_few():
     expensive = units({"algorithm": "BAMCP", "simulations": 25_000, "depth": 50})[0]
     alone = ShortRun.of(expensive, devices)
     assert (alone.lanes, alone.horizon) == (1, 10)
+    twice = dataclasses.replace(alone, horizon=20)
+    assert twice.expected() == pytest.approx(2 * alone.expected())
+
+
+def test_the_folder_of_what_can_be_measured_again(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert cache_folder() == Path("/elsewhere/jbrl")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "jbrl"
 
 
 def test_a_short_search_has_a_smaller_budget():

@@ -54,6 +54,14 @@ def test_inputs_that_are_looked_up_are_no_products() -> None:
     assert same.steps * 40e-9 == pytest.approx(3 * products * 2e-10 + parameters * 3e-9 / 8)
 
 
+def test_a_step_of_adam_for_each_minibatch():
+    agent, parameters = PPO(), 64 * 100 + 64 * 64 + 64 * 3 + 64 * 2 + 3
+    twice = dataclasses.replace(agent, minibatches=2 * agent.minibatches)
+    more = cost(twice, prior("deep_sea")).steps - cost(agent, prior("deep_sea")).steps
+    steps = agent.epochs * agent.minibatches / agent.rollout_length
+    assert more * 40e-9 == pytest.approx(steps * parameters * 3e-9)
+
+
 def test_what_takes_too_much_is_refused() -> None:
     with pytest.raises(JbrlError, match="GiB"):
         cost(DQN(replay_capacity=2**24), prior("mnist"))
