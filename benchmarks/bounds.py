@@ -42,7 +42,7 @@ def measure(name: str, decisions: int) -> dict[str, Any]:
     """Measure one problem; totals and splits of counts are made before."""
     layers = Layers(make_model(jbrl.problem(name).mdps))
     ahead = LookAhead(layers, 0.95, 250, decisions, threads=1)
-    ahead.floor()
+    ahead.extremes()[0]
     everything = sum(layers.count(d) for d in range(decisions + 1))
     cells, n_leaves = layers.layer(decisions), layers.count(decisions)
     control = ahead.control(np.random.SeedSequence(0))

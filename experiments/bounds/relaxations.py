@@ -49,7 +49,7 @@ def ahead_of(name: str, decisions: int) -> LookAhead:
 
 
 def revealed(ahead: LookAhead, control: Control, seed: np.random.SeedSequence) -> float:
-    return ahead.replication(control, N_MDPS, seed)[0]
+    return ahead.replication(control, N_MDPS, seed).value
 
 
 def table_of_hidden() -> None:
@@ -61,7 +61,9 @@ def table_of_hidden() -> None:
         relaxed = hide(ahead, np.random.SeedSequence(1))
         assert relaxed is not None
         shown = measured(partial(revealed, ahead, control))
-        found = measured(lambda seed, one=relaxed, c=control: one.replication(c, N_MDPS, seed)[0])
+        found = measured(
+            lambda seed, one=relaxed, c=control: one.replication(c, N_MDPS, seed).value
+        )
         print(f"| {name} | {decisions} | {shown} | {relaxed.state} | {found} |", flush=True)
 
 

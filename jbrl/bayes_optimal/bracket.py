@@ -15,7 +15,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.files import write_whole
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.hidden_ahead import hide
-from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.limits import lower_limit
+from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import LEAST_PLAYED, TRIAL, Candidate, candidates, find_agents
 from jbrl.bayes_optimal.model import Model, make_model
 from jbrl.bayes_optimal.moves import forgetting
@@ -40,7 +41,14 @@ from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 3  # of what pieces mean
+VERSION = 4  # of what pieces mean
+# What an end rests on besides the seed: an exact end on nothing.
+EXACT = "nothing"
+RANGE = "the range of returns"
+MOMENT = "the second moment of returns, which is known"
+NORMAL = "normal means of replications"
+ROUNDING = 1e-12  # relative, of values that are equal
+RARE = 30  # MDPs: of what fewer of a sample's are expected to show, it says nothing
 
 Progress = Callable[[str, int, int], Any]  # a step, how many parts of it are done, of how many
 
@@ -97,6 +105,7 @@ class End:
     mean: float
     standard_error: float
     rests_on: dict[str, Any]
+    assumes: str = EXACT  # EXACT, RANGE, MOMENT or NORMAL
     # of the processor, all threads, that its pieces took, trials and choices included
     seconds: float = dataclasses.field(default=0.0, compare=False)
 
@@ -123,6 +132,16 @@ class Bracket:
     # what kept D from being greater, where it was chosen: "memory", "budget", "size" (of arrays);
     # None: D is as asked for, or the horizon
     limited_by: str | None = None
+    # of the MDPs that the lower end is played in, those in which a decision is expected to have the
+    # rarest outcome; None: nothing was played
+    rarest: float | None = None
+
+    @property
+    def certified(self) -> bool:
+        """Return whether both ends hold at their confidence whatever the distribution of
+        returns is.
+        """
+        return NORMAL not in (self.lower_end.assumes, self.upper_end.assumes)
 
     @property
     def width(self) -> float:
@@ -130,7 +149,7 @@ class Bracket:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as the command prints it."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "certified": self.certified}
 
 
 def bound(
@@ -212,7 +231,10 @@ class _Way:
 
     name: str
     n_mdps: int  # of a replication
-    replication: Callable[[int, np.random.SeedSequence], tuple[float, float]]
+    replication: Callable[[int, np.random.SeedSequence], Replication]
+    # how far the bound may lie above the average of replications
+    margin: Callable[[Sequence[Replication]], float]
+    assumes: str
     facts: dict[str, Any]
 
     def piece(
@@ -221,10 +243,18 @@ class _Way:
         """Return a replication, the one that is kept or else a new one."""
 
         def make() -> dict[str, float]:
-            value, shown_value = self.replication(self.n_mdps, seed)
-            return {"value": value, "clairvoyant": shown_value}
+            return dataclasses.asdict(self.replication(self.n_mdps, seed))
 
         return pieces.get(f"{prefix}{self.name}-{self.n_mdps}-{number}", make)
+
+
+def _replication(piece: Mapping[str, Any]) -> Replication:
+    return Replication(**{key: value for key, value in piece.items() if key != "seconds"})
+
+
+def _student(replications: Sequence[Replication]) -> float:
+    """Return the margin of replications that are normal."""
+    return margin(np.array([one.value for one in replications]), ONE_SIDED)
 
 
 class _Work:
@@ -242,7 +272,8 @@ class _Work:
         self.cores = available_cores()
         self.model: Model = make_model(problem.mdps)
         check_model(self.model, problem.short_name)
-        self.layers = Layers(self.model)
+        # Symmetric states are not merged: see `LookAhead.margin`.
+        self.layers = Layers(self.model, merge_states=False)
 
     def seeds(self, name: str, n: int) -> list[np.random.SeedSequence]:
         """Return seeds for independent samples."""
@@ -264,11 +295,17 @@ class _Work:
         )
         tried = [] if ahead.exact else self._tried(plan, agents)  # refuses what does not fit
         with threadpool_limits(1, "blas"):  # idle threads of BLAS spin and take the cores of others
-            floor = self._floor(ahead, pieces, progress)
-            upper, shown_value = (
-                (floor, None) if ahead.exact else self._upper(ahead, plan, pieces, progress)
-            )
-        lower = floor if ahead.exact else self._lower(plan, tried, pieces, floor, progress)
+            floor, ceiling = self._extremes(ahead, pieces, progress)
+            exact = ceiling.value - floor.value <= ROUNDING * max(1.0, abs(floor.value))
+            lower, upper, shown_value = floor, floor if exact else ceiling, None
+            if not exact:
+                upper, shown_value = self._upper(ahead, plan, pieces, ceiling, progress)
+        if not exact:
+            lower = self._lower(plan, tried, pieces, floor, progress)
+        if lower.value > upper.value:  # one of them is a limit that has failed
+            lower, upper = floor, ceiling
+        n_played = lower.rests_on.get("n_mdps")
+        confidence = min(lower.confidence, upper.confidence)
         return Bracket(
             self.problem.short_name,
             self.problem.digest,
@@ -277,47 +314,58 @@ class _Work:
             plan.size.decisions,
             lower.value,
             upper.value,
-            1.0 if ahead.exact else CONFIDENCE,
+            1.0 if confidence == 1 else CONFIDENCE,
             shown_value,
             plan.size.all,
             lower,
             upper,
             self.seed,
             plan.limited_by,
+            None if n_played is None else n_played * self.model.rarest,
         )
 
-    def _floor(self, ahead: LookAhead, pieces: Pieces, progress: Progress) -> End:
-        """Return the value of the best policy for D decisions if all rewards after them are the
-        smallest: no sample, no error.
+    def _extremes(self, ahead: LookAhead, pieces: Pieces, progress: Progress) -> tuple[End, End]:
+        """Return the ends that need no sample: the values of the best policies for D decisions if
+        all outcomes after them are the worst, and the best.
         """
-        name = f"floor-{ahead.decisions}"
+        name = f"extremes-{ahead.decisions}"
         progress("looking ahead exactly", 0, 1)
-        piece = pieces.get(name, lambda: {"value": ahead.floor()})
+        piece = pieces.get(
+            name, lambda: dict(zip(("worst", "best"), ahead.extremes(), strict=True))
+        )
         progress("looking ahead exactly", 1, 1)
-        how = "exact" if ahead.exact else "the look-ahead, then the smallest reward"
-        facts = {"method": how, "decisions": ahead.decisions}
-        return End(piece["value"], 1.0, piece["value"], 0.0, facts, piece["seconds"])
+        ends = []
+        exact = piece["best"] - piece["worst"] <= ROUNDING * max(1.0, abs(piece["worst"]))
+        for outcomes in ("worst", "best"):
+            how = "exact" if exact else f"the look-ahead, then the {outcomes} outcomes"
+            facts = {"method": how, "decisions": ahead.decisions}
+            value = piece[outcomes]
+            ends.append(End(value, 1.0, value, 0.0, facts, seconds=piece["seconds"]))
+        return ends[0], ends[1]
 
     def _upper(
-        self, ahead: LookAhead, plan: Plan, pieces: Pieces, progress: Progress
+        self, ahead: LookAhead, plan: Plan, pieces: Pieces, ceiling: End, progress: Progress
     ) -> tuple[End, float]:
         step = "upper end, replications"
         progress(step, 0, plan.replications)
         way, choosing = self._way(ahead, plan, pieces)
-        replications = []
+        made = []
         for number, seed in enumerate(self.seeds("upper", plan.replications)):
-            replications.append(way.piece(pieces, number, seed))
+            made.append(way.piece(pieces, number, seed))
             progress(step, number + 1, plan.replications)
-        samples = np.array([piece["value"] for piece in replications])
+        replications = [_replication(piece) for piece in made]
+        samples = np.array([one.value for one in replications])
         end = End(
-            float(samples.mean() + margin(samples, ONE_SIDED)),
+            float(samples.mean() + way.margin(replications)),
             ONE_SIDED,
             float(samples.mean()),
             standard_error(samples),
             {**way.facts, "replications": plan.replications, "n_mdps": way.n_mdps},
-            choosing + sum(piece["seconds"] for piece in replications),
+            way.assumes,
+            choosing + sum(piece["seconds"] for piece in made),
         )
-        shown_value = float(np.mean([piece["clairvoyant"] for piece in replications]))
+        shown_value = float(np.mean([one.clairvoyant for one in replications]))
+        end = min(end, ceiling, key=lambda one: one.value)
         return self._repeating(pieces, end), shown_value
 
     def _repeating(self, pieces: Pieces, end: End) -> End:
@@ -330,7 +378,7 @@ class _Work:
         if end.value <= piece["value"]:
             return dataclasses.replace(end, seconds=seconds)
         facts = {"method": "all rows are alike, repeated outcomes are chosen"}
-        return End(piece["value"], 1.0, piece["value"], 0.0, facts, seconds)
+        return End(piece["value"], 1.0, piece["value"], 0.0, facts, seconds=seconds)
 
     def _way(self, ahead: LookAhead, plan: Plan, pieces: Pieces) -> tuple[_Way, float]:
         """Return the relaxation whose bound is lower on a sample of its own, and the seconds that
@@ -342,6 +390,8 @@ class _Work:
                 f"upper-{ahead.decisions}",
                 plan.n_mdps,
                 lambda n_mdps, seed: ahead.replication(control(), n_mdps, seed),
+                lambda some: ahead.margin(some, plan.n_mdps, ONE_SIDED),
+                RANGE,
                 {
                     "method": "the look-ahead, then the MDP is revealed",
                     "decisions": ahead.decisions,
@@ -350,7 +400,9 @@ class _Work:
         ]
         limit = None if plan.seconds is None else plan.seconds / plan.replications
         started = time.process_time()
-        more = self._forgetting(limit) or self._hiding(ahead, control, limit)
+        more = self._forgetting(limit, plan.replications) or self._hiding(
+            ahead, control, limit, plan.replications
+        )
         finding = time.process_time() - started
         if more is None:
             return ways[0], finding
@@ -359,18 +411,26 @@ class _Work:
         pilots = [
             way.piece(pieces, 0, seed, "pilot-") for way, seed in zip(ways, seeds, strict=True)
         ]
-        best = ways[int(np.argmin([piece["value"] for piece in pilots]))]
+        limits = [
+            piece["value"] + way.margin([_replication(piece)] * plan.replications)
+            for way, piece in zip(ways, pilots, strict=True)
+        ]
+        best = ways[int(np.argmin(limits))]
         return best, finding + sum(piece["seconds"] for piece in pilots)
 
-    def _forgetting(self, limit: float | None) -> _Way | None:
+    def _forgetting(self, limit: float | None, replications: int) -> _Way | None:
         """Return the relaxation for moves that may fail, where the problem is one of them."""
         relaxed = forgetting(self.model, self.discount, self.horizon, self.cores, limit)
         if relaxed is None:
             return None
+        n_mdps = relaxed.n_mdps(limit)
+        beyond = relaxed.margin(n_mdps * replications, ONE_SIDED)
         return _Way(
             f"forgetting-{relaxed.backs}",
-            relaxed.n_mdps(limit),
+            n_mdps,
             relaxed.replication,
+            lambda _: beyond,
+            MOMENT,
             {
                 "method": "failures are forgotten, then the MDP is revealed",
                 "moves_back": relaxed.backs,
@@ -378,17 +438,25 @@ class _Work:
         )
 
     def _hiding(
-        self, ahead: LookAhead, control: Callable[[], Control], limit: float | None
+        self,
+        ahead: LookAhead,
+        control: Callable[[], Control],
+        limit: float | None,
+        replications: int,
     ) -> _Way | None:
-        """Return the relaxation in which one state stays hidden, where a state can."""
+        """Return the relaxation in which one state stays hidden, where a state can, and where no
+        outcome is so rare that means of replications are far from normal.
+        """
         relaxed = hide(ahead, self.seeds("hide", 1)[0])
         n_mdps = 0 if relaxed is None else relaxed.n_mdps(limit)
-        if relaxed is None or n_mdps == 0:
+        if relaxed is None or n_mdps * replications * self.model.rarest < RARE:
             return None
         return _Way(
             f"hidden-{relaxed.state}-{ahead.decisions}",
             n_mdps,
             lambda n_mdps, seed: relaxed.replication(control(), n_mdps, seed),
+            _student,
+            NORMAL,
             {
                 "method": "the look-ahead, then all rows but those of one state are revealed",
                 "decisions": ahead.decisions,
@@ -403,10 +471,9 @@ class _Work:
         Raises:
           JbrlError: a budget in which the fewest lifetimes of an agent take too long.
         """
-        layers = Layers(self.model, merge_states=False)  # a table names states as they are
         training = int(self.seeds("training", 1)[0].generate_state(1)[0])
         share = None if plan.playing is None else plan.playing / max(1, len(agents))
-        policies = candidates(self.protocol, layers, self.cores, agents, training)
+        policies = candidates(self.protocol, self.layers, self.cores, agents, training)
         for one in policies:
             seconds = one.seconds(LEAST_PLAYED)
             if share is not None and one.each and seconds > share:
@@ -434,18 +501,18 @@ class _Work:
         for number, (candidate, n_mdps) in enumerate(tried):
             trials.append(self._play(pieces, candidate, n_mdps, "trial", choosing))
             progress(step, number + 1, len(tried) + 1)
-        limits = [played["mean"] - played["margin"] for played in trials]
-        best = tried[int(np.argmax(limits))][0]
+        best = tried[int(np.argmax([played["limit"] for played in trials]))][0]
         limit = None if plan.as_asked else plan.playing
         n_played = best.fitting(plan.n_played, limit, searched=True)
         played = self._play(pieces, best, n_played, "certificate", certifying)
         progress(step, len(tried) + 1, len(tried) + 1)
         end = End(
-            played["mean"] - played["margin"],
+            played["limit"],
             ONE_SIDED,
             played["mean"],
             played["standard_error"],
             {"method": "a policy, played", "policy": best.name, "n_mdps": n_played},
+            RANGE,
         )
         seconds = floor.seconds + sum(one["seconds"] for one in (*trials, played))
         return dataclasses.replace(max(end, floor, key=lambda one: one.value), seconds=seconds)
@@ -463,7 +530,7 @@ class _Work:
             return {
                 "mean": float(returns.mean()),
                 "standard_error": standard_error(returns),
-                "margin": margin(returns, ONE_SIDED),
+                "limit": lower_limit(returns, candidate.least, ONE_SIDED),
             }
 
         name = "-".join(filter(None, (_slug(candidate.name), candidate.digest)))

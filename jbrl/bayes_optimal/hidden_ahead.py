@@ -15,7 +15,7 @@ import numpy as np
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.counts import Cell, Layers, Total
 from jbrl.bayes_optimal.hidden import Between, Hidden, Worth, sums
-from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.model import Model
 from jbrl.bayes_optimal.plan import BACKED_UP, PRODUCTS
 from jbrl.bayes_optimal.samples import CHUNK, Control, Weights, cut_blocks, estimate, variables_of
@@ -71,13 +71,13 @@ class HiddenAhead:
 
     def replication(
         self, control: Control, n_mdps: int, seed: np.random.SeedSequence
-    ) -> tuple[float, float]:
-        """Return one estimate of the upper bound and one of the clairvoyant value.
+    ) -> Replication:
+        """Return an estimate of the upper bound.
 
-        The expectation of the first is not below the bound.
+        The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn, a power of 2.
+          n_mdps: number of MDPs drawn, a multiple of `CHUNK`.
         """
         ahead, layers = self.ahead, self.ahead.layers
         own, shown = seed.spawn(2)
@@ -95,7 +95,7 @@ class HiddenAhead:
         at_leaves = {cell: value + self._for_ever() for cell, value in leaves.estimates.items()}
         if many:
             at_leaves |= estimate(layers, many, mdps, values, control, ahead.threads)
-        return ahead.solve(at_leaves), shown_value
+        return Replication(ahead.solve(at_leaves), shown_value)
 
     def _for_ever(self) -> float:
         """Return what to add to a value for ever, so that it is not below that of the decisions

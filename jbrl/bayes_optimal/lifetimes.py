@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -70,7 +70,8 @@ class Lifetimes:
     def __init__(self, table: Table, discount: float, horizon: int) -> None:
         self.table, self.discount = table, discount
         self.rows = Rows.of(table.layers.model)
-        self._finish = _finish(self.rows, discount, horizon - table.decisions)
+        self._values = Chance(table.layers.model.mdps, discount, horizon).values
+        self._finish = _finish(self.rows, discount, self._values[table.decisions :])
 
     def play(self, bonus: float, n_mdps: int, seed: np.random.SeedSequence) -> np.ndarray:
         """Play one lifetime in each of N MDPs drawn from the prior.
@@ -78,7 +79,8 @@ class Lifetimes:
         Args:
           n_mdps: N, at least 1.
 
-        Returns: discounted returns, [N] float64; the first ones are the same for any N.
+        Returns: discounted returns less their `Chance`, [N] float64; the first ones are the same
+        for any N.
         """
         returns = []
         for number in range(math.ceil(n_mdps / LANES)):
@@ -89,7 +91,8 @@ class Lifetimes:
     def _play(self, bonus: float, generator: np.random.Generator) -> np.ndarray:
         keys = jax.random.split(jax.random.key(int(generator.integers(2**32))), LANES)
         true = np.asarray(_draw(self.rows.concentrations, keys), np.float64)
-        states, lanes = _follow(self.table, self.rows, true, self.discount, generator)
+        played = _Played(self.table, self.rows, self._values, self.discount)
+        states, lanes = _follow(played, true, generator)
         rest = self._finish(
             np.float32(bonus),
             jnp.asarray(lanes.true, jnp.float32),
@@ -124,13 +127,32 @@ class _Lanes:
     true: np.ndarray  # [S, W, K, LANES] float64
     counts: np.ndarray  # [S, W, K, LANES] int16
     splits: np.ndarray  # [B, LANES] int64, the split of each block
-    earned: np.ndarray  # [LANES] float64
+    earned: np.ndarray  # [LANES] float64, less chance
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Played:
+    """A table that is followed."""
+
+    table: Table
+    rows: Rows
+    values: np.ndarray  # v of the control after so many decisions, [T + 1, S]
+    discount: float
+
+    def gain(self, t: int, x: int, expected: np.ndarray | float) -> np.ndarray | float:
+        """Return what decision number t adds to returns, given what was to be expected of it."""
+        return _power(self.discount, t) * (expected - self.values[t, x])
+
+    def after(self, t: int, y: np.ndarray | int) -> np.ndarray:
+        """Return the discounted v of states after decision number t."""
+        return np.asarray(self.discount * self.values[t + 1, y])
 
 
 def _follow(
-    table: Table, rows: Rows, true: np.ndarray, discount: float, generator: np.random.Generator
+    played: _Played, true: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, _Lanes]:
     """Follow the table; return the states then, [LANES] int64, and the lanes."""
+    table = played.table
     layers = table.layers
     first = np.array(layers.model.first_states)
     states = first[generator.integers(len(first), size=LANES)]
@@ -138,7 +160,7 @@ def _follow(
         true,
         np.zeros(true.shape, np.int16),
         np.zeros((len(layers.blocks), LANES), np.int64),
-        np.zeros(LANES),
+        played.values[0, states],
     )
     nothing = tuple(block.nothing for block in layers.blocks)
     groups = {Cell(int(x), nothing): np.flatnonzero(states == x) for x in first}
@@ -148,9 +170,7 @@ def _follow(
         for cell, group in groups.items():
             if len(group):
                 chosen = choices[cell][tuple(lanes.splits[:, group])]
-                for new, moved in _move(
-                    table, rows, lanes, cell, group, chosen, uniforms[group], _power(discount, t)
-                ):
+                for new, moved in _move(played, lanes, t, cell, group, chosen, uniforms[group]):
                     following.setdefault(new, []).append(moved)
         groups = {cell: np.concatenate(parts) for cell, parts in following.items()}
     for cell, group in groups.items():
@@ -159,22 +179,22 @@ def _follow(
 
 
 def _move(
-    table: Table,
-    rows: Rows,
+    played: _Played,
     lanes: _Lanes,
+    t: int,
     cell: Cell,
     group: np.ndarray,
     chosen: np.ndarray,
     uniforms: np.ndarray,
-    factor: float,
 ) -> Iterator[tuple[Cell, np.ndarray]]:
     """Take one decision in the lanes of a cell; yield new cells and the lanes that are there."""
-    x, layers = cell.state, table.layers
+    x, layers, rows = cell.state, played.table.layers, played.rows
     certain = layers.model.certain[x]
     for w, row in enumerate(certain):
         mine = group[chosen == w]
         if len(mine):
-            lanes.earned[mine] += factor * row.reward
+            expected = row.reward + played.after(t, row.successor)
+            lanes.earned[mine] += played.gain(t, x, expected)
             yield Cell(row.successor, cell.totals), mine
     uncertain = chosen >= len(certain)
     if not uncertain.any():
@@ -185,7 +205,9 @@ def _move(
     cdf = np.cumsum(lanes.true[x][taken, :, group], axis=1)
     greatest = (rows.concentrations[x, taken] > 0).cumsum(1).argmax(1)
     outcome = np.minimum((cdf <= uniforms[uncertain][:, None]).sum(1), greatest)
-    lanes.earned[group] += factor * rows.rewards[x, taken, outcome]
+    weights = rows.concentrations[x, taken] + lanes.counts[x][taken, :, group]
+    worth = rows.rewards[x, taken] + played.after(t, rows.successors[x, taken])
+    lanes.earned[group] += played.gain(t, x, (weights * worth).sum(1) / weights.sum(1))
     lanes.counts[x, taken, outcome, group] += 1
     part = slice(len(certain), len(certain) + len(block.block.actions))
     k_of = len(block.block.successors)
@@ -201,11 +223,14 @@ def _move(
         yield layers.successor(cell, int(k)), mine
 
 
-def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]:
+def _finish(rows: Rows, discount: float, values: np.ndarray) -> Callable[..., jax.Array]:
     """Return a compiled function that plays the last decisions of all lanes.
 
+    Args:
+      values: v of `Chance` from then on, [T + 1, S].
+
     Its arguments: the bonus [], MDPs [S, W, K, N], counts [S, W, K, N], states [N], a key. It
-    returns discounted rewards, [N] float32.
+    returns discounted rewards less chance and v of the state, [N] float32.
     """
     successors, rewards = rows.successors, jnp.asarray(rows.rewards)[..., None]
     uncertain = jnp.asarray(rows.uncertain)[..., None]
@@ -235,21 +260,25 @@ def _finish(rows: Rows, discount: float, steps: int) -> Callable[..., jax.Array]
 
         def step(carry: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             counts, value, x, earned = carry
-            uniform, factor = inputs
+            uniform, factor, now, after = inputs
             q, value = plan(bonus, counts, value, SWEEPS)
             w = q[x, :, lanes].argmax(1)
             y = jnp.minimum((cdf[x, w, :, lanes] <= uniform[:, None]).sum(1), last[x, w])
-            gained = rewards[x, w, y, 0]
+            row = counts[x, w, :, lanes]
+            worth = rewards[x, w, :, 0] + after[jnp.asarray(successors)[x, w]]
+            gained = (row * worth).sum(1) / row.sum(1) - now[x]
             seen = jnp.where(uncertain[x, w, 0], 1.0, 0.0)
             counts = counts.at[x, w, y, lanes].add(seen)
             x = jnp.asarray(successors)[x, w, y]
             return (counts, value, x, earned + factor * gained), None
 
         value = plan(bonus, counts, jnp.zeros((len(successors), x.shape[0])), FIRST_SWEEPS)[1]
+        steps = len(values) - 1
         factors = discount ** jnp.arange(steps, dtype=jnp.float32)
         uniforms = jax.random.uniform(key, (steps, x.shape[0]))
+        v = jnp.asarray(values, jnp.float32)
         carry = (counts, value, x, jnp.zeros(x.shape, jnp.float32))
-        return lax.scan(step, carry, (uniforms, factors))[0][3]
+        return lax.scan(step, carry, (uniforms, factors, v[:-1], discount * v[1:]))[0][3]
 
     return jax.jit(play)
 
@@ -272,10 +301,24 @@ class Chance:
         gains = (mean * self._rewards).sum(-1)
         value = np.zeros(mdps.n_states)
         values = [value]
-        for _ in range(horizon - 1):
+        for _ in range(horizon):
             value = (gains + discount * (mean * value).sum(-1)).max(1)  # no product of BLAS
             values.append(value)
-        self._after = np.array(values[::-1])  # v after each decision, [T, S]
+        self.values = np.array(values[::-1])  # v after so many decisions, [T + 1, S]
+
+    def least(self, first_states: Sequence[int]) -> float:
+        """Return a number that no return is below from which its chance is taken.
+
+        It is v of the first state and, discounted, the differences of what is to be expected of
+        each transition and v of the state; an expectation is not below the worst outcome.
+        """
+        possible = self._prior > 0
+        least = np.zeros(len(self._prior))
+        for now, after in zip(self.values[-2::-1], self.values[:0:-1], strict=True):
+            worth = np.where(possible, self._rewards + self._discount * after, np.inf).min(-1)
+            rest = np.where(possible, self._discount * least, np.inf).min(-1)
+            least = (worth - now[:, None] + rest).min(1)
+        return float((self.values[0] + least)[list(first_states)].min())
 
     def of(self, trajectories: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the part of each discounted return that is chance, [N] float64.
@@ -291,7 +334,7 @@ class Chance:
         lanes = np.arange(len(states))
         counts = np.zeros((len(states), *self._prior.shape))
         chance, factor = np.zeros(len(states)), 1.0
-        for t, after in enumerate(self._after):
+        for t, after in enumerate(self.values[1:]):
             x, u, y = states[:, t], actions[:, t], states[:, t + 1]
             row = self._prior[x, u] + counts[lanes, x, u]
             worth = self._rewards[x, u] + self._discount * after

@@ -7,7 +7,7 @@ end, are a policy (`Table`), which is judged by what it earns.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.counts import Cell, Layers
+from jbrl.bayes_optimal.limits import upper_margin
 from jbrl.bayes_optimal.model import sweep
 from jbrl.bayes_optimal.samples import Control, estimate, fit_control
 
@@ -206,6 +207,20 @@ def _mean_value(layers: Layers, discount: float, left: int, cell: Cell) -> np.nd
     return value[cell.state]
 
 
+@dataclasses.dataclass(frozen=True)
+class Replication:
+    """An estimate of an upper bound."""
+
+    value: float
+    clairvoyant: float  # an estimate of the value that an agent earns which is shown the MDP
+    # means over MDPs of the middle of the values in all states, less the control, of its square,
+    # and of the square of half the difference of the greatest and the smallest
+    middle: float = 0.0
+    squares: float = 0.0
+    halves: float = 0.0
+    value_range: float = 0.0  # difference of the greatest and the smallest that are possible
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LookAhead:
     """The problem of the upper bound."""
@@ -235,18 +250,45 @@ class LookAhead:
 
     def replication(
         self, control: Control, n_mdps: int, seed: np.random.SeedSequence
-    ) -> tuple[float, float]:
-        """Return one estimate of the upper bound and one of the clairvoyant value.
+    ) -> Replication:
+        """Return an estimate of the upper bound.
 
-        The expectation of the first is not below the bound.
+        The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn, a power of 2.
+          n_mdps: number of MDPs drawn.
         """
         mdps, values, shown = self.sample(n_mdps, seed)
         cells = self.layers.layer(self.decisions)
         leaves = estimate(self.layers, cells, mdps, values, control, self.threads)
-        return self.solve(leaves), shown
+        rest = values - control.of_mdps(samples.variables(self.layers.model, mdps))
+        middle, half = (rest.max(0) + rest.min(0)) / 2, (rest.max(0) - rest.min(0)) / 2
+        low, high = control.bounds()
+        least, most = self.layers.model.extremes(self.discount, self.left)
+        return Replication(
+            self.solve(leaves),
+            shown,
+            float(middle.mean()),
+            float((middle**2).mean()),
+            float((half**2).mean()),
+            float((most - low).max() - (least - high).min()),
+        )
+
+    def margin(self, replications: Sequence[Replication], n_mdps: int, confidence: float) -> float:
+        """Return how far the bound may lie above the average of independent estimates, whatever the
+        distribution of the MDPs' values.
+
+        For a policy of the look-ahead the average over MDPs estimates what it earns, and the
+        greatest of these averages is not below that of the best policy. What an MDP adds to it is
+        a mean of its values, less the control, in the states that the policy may have reached: it
+        lies between the least and the greatest of them, `middle` - `half` and `middle` + `half`.
+        """
+        kept = np.array([(one.middle, one.squares, one.halves) for one in replications]).mean(0)
+        n = n_mdps * len(replications)
+        spread = math.sqrt(max(0.0, kept[1] - kept[0] ** 2)) + math.sqrt(kept[2])
+        deviation = spread * math.sqrt(n / (n - 1))
+        rest = math.prod([self.discount] * self.decisions)
+        return rest * upper_margin(n, deviation, replications[0].value_range, confidence)
 
     def sample(
         self, n_mdps: int, seed: np.random.SeedSequence
@@ -261,14 +303,17 @@ class LookAhead:
         shown = float(values[self.horizon][list(model.first_states)].mean())
         return mdps, values[self.left], shown
 
-    def floor(self) -> float:
-        """Return the value of the best policy for D decisions if all later rewards are the
-        smallest possible one; the Bayes-optimal value itself where D is the horizon.
+    def extremes(self) -> tuple[float, float]:
+        """Return the values of the best policies for D decisions if all later outcomes are the
+        worst, and the best, for an agent that knows how to take them; no agent's value is
+        greater than the second one, and both are the Bayes-optimal value where D is the horizon.
         """
-        least = self.layers.model.least_reward
-        rest = least * sum(self.discount**t for t in range(self.left))
         cells = self.layers.layer(self.decisions)
-        return self.solve({cell: np.full(self.layers.shape(cell), rest) for cell in cells})
+        least, most = [
+            self.solve({cell: np.full(self.layers.shape(cell), rest[cell.state]) for cell in cells})
+            for rest in self.layers.model.extremes(self.discount, self.left)
+        ]
+        return least, most
 
     def solve(self, leaves: dict[Cell, np.ndarray]) -> float:
         return solve(self.layers, self.decisions, leaves, self.discount, self.threads)

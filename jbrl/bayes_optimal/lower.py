@@ -27,6 +27,7 @@ AT_ONCE = 2**16  # lifetimes whose transitions are kept at once
 LEAST_PLAYED = 256  # MDPs, however little time there is
 DEEPEST, MOST_LEAVES = 30, 50_000  # of the look-ahead whose choices are tabulated
 MOST_TABLED_ROWS = 30_000  # uncertain rows of all cells after it: half a millisecond each
+ROUNDING = 1e-5  # of returns in single precision
 BONUSES = (0.0, 0.03, 0.1, 0.3)  # as a part of the range of rewards
 
 Player = Callable[[int, np.random.SeedSequence], np.ndarray]
@@ -37,7 +38,8 @@ class Candidate:
     """A policy that may earn the lower bound."""
 
     name: str
-    play: Player  # returns [N] float64 in N new MDPs, with that seed
+    play: Player  # returns less chance, [N] float64, in N new MDPs, with that seed
+    least: float  # none of them is smaller
     digest: str = ""  # of an agent that can change under its name
     search: float = 0.0  # seconds of its search on the prior, estimated
     each: float = 0.0  # seconds of a lifetime, estimated; 0: nothing is to be bounded
@@ -94,7 +96,9 @@ def candidates(
         table = _table(layers, decisions, discount, horizon, threads)
         return Lifetimes(table, discount, horizon)
 
-    policies = []
+    chance, policies = Chance(layers.model.mdps, discount, horizon), []
+    least = chance.least(layers.model.first_states)
+    least -= ROUNDING * max(1.0, abs(least))
     for bonus in sorted({round(share * layers.model.reward_range, 6) for share in BONUSES}):
 
         def lookahead(n: int, seed: np.random.SeedSequence, bonus: float = bonus) -> np.ndarray:
@@ -104,14 +108,13 @@ def candidates(
             f"look-ahead of {decisions} decisions, then the posterior mean with bonus "
             f"{bonus:g} / (1 + n)"
         )
-        policies.append(Candidate(name, lookahead))
-    chance = Chance(layers.model.mdps, discount, horizon).of
+        policies.append(Candidate(name, lookahead, least))
     for name, agent in agents.items():
         plays = functools.partial(play, prior=protocol.test, horizon=horizon, discount=discount)
-        player, digest = _player(agent, plays, training, chance), _digest(agent, name)
+        player, digest = _player(agent, plays, training, chance.of), _digest(agent, name)
         search = search_seconds(agent, protocol) / threads
         each = decision_seconds(agent, protocol) * horizon / threads
-        policies.append(Candidate(name, player, digest, search, each))
+        policies.append(Candidate(name, player, least, digest, search, each))
     return policies
 
 

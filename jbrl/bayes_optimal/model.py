@@ -94,6 +94,39 @@ class Model:
     def _rewards(self) -> np.ndarray:
         return np.asarray(self.mdps.rewards)[np.asarray(self.mdps.concentrations) > 0]
 
+    def extremes(self, discount: float, decisions: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the greatest value of each state that no MDP of the distribution
+        undercuts or exceeds, [S] each: actions are optimal, outcomes the worst or the best ones.
+        """
+        least = most = np.zeros(self.n_states)
+        for _ in range(decisions):
+            low, high = [], []
+            for x, certain in enumerate(self.certain):
+                rows = [(row.reward, row.successor) for row in certain]
+                lows = [reward + discount * least[y] for reward, y in rows]
+                highs = [reward + discount * most[y] for reward, y in rows]
+                if self.block_of[x] >= 0:
+                    block = self.blocks[self.block_of[x]]
+                    after = block.rewards + discount * least[block.successors]
+                    lows += list(np.where(block.possible, after, np.inf).min(1))
+                    after = block.rewards + discount * most[block.successors]
+                    highs.append(np.where(block.possible, after, -np.inf).max())
+                low.append(max(lows))
+                high.append(max(highs))
+            least, most = np.array(low), np.array(high)
+        return least, most
+
+    @cached_property
+    def rarest(self) -> float:
+        """Return the smallest probability, on average over MDPs, of an outcome of a row; 1 where
+        all rows are certain.
+        """
+        means = [
+            (block.concentrations / block.concentrations.sum(1, keepdims=True))[block.possible]
+            for block in self.blocks
+        ]
+        return float(np.concatenate([*means, [1.0]]).min())
+
     @property
     def n_uncertain(self) -> int:
         """Return the number of uncertain rows."""

@@ -15,6 +15,8 @@ import numpy as np
 from scipy.special import betaln
 
 from jbrl.bayes_optimal import samples
+from jbrl.bayes_optimal.limits import upper_margin_by_moment
+from jbrl.bayes_optimal.look_ahead import Replication
 from jbrl.bayes_optimal.model import Block, Model
 
 MOST_NODES = 100_000
@@ -218,7 +220,7 @@ class _Growth:
             own,
             np.where(children < 0, n - 1 - children, children),
             tuple(self._waves),
-            np.array([state for state, _ in self._leaves]),
+            np.array([state for state, _ in self._leaves], np.int64),
             successes,
         )
 
@@ -252,19 +254,34 @@ class Forgetting:
             number *= 2
         return number
 
-    def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
-        """Return one estimate of the upper bound and one of the clairvoyant value.
+    def replication(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
+        """Return an estimate of the upper bound.
 
-        The expectation of the first is not below the bound.
+        The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn, a power of 2.
+          n_mdps: number of MDPs drawn.
         """
         model = self.moves.model
         mdps = samples.draw(model, n_mdps, seed)
         values = samples.values(model, mdps, self.discount, (self.horizon,))[self.horizon]
         leaves = self._leaves(mdps, values)
-        return self.solve(leaves), float(values[self.moves.first].mean())
+        return Replication(self.solve(leaves), float(values[self.moves.first].mean()))
+
+    def margin(self, n_mdps: int, confidence: float) -> float:
+        """Return how far the bound may lie above the average of estimates by so many MDPs in all.
+
+        What an MDP adds to the value of a policy is at least 0. Its second moment is at most the
+        square of the sum, over leaves, of the roots of second moments (Minkowski): the weights'
+        are known, and values are not above the greatest possible ones.
+        """
+        tree = self.tree
+        a, b = np.array([(move.success, move.failure) for move in self.moves.all]).T
+        squared = (betaln(a + 2.0 * tree.successes, b) - betaln(a, b)).sum(1)
+        root = np.exp(squared / 2 - self._log_probability(tree.successes))
+        most = self.moves.model.extremes(self.discount, self.horizon)[1]
+        moment = self.solve(root * most[tree.leaf_states]) ** 2
+        return upper_margin_by_moment(n_mdps, moment, confidence)
 
     def _leaves(self, mdps: samples.SampledMDPs, values: np.ndarray) -> np.ndarray:
         """Estimate E[V(y) | what is remembered] at all leaves, without bias: [L] float64.
@@ -329,6 +346,8 @@ class Forgetting:
         succeeds.
         """
         tree, moves = self.tree, self.moves.of_state[int(self.tree.states[nodes[0]])]
+        if not moves:  # nothing leads away, and staying pays nothing
+            return np.zeros(len(nodes))
         failed = np.arange(MOST_FAILURES + 1)
         chances, gains = [], []
         for number, move in enumerate(moves):

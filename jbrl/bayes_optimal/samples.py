@@ -19,14 +19,14 @@ from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import betaincinv
-from scipy.stats import qmc
 
 from jbrl.bayes_optimal.counts import Cell, Layers, Splits, Total
 from jbrl.bayes_optimal.model import Block, Model, sweep
 
-MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
+MOST_FREE = 21_201  # free transition probabilities
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
 MOST_SQUARED = 40  # variables of which products of two are used
+MOST_VERTICES = 2**15  # of the probabilities of a control function that are tried
 CHUNK = 1024  # MDPs at a time
 KEPT = 2**27  # bytes of products of weights that are kept for other cells
 
@@ -43,18 +43,13 @@ class SampledMDPs:
 
 
 def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> SampledMDPs:
-    """Draw MDPs from the prior, each of them by itself a draw from the prior, together spread
-    evenly.
+    """Draw independent MDPs from the prior.
 
-    A scrambled Sobol' sequence (Owen 1998) is uniform in each of its points. The rows are made by
-    stick-breaking: the share of successor k of what the earlier ones have left has a
-    Beta distribution.
-
-    Args:
-      n_mdps: a power of 2.
+    The rows are made by stick-breaking: the share of successor k of what the earlier ones have left
+    has a Beta distribution.
     """
     generator = np.random.default_rng(seed)
-    uniforms = qmc.Sobol(max(model.n_free, 1), scramble=True, rng=generator).random(n_mdps)
+    uniforms = generator.random((n_mdps, model.n_free))
     column, blocks = 0, []
     for block in model.blocks:
         log_rows = np.full((*block.concentrations.shape, n_mdps), SMALLEST_LOG)
@@ -171,6 +166,35 @@ class Control:
                 values[x] += (p * (curvature @ p)).sum(0)
         return values
 
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers that it is never below, and never above, in each state: [S] each.
+
+        With p_i p_j in [0, 1/4] within a row, and p_i^2 from p_i - 1/4 to p_i, the rest is affine
+        in each row and has its extremes where each row has one certain outcome.
+        """
+        sizes = [len(some) for block in self.layers.model.blocks for some in free(block)]
+        ends = np.cumsum([0, *sizes])
+        rows = [range(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+        low, high = [], []
+        for x, slopes in enumerate(self.slopes):
+            between = np.zeros((len(slopes), len(slopes)))
+            least = most = self.constant[x]
+            slopes = slopes.copy()
+            if self.curvatures is not None:
+                between = self.curvatures[x].copy()
+                for row in rows:
+                    inside = between[row.start : row.stop, row.start : row.stop]
+                    squares = np.diag(inside).copy()
+                    slopes[row.start : row.stop] += squares
+                    np.fill_diagonal(inside, 0)
+                    least += (np.minimum(inside, 0).sum() - np.maximum(squares, 0).sum()) / 4
+                    most += (np.maximum(inside, 0).sum() - np.minimum(squares, 0).sum()) / 4
+                    inside[:] = 0
+            ends_of = _extremes(slopes, 2 * between, rows)
+            low.append(least + ends_of[0])
+            high.append(most + ends_of[1])
+        return np.array(low), np.array(high)
+
     def mean(self, cell: Cell) -> np.ndarray:
         """Return its posterior mean in the state of a cell, of the shape of the cell."""
         shape = self.layers.shape(cell)
@@ -230,6 +254,35 @@ class Control:
         return self._found[axis, total]
 
 
+def _extremes(slopes: np.ndarray, between: np.ndarray, rows: list[range]) -> tuple[float, float]:
+    """Return numbers below and above s p + p' B p / 2, where B is 0 within rows, and one p of each
+    row is 1 or none: all ways are tried where they are few.
+    """
+    low, high = np.zeros(1), np.zeros(1)
+    p = np.zeros((1, len(slopes)))
+    for number, row in enumerate(rows):
+        if len(low) * (len(row) + 1) <= MOST_VERTICES:
+            steps = slopes[row.start : row.stop] + p @ between[:, row.start : row.stop]
+            steps = np.concatenate([np.zeros((len(p), 1)), steps], 1)
+            low = high = (low[:, None] + steps).reshape(-1)
+            p = np.repeat(p, len(row) + 1, axis=0)
+            for place, k in enumerate(row):
+                p[place + 1 :: len(row) + 1, k] = 1
+            continue
+        # what this row and each later one adds at least and at most, whatever the others are
+        for later, here in enumerate(rows[number:], number):
+            own = slopes[here.start : here.stop] + p @ between[:, here.start : here.stop]
+            less, more = own.copy(), own.copy()
+            for other in rows[number:later]:
+                part = between[other.start : other.stop, here.start : here.stop]
+                less += np.minimum(part.min(0), 0)
+                more += np.maximum(part.max(0), 0)
+            low = low + np.minimum(less.min(1), 0)
+            high = high + np.maximum(more.max(1), 0)
+        break
+    return float(low.min()), float(high.max())
+
+
 def n_features(n: int) -> int:
     """Return the number of terms of the polynomial in `n` variables."""
     return 1 + n + (n * (n + 1) // 2 if n <= MOST_SQUARED else 0)
@@ -248,12 +301,39 @@ def fit_control(layers: Layers, mdps: SampledMDPs, values: np.ndarray) -> Contro
     i, j = np.triu_indices(n) if squared else (np.zeros(0, int), np.zeros(0, int))
     features = np.concatenate([np.ones((1, p.shape[1])), p, p[i] * p[j]])
     coefficients = np.linalg.lstsq(features.T, values.T, rcond=1e-8)[0].T
+    kinds, rows = _kinds(layers.model)
+    slopes = _averaged(coefficients[:, 1 : 1 + n], kinds)
     curvatures = None
     if squared:
         curvatures = np.zeros((len(values), n, n))
         curvatures[:, i, j] += coefficients[:, 1 + n :] / 2
         curvatures[:, j, i] += coefficients[:, 1 + n :] / 2
-    return Control(layers, coefficients[:, 0], coefficients[:, 1 : 1 + n], curvatures)
+        pairs = (kinds[:, None] * n + kinds) * 2 + (rows[:, None] == rows)
+        curvatures = _averaged(curvatures, pairs)
+    return Control(layers, coefficients[:, 0], slopes, curvatures)
+
+
+def _kinds(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return a number for each free probability that those of exchangeable rows share, and the
+    number of its row: [V] each.
+    """
+    kinds, rows, row_number = [], [], 0
+    for block in model.blocks:
+        first = {row: group[0] for group in block.groups for row in group}
+        for row, some in enumerate(free(block)):
+            kinds += [(block.state, first[row], int(k)) for k in some]
+            rows += [row_number] * len(some)
+            row_number += 1
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    return np.array([numbers[kind] for kind in kinds], int), np.array(rows, int)
+
+
+def _averaged(values: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Return values, [S, …], averaged over those of one kind, kinds being of the shape […]."""
+    places = np.unique(kinds, return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(places)
+    means = [(np.bincount(places, one.reshape(-1)) / sizes)[places] for one in values]
+    return np.array(means).reshape(values.shape)
 
 
 def estimate(
@@ -305,6 +385,29 @@ def _add(
         estimates[cell] += (left @ right.T).reshape(estimates[cell].shape)
 
 
+def _mean_likelihood(counts: np.ndarray, log_rows: np.ndarray) -> np.ndarray:
+    """Return the likelihood of counts, [n, M], on average over all ways to assign rows to them: the
+    permanent of the likelihoods of each with each, by subsets.
+
+    Args:
+      counts: [n, A, K].
+      log_rows: [A, K, M].
+    """
+    a = len(log_rows)
+    by_subset = {0: np.ones((len(counts), log_rows.shape[-1]))}
+    for number in range(a):
+        each = [np.exp(counts[:, number] @ row) for row in log_rows]
+        larger: dict[int, np.ndarray] = {}
+        for taken, value in by_subset.items():
+            for row in range(a):
+                if not taken >> row & 1:
+                    share = value * each[row] / (a - number)
+                    subset = taken | 1 << row
+                    larger[subset] = larger[subset] + share if subset in larger else share
+        by_subset = larger
+    return by_subset[(1 << a) - 1]
+
+
 def cut_blocks(layers: Layers, cells: list[Cell]) -> int:
     """Return how many blocks form the first factor, so that the factors are small."""
     shapes = np.array([layers.shape(cell) for cell in cells], float).reshape(len(cells), -1)
@@ -316,7 +419,13 @@ def cut_blocks(layers: Layers, cells: list[Cell]) -> int:
 
 
 class Weights:
-    """Likelihood over probability of the splits of each total, for some MDPs."""
+    """Likelihood over probability of the splits of each total, for some MDPs: on average over all
+    ways to exchange rows that are exchangeable.
+
+    Counts stand for all that rows and their order make of them. Without this average the weights
+    of an MDP would not have the sum 1 over what a policy may have seen, and what an MDP adds to
+    the value of a policy would not lie between the least and the greatest of its values.
+    """
 
     def __init__(self, layers: Layers, log_rows: list[np.ndarray]) -> None:
         self._layers, self._log_rows = layers, log_rows
@@ -328,11 +437,13 @@ class Weights:
     def of(self, number: int, total: Total) -> np.ndarray:
         """Return the weights of the splits of a total of one block: [n, M] float32."""
         if (number, total) not in self._found:
-            splits = self._layers.blocks[number].splits(total)
-            counts = splits.counts.reshape(len(splits), -1).astype(np.float64)
-            logs = counts @ self._log_rows[number].reshape(counts.shape[1], -1)
-            logs -= splits.log_probability[:, None]
-            self._found[number, total] = np.exp(logs.astype(np.float32))
+            splits, log_rows = self._layers.blocks[number].splits(total), self._log_rows[number]
+            counts = splits.counts.astype(np.float64)
+            weights = np.exp(-splits.log_probability)[:, None] * np.ones(self._width)
+            for group in splits.block.groups:
+                some = list(group)
+                weights *= _mean_likelihood(counts[:, some], log_rows[some])
+            self._found[number, total] = weights.astype(np.float32)
         return self._found[number, total]
 
     def product(self, first: int, totals: tuple[Total, ...]) -> np.ndarray:

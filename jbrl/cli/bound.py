@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jbrl.bayes_optimal.bracket import Bracket, End
     from jbrl.rollout.contract import Agent
 
+RARE = 30.0  # MDPs
 LIMITS = {
     "memory": "as far as the memory allows",
     "budget": "as far as the budget allows",
@@ -39,15 +40,16 @@ def bound(
 
     No agent whose prior is the distribution earns more on average than the upper end,
     and one earns at least the lower end: each a one-sided confidence limit, together
-    at 95 %.
+    at 95 %. A certified bracket holds whatever the distribution of returns is; for each
+    end is said what it assumes.
 
     Args:
       problem: Problem, or the path of its JSON file.
       discount: Discount, from 0 up to 1.
       horizon: Decisions of a lifetime (default: the problem's own).
       decisions (D): Decisions to look ahead.
-      budget (SECONDS): About how long it may take, trials of agents included (default: 60, or what
-        D takes).
+      budget (SECONDS): About how long it may take by the clock on all cores, trials of agents
+        included (default: 60, or what D takes).
       memory (SIZE): Memory that arrays may take, 8GiB or 500MB (default: half of the machine's).
       seed: Seed of all samples.
       agent (NAME): Agent of the register that may earn the lower end; may be repeated.
@@ -110,7 +112,12 @@ def _agents(problem: str, names: list[str], study: Path | None) -> "dict[str, Ag
 
 
 def _lines(bracket: "Bracket") -> list[str]:
-    sure = "exact" if bracket.confidence == 1 else f"confidence {bracket.confidence:.0%}"
+    if bracket.confidence == 1:
+        sure = "exact" if bracket.lower == bracket.upper else "certain"
+    elif bracket.certified:
+        sure = f"certified, confidence {bracket.confidence:.0%}"
+    else:
+        sure = f"not certified, confidence {bracket.confidence:.0%} if its assumptions hold"
     lines = [
         f"{bracket.problem}, discount {bracket.discount:g}, {bracket.horizon} decisions",
         f"Bayes-optimal value: {bracket.lower:.5g} to {bracket.upper:.5g} ({sure})",
@@ -121,6 +128,11 @@ def _lines(bracket: "Bracket") -> list[str]:
         lines.append(f"  decisions looked ahead: {bracket.decisions}, {LIMITS[bracket.limited_by]}")
     if bracket.clairvoyant is not None:
         lines.append(f"  an agent that is shown the MDP: {bracket.clairvoyant:.5g}")
+    if bracket.rarest is not None and bracket.rarest < RARE:
+        lines.append(
+            f"  of {bracket.lower_end.rests_on['n_mdps']:,} MDPs played, the rarest outcome of a "
+            f"decision is expected in {bracket.rarest:.2g}: a sample says little of its worth"
+        )
     return lines
 
 
@@ -130,5 +142,6 @@ def _end(end: "End") -> str:
     ]
     if end.standard_error:
         facts.append(f"mean {end.mean:.6g}, standard error {end.standard_error:.2g}")
+    facts.append(f"assumes {end.assumes}")
     facts.append(f"{end.seconds:.3g} processor seconds")
     return f"{end.value:.6g} ({', '.join(facts)})"

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import textwrap
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GAP = "  "  # between columns
+SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no terminal
 NARROWEST = 12  # of a column whose text continues on the next line
 
 
@@ -62,7 +64,9 @@ class StepProgress(Protocol):
 
 @contextmanager
 def progress_bars(*, quiet: bool = False) -> Iterator[StepProgress]:
-    """Show long work as a bar for each step, on standard error if that is a terminal."""
+    """Show long work as a bar for each step on a terminal; elsewhere, as a line on standard error
+    now and then.
+    """
     console = Console(stderr=True, quiet=quiet)
     shown = bars.Progress(
         bars.TextColumn("{task.description}"),
@@ -76,8 +80,13 @@ def progress_bars(*, quiet: bool = False) -> Iterator[StepProgress]:
         transient=True,
     )
     tasks: dict[str, bars.TaskID] = {}
+    last = time.monotonic()
 
     def show(step: str, done: int, total: int, note: str = "") -> None:
+        nonlocal last
+        if shown.disable and not quiet and time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            typer.echo(f"{step}: {done:,.0f} of {total:,.0f} {note}".rstrip(), err=True)
         if step not in tasks:
             tasks[step] = shown.add_task(step, total=max(1, total), note=note)
         shown.update(tasks[step], completed=done, total=max(1, total), note=note)

@@ -36,7 +36,7 @@ def hidden_of(ahead: LookAhead, number: int, trials: int) -> HiddenAhead:
 def replications(one: HiddenAhead, n: int, n_mdps: int = 1024) -> np.ndarray:
     control = one.ahead.control(np.random.SeedSequence(1))
     seeds = np.random.SeedSequence(2).spawn(n)
-    return np.array([one.replication(control, n_mdps, seed)[0] for seed in seeds])
+    return np.array([one.replication(control, n_mdps, seed).value for seed in seeds])
 
 
 def test_between_two_visits_against_value_iteration_by_hand() -> None:
@@ -144,12 +144,12 @@ def test_leaves_against_the_posterior() -> None:
 def test_lies_between_the_exact_value_and_being_shown_everything(number: int) -> None:
     """Slack of 20 standard errors of four replications, as in `test_look_ahead`."""
     mdps = jbrl.problem(SMALL).mdps
-    value = ahead_of(mdps, HORIZON).floor()
+    value = ahead_of(mdps, HORIZON).extremes()[0]
     before = np.inf
     for decisions in (0, 2, 4):
         ahead = ahead_of(mdps, decisions)
         control = ahead.control(np.random.SeedSequence(1))
-        shown = ahead.replication(control, 2**14, np.random.SeedSequence(7))[0]
+        shown = ahead.replication(control, 2**14, np.random.SeedSequence(7)).value
         samples = replications(hidden_of(ahead, number, 6), 4)
         slack = 10 * float(np.std(samples, ddof=1)) + 1e-3
         assert value - slack <= samples.mean() < shown
@@ -162,7 +162,7 @@ def test_cells_with_more_outcomes_than_are_counted_are_shown_everything() -> Non
     few, many = (replications(hidden_of(ahead, 1, trials), 2).mean() for trials in (1, 6))
     shown = ahead.replication(
         ahead.control(np.random.SeedSequence(1)), 2**14, np.random.SeedSequence(7)
-    )[0]
+    ).value
     assert many < few - 0.01 < shown
 
 
@@ -221,7 +221,7 @@ def test_a_bracket_rests_on_it_and_goes_on(tmp_path: Path, monkeypatch: pytest.M
     arguments = {"discount": DISCOUNT, "horizon": HORIZON, "decisions": 2}
     found = jbrl.bound(SMALL, **arguments, out=tmp_path)
     assert "all rows but those of one state" in found.upper_end.rests_on["method"]
-    value = ahead_of(jbrl.problem(SMALL).mdps, HORIZON).floor()
+    value = ahead_of(jbrl.problem(SMALL).mdps, HORIZON).extremes()[0]
     assert found.lower <= value <= found.upper < found.clairvoyant
 
     def fail(*_: object, **__: object) -> None:
@@ -237,11 +237,11 @@ def test_coverage() -> None:
     stated: in 200 runs at most 12 times by 2.5 %, which chance exceeds in 1 of 1,000.
     """
     mdps = jbrl.problem(SMALL).mdps
-    value = ahead_of(mdps, HORIZON).floor()
+    value = ahead_of(mdps, HORIZON).extremes()[0]
     one = hidden_of(ahead_of(mdps, 6), 1, 6)
     control = one.ahead.control(np.random.SeedSequence(1))
     missed = 0
     for seed in np.random.SeedSequence(9).spawn(200):
-        samples = np.array([one.replication(control, 16, own)[0] for own in seed.spawn(8)])
+        samples = np.array([one.replication(control, 16, own).value for own in seed.spawn(8)])
         missed += value > samples.mean() + margin(samples, ONE_SIDED)
     assert missed <= 12

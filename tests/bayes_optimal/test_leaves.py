@@ -42,9 +42,11 @@ def posterior_draws(model: Model, cell: Cell, layers: Layers, n: int) -> tuple[t
 
 @pytest.mark.parametrize("name", PRIORS)
 def test_draws_follow_the_prior(name: str) -> None:
-    """Means and second moments of 2^14 evenly spread draws are those of the Dirichlet prior."""
+    """Means and second moments of 2^15 draws are those of the Dirichlet prior, but for 4.5 standard
+    errors of a number between 0 and 1; the seed is fixed.
+    """
     model = make_model(problem(PRIORS[name]).mdps)
-    p = variables(model, samples.draw(model, 2**14, 3))
+    p = variables(model, samples.draw(model, 2**15, 3))
     column = 0
     layers = Layers(model)
     for block in layers.blocks:
@@ -52,8 +54,8 @@ def test_draws_follow_the_prior(name: str) -> None:
         mean, second = first_moments(splits)[0], second_moments(splits)[0]
         own = p[column : column + len(mean)]
         column += len(mean)
-        assert own.mean(1) == pytest.approx(mean, abs=2e-3)
-        assert own @ own.T / own.shape[1] == pytest.approx(second, abs=4e-3)
+        assert own.mean(1) == pytest.approx(mean, abs=0.0125)
+        assert own @ own.T / own.shape[1] == pytest.approx(second, abs=0.0125)
 
 
 def test_clairvoyant_values_against_value_iteration_by_hand() -> None:

@@ -59,7 +59,7 @@ def test_coverage_of_both_ends() -> None:
         found = played.play(0.0, LANES, np.random.SeedSequence(seed))
         above += found.mean() - margin(found, 0.975) > value
         seeds = np.random.SeedSequence([9, seed]).spawn(4)
-        samples = np.array([ahead.replication(control, 64, one)[0] for one in seeds])
+        samples = np.array([ahead.replication(control, 64, one).value for one in seeds])
         below += samples.mean() + margin(samples, 0.975) < value
     assert above <= 14
     assert below <= 14

@@ -27,7 +27,7 @@ def test_equals_the_exact_value_at_the_horizon(name: str, first: int) -> None:
     mdps = problem(PRIORS[name], first).mdps
     for horizon in (1, 2, 5):
         expected = exact(mdps, DISCOUNT, horizon)
-        assert look_ahead(mdps, horizon, horizon).floor() == pytest.approx(expected, abs=1e-9)
+        assert look_ahead(mdps, horizon, horizon).extremes()[0] == pytest.approx(expected, abs=1e-9)
 
 
 numbers = st.sampled_from([0.0, 0.25, 1.0, 1.0, 1.0, 2.5])
@@ -51,7 +51,7 @@ def distributions(draw: st.DrawFn) -> DirichletMDPs:
 def test_any_small_distribution(mdps: DirichletMDPs) -> None:
     expected = exact(mdps, DISCOUNT, 3)
     for merge_states in (True, False):
-        found = look_ahead(mdps, 3, 3, merge_states=merge_states).floor()
+        found = look_ahead(mdps, 3, 3, merge_states=merge_states).extremes()[0]
         assert found == pytest.approx(expected, abs=1e-6)
 
 
@@ -67,8 +67,8 @@ def test_permuting_states_and_actions_changes_nothing(mdps: DirichletMDPs, rando
         np.asarray(mdps.rewards)[at],
         first if first < 0 else states.index(first),
     )
-    expected = look_ahead(mdps, 4, 6).floor()
-    assert look_ahead(moved, 4, 6).floor() == pytest.approx(expected, abs=1e-9)
+    expected = look_ahead(mdps, 4, 6).extremes()[0]
+    assert look_ahead(moved, 4, 6).extremes()[0] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", PRIORS)
@@ -83,8 +83,8 @@ def test_the_ends_contain_the_value_and_close(name: str) -> None:
         ahead = look_ahead(mdps, decisions, horizon)
         control = ahead.control(np.random.SeedSequence(1))
         seeds = np.random.SeedSequence(decisions).spawn(4)
-        samples = [ahead.replication(control, 1024, seed)[0] for seed in seeds]
-        lower, upper = ahead.floor(), float(np.mean(samples))
+        samples = [ahead.replication(control, 1024, seed).value for seed in seeds]
+        lower, upper = ahead.extremes()[0], float(np.mean(samples))
         slack = 20 * float(np.std(samples, ddof=1)) / 4**0.5 + 1e-6
         assert lower <= value + 1e-9
         assert value <= upper + slack
@@ -104,7 +104,9 @@ def test_merging_exchangeable_actions_changes_nothing() -> None:
     )
     merged, unmerged = Layers(model), Layers(dataclasses.replace(model, blocks=blocks))
     assert (merged.count(2), unmerged.count(2)) == (6, 33)
-    values = [LookAhead(layers, DISCOUNT, 7, 7, threads=1).floor() for layers in (merged, unmerged)]
+    values = [
+        LookAhead(layers, DISCOUNT, 7, 7, threads=1).extremes()[0] for layers in (merged, unmerged)
+    ]
     assert values[0] == pytest.approx(values[1], abs=1e-12)
 
 
@@ -121,7 +123,9 @@ def test_exchangeable_states_are_merged() -> None:
     mdps = find("Grid(rows=3,columns=3)").mdps
     merged, unmerged = Layers(make_model(mdps)), Layers(make_model(mdps), merge_states=False)
     assert merged.count(5) < 0.6 * unmerged.count(5)
-    values = [LookAhead(layers, DISCOUNT, 6, 6, threads=1).floor() for layers in (merged, unmerged)]
+    values = [
+        LookAhead(layers, DISCOUNT, 6, 6, threads=1).extremes()[0] for layers in (merged, unmerged)
+    ]
     assert values[0] == pytest.approx(values[1], abs=1e-12)
     assert values[0] > 0
 

@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import jbrl
 from jbrl.bayes_optimal import bracket
-from jbrl.bayes_optimal.look_ahead import LookAhead
+from jbrl.bayes_optimal.limits import lower_limit, upper_margin
+from jbrl.bayes_optimal.look_ahead import LookAhead, Replication
 from jbrl.bayes_optimal.lower import Candidate
+from jbrl.bayes_optimal.plan import USUAL_MDPS
 from tests.bayes_optimal.exact import PRIORS, problem
 
-PLAYED, REPLICATIONS = 300, 8
+PLAYED, REPLICATIONS, LEAST = 300, 8, -3.0
 
 
 class Stages:
@@ -21,7 +22,7 @@ class Stages:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seeds: dict[str, list[tuple[int, ...]]] = {}
-        self.replications: list[float] = []
+        self.replications: list[Replication] = []
         self.returns: dict[str, np.ndarray] = {}
         self.training = -1
         patch.setattr(LookAhead, "control", lambda _, seed: self.note("control", seed))
@@ -33,13 +34,14 @@ class Stages:
         self.seeds.setdefault(purpose, []).append(tuple(seed.generate_state(2).tolist()))
         return np.random.default_rng(seed)
 
-    def replicate(self, n_mdps: int, seed: np.random.SeedSequence) -> tuple[float, float]:
-        self.replications.append(self.note("upper", seed).normal(50))
-        return self.replications[-1], 60.0
+    def replicate(self, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
+        value, middle = self.note("upper", seed).normal((3, 0.5), 0.1)
+        self.replications.append(Replication(value, 60.0, middle, middle**2 + 0.01, 0.04, 2.0))
+        return self.replications[-1]
 
     def hide(self, seed: np.random.SeedSequence) -> SimpleNamespace:
-        def replication(_: object, n_mdps: int, seed: np.random.SeedSequence) -> tuple:
-            return self.note("pilot", seed).normal(70), 60.0  # not the lower one
+        def replication(_: object, n_mdps: int, seed: np.random.SeedSequence) -> Replication:
+            return Replication(self.note("pilot", seed).normal(70), 60.0)  # not the lower one
 
         self.note("hide", seed)
         sizes = {"state": 0, "hidden": SimpleNamespace(trials=1), "n_mdps": lambda _: 2048}
@@ -54,9 +56,9 @@ class Stages:
                 self.returns[f"{name} {n_mdps}"] = found
                 return found
 
-            return Candidate(name, play)
+            return Candidate(name, play, LEAST)
 
-        return [player("worse", 30.0), player("better", 40.0)]
+        return [player("worse", 1.7), player("better", 2.5)]
 
 
 @pytest.fixture
@@ -93,16 +95,22 @@ def test_no_seed_serves_two_purposes(stages: Stages) -> None:
 def test_ends_are_limits_of_what_certifies_them(stages: Stages) -> None:
     """Of the replications that are no pilots, and of the policy that did best, played anew."""
     found = bound()
-    replications = np.array(stages.replications[1:])
+    replications = stages.replications[1:]
     played = stages.returns[f"better {PLAYED}"]
-    above, below = limit(replications), limit(played)
-    assert found.upper == pytest.approx(replications.mean() + above)
-    assert found.lower == pytest.approx(played.mean() - below)
+    middles = np.array([one.middle for one in replications])
+    spread = (0.01 + (middles**2).mean() - middles.mean() ** 2) ** 0.5 + 0.2
+    n = USUAL_MDPS * REPLICATIONS
+    above = 0.9**2 * upper_margin(n, spread * (n / (n - 1)) ** 0.5, 2.0, 0.975)
+    assert found.upper == pytest.approx(np.mean([one.value for one in replications]) + above)
+    assert found.lower == pytest.approx(lower_limit(played, LEAST, 0.975))
     assert found.confidence == 0.95
+    assert found.certified
     assert found.lower_end.confidence == found.upper_end.confidence == 0.975
+    assert (found.lower_end.assumes, found.upper_end.assumes) == (bracket.RANGE, bracket.RANGE)
 
 
-def limit(samples: np.ndarray) -> float:
-    """The distance of a limit of one side from the mean."""
-    quantile = stats.t.ppf(0.975, len(samples) - 1)
-    return quantile * samples.std(ddof=1) / len(samples) ** 0.5
+def test_replications_that_are_taken_to_be_normal() -> None:
+    """By Student's distribution with 7 degrees of freedom: 2.3646 at 97.5 %."""
+    values = np.random.default_rng(1).normal(size=8)
+    found = bracket._student([Replication(value, 0.0) for value in values])
+    assert found == pytest.approx(2.36462 * values.std(ddof=1) / 8**0.5, rel=1e-5)
