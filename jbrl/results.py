@@ -18,7 +18,7 @@ from jbrl.stats.labels import agent_names, oracles_of
 from jbrl.stats.table import check_returns, factor95, summarise
 from jbrl.study.storage.archive import Archive, write_archive
 from jbrl.study.storage.store import Store
-from jbrl.study.storage.tables import ALONE, LATENCY, SPREADS, Outcomes
+from jbrl.study.storage.tables import ALONE, LATENCY, PROCESSOR, SPREADS, Outcomes
 
 if TYPE_CHECKING:
     from jbrl.play.offline import Learned
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SCORES = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "std", "ci95"),
     *("offline_seconds", "online_seconds", *LATENCY, "compile_seconds"),
-    *(*SPREADS, "device", "seed", "status"),
+    *(*SPREADS, *PROCESSOR, "device", "seed", "status"),
 )
 # of a lifetime, as agents count them that go on with NaN
 COUNTS_OF_NAN = ("skipped_updates", "undefined_steps")

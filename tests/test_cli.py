@@ -60,7 +60,8 @@ experiments = ["GC"]
 COLUMNS = (
     "experiment,prior,test,algorithm,parameters,n,mean,std,ci95,"
     "offline_seconds,online_seconds,latency_seconds,latency_p99_seconds,compile_seconds,"
-    "offline_seconds_spread,online_seconds_spread,device,seed,status"
+    "offline_seconds_spread,online_seconds_spread,"
+    "offline_processor_seconds,online_processor_seconds,device,seed,status"
 )
 
 

@@ -29,7 +29,7 @@ from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, Array, Lifetimes
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
-from jbrl.play.timing import interrupts_deferred, timed
+from jbrl.play.timing import clocked, interrupts_deferred
 from jbrl.rollout import episodes, faults
 from jbrl.rollout.contract import Agent, DrawsParameters, Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
@@ -133,7 +133,10 @@ class LifetimeRun(Run):
         metrics |= {name: np.asarray(v, np.float64) for name, v in numbers.items()}
         seconds, decisions = played.seconds[number], int(played.steps[part].sum())
         return Chunk(
-            *(first, scores, None, seconds, decisions, metrics), failed=failed, failure=failure
+            *(first, scores, None, seconds, decisions, metrics),
+            failed=failed,
+            failure=failure,
+            processor_seconds=played.processor[number],
         )
 
     # ---- mistakes of an agent or an environment, in words ----
@@ -398,11 +401,14 @@ class BlockScheduler(Scheduler):
         """
         limit, before = np.full(len(self.devices), blocks, np.int32), played.decisions()
         with interrupts_deferred():
-            lanes, elapsed = timed(self._advancing.call, shared, played.groups, limit, played.lanes)
+            lanes, took = clocked(self._advancing.call, shared, played.groups, limit, played.lanes)
+            working, elapsed = int((played.groups > 0).sum()), took.seconds
+            processor = self.runs[0].per_device(took.processor, working)
             played.update(lanes)
             taken = played.decisions() - before
             for number, share in enumerate(taken / max(1, taken.sum())):
                 played.seconds[number] += elapsed * float(share)
+                played.processor[number] += processor * float(share)
         failures = self._failures(played, {})
         live = played.live(self.runs[0].protocol.lifetime)
         if ((played.numbers >= 0) & ~live).any():

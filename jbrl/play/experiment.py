@@ -28,7 +28,7 @@ from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.play.protocol import Chunk, Protocol, Trained, failure_of
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
-from jbrl.play.timing import Duration, known, timed, timed_repeatedly
+from jbrl.play.timing import Duration, clocked, known, timed_repeatedly
 from jbrl.problems.prior import DirichletPrior
 from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
@@ -72,6 +72,7 @@ class Run:
         self.resources = resources or Resources()
         self.offline_seconds = 0.0
         self.offline_spread = 0.0  # seconds, as `Duration.spread`
+        self.offline_processor = math.nan  # seconds of training; not measured of a search
         self.compile_seconds = 0.0
         self.knowledge: Any = None
         self.learned: Learned | None = None
@@ -180,6 +181,7 @@ class Run:
         self.knowledge, took = timed_repeatedly(program.call, *self.learner)
         self.offline_seconds += took.seconds
         self.offline_spread += took.spread
+        self.offline_processor = self.per_device(took.processor, 1)
         for path, values in jax.tree.leaves_with_path(self.knowledge):
             if jnp.issubdtype(values.dtype, jnp.floating) and np.isnan(np.asarray(values)).any():
                 raise FloatingPointError(
@@ -259,7 +261,14 @@ class Run:
             online_spread=took.spread,
             failed=failed,
             failure=failure_of(parts),
+            processor_seconds=self.per_device(took.processor, len(self.devices)),
         )
+
+    def per_device(self, processor: float, working: int) -> float:
+        """Return the processor seconds of each CPU device that worked; NaN on accelerators, for
+        which the processor only waits.
+        """
+        return processor / max(1, working) if self.resources.on_cpu else math.nan
 
     # ---- times of this run alone ----
 
@@ -286,6 +295,7 @@ class Run:
         times = {
             "online_seconds": chunk.online_seconds / (n * horizon),
             "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
+            "online_processor_seconds": known(chunk.processor_seconds / (n * horizon)),
             **(self.latency().columns() if latency else {}),
             "timed": {"mdps": n, "decisions": horizon},
         }
@@ -396,7 +406,7 @@ class MDPScheduler(Scheduler):
         shared, test = self._shared([self.runs[k] for k, _, _ in (*call, *[call[-1]] * missing)])
         drawn = self._drawing.call(test, numbers)
         # only a run by itself is measured by the clock of its calls
-        clock = self.resources.turns.timed if len(self.runs) == 1 else _timed_once
+        clock = self.resources.turns.timed if len(self.runs) == 1 else clocked
         played, took = clock(self._playing.call, shared, drawn)
         groups = jax.tree.map(lambda v: np.asarray(v).reshape(-1, self.width, *v.shape[1:]), played)
         parts = [
@@ -427,15 +437,10 @@ class MDPScheduler(Scheduler):
         try:
             checked = [run.checked(played, numbers, n) for _, numbers, n, played in parts]
             share = sum(n for _, _, n, _ in parts)
-            part = Duration(took.seconds * share / total, took.spread * share / total)
+            part = Duration(*(v * share / total for v in took))
             return run.chunk(int(parts[0][1][0]), checked, part)
         except (Exception, SystemExit) as error:  # an error of one agent: the others continue
             return error
-
-
-def _timed_once(call: Callable[..., Any], *args: Any) -> tuple[Any, Duration]:
-    result, seconds = timed(call, *args)
-    return result, Duration(seconds)
 
 
 # What follows is traced: functions of (what all MDPs share, what belongs to one MDP).

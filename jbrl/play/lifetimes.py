@@ -139,6 +139,8 @@ class Lifetimes:
             of_lifetimes[name] for name in OF_LIFETIMES
         )
         self.seconds = seconds
+        # unknown of what another process has played
+        self.processor = [math.nan if before else 0.0 for before in seconds]
         self.failed: set[int] = set()  # runs whose lifetimes are out of play
         self.starts = np.concatenate([[0], np.cumsum([stop - first for first, stop in spans])])
         self.update(lanes)

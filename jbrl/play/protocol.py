@@ -146,6 +146,8 @@ class Chunk:
     # [n] bool, lifetimes that failed, whose scores and metrics are NaN; None: none
     failed: np.ndarray | None = None
     failure: str = ""  # why the first of them did
+    # as `online_seconds`, of each CPU device that worked: less where others kept the machine busy
+    processor_seconds: float = math.nan
 
 
 class Trained(NamedTuple):

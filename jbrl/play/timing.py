@@ -22,25 +22,33 @@ def since(started: float) -> float:
     return max(0.0, time.perf_counter() - started)
 
 
-def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
-    """Return the result of `call(*args)`, ready, and the wall seconds it took."""
-    jax.block_until_ready(args)
-    started = time.perf_counter()
-    result = jax.block_until_ready(call(*args))
-    return result, since(started)
-
-
 class Duration(NamedTuple):
     """Wall seconds of a call: the median of its repetitions, and their interquartile range, NaN
-    where the call was made once.
+    where the call was made once; processor seconds of all threads, the median too.
     """
 
     seconds: float
     spread: float = math.nan
+    processor: float = math.nan
+
+
+def clocked(call: Callable[..., Any], *args: Any) -> tuple[Any, Duration]:
+    """Return the result of `call(*args)`, ready, and the duration of this one call."""
+    jax.block_until_ready(args)
+    started, processor = time.perf_counter(), time.process_time()
+    result = jax.block_until_ready(call(*args))
+    seconds = since(started)
+    return result, Duration(seconds, processor=max(0.0, time.process_time() - processor))
+
+
+def timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+    """Return the result of `call(*args)`, ready, and the wall seconds it took."""
+    result, took = clocked(call, *args)
+    return result, took.seconds
 
 
 def known(spread: float) -> float | None:
-    """Return a spread as a result keeps it: None where it is unknown."""
+    """Return a number as a result keeps it: None where it is unknown."""
     return None if math.isnan(spread) else spread
 
 
@@ -50,11 +58,12 @@ def timed_repeatedly(call: Callable[..., Any], *args: Any) -> tuple[Any, Duratio
     Up to `REPETITIONS` times while these take less than `BRIEF` seconds in all; a call that takes
     longer is made once. `call` must leave its arguments as they are.
     """
-    result, first = timed(call, *args)
-    seconds = [first]
-    while len(seconds) < REPETITIONS and sum(seconds) + seconds[-1] < BRIEF:
-        seconds.append(timed(call, *args)[1])
-    return result, _duration(seconds)
+    result, first = clocked(call, *args)
+    calls = [first]
+    while len(calls) < REPETITIONS and sum(c.seconds for c in calls) + calls[-1].seconds < BRIEF:
+        calls.append(clocked(call, *args)[1])
+    processor = float(np.median([c.processor for c in calls]))
+    return result, _duration([c.seconds for c in calls])._replace(processor=processor)
 
 
 class Turns:
@@ -77,7 +86,7 @@ class Turns:
                 self._first = (call, args, took)
             return result, took
         _, others, reference = self._first
-        result, seconds = timed(call, *args)
+        result, (seconds, _, processor) = clocked(call, *args)
         ratios: list[float] = []
         spent = seconds
         for _ in range(REPETITIONS):
@@ -88,9 +97,10 @@ class Turns:
             if before > 0:  # a clock may have been set back
                 ratios.append(after / before)
         if len(ratios) < 2:
-            return result, Duration(seconds)
+            return result, Duration(seconds, processor=processor)
         ratio = _duration(ratios)
-        return result, Duration(*(reference.seconds * v for v in ratio))
+        low, spread = (reference.seconds * v for v in ratio[:2])
+        return result, Duration(low, spread, processor)
 
 
 def _duration(seconds: list[float]) -> Duration:

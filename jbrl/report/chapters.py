@@ -142,6 +142,8 @@ def experiment(parts: Sequence[Section], number: int, styles: Mapping[str, Style
         blocks.append(Paragraph(marked(section.note), "notice"))
     words = advice(section)
     blocks += [Paragraph((*words, f" {CLOSING}"), "verdict")] if words else []
+    if busy := section.busy_text():
+        blocks.append(Paragraph((busy,), "notice"))
     own, missing = metric_blocks(section, styles)
     shown = [block for block in own if isinstance(block, Plot)]
     absent: list[Sentence] = [

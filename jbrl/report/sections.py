@@ -11,12 +11,12 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.schema import AGENT, RETURNS
-from jbrl.report.text import MDPS, Rules, Terms, decimals_for, listing, score_text, slug
+from jbrl.report.text import MDPS, Rules, Terms, count, decimals_for, listing, score_text, slug
 from jbrl.stats.brackets import Bracket
 from jbrl.stats.labels import parameters_text, varied
 from jbrl.stats.paired_test import best_and_tied, rank
 from jbrl.stats.table import check_columns, check_returns, rows_of
-from jbrl.stats.time_bounds import CALL, SPREADS, Contest, resolved, stepped
+from jbrl.stats.time_bounds import BUSY, CALL, SPREADS, Contest, busyness, resolved, stepped
 
 _TIMES = ("offline_seconds", "online_seconds", "latency_seconds", "compile_seconds")
 _NUMBERS = ("mean", "std", "ci95", *_TIMES)
@@ -25,7 +25,8 @@ SCORES = (
     *(*_TIMES, "device", "seed", "status"),
 )
 BASELINE = "Random"  # reference agent: the score of 0
-P99 = "latency_p99_seconds"  # optional
+P99 = "latency_p99_seconds"  # optional, as are these
+PROCESSOR = ("offline_processor_seconds", "online_processor_seconds")
 TESTS = ("tied", "difference", "standard_error", "z", "p_value")
 MARKS = ("oracle", "best_of_algorithm", "best", *TESTS)
 # parameters in words; algorithm and these; number of the row; why a unit failed
@@ -143,6 +144,17 @@ class Section:
     def decision_time(self) -> str:
         """What the time of a decision is called."""
         return "latency" if self.by_latency else "online time per decision"
+
+    def busy_text(self) -> str:
+        """Say how busy the machine was when times were measured; "" where it was not."""
+        busy = busyness(self.timed)
+        if self.by_latency or not (busy > BUSY).any():
+            return ""
+        return (
+            f"The machine was busy: {(busy > BUSY).sum()} of {count(len(busy), 'agent')} took up "
+            f"to {busy.max():.1f} times as long as the processor worked for them. Their times are "
+            "those of the processor."
+        )
 
     def left_out(
         self, shown: pd.DataFrame, unknown: str = "Left out, having no known times"
@@ -312,7 +324,7 @@ def _marked(
     table = table.astype(dict.fromkeys(TESTS[1:], np.float64)).sort_values(
         ["undone", "mean"], ascending=[True, False], kind="stable", ignore_index=True
     )
-    known = [column for column in (*SPREADS, P99) if column in table.columns]
+    known = [column for column in (*SPREADS, *PROCESSOR, P99) if column in table.columns]
     return table[[*SCORES, *MARKS, *NAMES, *known]], note
 
 

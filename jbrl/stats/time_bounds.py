@@ -30,6 +30,8 @@ DISPATCH = 1e-3
 # Seconds that a caller in Python waits for any decision, about: of Random on a machine of two cores
 CALL = 3e-5
 FACTOR = 2.0  # times that differ by less are the same to whom advice is given
+# wall seconds in which a machine gave a processor second, from which on it was busy
+BUSY = 1.5
 SPREADS = ("offline_seconds_spread", "online_seconds_spread")  # optional columns of scores
 
 
@@ -37,17 +39,47 @@ def resolved(scores: pd.DataFrame) -> pd.DataFrame:
     """Return `scores` with one value for times that are not distinguished.
 
     An offline time is that of one call, and `DISPATCH` is its resolution: what lies below is 0. An
-    online time is the mean over all decisions.
+    online time is the mean over all decisions. Times of a busy machine are `own_times`.
 
     Args:
       scores: columns `offline_seconds` and `online_seconds`, finite; `SPREADS` are used where they
         are known (seconds).
     """
-    times = {}
+    times: dict[str, np.ndarray] = {}
+    scores = own_times(scores)
     for column, resolution in (("offline_seconds", DISPATCH), ("online_seconds", 0.0)):
         spread = scores.get(f"{column}_spread", pd.Series(0.0, scores.index))
         widths = pd.to_numeric(spread, errors="coerce").fillna(0.0).to_numpy(np.float64)
         times[column] = merged(scores[column].to_numpy(np.float64), widths, resolution)
+    return scores.assign(**times)
+
+
+def busyness(scores: pd.DataFrame, name: str = "online") -> np.ndarray:
+    """Return how many wall seconds passed for each second that a processor worked, [n] float64; 1
+    where it is not known.
+
+    Args:
+      scores: columns `NAME_seconds` and, if they are known, `NAME_processor_seconds`.
+    """
+    if f"{name}_processor_seconds" not in scores.columns:
+        return np.ones(len(scores))
+    wall, own = (
+        pd.to_numeric(scores[f"{name}_{kind}"], errors="coerce").to_numpy(np.float64)
+        for kind in ("seconds", "processor_seconds")
+    )
+    known = (own > 0) & np.isfinite(wall)
+    return np.where(known, np.divide(wall, own, out=np.ones(len(wall)), where=known), 1.0)
+
+
+def own_times(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return `scores` with the processor time where the machine was busy (`BUSY`): the wall time
+    says more of the other programs than of the agent.
+    """
+    times = {}
+    for name in ("offline", "online"):
+        busy = busyness(scores, name)
+        wall = scores[f"{name}_seconds"].to_numpy(np.float64)
+        times[f"{name}_seconds"] = np.where(busy > BUSY, wall / busy, wall)
     return scores.assign(**times)
 
 

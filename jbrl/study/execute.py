@@ -307,6 +307,7 @@ class _Work:
             "batch": scheduler.batch,
             "offline_seconds": run.offline_seconds,
             "offline_seconds_spread": known(run.offline_spread),
+            "offline_processor_seconds": known(run.offline_processor),
         }
         if self.units[number].protocol.together:
             facts["together"] = len(self.units)

@@ -162,6 +162,8 @@ class Played:
         }
         spread = sum(chunk.online_spread for chunk in self.chunks)
         header.setdefault("online_seconds_spread", known(spread / max(1, self.decisions)))
+        processor = sum(chunk.processor_seconds for chunk in self.chunks)
+        header.setdefault("online_processor_seconds", known(processor / max(1, self.decisions)))
         header |= {"stacked": self.stacked} if self.stacked else {}
         failure = failure_of(self.chunks)
         header |= {"failure": failure} if failure else {}
@@ -213,12 +215,14 @@ def before(unit: Unit, store: Store, platform: str) -> Played:
         }
         spread = found.header.get("online_seconds_spread")
         spread = math.nan if spread is None else spread * decisions
+        processor = found.header.get("online_processor_seconds")
         chunks = (
             [
                 Chunk(
                     *(0, found.returns, arrays, seconds, decisions, metrics, spread),
                     np.isnan(found.returns),
                     found.header.get("failure", ""),
+                    math.nan if processor is None else processor * decisions,
                 )
             ]
             if found.n

@@ -13,7 +13,7 @@ from jbrl.play.protocol import Chunk, played
 
 
 class Clock:
-    """Stands still but for the work of `Later`s."""
+    """Stands still but for the work of `Later`s, during a quarter of which a processor works."""
 
     now = 0.0
 
@@ -39,6 +39,7 @@ def clock(monkeypatch):
         return tree
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(time, "process_time", lambda: clock.now / 4)
     monkeypatch.setattr(jax, "block_until_ready", wait)
     return clock
 
@@ -85,7 +86,7 @@ def test_a_brief_call_is_repeated(clock):
     call = Repeated(clock, [0.002, 0.004, 0.003, 0.012, 0.005])
     _, took = timing.timed_repeatedly(call)
     assert call.calls == 5
-    assert took == pytest.approx((0.004, 0.002))
+    assert took == pytest.approx((0.004, 0.002, 0.001))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,8 @@ def test_times_and_spreads_of_a_study(tmp_path, monkeypatch):
     assert scores.loc["e-Greedy", "offline_seconds"] > 0
     spreads = scores[["offline_seconds_spread", "online_seconds_spread"]]
     assert (spreads >= 0).all(axis=None), "unknown ones would be NaN"
+    assert (scores["online_processor_seconds"] > 0).all()
+    assert scores["offline_processor_seconds"].notna().tolist() == [False, True]
     # per decision, of which there are 600: calls are brief, and other work delays some
     assert (spreads["online_seconds_spread"] < scores["online_seconds"] * 100).all()
 

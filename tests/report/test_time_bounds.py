@@ -49,6 +49,21 @@ def test_steps_that_a_caller_does_not_notice_are_one():
     assert told(latency) == "Take e-Greedy if a decision may take 10 µs or more."
 
 
+def test_on_a_busy_machine_the_time_of_the_processor_counts():
+    """BEB has waited for others: 2 of 8 µs were its own; 1.4 times as long is no sign of others."""
+    online, own = [1e-6, 2e-6, 7e-6, 8e-6, 1e-6], [1e-6, np.nan, 5e-6, 2e-6, 1e-6]
+    section = section_of(0.0, online, online_processor_seconds=own)
+    rows = section.timed["algorithm"].tolist()
+    times = dict(zip(rows, section.contest.times("online"), strict=True))
+    assert times["BEB"] == 2e-6 and times["Random"] == 1e-6
+    assert sorted(section.contest.times("online")) == [1e-6, 2e-6, 2e-6, 7e-6]
+    assert section.busy_text() == (
+        "The machine was busy: 1 of 4 agents took up to 4.0 times as long as the processor worked "
+        "for them. Their times are those of the processor."
+    )
+    assert section_of(0.0, online).busy_text() == ""
+
+
 def test_offline_time_is_a_condition():
     # e-Greedy computes 2 s offline with ε = 0.1: without it BEB is alone at the top
     section = section_of([0.0, 0.0, 2.0, 0.0, 0.0], FAR)

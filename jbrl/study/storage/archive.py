@@ -21,7 +21,14 @@ from jbrl.base.errors import JbrlError
 from jbrl.base.files import replacing, write_whole
 from jbrl.study.storage.files import StoreError
 from jbrl.study.storage.store import Result, Store
-from jbrl.study.storage.tables import ALONE, SPREADS, UNIT_COLUMNS, strategy_table, with_latency
+from jbrl.study.storage.tables import (
+    ALONE,
+    PROCESSOR,
+    SPREADS,
+    UNIT_COLUMNS,
+    strategy_table,
+    with_latency,
+)
 
 DIGESTS = ("prior_digest", "test_digest")
 UNIT = ("experiment", "algorithm", "parameters", "seed")
@@ -72,7 +79,7 @@ class Archive:
         """As `Store.units`."""
         found = self._table("units")
         # of archives made before them
-        lost = {c: None for c in (*DIGESTS, *SPREADS) if c not in found.columns}
+        lost = {c: None for c in (*DIGESTS, *SPREADS, *PROCESSOR) if c not in found.columns}
         found = with_latency(found.assign(**lost))
         return found[[c for c in (*UNIT_COLUMNS, ALONE) if c in found.columns]]
 

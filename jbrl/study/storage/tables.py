@@ -18,10 +18,12 @@ SPREADS = ("offline_seconds_spread", "online_seconds_spread")
 # of one decision, to a caller who plays one lifetime: median and 99th percentile
 LATENCY = ("latency_seconds", "latency_p99_seconds")
 ALONE = "alone_seconds"  # column of results that hold an earlier measure (`with_latency`)
+# of each CPU device that worked, as `offline_seconds` and `online_seconds`; None: not known
+PROCESSOR = ("offline_processor_seconds", "online_processor_seconds")
 UNIT_COLUMNS = (
     *("experiment", "prior", "test", "algorithm", "parameters", "n"),
     *("offline_seconds", "online_seconds", *LATENCY, "compile_seconds"),
-    *SPREADS,
+    *(*SPREADS, *PROCESSOR),
     *("device", "seed", "status", "reason", "prior_digest", "test_digest"),
 )
 _MISSING = Outcome({"status": "missing", "n": 0}, np.zeros(0))
@@ -40,7 +42,8 @@ class Outcomes:
         Times are wall seconds: `offline_seconds` and `compile_seconds` in all, `online_seconds` per
         decision, amortised over the lifetimes played at once, `LATENCY` of one decision to a
         caller who plays one lifetime (`with_latency`); the columns `SPREADS` are interquartile
-        ranges over repetitions; `device` is what they were measured on (`measured_on`).
+        ranges over repetitions; `PROCESSOR` are processor seconds, less than wall seconds where
+        others kept the machine busy; `device` is what times were measured on (`measured_on`).
         `status` is "done", "failed" or "missing"; `reason` says why a unit failed. The
         digests are those of the distributions themselves, None where a unit has no result: problems
         of one name with different digests are different problems.
