@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.table import evenly, factor95, few, is_training, summarise
+from jbrl.stats.table import evenly, factor95, few, is_training, samples, summarise
 from tests.stats.tables import returns_of
 
 SCORES = arrays(np.float64, st.integers(2, 30), elements=st.floats(-100, 100, width=32))
@@ -46,6 +46,15 @@ def test_one_row_per_agent_in_order_of_appearance():
     assert list(summary["parameters"]) == ["1", "0", "{}"]
     assert list(summary["mean"]) == [1.5, 4, 0]
     assert summary["std"].iloc[2] == 0
+
+
+def test_scores_of_each_agent_are_those_of_its_own_environments():
+    table = returns_of({("e-Greedy", "0"): [1, 2], ("BEB", "{}"): [3, 5], ("Random", "{}"): [4, 6]})
+    last = table["algorithm"] == "Random"
+    table.loc[last, "unit"] += 7
+    first, second, third = samples(table).values()
+    assert first.index is second.index
+    assert list(third.index.get_level_values("unit")) == list(table.loc[last, "unit"])
 
 
 def test_one_sample_has_no_spread():
