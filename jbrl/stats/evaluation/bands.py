@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from jbrl.base.errors import JbrlError
-from jbrl.stats.evaluation.samples import Samples, frequencies
+from jbrl.stats.evaluation.samples import Samples, frequencies, product
 
 Quantile = Literal["code", "paper"]
 
@@ -75,8 +75,8 @@ def payoff_bounds(
     low, high = np.empty((n, m, n)), np.empty((n, m, n))
     for j in range(m):
         _, lower, upper = cdf_band(samples, j, delta, scale)
-        low[:, j] = np.diff(upper, prepend=0) @ lower.T
-        high[:, j] = np.diff(lower, prepend=0) @ upper.T
+        low[:, j] = product(np.diff(upper, prepend=0), lower)
+        high[:, j] = product(np.diff(lower, prepend=0), upper)
     low[samples.same] = high[samples.same] = 0.5
     return low, high
 
@@ -106,7 +106,7 @@ def payoff_t_intervals(
     middle, width = np.empty((n, m, n)), np.empty((n, m, n))
     for j in range(m):
         cdf, weights = samples.cdf(j), frequencies(samples, j)
-        middle[:, j] = weights @ cdf.T
+        middle[:, j] = product(weights, cdf)
         for i in range(n):
             total = samples.totals[i, j]
             variance = ((cdf - middle[i, j][:, None]) ** 2) @ weights[i] * total / (total - 1)

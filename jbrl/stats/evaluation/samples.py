@@ -22,6 +22,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.stats.score_table import check_score_table
@@ -236,10 +237,19 @@ def payoffs(samples: Samples) -> np.ndarray:
     """
     n, m = samples.shape
     z = np.empty((n, m, n))
-    for j in range(m):
-        z[:, j] = frequencies(samples, j) @ samples.cdf(j).T
+    for j, counts in enumerate(samples.counts):
+        pairs = product(counts, np.cumsum(counts, axis=1))  # integers: exact
+        z[:, j] = pairs / np.outer(samples.totals[:, j], samples.totals[:, j])
     z[samples.same] = 0.5
     return z
+
+
+def product(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return weights [n, U] @ values [n, U] transposed, [n, n] float64, where most weights are 0: a
+    score in the support is one of few algorithms. Sums are in one order, whatever the processor.
+    """
+    right = np.ascontiguousarray(values.T, np.float64)
+    return np.asarray(csr_matrix(weights.astype(np.float64)) @ right)
 
 
 def frequencies(samples: Samples, environment: int) -> np.ndarray:
