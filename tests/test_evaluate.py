@@ -58,6 +58,27 @@ def test_json_has_everything_at_full_precision(table):
     assert tables["settings"]["bounds"]["E0"] == [pytest.approx(-2.8), pytest.approx(4.0)]
 
 
+def test_what_the_scores_say_comes_before_bounds(table):
+    """A method that takes too long leaves the user with that."""
+    done = call(table)
+    overview, bounds = done.stdout.split("\n\n")
+    samples = samples_of(mini())
+    known = metrics(samples, ["iqm", "mean"]).set_index(["metric", "algorithm"])
+    rows = [re.split(r"  +", line) for line in overview.splitlines()[2:]]
+    best = rows[0][0]
+    order = [known.loc[("iqm", row[0]), "value"] for row in rows]
+    assert order == sorted(order, reverse=True)
+    pairs = probability_of_improvement(samples).set_index(["algorithm", "other"])["value"]
+    for row in rows:
+        for name, text in zip(("iqm", "mean"), row[1:3], strict=True):
+            value, low, high = known.loc[(name, row[0])]
+            assert text == f"{value:.3f} ({low:.3f} to {high:.3f})"
+        assert row[3:] == ([] if row[0] == best else [f"{100 * pairs[row[0], best]:.0f}%"])
+    assert bounds.splitlines()[0].endswith("; all intervals of pbp 95% together:")
+    late = call(table, "--minutes", 0)
+    assert late.exit_code == 2 and late.stdout.strip() == overview.strip()
+
+
 @pytest.mark.slow
 def test_all_methods_and_a_smaller_delta(table):
     rows = terminal.rows("evaluate", table, "--method", "all", "--resamples", 40, "--delta", 0.2)

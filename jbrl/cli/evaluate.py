@@ -2,18 +2,21 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.options import Format, Quiet
 from jbrl.cli.output import complain, duration, print_table, progress_bars
 from jbrl.stats.evaluation import EvaluateOptions
 
 if TYPE_CHECKING:
     from jbrl.stats.evaluation.ranking import Evaluation
+    from jbrl.stats.evaluation.samples import Samples
 
 LONG = 10  # seconds from which on a method's time is printed beforehand
 
@@ -36,7 +39,8 @@ def evaluate(
     score. Scores of different environments are made comparable by ranking
     algorithms against each other, and weighed by a game against an adversary
     (Jordan et al. 2020). Intervals by pbp hold all together; pbp-t and bootstrap
-    are narrower and have no guarantee.
+    are narrower and have no guarantee. Before that, a table says what resampling
+    does: IQM, mean, and how often a score exceeds one of the first algorithm.
 
     Args:
       tables: Score tables (CSV, Parquet; long or wide), arrays (JSON, npz), or directories of
@@ -61,6 +65,9 @@ def evaluate(
         options, algorithms=_names(options.algorithms), environments=_names(options.environments)
     )
     samples = analysis.samples_from(tables, options)
+    first = format == "table" and table == "aggregate"
+    if first:  # what the scores say, before bounds that may take long or separate nothing
+        _print_overview(samples, options)
     for cost in analysis.costs(samples, options):
         if cost.seconds > LONG and not quiet:
             memory = f"{cost.bytes / 1e9:.1f} GB at most"
@@ -86,9 +93,43 @@ def evaluate(
             record["metrics"] = extras["metrics"].to_dict("records")
         typer.echo(json.dumps(record, indent=1))
     else:
+        if first:
+            _print_heading(options)
         print_table(extras["metrics"] if table == "metrics" else getattr(evaluation, table), format)
     for sentence in () if quiet else _open_ranks(evaluation, options.seed):
         complain(sentence, "note")
+
+
+def _print_overview(samples: "Samples", options: EvaluateOptions) -> None:
+    """Print what resampling says about each algorithm."""
+    import pandas as pd
+
+    from jbrl.stats.evaluation.metrics import overview
+
+    level = f"{100 * (1 - options.delta):g}%"
+    try:
+        known = overview(samples, delta=options.delta, seed=options.seed)
+    except JbrlError as error:
+        complain(f"no overview: {error}", "note")
+        return
+    rows: dict[str, list[str]] = {"algorithm": known["algorithm"].to_list()}
+    for name in ("iqm", "mean"):
+        ends = zip(known[name], known[f"{name}_lower"], known[f"{name}_upper"], strict=True)
+        rows[name] = [f"{value:.3f} ({low:.3f} to {high:.3f})" for value, low, high in ends]
+    rows[f"above {known['algorithm'][0]}"] = [
+        "" if math.isnan(share) else f"{100 * share:.0f}%" for share in known["above_first"]
+    ]
+    typer.echo(
+        f"Scores from 0 to 1 between the bounds of their environment; each interval {level} by "
+        "itself, by resampling:"
+    )
+    print_table(pd.DataFrame(rows), "table")
+
+
+def _print_heading(options: EvaluateOptions) -> None:
+    level = f"{100 * (1 - options.delta):g}%"
+    together = f"; all intervals of pbp {level} together" if "pbp" in options.methods else ""
+    typer.echo(f"\nScores of the game of all environments{together}:")
 
 
 def _open_ranks(evaluation: "Evaluation", seed: int) -> list[str]:

@@ -63,7 +63,7 @@ class EvaluateOptions(Options):
     score_column: str = "score"
     plug_in: bool = False
     oracles: bool = False
-    minutes: float = 60.0
+    minutes: float = 10.0
 
     @property
     def methods(self) -> tuple[str, ...]:

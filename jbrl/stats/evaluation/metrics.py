@@ -21,6 +21,8 @@ from jbrl.stats.evaluation.samples import Samples, payoffs
 
 METRICS = ("mean", "median", "iqm", "optimality_gap")
 RESAMPLES = 2_000
+LEAST = 100  # of an overview
+_DRAWN = 100_000_000  # scores for an overview
 _BLOCK = 4_000_000  # numbers held at once
 
 
@@ -61,6 +63,34 @@ def metrics(
             rows.append((name, algorithm, point[name][0], *ends))
     every = [row for rows in tables.values() for row in rows]
     return pd.DataFrame(every, columns=["metric", "algorithm", "value", "lower", "upper"])
+
+
+def overview(samples: Samples, *, delta: float = 0.05, seed: int = 0) -> pd.DataFrame:
+    """Return what resampling says about each algorithm, the best IQM first; in seconds for a
+    million scores too, since fewer resamples are drawn of many.
+
+    Returns:
+      Columns algorithm, iqm, iqm_lower, iqm_upper, mean, mean_lower, mean_upper, above_first (how
+      likely a score exceeds one of the first algorithm; NaN for that itself). An interval holds by
+      itself, with level 1 - delta roughly.
+
+    Raises:
+      JbrlError: see `metrics`.
+    """
+    resamples = int(np.clip(_DRAWN // samples.totals.sum(), LEAST, RESAMPLES))
+    known = metrics(samples, ("iqm", "mean"), delta=delta, resamples=resamples, seed=seed)
+    parts = [
+        known[known["metric"] == name]
+        .set_index("algorithm")[["value", "lower", "upper"]]
+        .set_axis([name, f"{name}_lower", f"{name}_upper"], axis=1)
+        for name in ("iqm", "mean")
+    ]
+    table = pd.concat(parts, axis=1).loc[list(samples.algorithms)]
+    first = int(np.argmax(table["iqm"]))
+    above = _improvement(payoffs(samples)[None])[0][:, first]
+    above[first] = np.nan
+    table = table.assign(above_first=above).sort_values("iqm", ascending=False, kind="stable")
+    return table.rename_axis("algorithm").reset_index()
 
 
 def performance_profiles(
