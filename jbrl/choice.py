@@ -83,6 +83,9 @@ class Choice:
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"
             )
         parts.append(_STOPPED[self.stopped])
+        if self.range_assumed:
+            low, high = self.score_range
+            parts.append(f"It is assumed that scores lie between {low:.5g} and {high:.5g}")
         if self.trained_once:
             parts.append("It was trained once: the answer is this policy, not this algorithm")
         if self.busy:

@@ -49,10 +49,11 @@ from jbrl.study.storage import files
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], Any]
 
+OPENING = {False: 64, True: 16}  # environments of the first block: of MDPs, and of episodes
 PLANNED = 512  # lifetimes that programs are compiled for
 DECISIONS = 300  # that the latency of a candidate is measured in
 FRESH = 2**20  # number of the first environment that scores the winner; the race stays below
-MOST_FRESH = 4096
+LEAST_FRESH, MOST_FRESH = 64, 4096  # environments that score the winner
 RANGE_PLAYED = 2048  # environments that the range from Random to Optimal is measured in
 ENTRY_SHARE = 0.5  # of the budget, for making candidates ready
 FINAL_SHARE = 0.15  # of the budget, for scoring the winner and the bracket
@@ -60,6 +61,7 @@ LEAST_BRACKET = 15.0  # seconds
 BRACKET_SHARE = 0.4  # of what is left of the budget: a bracket takes about what it is given
 LONGEST_BRACKET = 60.0
 AT_A_TIME = 4  # candidates that enter when the others are settled
+BLOCK_SHARE = 0.05  # of the budget, that a block of a candidate which enters may take
 ASSUMED = 4.0  # times the range seen: the range of scores that nothing bounds
 
 
@@ -345,7 +347,7 @@ class _Chooser:
             one = _Racer(candidate(AGENTS[name].agent(), self.protocol), self.protocol, _Kept(None))
             if self._can_play(one):
                 self.clock.say(f"{name}, for the range")
-                self.references[name] = one.play(0, RANGE_PLAYED if name == "Optimal" else FIRST)
+                self.references[name] = self._opening(one, RANGE_PLAYED)
 
     def _can_play(self, racer: _Racer) -> bool:
         try:
@@ -389,13 +391,29 @@ class _Chooser:
             racer.prepare()
             racer.status, racer.reason = "over a limit", self._over(racer)
             if not racer.reason:
-                scores = racer.play(0, FIRST)
+                scores = self._opening(racer, FIRST)
                 racer.status, self.first[racer.name] = "running", scores
                 if self.race is not None:
                     self._add(racer.name, scores)
         except (JbrlError, FloatingPointError) as error:
             racer.status, racer.reason = "failed", str(error)
         return racer.status == "running"
+
+    def _opening(self, racer: _Racer, most: int) -> Floats:
+        """Return the scores in the first environments: `most`, or as many as take little time."""
+        parts, longest = [], BLOCK_SHARE * self.clock.budget
+        for first, last in self._blocks(0, most):
+            if first and racer.each * (last - first) > longest:
+                break
+            parts.append(racer.play(first, last))
+        return np.concatenate(parts)
+
+    def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the doubling blocks from start to stop, the same however often one pauses."""
+        while start < stop:
+            last = min(2 * start or OPENING[self.protocol.in_blocks], stop)
+            yield start, last
+            start = last
 
     def _over(self, racer: _Racer) -> str:
         """Return which limit a candidate breaks, in words; "": none. On a busy machine, where the
@@ -448,16 +466,18 @@ class _Chooser:
             if not rivals:
                 return "epsilon"
             n = len(race.scores(leader))
+            # those behind catch up first; then all double; what takes too long stays as it is
             behind = [name for name in rivals if len(race.scores(name)) < n]
-            # those behind catch up first; then all double
-            todo = behind or [leader, *rivals]
-            stop = n if behind else 2 * n
-            if stop > FRESH or not self._affordable(todo, stop):
-                return "budget"
+            todo, stop = self._affordable(behind, n), n
+            if not todo:
+                level = [name for name in rivals if name not in behind]
+                todo, stop = self._affordable([leader, *level], 2 * n), 2 * n
+                if len(todo) < 2 or todo[0] != leader:
+                    return "budget"
             for name in todo:
                 start = len(race.scores(name))
                 self.clock.say(f"{len(rivals) + 1} candidates, {stop:,} environments: {name}")
-                for first, last in _blocks(start, stop):
+                for first, last in self._blocks(start, stop):
                     self._add(name, self.by_name[name].play(first, last))
 
     def _add(self, name: str, scores: Floats) -> None:
@@ -465,10 +485,17 @@ class _Chooser:
         low, high = self.range
         self.race.add(name, np.clip(np.where(np.isnan(scores), low, scores), low, high))  # type: ignore[union-attr]
 
-    def _affordable(self, names: Sequence[str], stop: int) -> bool:
+    def _affordable(self, names: Sequence[str], stop: int) -> list[str]:
+        """Return those of `names`, in order, that can play up to `stop` in what is left for it."""
         race: Any = self.race
-        seconds = sum(self.by_name[n].each * (stop - len(race.scores(n))) for n in names)
-        return self.clock.spent + seconds <= (1 - FINAL_SHARE) * self.clock.budget
+        left = (1 - FINAL_SHARE) * self.clock.budget - self.clock.spent
+        found = []
+        for name in names if stop <= FRESH else ():
+            seconds = self.by_name[name].each * (stop - len(race.scores(name)))
+            if seconds <= left:
+                found.append(name)
+                left -= seconds
+        return found
 
     # ---- the answer ----
 
@@ -555,7 +582,7 @@ class _Chooser:
         racer = self.by_name[name]
         seconds = max(0.0, self.clock.left) / 2
         fitting = int(seconds / max(racer.each, 1e-9))
-        n = max(FIRST, min(MOST_FRESH, 1 << max(0, fitting).bit_length() - 1 if fitting else FIRST))
+        n = min(MOST_FRESH, max(LEAST_FRESH, 1 << max(0, fitting.bit_length() - 1)))
         self.clock.say(f"{name}: {n:,} fresh environments")
         low, high = self.range
         scores = racer.play(FRESH, FRESH + n)
@@ -603,13 +630,6 @@ class _Chooser:
             difference=difference,
             curve=tuple(race.curve(racer.name)) if race else (),
         )
-
-
-def _blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the doubling blocks from start to stop, the same however often a candidate pauses."""
-    while start < stop:
-        yield start, min(2 * start, stop)
-        start *= 2
 
 
 def _text(seconds: float) -> str:
