@@ -67,6 +67,7 @@ LEFT_OUT = {
     r"subset search experiments/atari5": "minutes: tests/stats/subset/test_published.py",
     r"subset report": "a search for each of many resamples: tests/test_subset_cli.py",
     r"bound": "minutes: tests/bayes_optimal/test_bracket.py",
+    r"choose": "minutes: tests/test_choose.py",
     r"sensitivity": "needs a study with drawn parameters: tests/test_sensitivity_command.py",
     r"compare out/jordan-cpu": "needs the results of hours: tests/test_compare_jordan.py",
     r"evaluate (out/complete|experiments/evaluation)": "minutes: tests/test_evaluate.py",
