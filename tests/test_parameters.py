@@ -6,10 +6,13 @@ import re
 import numpy as np
 import pytest
 
+from jbrl.agents.bayes.mean_model import BEB
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_parameters, parameter
+from jbrl.environments.environment import ENVIRONMENTS
 from jbrl.environments.walks import Gridworld
+from jbrl.problems.problem import PROBLEMS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,3 +109,20 @@ def test_values_in_messages_are_short():
     assert "did you mean" not in nearest("GC" * 1000, ["GC"])
     while nested:  # taken apart from outside, which needs no recursion
         nested = nested[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "message"),
+    [
+        (lambda: AGENTS["BEBE"], KeyError, "unknown agent 'BEBE'; did you mean 'BEB'?"),
+        (lambda: PROBLEMS["CG"], JbrlError, "unknown problem 'CG'; did you mean 'GC'?"),
+        (lambda: ENVIRONMENTS["DeepSee"], KeyError, "did you mean 'DeepSea'?"),
+        (lambda: BEB(bta=1), TypeError, "BEB: unknown parameter 'bta'; did you mean 'beta'?"),
+        (lambda: Gridworld(siz=2), TypeError, "unknown parameter 'siz'; did you mean"),
+        (lambda: BEB(1, "pair", 3), TypeError, "positional arguments"),
+    ],
+)
+def test_python_says_what_was_meant(asked, kind, message):
+    with pytest.raises(kind) as caught:
+        asked()
+    assert message in str(caught.value)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jbrl.agents.complete import played_agent
-from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.base.errors import JbrlError, Register, nearest, shown, with_hints
 from jbrl.base.host_values import find_host_values, refusal
 from jbrl.base.parameters import check_parameters
 from jbrl.base.plugins import find_class, is_outside, source_digest, summary
@@ -32,7 +32,7 @@ class AgentEntry:
         return summary(self.agent)
 
 
-AGENTS: dict[str, AgentEntry] = {}
+AGENTS: Register[AgentEntry] = Register("agent")
 
 AgentClass = TypeVar("AgentClass", bound=type[Agent])
 
@@ -42,7 +42,7 @@ def register_agent(name: str, *, cite: str = "") -> Callable[[AgentClass], Agent
     """Make the class a record and list it under `name` (class decorator)."""
 
     def register(cls: AgentClass) -> AgentClass:
-        made: Any = record(cls)
+        made: Any = with_hints(record(cls), name)
         if name in AGENTS:
             raise ValueError(f"two agents are called {name}")
         AGENTS[name] = AgentEntry(name, made, cite)

@@ -1,7 +1,12 @@
 """Errors that the user can correct: one clear sentence, never a traceback."""
 
+import dataclasses
 import difflib
+import functools
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class JbrlError(ValueError):
@@ -10,6 +15,12 @@ class JbrlError(ValueError):
 
 class JbrlWarning(UserWarning):
     """Warning about results, to be read before they are used: one sentence."""
+
+
+class UnknownNameError(JbrlError, KeyError):
+    """A name that a register lacks."""
+
+    __str__ = Exception.__str__  # that of `KeyError` quotes
 
 
 LONGEST = 80  # characters of a value in a message
@@ -61,3 +72,34 @@ def bytes_text(n: float) -> str:
         if n >= unit:
             return f"{n / unit:{'.0f' if n >= 100 * unit else '.3g'}} {name}"
     return f"{n:,.0f} bytes"
+
+
+class Register(dict[str, Entry]):
+    """Entries by name; an unknown one raises `UnknownNameError`, which says the nearest."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def __missing__(self, name: str) -> Entry:
+        raise UnknownNameError(f"unknown {self._kind} '{shown(name, str)}'{nearest(name, self)}")
+
+
+def with_hints(made: type[Entry], name: str) -> type[Entry]:
+    """Make a dataclass say which parameters it has where it is called with another one."""
+    original, known = made.__init__, [f.name for f in dataclasses.fields(made)]  # type: ignore
+
+    @functools.wraps(original)
+    def initialise(self: Any, *values: Any, **named: Any) -> None:
+        try:
+            original(self, *values, **named)
+        except TypeError as error:
+            unknown = next((word for word in named if word not in known), None)
+            if unknown is None:
+                raise
+            raise TypeError(
+                f"{name}: unknown parameter '{unknown}'{nearest(unknown, known)}"
+            ) from error
+
+    made.__init__ = initialise  # type: ignore[method-assign]
+    return made

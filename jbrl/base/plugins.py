@@ -245,16 +245,29 @@ def _in_short(error: BaseException) -> str:
     )
 
 
+UNKNOWN_YET = "Python needs the value of an array that is known only when the program runs"
+_NUMBERS = "jnp and jax.lax in place of Python's numbers and loops, and of NumPy"
+INSTEAD = {
+    "TracerBoolConversionError": "jnp.where in place of Python's if, and, or; jax.lax.while_loop "
+    "in place of while",
+    "TracerArrayConversionError": _NUMBERS,
+    "TracerIntegerConversionError": _NUMBERS,
+    "ConcretizationTypeError": _NUMBERS,
+}
+
+
 def explained(error: BaseException) -> str:
     """Return an error in words: its type, its whole message, and the place in the code of the user
     that it comes from.
 
     The place, `file, line 12, in act`, stands at the end of the first line. It is that of the
     innermost frame outside jbrl, the standard library and installed packages; where there is none,
-    nothing is said.
+    nothing is said. An error of JAX about an array whose value is not known yet says what to write.
     """
-    place = _user_place(error.__traceback__)
-    first, *rest = f"{type(error).__name__}: {error}".rstrip().split("\n")
+    place, kind = _user_place(error.__traceback__), type(error).__name__
+    if kind in INSTEAD:
+        return f"{UNKNOWN_YET}{f' ({place})' if place else ''}: expected {INSTEAD[kind]}"
+    first, *rest = f"{kind}: {error}".rstrip().split("\n")
     return "\n".join([f"{first} ({place})" if place else first, *rest])
 
 

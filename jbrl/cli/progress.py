@@ -293,7 +293,8 @@ class Display(Progress):
                 f"{count(self._ran - self._failed, 'unit')} done{failed} in "
                 f"{duration(self._elapsed())}{memory}{rest}"
             )
-        self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
+        if self._units - len(self._todo) + self._ran > self._failed:  # else there are no scores
+            self.console.print(f"See 'jbrl scores {folder}' and 'jbrl report {folder}'.")
 
 
 def _rate(count: int, seconds: float) -> str:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import TypeVar
 
+from jbrl.base.errors import Register, with_hints
 from jbrl.base.plugins import summary
 from jbrl.base.pytree import record
 from jbrl.base.schema import MetricFigure
@@ -141,7 +142,7 @@ class EnvironmentEntry:
         return summary(self.environment)
 
 
-ENVIRONMENTS: dict[str, EnvironmentEntry] = {}
+ENVIRONMENTS: Register[EnvironmentEntry] = Register("environment")
 
 
 @dataclass_transform(frozen_default=True)
@@ -154,7 +155,7 @@ def register_environment(name: str, *, cite: str = "") -> Callable[[type], type]
     def register(cls: type) -> type:
         if name in ENVIRONMENTS:
             raise ValueError(f"two environments are called {name}")
-        made: type = record(cls)
+        made: type = with_hints(record(cls), name)
         ENVIRONMENTS[name] = EnvironmentEntry(name, made, cite)
         return made
 

@@ -17,7 +17,7 @@ from jbrl.play import batching, compilation
 from jbrl.play.timing import since
 from jbrl.problems.prior import DirichletPrior, Prior
 from jbrl.rollout.contract import Agent, Findings, OfflineSearch
-from jbrl.rollout.faults import ILLEGAL_ACTION
+from jbrl.rollout.faults import ILLEGAL_ACTION, traced
 from jbrl.rollout.steps import discounted, draw_inputs, play_steps
 
 # on each CPU device: fewer than where MDPs are played, since the first rounds of a search request
@@ -285,7 +285,7 @@ def learn(
 
 def train(agent: Agent, key: jax.Array, prior: Prior) -> Any:
     """Return what the agent learns from the prior."""
-    return agent.train(key, prior)
+    return traced(agent, "train", key, prior)
 
 
 def _trial(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.base.errors import JbrlError
+from jbrl.base.errors import JbrlError, Register
 from jbrl.base.plugins import is_outside, source_digest, summary
 from jbrl.base.schema import MetricFigure
 from jbrl.environments.check import check_environment
@@ -270,7 +270,7 @@ class ProblemEntry:
         return {p.name: p.default for p in inspect.signature(self.make).parameters.values()}
 
 
-PROBLEMS: dict[str, ProblemEntry] = {}
+PROBLEMS: Register[ProblemEntry] = Register("problem")
 # problems made out of another one, written name(other)
 DERIVED: dict[str, Callable[[Problem], Problem]] = {}
 

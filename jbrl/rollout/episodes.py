@@ -31,6 +31,7 @@ from jbrl.rollout.faults import (
     nan_fault,
     observe_key,
     reset_key,
+    traced,
 )
 
 BLOCK = 128  # steps of a block; results depend on it, since each block has its own keys
@@ -84,7 +85,7 @@ def begin(rules: Rules, knowledge: Any, index: jax.Array) -> Lane:
     return Lane(
         index,
         zero,
-        agent.reset(reset_key(own), knowledge),
+        traced(agent, "reset", reset_key(own), knowledge),
         state,
         observation,
         recorder,
@@ -177,7 +178,7 @@ def _step(
     transition = Transition(
         lane.observation, action, step.reward, step.observation, step.terminated, step.truncated
     )
-    state = agent.observe(observe_key(act_key), decided, transition)
+    state = traced(agent, "observe", observe_key(act_key), decided, transition)
     check_state(agent, lane.agent, decided, state)
     ended = step.terminated | step.truncated
     recorded = _recorded(rules.recorder, goes_on, lane.recorder, environment, after, step)

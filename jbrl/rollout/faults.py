@@ -2,6 +2,7 @@
 the faults of a lifetime as codes that compiled code returns.
 """
 
+import inspect
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError
+from jbrl.base.plugins import explained
 
 ILLEGAL_ACTION, BAD_REWARD, BAD_OBSERVATION, TWO_ENDS, NO_END = 1, 2, 3, 4, 5
 NAN = 6  # in the first floating leaf of the states; NAN + i: in leaf number i
@@ -87,9 +89,19 @@ def act(
     """Return a legal action, the state after deciding, and whether the action chosen was legal.
 
     Raises:
-      JbrlError: `act` returned something else than one action, while it is traced.
+      JbrlError: `act` returned something else than one action and the state, while it is traced.
     """
-    chosen, state = agent.act(key, state, observation)
+    returned = traced(agent, "act", key, state, observation)
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        code: Any = getattr(inspect.unwrap(type(agent).act), "__code__", None)
+        place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+        what = f"{len(returned)} values" if isinstance(returned, tuple) else _kind(returned)
+        raise JbrlError(
+            f"{type(agent).__name__}.act{place} returned "
+            f"{what}: expected the action and the state, also where that stays as it is: "
+            "return action, state"
+        )
+    chosen, state = returned
     if jnp.shape(chosen) != () or jnp.result_type(chosen) != jnp.int32:
         raise JbrlError(
             f"{type(agent).__name__}.act returned {jax.typeof(chosen)}: expected one action as a "
@@ -97,6 +109,23 @@ def act(
         )
     action = jnp.clip(chosen, 0, n_actions - 1)
     return action, state, action == chosen
+
+
+def traced(agent: Any, method: str, *given: Any) -> Any:
+    """Call a method of an agent while it is traced.
+
+    Raises:
+      JbrlError: it asks Python for a number that is known only when the program runs; the message
+        names the method, the file and the line.
+    """
+    try:
+        return getattr(agent, method)(*given)
+    except jax.errors.JAXTypeError as error:
+        raise JbrlError(f"{type(agent).__name__}.{method}: {explained(error)}") from error
+
+
+def _kind(value: Any) -> str:
+    return str(jax.typeof(value)) if isinstance(value, jax.Array) else type(value).__name__
 
 
 def check_state(agent: Any, before: Any, decided: Any, learned: Any) -> None:

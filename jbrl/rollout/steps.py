@@ -16,7 +16,15 @@ from jbrl.mdp import sampling
 from jbrl.mdp.mdp import MDP
 from jbrl.mdp.sampling import stream
 from jbrl.rollout.contract import Agent, DrawsParameters, Oracle, Stepwise, Transition, watched
-from jbrl.rollout.faults import ILLEGAL_ACTION, act, check_state, nan_fault, observe_key, reset_key
+from jbrl.rollout.faults import (
+    ILLEGAL_ACTION,
+    act,
+    check_state,
+    nan_fault,
+    observe_key,
+    reset_key,
+    traced,
+)
 
 
 @record
@@ -100,7 +108,7 @@ def begin(
         agent, knowledge = agent.draw_and_train(inputs.own, knowledge)
     if isinstance(agent, Oracle):
         knowledge = agent.reveal(knowledge, inputs.environment)
-    return agent, agent.reset(reset_key(inputs.own), knowledge)
+    return agent, traced(agent, "reset", reset_key(inputs.own), knowledge)
 
 
 def _transition(x: jax.Array, action: jax.Array, reward: jax.Array, y: jax.Array) -> Transition:
@@ -121,7 +129,8 @@ def _play(
         key, uniform = drawn
         action, decided, allowed = act(agent, key, state, x, inputs.mdp.n_actions)
         y, reward = mdps.step(inputs.environment.cdf, inputs.mdp.rewards, x, action, uniform)
-        learned = agent.observe(observe_key(key), decided, _transition(x, action, reward, y))
+        transition = _transition(x, action, reward, y)
+        learned = traced(agent, "observe", observe_key(key), decided, transition)
         check_state(agent, state, decided, learned)
         return (learned, y, legal & allowed), (reward, (x, action) if keep else None)
 

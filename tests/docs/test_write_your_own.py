@@ -86,6 +86,16 @@ REFUSED_AGENTS = [
 FAILED_AGENTS = [
     (
         CHOICE,
+        "return jnp.int32(0)",
+        r"curious_q.py, line 37) returned int32[]: expected the action and the state, also where",
+    ),
+    (
+        CHOICE,
+        "return (jnp.int32(0) if worth[0] > 0 else jnp.int32(1)), state",
+        "in CuriousQ.act): expected jnp.where in place of Python's if, and, or",
+    ),
+    (
+        CHOICE,
         "return worth.max(), state",
         "CuriousQ.act returned float32[]: expected one action as a scalar int32",
     ),
