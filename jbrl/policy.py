@@ -33,9 +33,10 @@ from jbrl.base import notebook
 from jbrl.base.errors import JbrlError, shown
 from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
-from jbrl.environments.spec import Episodes, Lifetime, Steps, check_count
+from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_count
 from jbrl.play import compilation, offline
 from jbrl.play.batching import host_leaves
+from jbrl.play.hosted import PlayedEpisodes, play_episodes
 from jbrl.play.machine import versions
 from jbrl.play.play import lifetime_of, make_run, resolve_agent, resolve_problem
 from jbrl.play.protocol import Played, Protocol, Trained
@@ -54,6 +55,7 @@ from jbrl.policy_folder import (
     read_problem,
     write_folder,
 )
+from jbrl.problems.hosted import HostProblem, host_problem
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.prior import Prior
 from jbrl.problems.problem import DirichletProblem, Problem
@@ -131,6 +133,28 @@ class Policy:
         """
         return self.player
 
+    def play(
+        self, env: Any, *, episodes: int = 1, seed: int = 0, max_steps: int = 100_000
+    ) -> PlayedEpisodes:
+        """Play one lifetime of some episodes in an environment of Gymnasium, learning on.
+
+        Args:
+          seed: of the lifetime, and of the first reset of the environment.
+          max_steps: within which each episode has to end.
+
+        Returns: undiscounted returns and steps of the episodes, and seconds of the decisions.
+
+        Raises:
+          JbrlError: its observations or actions are not those of the policy.
+        """
+        offered, spec = host_problem(env).spec, self.player.spec
+        seen, known = offered.observation, spec.observation
+        vector = isinstance(known, OneHot) and seen.shape == (known.n,)
+        same = (seen.shape, getattr(seen, "n", 0)) == (known.shape, getattr(known, "n", 0))
+        if offered.actions != spec.actions or not (same or vector):
+            raise JbrlError(f"environment {shown(env)} has {offered}: expected {spec}")
+        return play_episodes(self.start(seed), env, Episodes(episodes, max_steps), seed)
+
     def latency(self, n: int = 1000, *, lifetimes: int | None = None) -> Latency:
         """Measure what `act` and `observe` take in a loop, dispatch included, over `n` decisions in
         an environment drawn from the prior.
@@ -180,7 +204,7 @@ class Policy:
                 f"{type(self.agent).__name__} is a strategy that was trained: expected the agent "
                 "that trains it, whose policy keeps the weights"
             )
-        if isinstance(self.problem, DirichletProblem):
+        if isinstance(self.problem, DirichletProblem | HostProblem):
             return
         try:
             same = find_problem(self.problem.short_name, Path.cwd()).digest == self.problem.digest
@@ -204,7 +228,11 @@ class Policy:
                 "version": self.agent.version,
                 "source": source_digest(kind) if is_outside(kind) else None,
             },
-            "problem": {"name": self.problem.short_name, "digest": self.problem.digest},
+            "problem": {
+                "name": self.problem.short_name,
+                "digest": self.problem.digest,
+                "hosted": isinstance(self.problem, HostProblem),
+            },
             "lifetime": {type(lifetime).__name__: dataclasses.asdict(lifetime)},
             "discount": float(self.prior.discount),
             "in_blocks": self.player.in_blocks,
@@ -452,7 +480,7 @@ def load_policy(folder: str | Path) -> Policy:
 
 def _rebuilt(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Policy:
     """Return the policy, its digest still to be compared."""
-    problem = read_problem(place, about["problem"], arrays)
+    problem = read_problem(place, about, arrays)
     kind, fields = next(iter(about["lifetime"].items()))
     lifetime: Lifetime = {"Steps": Steps, "Episodes": Episodes}[kind](**fields)
     prior = problem.prior(lifetime, about["discount"])

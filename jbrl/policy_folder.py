@@ -20,9 +20,11 @@ from jbrl.agents.complete import build
 from jbrl.agents.registry import find_agent
 from jbrl.base.errors import JbrlError, JbrlWarning, shown
 from jbrl.base.files import write_whole
+from jbrl.environments.spec import Box, Discrete, Spec
 from jbrl.mdp.dirichlet import distribution
 from jbrl.play.batching import is_key
 from jbrl.play.machine import versions
+from jbrl.problems.hosted import HostProblem
 from jbrl.problems.lookup import problem as find_problem
 from jbrl.problems.problem import DirichletProblem, Problem
 from jbrl.rollout.contract import Agent
@@ -78,9 +80,14 @@ def read_about(place: Path) -> dict[str, Any]:
     return about
 
 
-def read_problem(place: Path, named: dict[str, str], arrays: dict[str, np.ndarray]) -> Problem:
+def read_problem(place: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Problem:
     """Return the problem of the prior: made of arrays, or found by its name."""
+    named = about["problem"]
     name = named["name"]
+    if named["hosted"]:
+        seen, actions = about["observation"], about["action"]
+        known = Discrete(seen["n"]) if seen["kind"] == "Discrete" else Box(tuple(seen["shape"]))
+        return HostProblem(name, name, spec=Spec(known, Discrete(actions["n"])))
     if f"prior/{MDPS[0]}" in arrays:
         mdps = distribution(*(arrays[f"prior/{field}"] for field in MDPS))
         problem: Problem = DirichletProblem(name, name, mdps)

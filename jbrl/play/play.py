@@ -11,7 +11,9 @@ from jbrl.environments.spec import Episodes, Lifetime, Steps
 from jbrl.play import batching
 from jbrl.play.blocks import LifetimeRun
 from jbrl.play.experiment import Run
+from jbrl.play.hosted import HostRun
 from jbrl.play.protocol import Chunk, Played, Protocol, played
+from jbrl.problems.hosted import HostProblem, host_problem, is_host_environment
 from jbrl.problems.lookup import problem
 from jbrl.problems.problem import Problem
 from jbrl.rollout.contract import Agent, MadeOfWeights
@@ -23,6 +25,8 @@ def make_run(agent: Agent, protocol: Protocol, **options: Any) -> Run:
     Arguments as those of `Run`.
     """
     kind = LifetimeRun if protocol.in_blocks else Run
+    if isinstance(protocol.test, HostProblem):
+        kind = HostRun
     return kind(agent, protocol, **options)
 
 
@@ -68,8 +72,8 @@ def play(
         the default parameters: one of the register (`"e-Greedy"`), or `"module:Class"`, the module
         being importable or lying in the working directory.
       test, prior: a name of the catalogue, an environment outside the package as `module:Class`,
-        the path of a JSON file, or a `Problem`. One of them may be left out: it is the other
-        one then.
+        the path of a JSON file, a `Problem`, or an environment of Gymnasium, which is stepped on
+        the host. One of them may be left out: it is the other one then.
       n_environments: default: that of the test problem (500; 1 for a setting of bsuite).
       horizon: decisions of each lifetime; default: the lifetime of the test problem (250 for
         Dirichlet distributions).
@@ -155,5 +159,9 @@ def resolve_agent(given: Any) -> tuple[Agent, str]:
 
 
 def resolve_problem(given: str | Problem) -> Problem:
-    """Return a problem by its name, or as it is given."""
+    """Return a problem by its name, or as it is given: a `Problem`, or an environment of
+    Gymnasium.
+    """
+    if is_host_environment(given):
+        return host_problem(given)
     return given if isinstance(given, Problem) else problem(str(given), Path.cwd())

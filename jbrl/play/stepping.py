@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -28,7 +28,9 @@ from jbrl.environments.spec import Box, OneHot, Spec, check_count
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
 from jbrl.play.batching import is_key
+from jbrl.play.latency import WARM
 from jbrl.play.timing import since
+from jbrl.problems.hosted import HostPrior
 from jbrl.problems.prior import Prior
 from jbrl.rollout.contract import DrawsParameters, Transition
 from jbrl.rollout.episodes import BLOCK
@@ -448,33 +450,53 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
     """
     check_count("n", decisions)
     key = jax.random.key(0)
-    keys = jax.random.split(key, lifetimes or 1)
-    environments = jax.jit(jax.vmap(prior.sample))(keys)
-    state, seen = jax.jit(jax.vmap(lambda e, k: e.reset(k)))(environments, keys)
-    advance = jax.jit(jax.vmap(_advance, in_axes=(0, 0, 0, 0, None)))
+    step = _still(player, lifetimes) if isinstance(prior, HostPrior) else _drawn(prior, lifetimes)
     stepping, seconds = Stepping(player, key, lifetimes=lifetimes), []
+    seen, _ = step(None, 0)
+    for number in range(decisions + WARM):
+        started = time.perf_counter()
+        action = stepping.act(seen)
+        acted = since(started)
+        seen, outcome = step(action, number)
+        started = time.perf_counter()
+        stepping.observe(*outcome)
+        seconds.append(acted + since(started))
+    counted = np.array(seconds[WARM:])
+    p99 = np.percentile(counted, 99, method="higher")
+    return Latency(float(np.median(counted)), float(p99), decisions, lifetimes or 1, _empty_call())
+
+
+def _still(player: Player, lifetimes: int | None) -> Callable[..., Any]:
+    """Return outcomes where nothing can be drawn: observations and rewards stay 0."""
+    seen = player.spec.observation
+    shape = () if lifetimes is None else (lifetimes,)
+    zeros = np.zeros((*shape, *seen.shape), seen.dtype)
+    return lambda *_: (zeros, (np.zeros(shape), zeros))
+
+
+def _drawn(prior: Prior, lifetimes: int | None) -> Callable[..., Any]:
+    """Return outcomes in environments drawn from the prior: a function of the actions, None for
+    the first observation, and the number of the step.
+    """
+    keys = jax.random.split(jax.random.key(0), lifetimes or 1)
+    environments = jax.jit(jax.vmap(prior.sample))(keys)
+    state, first = jax.jit(jax.vmap(lambda e, k: e.reset(k)))(environments, keys)
+    advance = jax.jit(jax.vmap(_advance, in_axes=(0, 0, 0, 0, None)))
 
     def host(v: Any) -> Any:
         found = np.asarray(v)
         return found if lifetimes else (found[0].item() if found.ndim == 1 else found[0])
 
-    seen = host(seen)
-    for number in range(decisions + 10):
-        started = time.perf_counter()
-        action = stepping.act(seen)
-        acted = since(started)
-        state, step, first = advance(
-            environments, state, jnp.asarray(action, jnp.int32).reshape(-1), keys, number
-        )
-        outcome = [host(v) for v in (step.reward, step.observation, step.terminated)]
-        outcome.append(host(step.truncated))
-        seen = host(first)
-        started = time.perf_counter()
-        stepping.observe(*outcome)
-        seconds.append(acted + since(started))
-    counted = np.array(seconds[10:])
-    p99 = np.percentile(counted, 99, method="higher")
-    return Latency(float(np.median(counted)), float(p99), decisions, lifetimes or 1, _empty_call())
+    def step(action: Any, number: int) -> tuple[Any, Any]:
+        nonlocal state
+        if action is None:
+            return host(first), None
+        actions = np.asarray(action, np.int32).reshape(-1)
+        state, taken, seen = advance(environments, state, actions, keys, number)
+        outcome = (taken.reward, taken.observation, taken.terminated, taken.truncated)
+        return host(seen), tuple(map(host, outcome))
+
+    return step
 
 
 def _advance(environment: Any, state: Any, action: Any, key: Any, number: Any) -> Any:

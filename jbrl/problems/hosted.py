@@ -1,0 +1,101 @@
+"""Environments of Gymnasium as problems: stepped on the host, one at a time.
+
+They cannot be traced, so no program contains them: agents that learn from transitions play them
+(`jbrl.play`, `jbrl.policy`), agents that draw environments from a prior do not. Nothing here needs
+the package `gymnasium`: whatever has its spaces and methods will do.
+"""
+
+import dataclasses
+import hashlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jbrl.base.errors import JbrlError, shown
+from jbrl.base.pytree import record, static
+from jbrl.environments.environment import Environment
+from jbrl.environments.spec import Box, Discrete, Episodes, Lifetime, Observation, Spec
+from jbrl.problems.prior import Prior
+from jbrl.problems.problem import Problem
+from jbrl.problems.recorder import EpisodeMean
+
+_NONE = Spec(Discrete(1), Discrete(1))
+
+
+@record
+class HostPrior(Prior):
+    """What is known before the first step: observations, actions, and how long a lifetime is."""
+
+    discount: jax.Array  # [] float32, 1
+    # the defaults put the fields in the place of the contract's properties
+    spec: Spec = static(_NONE)
+    lifetime: Lifetime = static(Episodes(100))
+
+    def sample(self, key: jax.Array) -> Environment:
+        """Raise `JbrlError`: nothing can be drawn.
+
+        Raises:
+          JbrlError: always.
+        """
+        raise JbrlError(
+            "an environment of Gymnasium is stepped on the host and cannot be compiled: expected "
+            "an agent that learns from transitions, such as Q-learning or DQN"
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class HostProblem(Problem):
+    """An environment of Gymnasium, each lifetime some episodes in it; None: known by its spaces."""
+
+    spec: Spec = dataclasses.field(default=_NONE)
+    env: Any = dataclasses.field(default=None, compare=False)
+    lifetime: Lifetime = dataclasses.field(default=Episodes(100))
+    recorder: Any = dataclasses.field(default=EpisodeMean())
+    n_environments: int = 1
+
+    def __post_init__(self) -> None:
+        content = f"{self.short_name} {self.spec!r}"
+        object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+
+    def prior(self, lifetime: Lifetime, discount: float) -> HostPrior:
+        """As `Problem.prior`. `discount` is not used: scores are undiscounted."""
+        return HostPrior(jnp.float32(1), self.spec, lifetime)
+
+
+def is_host_environment(given: Any) -> bool:
+    """Return whether something has the spaces and methods of an environment of Gymnasium."""
+    return all(hasattr(given, n) for n in ("observation_space", "action_space", "reset", "step"))
+
+
+def host_problem(env: Any) -> HostProblem:
+    """Return an environment of Gymnasium as a problem.
+
+    Raises:
+      JbrlError: its spaces are none that agents know, or it is a vector of environments.
+    """
+    if hasattr(env, "num_envs"):
+        raise JbrlError(
+            f"environment {shown(env)}: a vector of environments: expected a single one"
+        )
+    made = getattr(env, "spec", None)
+    name = getattr(made, "id", None) or type(getattr(env, "unwrapped", env)).__name__
+    actions = env.action_space
+    if not hasattr(actions, "n") or getattr(actions, "shape", ()) != ():
+        raise JbrlError(f"environment '{name}': actions {shown(actions)}: expected Discrete(n)")
+    spec = Spec(_observations(env.observation_space, name), Discrete(int(actions.n)))
+    return HostProblem(name, name, description="an environment of Gymnasium", spec=spec, env=env)
+
+
+def _observations(space: Any, name: str) -> Observation:
+    """Return a space of Gymnasium as agents know it."""
+    if hasattr(space, "n") and getattr(space, "shape", ()) == ():
+        return Discrete(int(space.n))
+    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
+    if shape and dtype is not None and hasattr(space, "low") and np.dtype(dtype).kind in "biuf":
+        return Box(tuple(map(int, shape)))
+    raise JbrlError(
+        f"environment '{name}': observations {shown(space)}: expected Discrete(n) or a Box of "
+        "numbers; a wrapper such as FlattenObservation makes one of others"
+    )

@@ -1,0 +1,79 @@
+"""Environments of Gymnasium as problems: agents that learn from transitions play them, others are
+refused in a sentence.
+"""
+
+import numpy as np
+import pytest
+
+import jbrl
+from jbrl.agents.linear.tabular import QLearning
+from jbrl.base.errors import JbrlError
+
+gymnasium = pytest.importorskip("gymnasium")
+
+
+class Corridor(gymnasium.Env):
+    """Five states, counted from 1; action 4 goes right, action 3 left; the end earns 1."""
+
+    observation_space = gymnasium.spaces.Discrete(5, start=1)
+    action_space = gymnasium.spaces.Discrete(2, start=3)
+
+    def reset(self, *, seed=None, options=None):
+        self.state = 1
+        return self.state, {}
+
+    def step(self, action):
+        assert action in (3, 4)
+        self.state = max(1, self.state + (1 if action == 4 else -1))
+        ended = self.state == 5
+        return self.state, float(ended), ended, False, {}
+
+
+def test_an_agent_learns_in_it():
+    played = jbrl.play(QLearning(q0=1.0), test=Corridor(), episodes=40, seed=2, latency=True)
+    assert played.returns.tolist() == [1.0] and played.metrics["episodes"].tolist() == [40.0]
+    assert played.decisions >= 40 * 4 and played.latency_seconds > 0
+    again = jbrl.play(QLearning(q0=1.0), test=Corridor(), episodes=40, seed=2)
+    assert again.decisions == played.decisions
+
+
+def test_a_policy_plays_it_and_is_kept(tmp_path):
+    policy = jbrl.policy(QLearning(q0=1.0), Corridor())
+    played = policy.play(Corridor(), episodes=200, seed=1)
+    assert played.returns.tolist() == [1.0] * 200
+    assert played.steps[-50:].mean() < played.steps[:5].mean()
+    assert len(played.seconds) == played.steps.sum()
+    loaded = jbrl.load_policy(policy.save(tmp_path / "policy", decisions=20))
+    again = loaded.play(Corridor(), episodes=200, seed=1)
+    np.testing.assert_array_equal(again.steps, played.steps)
+
+
+def test_a_policy_of_a_problem_plays_the_problem_as_an_environment():
+    import jbrl.gymnasium
+
+    policy = jbrl.policy("Q-learning", "DeepSea(size=4)")
+    played = policy.play(jbrl.gymnasium.make("DeepSea(size=4)"), episodes=3)
+    assert played.steps.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"), [("BEB", "BEB needs a Dirichlet prior"), ("Optimal", "needs")]
+)
+def test_agents_that_need_a_prior_are_refused(agent, said):
+    with pytest.raises(JbrlError, match=said):
+        jbrl.play(agent, test=Corridor(), episodes=1)
+
+
+def test_what_is_not_accepted_is_said():
+    with pytest.raises(JbrlError, match="expected observations"):
+        jbrl.policy("Q-learning", Corridor()).play(jbrl_env(3))
+    with pytest.raises(JbrlError, match="a vector of environments"):
+        jbrl.play("Random", test=gymnasium.make_vec("CartPole-v1", 2), episodes=1)
+    with pytest.raises(JbrlError, match="no end after 3 steps"):
+        jbrl.policy("Random", Corridor()).play(Corridor(), max_steps=3)
+
+
+def jbrl_env(n):
+    env = Corridor()
+    env.observation_space = gymnasium.spaces.Discrete(n)
+    return env
