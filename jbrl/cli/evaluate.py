@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from jbrl.base.errors import JbrlError
 from jbrl.cli.options import Format, Quiet
 from jbrl.cli.output import complain, duration, print_table, progress_bars
 from jbrl.stats.evaluation import EvaluateOptions
@@ -65,7 +64,8 @@ def evaluate(
         options, algorithms=_names(options.algorithms), environments=_names(options.environments)
     )
     samples = analysis.samples_from(tables, options)
-    first = format == "table" and table == "aggregate"
+    scaled = bool((samples.bounds[:, 0] < samples.bounds[:, 1]).all())
+    first = format == "table" and table == "aggregate" and scaled
     if first:  # what the scores say, before bounds that may take long or separate nothing
         _print_overview(samples, options)
     for cost in analysis.costs(samples, options):
@@ -107,11 +107,7 @@ def _print_overview(samples: "Samples", options: EvaluateOptions) -> None:
     from jbrl.stats.evaluation.metrics import overview
 
     level = f"{100 * (1 - options.delta):g}%"
-    try:
-        known = overview(samples, delta=options.delta, seed=options.seed)
-    except JbrlError as error:
-        complain(f"no overview: {error}", "note")
-        return
+    known = overview(samples, delta=options.delta, seed=options.seed)
     rows: dict[str, list[str]] = {"algorithm": known["algorithm"].to_list()}
     for name in ("iqm", "mean"):
         ends = zip(known[name], known[f"{name}_lower"], known[f"{name}_upper"], strict=True)
