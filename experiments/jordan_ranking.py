@@ -10,7 +10,7 @@ depend on which environments and trials there are, intervals on delta too.
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from jbrl.base.errors import JbrlError  # noqa: E402
 from jbrl.comparison import jordan2020_scores  # noqa: E402
 from jbrl.stats.evaluation.ranking import Evaluation, Options, evaluate  # noqa: E402
 from jbrl.stats.evaluation.samples import Samples, samples_of  # noqa: E402
-from jbrl.stats.published import jordan2020  # noqa: E402
+from jbrl.stats.published import jordan2020, read_table  # noqa: E402
 
 AGGREGATE = (
     *("method", "algorithm", "score", "lower", "upper", "rank", "rank_best", "rank_worst"),
@@ -37,6 +37,42 @@ MOVES = (
 )
 DELTAS = (0.01, 0.05, 0.1, 0.2, 0.5)
 SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)  # of the trials of each cell, the first ones
+# the same definition where states are discrete; the paper takes the same samples for both
+SAME = (("Sarsa-lambda", "Sarsa-lambda-s"), ("Q-lambda", "Q-lambda-s"), ("AC", "AC-s"))
+
+
+def aggregate() -> pd.DataFrame:
+    """Return the aggregate scores by each method, as released at full precision.
+
+    Returns:
+      Columns method, algorithm, score, lower, upper, rank_best, rank_worst, and printed, the score
+      in table 1: that of Q-Parl2 is misprinted.
+    """
+    table = jordan2020.numbers(read_table("jordan2020_aggregate.csv"), ("algorithm",))
+    table["algorithm"] = table["algorithm"].map(jordan2020.ALGORITHMS)
+    parts = []
+    for method in ("pbp", "pbp-t", "bootstrap"):
+        before = f"code_{method.replace('-', '')}_"
+        names = {f"{before}{end}": end for end in ("lower", "upper", "rank_best", "rank_worst")}
+        names = {"algorithm": "algorithm", "code_score": "score", **names, "score": "printed"}
+        part = table[list(names)].rename(columns=names)
+        part.insert(0, "method", method)
+        parts.append(part.astype({"rank_best": int, "rank_worst": int}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def identical(environments: Iterable[str], algorithms: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Return (environment, algorithm, algorithm) of cells with the same definition, among those
+    that are given.
+    """
+    known = set(algorithms)
+    return [
+        (environment, *pair)
+        for environment in environments
+        if environment in jordan2020.DISCRETE
+        for pair in SAME
+        if known.issuperset(pair)
+    ]
 
 
 def shared_samples(table: pd.DataFrame) -> Samples | None:
@@ -51,12 +87,12 @@ def shared_samples(table: pd.DataFrame) -> Samples | None:
     if len(counts) < 2 or not complete:
         return None
     rows = table[table["environment"].isin(complete)]
-    return samples_of(rows, identical=jordan2020.identical(complete, counts.index))
+    return samples_of(rows, identical=identical(complete, counts.index))
 
 
 def compare_aggregate(found: Evaluation) -> pd.DataFrame:
     """Compare the aggregate scores of an evaluation with the released ones: columns `AGGREGATE`."""
-    theirs = jordan2020.aggregate().drop(columns="printed")
+    theirs = aggregate().drop(columns="printed")
     theirs["rank"] = theirs.groupby("method")["score"].rank(ascending=False).astype(int)
     names = {name: f"published_{name}" for name in theirs if name not in ("method", "algorithm")}
     names["score"] = "published"

@@ -41,7 +41,7 @@ from jbrl.agents.published import CoarseEpsilonGreedy as CoarseEpsilonGreedy
 from jbrl.agents.published import FrozenSBOSS as FrozenSBOSS
 from jbrl.agents.published import TruncatedBEB as TruncatedBEB
 from jbrl.agents.published import UnnormalisedSoftMax as UnnormalisedSoftMax
-from jbrl.agents.random import Random as Random
+from jbrl.agents.scripted import Random as Random
 from jbrl.agents.scripted import Scripted as Scripted
 from jbrl.agents.search.bamcp import BAMCP as BAMCP
 from jbrl.agents.search.bfs3 import BFS3 as BFS3

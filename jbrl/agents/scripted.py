@@ -1,4 +1,6 @@
-"""Scripted policies: what is known to be good in the environments of bsuite, as reference lines."""
+"""Reference lines: uniformly random actions, and scripted policies, what is known to be good in the
+environments of bsuite.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +10,7 @@ import jax.numpy as jnp
 
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
-from jbrl.base.pytree import record
+from jbrl.base.pytree import record, static
 from jbrl.environments.bsuite_cartpole import (
     GRAVITY,
     HALF_LENGTH,
@@ -28,10 +30,33 @@ from jbrl.environments.images import ImageBandit
 from jbrl.environments.mountain_car import BsuiteMountainCar
 from jbrl.environments.spec import Box, OneHot
 from jbrl.environments.wrappers import unwrapped
-from jbrl.problems.prior import EnvironmentPrior
+from jbrl.mdp import sampling
+from jbrl.problems.prior import EnvironmentPrior, Prior
 from jbrl.rollout.contract import Agent, Oracle, Requirements
 
 LARGEST = 1 << 20  # bytes of images that each lifetime holds, at most
+
+
+@record
+class RandomState:
+    n_actions: int = static()
+
+
+@register_agent("Random", cite="castronovo2016")
+class Random(Agent[Prior, RandomState]):
+    """Uniformly random actions.
+
+    Castronovo et al. 2016, section 5.1.1. Needs no prior and takes any observation. O(1)
+    per decision.
+    """
+
+    def reset(self, key: jax.Array, knowledge: Prior) -> RandomState:
+        return RandomState(knowledge.spec.actions.n)
+
+    def act(
+        self, key: jax.Array, state: RandomState, observation: jax.Array
+    ) -> tuple[jax.Array, RandomState]:
+        return (sampling.uniforms(key)[0] * state.n_actions).astype(jnp.int32), state
 
 
 class View(NamedTuple):

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.random import Random
-from jbrl.agents.scripted import LARGEST, POLICIES, Scripted, View
+from jbrl.agents.scripted import LARGEST, POLICIES, Random, Scripted, View
 from jbrl.base.errors import JbrlError
 from jbrl.environments.bsuite_cartpole import BsuiteCartPoleSwingup
 from jbrl.environments.images import ImageBandit

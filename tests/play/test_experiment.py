@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jbrl.agents.opps.opps import OPPSDS
-from jbrl.agents.random import Random
 from jbrl.agents.registry import register_agent
+from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import jbrl
 from jbrl.agents.linear.tabular import QLearning
-from jbrl.agents.random import Random
+from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.environments.spec import Steps

@@ -66,7 +66,7 @@ def test_settings_noise_and_scale_are_those_of_the_sweep(everything):
 
 
 def test_one_program_for_each_family_and_size_of_observation(everything):
-    from jbrl.agents.random import Random
+    from jbrl.agents.scripted import Random
 
     agent = Random()
     programs, kinds = set(), set()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbrl.agents.random import Random
+from jbrl.agents.scripted import Random
 from jbrl.environments.spec import Steps
 from jbrl.mdp.dirichlet import distribution, draw_mdp
 from jbrl.play.experiment import Run

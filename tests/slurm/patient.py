@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jbrl.agents.random import Random, RandomState
 from jbrl.agents.registry import register_agent
+from jbrl.agents.scripted import Random, RandomState
 from jbrl.base.parameters import parameter
 
 # for one decision of all MDPs of a call on one device

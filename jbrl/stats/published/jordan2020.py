@@ -1,5 +1,5 @@
-"""Published numbers of Jordan et al. 2020 as tables: means of 165 cells (appendix I), aggregate
-scores with intervals (table 1); and a comparison of scores with the means.
+"""Published means of Jordan et al. 2020, 165 cells (appendix I), and a comparison of scores with
+them.
 
 Algorithms and environments have the names that jbrl has for them. README.md says where the numbers
 come from.
@@ -10,7 +10,7 @@ here and one of 10,000 there is s √(1/n + 1/10,000), s being the standard devi
 here. The difference, less what rounding explains (0.05), is divided by it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -59,8 +59,6 @@ PROBLEMS: Mapping[str, str] = {
     "pinball_single": "Pinball-single",
 }
 DISCRETE = tuple(name for name in PROBLEMS.values() if name.startswith(("Chain", "Gridworld")))
-# the same definition where states are discrete; the paper takes the same samples for both
-SAME = (("Sarsa-lambda", "Sarsa-lambda-s"), ("Q-lambda", "Q-lambda-s"), ("AC", "AC-s"))
 
 
 def episodes(problem: str) -> int:
@@ -75,48 +73,14 @@ def cells() -> pd.DataFrame:
       Columns environment, algorithm; mean, lower and upper, rounded to one decimal; rank,
       rank_worst, rank_best.
     """
-    table = _numbers(read_table("jordan2020_cells.csv"), ("environment", "algorithm"))
+    table = numbers(read_table("jordan2020_cells.csv"), ("environment", "algorithm"))
     names = table["environment"].map(PROBLEMS), table["algorithm"].map(ALGORITHMS)
     place = names[0].map(list(PROBLEMS.values()).index)
     named = table.assign(environment=names[0], algorithm=names[1])
     return named.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
 
 
-def aggregate() -> pd.DataFrame:
-    """Return the aggregate scores by each method, as released at full precision.
-
-    Returns:
-      Columns method, algorithm, score, lower, upper, rank_best, rank_worst, and printed, the score
-      in table 1: that of Q-Parl2 is misprinted.
-    """
-    table = _numbers(read_table("jordan2020_aggregate.csv"), ("algorithm",))
-    table["algorithm"] = table["algorithm"].map(ALGORITHMS)
-    parts = []
-    for method in ("pbp", "pbp-t", "bootstrap"):
-        before = f"code_{method.replace('-', '')}_"
-        names = {f"{before}{end}": end for end in ("lower", "upper", "rank_best", "rank_worst")}
-        names = {"algorithm": "algorithm", "code_score": "score", **names, "score": "printed"}
-        part = table[list(names)].rename(columns=names)
-        part.insert(0, "method", method)
-        parts.append(part.astype({"rank_best": int, "rank_worst": int}))
-    return pd.concat(parts, ignore_index=True)
-
-
-def identical(environments: Iterable[str], algorithms: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Return (environment, algorithm, algorithm) of cells with the same definition, among those
-    that are given.
-    """
-    known = set(algorithms)
-    return [
-        (environment, *pair)
-        for environment in environments
-        if environment in DISCRETE
-        for pair in SAME
-        if known.issuperset(pair)
-    ]
-
-
-def _numbers(table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+def numbers(table: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     """Return a table of texts with numbers in all columns but `names`."""
     return table.astype({column: float for column in table if column not in names})
 

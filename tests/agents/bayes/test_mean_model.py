@@ -11,8 +11,8 @@ from jbrl import play
 from jbrl.agents.bayes.mean_model import BEB, VDBE, EpsilonGreedy, Optimal, SoftMax, boltzmann
 from jbrl.agents.bayes.psrl import PSRL
 from jbrl.agents.complete import Complete, is_oracle
-from jbrl.agents.random import Random
 from jbrl.agents.registry import AGENTS
+from jbrl.agents.scripted import Random
 from jbrl.base.pytree import record
 from jbrl.environments.wrappers import Tabular
 from jbrl.mdp import incremental
