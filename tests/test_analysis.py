@@ -48,8 +48,3 @@ def test_metrics_are_three_tables(table):
 def test_the_environment_that_is_the_mean_of_all_is_found(table):
     found = jbrl.subset(table, Search(size=1, criterion="in-sample"), Preparation(target="mean"))
     assert found.best.subset == ("E3",) and found.best.r2 == pytest.approx(1)
-
-
-def test_tables_in_memory_have_the_number_of_their_place(table):
-    with pytest.raises(JbrlError, match="table 2: no column score"):
-        jbrl.evaluate([table, table.drop(columns="score")])

@@ -29,6 +29,10 @@ STILL = {"spread": 0.0, "noise": 0.0, "friction": 0.0, "force": 0.0}
 one_step = jax.jit(lambda environment, state, action: environment.step(KEY, state, action))
 
 
+def test_what_replaces_a_part_of_a_map_stays():
+    assert dataclasses.replace(Pinball(), ball=np.float32(0.5)).ball == 0.5
+
+
 def on_map(tmp_path, **changes):
     path = tmp_path / "map.json"
     path.write_text(json.dumps(MAP | changes))

@@ -35,6 +35,13 @@ def one(wanted, state, context):
     return sequence.update_where(wanted, update, state, context, CAPACITY)
 
 
+def test_inputs_end_with_the_observation_after_the_last_step():
+    places, numbers = jnp.zeros((4, 1), jnp.int32), jnp.zeros((4, 1), jnp.float32)
+    observations = jnp.arange(10, dtype=jnp.float32).reshape(5, 2)
+    played = sequence.Sequence(observations, places, numbers, jnp.int32(3))
+    np.testing.assert_array_equal(played.inputs(3), observations[:4])
+
+
 def test_the_lengths_that_programs_are_compiled_for():
     assert sequence.sizes(32) == (4, 8, 16, 32)
     assert sequence.sizes(10) == (4, 8, 10)

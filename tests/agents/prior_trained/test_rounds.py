@@ -300,3 +300,18 @@ def test_what_plays_notices_ends_of_both_kinds(terminated: bool, truncated: bool
     )
     assert (after.noticed.action, after.noticed.reward) == (1, 2.0)
     assert after.noticed.ended == (terminated or truncated)
+
+
+def test_an_action_is_drawn_only_if_asked_for() -> None:
+    """All outputs are 0: 50 draws from two actions are all the same with a probability of 2^-49."""
+    network = training("RL2")[0].settings[0].network
+    for sample in (False, True):
+        policy = rl2.RecurrentPolicy(np.zeros(network.parameters), np.float32(1), network, sample)
+        state = policy.reset(KEY, None)
+
+        @jax.jit
+        @jax.vmap
+        def act(key: Any, policy: Any = policy, state: Any = state) -> Any:
+            return policy.act(key, state, jnp.int32(0))[0]
+
+        assert (len(set(act(jax.random.split(KEY, 50)).tolist())) > 1) == sample

@@ -295,6 +295,16 @@ def test_gradients_are_those_of_finite_differences() -> None:
         )
 
 
+def test_weights_of_perceptrons_start_with_variances_that_keep_signals_as_they_are() -> None:
+    """2 / inputs, and of the last layer `last`² / inputs: within 15 %, ten standard errors."""
+    network = Dense((50, 200, 100))
+    drawn = np.asarray(network.init(KEY, 0.1))
+    hidden, last = drawn[: 200 * 51].reshape(200, 51), drawn[200 * 51 :].reshape(100, 201)
+    assert not hidden[:, -1].any() and not last[:, -1].any()
+    assert hidden[:, :-1].var() == pytest.approx(2 / 50, rel=0.15)
+    assert last[:, :-1].var() == pytest.approx(0.01 / 201, rel=0.15)
+
+
 def test_a_gated_unit_is_that_of_a_slow_twin() -> None:
     gru, drawn = Gru(3, 4, 2), np.random.default_rng(1)
     parameters = drawn.standard_normal(gru.parameters).astype(np.float32)

@@ -101,13 +101,14 @@ def test_what_cannot_be_read_just_now_is_not_taken_for_damaged(tmp_path, error, 
     assert store.result(units[0].id) is not None
 
 
-def test_a_result_takes_the_place_of_its_checkpoint(tmp_path):
+@pytest.mark.parametrize("status", ["done", "failed"])
+def test_a_result_takes_the_place_of_its_checkpoint(tmp_path, status):
     store, units = opened(tmp_path)
     store.save(units[0], {**HEADER, "status": "partial"}, returns_of(units[0])[:2])
     found = store.checkpoint(units[0].id)
     assert found is not None and len(found.returns) == 2
     assert list(store.units()["status"]) == ["missing"] * 3
-    store.save(units[0], HEADER, returns_of(units[0]))
+    store.save(units[0], {**HEADER, "status": status}, returns_of(units[0]))
     assert store.checkpoint(units[0].id) is None
     assert [p.name for p in (tmp_path / "units").iterdir()] == [f"{units[0].id}.npz"]
 
