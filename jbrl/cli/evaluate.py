@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from jbrl.base.errors import JbrlError
 from jbrl.cli.options import Format, Quiet
 from jbrl.cli.output import complain, duration, print_table, progress_bars
 from jbrl.stats.evaluation import EvaluateOptions
@@ -66,12 +67,18 @@ def evaluate(
     samples = analysis.samples_from(tables, options)
     scaled = bool((samples.bounds[:, 0] < samples.bounds[:, 1]).all())
     first = format == "table" and table == "aggregate" and scaled
-    if first:  # what the scores say, before bounds that may take long or separate nothing
+    try:
+        costs = analysis.costs(samples, options)
+    except JbrlError:
+        if first:  # which needs no bounds
+            _print_overview(samples, options)
+        raise
+    long = [cost for cost in costs if cost.seconds > LONG]
+    if long and first:
         _print_overview(samples, options)
-    for cost in analysis.costs(samples, options):
-        if cost.seconds > LONG and not quiet:
-            memory = f"{cost.bytes / 1e9:.1f} GB at most"
-            complain(f"{cost.method}: about {duration(cost.seconds)}, {memory}", "note")
+    for cost in () if quiet else long:
+        memory = f"{cost.bytes / 1e9:.1f} GB at most"
+        complain(f"{cost.method}: about {duration(cost.seconds)}, {memory}", "note")
     if "bootstrap" in options.methods or metrics:
         from jbrl.play.batching import use_all_cores
 
@@ -94,6 +101,8 @@ def evaluate(
         typer.echo(json.dumps(record, indent=1))
     else:
         if first:
+            if not long:
+                _print_overview(samples, options)
             _print_heading(options)
         print_table(extras["metrics"] if table == "metrics" else getattr(evaluation, table), format)
     for sentence in () if quiet else _open_ranks(evaluation, options.seed):
