@@ -35,6 +35,7 @@ from jbrl.base.files import write_whole
 from jbrl.base.plugins import is_outside, source_digest
 from jbrl.environments.spec import Episodes, Lifetime, OneHot, Steps, check_count
 from jbrl.play import compilation, offline
+from jbrl.play import compile_cache as cache
 from jbrl.play.batching import host_leaves
 from jbrl.play.hosted import PlayedEpisodes, play_episodes
 from jbrl.play.machine import versions
@@ -455,20 +456,26 @@ def _refuse_oracle(agent: Agent) -> None:
         )
 
 
-def load_policy(folder: str | Path) -> Policy:
+def load_policy(folder: str | Path, *, compile_cache: str | Path | None = None) -> Policy:
     """Read a policy that `Policy.save` has written; nothing in the folder is executed.
+
+    Args:
+      compile_cache: directory in which this process keeps compiled programs for the next one, or
+        "auto": the user's cache directory.
 
     Raises:
       JbrlError: a file is missing or damaged, the format, the agent or the problem is another one
         here, or the agent is of the user's own and its module is not imported.
     """
+    if compile_cache is not None:
+        cache.use(compile_cache)
     place = Path(folder)
     about = read_about(place)
     _, arrays = read_arrays(place / ARRAYS)
     try:
         found = _rebuilt(place, about, arrays)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise JbrlError(f"{place / ABOUT}: {error!r}: expected what `save` writes") from None
+        raise JbrlError(f"{place / ABOUT}: field {error}: expected as `save` writes it") from None
     if found.digest != about["policy"]:
         raise JbrlError(
             f"{place}: another policy than the one that was saved: expected the digest "

@@ -26,7 +26,7 @@ _NONE = Spec(Discrete(1), Discrete(1))
 
 @record
 class HostPrior(Prior):
-    """What is known before the first step: observations, actions, and how long a lifetime is."""
+    """Prior without a distribution: observations, actions, and how long a lifetime is."""
 
     discount: jax.Array  # [] float32, 1
     # the defaults put the fields in the place of the contract's properties

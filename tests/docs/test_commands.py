@@ -72,7 +72,7 @@ LEFT_OUT = {
     r"compare out/jordan-cpu": "needs the results of hours: tests/test_compare_jordan.py",
     r"evaluate (out/complete|experiments/evaluation)": "minutes: tests/test_evaluate.py",
     r"formulas F[46]": "minutes: tests/agents/opps/test_enumeration.py",
-    r"doctor": "tests/test_cli.py",
+    r"(doctor|policy)": "tests/test_cli.py",
     r"status .*--watch": "waits for the end of a study: tests/study/slurm/test_status.py",
     r"run experiments/paper\.toml": "needs a cluster: tests/slurm/test_slurm.py",
     r"run STUDY\.toml": "names no file",
