@@ -19,19 +19,16 @@ import numpy as np
 from jbrl.agents.complete import may_diverge
 from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
-from jbrl.environments.environment import drawn
-from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation, lifetimes
 from jbrl.play.compilation import Program
 from jbrl.play.experiment import Run
-from jbrl.play.latency import Begin, Life
 from jbrl.play.lifetimes import COPIES, LONGEST_BLOCK, Array, Lifetimes
 from jbrl.play.protocol import Chunk, Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
 from jbrl.play.timing import clocked, interrupts_deferred
-from jbrl.rollout import episodes, faults
-from jbrl.rollout.contract import Agent, DrawsParameters, Measured, Sized, watched
+from jbrl.rollout import faults
+from jbrl.rollout.contract import Agent, Measured, Sized, watched
 from jbrl.rollout.episodes import Lane, Rules
 
 # seconds between which a call should take: often enough to compact, seldom enough to cost nothing
@@ -192,21 +189,6 @@ class LifetimeRun(Run):
         """
         lane = lifetimes.without_rules(self.lane_shapes())
         return faults.nan_path((watched(self.agent, lane.agent), lane.environment), code)
-
-    def lives(self) -> tuple[Begin, Any]:
-        return _life, (self.rules, self.knowledge)
-
-
-@compilation.untimed
-def _life(shared: tuple[Rules, Any], number: Any) -> Life:
-    """Begin lifetime number `number` by itself. Traced."""
-    rules, knowledge = shared
-    lane, agent = episodes.begin(rules, knowledge, number), rules.agent
-    if isinstance(agent, DrawsParameters):
-        agent = agent.draw(stream(rules.key, number, "parameters"))
-    environment = drawn(rules.environment, stream(rules.key, number, "mdp"))
-    own = stream(rules.key, number, "agent")
-    return Life(agent, lane.agent, environment, lane.environment, lane.observation, own)
 
 
 def _without(failed: Array, values: Array) -> Array:

@@ -23,14 +23,15 @@ from jbrl.mdp.dirichlet import draw_mdp, has_unit_concentrations
 from jbrl.mdp.sampling import stream
 from jbrl.play import batching, compilation
 from jbrl.play.compilation import Program
-from jbrl.play.latency import Begin, Latency, Life, measured
 from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.play.protocol import Chunk, Protocol, Trained, failure_of
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
+from jbrl.play.stepping import Player, measure
 from jbrl.play.timing import Duration, clocked, known, timed_repeatedly
+from jbrl.play.unit import LATENCY_DECISIONS
 from jbrl.problems.prior import DirichletPrior
-from jbrl.rollout.contract import Agent, OfflineSearch, as_arrays
+from jbrl.rollout.contract import Agent, OfflineSearch, Oracle, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION, nan_path, said_of_nan
 from jbrl.rollout.steps import RolloutInputs, Trajectory, begin, discounted, draw_inputs, play_steps
 
@@ -272,17 +273,17 @@ class Run:
 
     # ---- times of this run alone ----
 
-    def latency(self) -> Latency:
-        """Return the wall seconds of one decision for a caller who plays one lifetime."""
-        found, seconds = measured(
-            *self.lives(), math.ceil(self.protocol.expected_steps), self.resources.devices[0]
-        )
-        self.compile_seconds += seconds
-        return found
-
-    def lives(self) -> tuple[Begin, Any]:
-        """Return the function that begins one lifetime by itself, and what all lifetimes share."""
-        return _life, ((self.agent, self.knowledge), self.test)
+    def latency(self) -> dict[str, float]:
+        """Return columns of a result: median and 99th percentile of the wall seconds of one
+        decision to a caller who plays one lifetime.
+        """
+        prior, knowledge = self.test[0], self.knowledge
+        if isinstance(self.agent, Oracle):
+            knowledge = self.agent.reveal(knowledge, prior.sample(self.key))
+        player = Player(self.agent, knowledge, prior.spec, self.protocol.in_blocks)
+        found = measure(player, prior, LATENCY_DECISIONS)
+        self.compile_seconds += found.compile_seconds
+        return {"latency_seconds": found.median, "latency_p99_seconds": found.p99}
 
     def times(self, *, latency: bool) -> dict[str, Any]:
         """Return times of a run that was played beside others, by itself, on shorter trajectories:
@@ -296,7 +297,7 @@ class Run:
             "online_seconds": chunk.online_seconds / (n * horizon),
             "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
             "online_processor_seconds": known(chunk.processor_seconds / (n * horizon)),
-            **(self.latency().columns() if latency else {}),
+            **(self.latency() if latency else {}),
             "timed": {"mdps": n, "decisions": horizon},
         }
         self.compile_seconds += short.compile_seconds
@@ -463,15 +464,6 @@ def _drawn(
     return draw_inputs(
         draw_mdp(stream(key, index, "mdp"), test.mdps, unit=unit), key, index, test.horizon
     )
-
-
-@compilation.untimed
-def _life(shared: Any, index: jax.Array) -> Life:
-    """Begin lifetime number `index` by itself."""
-    (agent, knowledge), test = shared
-    inputs = _drawn(test, index, unit=False)
-    player, state = begin(agent, knowledge, inputs)
-    return Life(player, state, inputs.environment, inputs.first, inputs.first, inputs.own)
 
 
 def _play(shared: tuple[Agent, Any], lane: RolloutInputs) -> tuple[Trajectory, jax.Array]:

@@ -129,6 +129,7 @@ class Latency:
     decisions: int  # measured
     lifetimes: int  # played at once
     empty: float  # median of a compiled call that does nothing, measured beside it
+    compile_seconds: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Latency: {self.in_words()}>"
@@ -463,7 +464,14 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
         seconds.append(acted + since(started))
     counted = np.array(seconds[WARM:])
     p99 = np.percentile(counted, 99, method="higher")
-    return Latency(float(np.median(counted)), float(p99), decisions, lifetimes or 1, _empty_call())
+    return Latency(
+        median=float(np.median(counted)),
+        p99=float(p99),
+        decisions=decisions,
+        lifetimes=lifetimes or 1,
+        empty=_empty_call(),
+        compile_seconds=stepping.compile_seconds,
+    )
 
 
 def _still(player: Player, lifetimes: int | None) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # results are read without JAX
     from jbrl.play.protocol import Protocol
     from jbrl.rollout.contract import Agent
 
-LATENCY_DECISIONS = 256  # that the latency of a unit is measured by
+LATENCY_DECISIONS = 256  # over which the latency of a unit is measured
 CRITERION = "discounted return"  # of what has no recorder, which says what its scores are
 FORMAT = 1  # of identities and result files; raised when either changes its meaning
 

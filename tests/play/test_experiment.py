@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from jbrl.agents.bayes.mean_model import Optimal
 from jbrl.agents.opps.opps import OPPSDS
 from jbrl.agents.registry import register_agent
 from jbrl.agents.scripted import Random
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
 from jbrl.environments.spec import Steps
-from jbrl.play import batching, compilation, latency
+from jbrl.play import batching, compilation, stepping
 from jbrl.play.experiment import Checked, Run
-from jbrl.play.latency import Latency
 from jbrl.play.play import play
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
@@ -124,7 +124,7 @@ def test_times_are_measured_and_compilation_is_counted_once():
     first.prepare(), second.prepare(), learner.prepare()
     assert first.compile_seconds > 0 and second.compile_seconds == 0
     assert all(chunk.online_seconds > 0 for chunk in second.chunks())
-    assert second.latency() > 0
+    assert all(second.latency().values())
     assert first.offline_seconds == 0 and learner.offline_seconds > 0
 
 
@@ -327,17 +327,13 @@ def test_nan_in_the_state_is_found_although_all_actions_are_legal(cls, monkeypat
 
 
 def test_latency_is_of_one_decision_with_what_is_learned_from_it(monkeypatch):
-    """Decisions 8 to 263 take 1, 2, … 256 ms, half of it for learning; those before are warm-up."""
-    run = Run(Random(), protocol())
-    run.prepare()
-    numbers, calls = itertools.count(-14), []
-
-    def clock(call, *args):
-        calls.append(call)
-        return call(*args), max(0, next(numbers) // 2) / 2000
-
-    monkeypatch.setattr(latency, "timed", clock)
-    found = run.latency()
-    assert found == pytest.approx((0.1285, 0.25345))
-    assert len(calls) == 2 * (latency.WARM + 256)
-    assert Latency.of([1.0]) == (1.0, 1.0)
+    """Decisions 10 to 265 take 1, 2, … 256 ms, half of it for learning; those before are warm-up.
+    An oracle is shown an environment.
+    """
+    for agent in (Random(), Optimal()):
+        run = Run(agent, protocol(n_environments=2))
+        run.prepare()
+        numbers = itertools.count(-18)
+        monkeypatch.setattr(stepping, "since", lambda _, n=numbers: max(0, next(n) // 2) / 2000)
+        found = run.latency()
+        assert found == pytest.approx({"latency_seconds": 0.1285, "latency_p99_seconds": 0.254})

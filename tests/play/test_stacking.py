@@ -19,6 +19,7 @@ from jbrl.play.experiment import MDPScheduler, Run
 from jbrl.play.protocol import Protocol
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import at_once
+from jbrl.play.timing import Duration
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Agent
 from jbrl.study.file import load_study
@@ -165,12 +166,15 @@ def test_the_seconds_of_a_call_are_shared_out_by_mdps(monkeypatch):
     ]
     stack = MDPScheduler(runs)
     stack.prepare()
-    monkeypatch.setattr(experiment, "timed", lambda call, *args: (call(*args), 26.0))
+    took = Duration(26.0, processor=13.0)
+    monkeypatch.setattr(experiment, "clocked", lambda call, *args: (call(*args), took))
     (call,) = stack.results([0, 7])
     assert [(number, chunk.start, chunk.online_seconds) for number, chunk in call] == [
         (0, 0, 20.0),
         (1, 7, 6.0),
     ]
+    shared = sum(chunk.processor_seconds for _, chunk in call)
+    assert shared == pytest.approx(13.0 / len(stack.devices))
 
 
 @record
