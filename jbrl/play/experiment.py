@@ -27,7 +27,7 @@ from jbrl.play.offline import Learned, SearchCheckpoint, Trials, learn, train
 from jbrl.play.protocol import Chunk, Protocol, Trained, failure_of
 from jbrl.play.resources import Resources
 from jbrl.play.scheduler import Results, Scheduler
-from jbrl.play.stepping import Player, measure
+from jbrl.play.stepping import Latency, Player, measure
 from jbrl.play.timing import Duration, clocked, known, timed_repeatedly
 from jbrl.play.unit import LATENCY_DECISIONS
 from jbrl.problems.prior import DirichletPrior
@@ -273,17 +273,15 @@ class Run:
 
     # ---- times of this run alone ----
 
-    def latency(self) -> dict[str, float]:
-        """Return columns of a result: median and 99th percentile of the wall seconds of one
-        decision to a caller who plays one lifetime.
-        """
+    def latency(self) -> Latency:
+        """Return the wall seconds of one decision to a caller who plays one lifetime."""
         prior, knowledge = self.test[0], self.knowledge
         if isinstance(self.agent, Oracle):
             knowledge = self.agent.reveal(knowledge, prior.sample(self.key))
         player = Player(self.agent, knowledge, prior.spec, self.protocol.in_blocks)
         found = measure(player, prior, LATENCY_DECISIONS)
         self.compile_seconds += found.compile_seconds
-        return {"latency_seconds": found.median, "latency_p99_seconds": found.p99}
+        return found
 
     def times(self, *, latency: bool) -> dict[str, Any]:
         """Return times of a run that was played beside others, by itself, on shorter trajectories:
@@ -297,7 +295,7 @@ class Run:
             "online_seconds": chunk.online_seconds / (n * horizon),
             "online_seconds_spread": known(chunk.online_spread / (n * horizon)),
             "online_processor_seconds": known(chunk.processor_seconds / (n * horizon)),
-            **(self.latency() if latency else {}),
+            **(self.latency().columns() if latency else {}),
             "timed": {"mdps": n, "decisions": horizon},
         }
         self.compile_seconds += short.compile_seconds

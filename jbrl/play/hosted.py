@@ -12,10 +12,9 @@ from jbrl.agents.registry import shown_name
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Episodes, Lifetime, Observation, OneHot
 from jbrl.play.blocks import LifetimeRun
-from jbrl.play.latency import WARM, Latency
 from jbrl.play.offline import SearchCheckpoint
 from jbrl.play.protocol import Chunk
-from jbrl.play.stepping import Player, Stepping
+from jbrl.play.stepping import WARM, Latency, Player, Stepping
 from jbrl.play.timing import since
 from jbrl.rollout.contract import OfflineSearch
 

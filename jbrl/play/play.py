@@ -109,7 +109,7 @@ def play(
     return played(
         parts,
         offline_seconds=run.offline_seconds,
-        **(run.latency() if latency else {"latency_seconds": None}),
+        **(run.latency().columns() if latency else {"latency_seconds": None}),
         compile_seconds=run.compile_seconds,
         device=run.device,
         batch=run.batch,

@@ -28,7 +28,6 @@ from jbrl.environments.spec import Box, OneHot, Spec, check_count
 from jbrl.mdp.sampling import stream
 from jbrl.play import compilation
 from jbrl.play.batching import is_key
-from jbrl.play.latency import WARM
 from jbrl.play.timing import since
 from jbrl.problems.hosted import HostPrior
 from jbrl.problems.prior import Prior
@@ -36,6 +35,7 @@ from jbrl.rollout.contract import DrawsParameters, Transition
 from jbrl.rollout.episodes import BLOCK
 from jbrl.rollout.faults import observe_key, reset_key
 
+WARM = 8  # decisions before those that are timed: the first calls of a program take longer
 # bits of the word that says how an episode ended
 _TERMINATED, _TRUNCATED, _BOTH = 1, 2, 3
 
@@ -130,6 +130,22 @@ class Latency:
     lifetimes: int  # played at once
     empty: float  # median of a compiled call that does nothing, measured beside it
     compile_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, seconds: Sequence[float], lifetimes: int = 1, compiling: float = 0.0) -> "Latency":
+        """Return the latency by decisions that took `seconds` each."""
+        return cls(
+            median=float(np.median(seconds)),
+            p99=float(np.percentile(seconds, 99, method="higher")),
+            decisions=len(seconds),
+            lifetimes=lifetimes,
+            empty=_empty_call(),
+            compile_seconds=compiling,
+        )
+
+    def columns(self) -> dict[str, float]:
+        """Return the latency as a result keeps it."""
+        return {"latency_seconds": self.median, "latency_p99_seconds": self.p99}
 
     def __repr__(self) -> str:
         return f"<Latency: {self.in_words()}>"
@@ -462,16 +478,7 @@ def measure(player: Player, prior: Prior, decisions: int, lifetimes: int | None 
         started = time.perf_counter()
         stepping.observe(*outcome)
         seconds.append(acted + since(started))
-    counted = np.array(seconds[WARM:])
-    p99 = np.percentile(counted, 99, method="higher")
-    return Latency(
-        median=float(np.median(counted)),
-        p99=float(p99),
-        decisions=decisions,
-        lifetimes=lifetimes or 1,
-        empty=_empty_call(),
-        compile_seconds=stepping.compile_seconds,
-    )
+    return Latency.of(seconds[WARM:], lifetimes or 1, stepping.compile_seconds)
 
 
 def _still(player: Player, lifetimes: int | None) -> Callable[..., Any]:

@@ -260,7 +260,7 @@ def conclude(unit: Unit, store: Store, run: Run, played: Played, facts: dict[str
     times = (
         run.times(latency=unit.latency)
         if played.stacked
-        else (run.latency() if unit.latency else {})
+        else (run.latency().columns() if unit.latency else {})
     )
     facts = {**facts, **times, "compile_seconds": run.compile_seconds, "status": "done"}
     failure = failure_of(played.chunks)
