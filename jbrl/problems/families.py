@@ -101,6 +101,25 @@ def grid(rows: int = 5, columns: int = 5) -> DirichletMDPs:
     return distribution(concentrations, rewards)
 
 
+@register_problem("Bandit", title="Bernoulli bandit", cite="gittins1979")
+def bandit(arms: int = 2, wins: int = 1, losses: int = 1) -> DirichletMDPs:
+    """Bernoulli bandit: in state 0 each action pulls an arm, whose chance to win has the prior
+    Beta(wins, losses); a win pays 1.
+
+    State 1 follows a win, state 2 a loss; both lead back to state 0, so a pull takes two decisions,
+    and discounts of pulls are squares of discounts of decisions. Gittins 1979.
+    """
+    check_count("arms", arms, low=2)
+    check_count("wins", wins)
+    check_count("losses", losses)
+    concentrations = np.zeros((3, arms, 3))
+    concentrations[0, :, 1], concentrations[0, :, 2] = wins, losses
+    concentrations[1:, :, 0] = 1
+    rewards = np.zeros_like(concentrations)
+    rewards[0, :, 1] = 1
+    return distribution(concentrations, rewards)
+
+
 @register_problem("ShortestPath", title="Shortest-path distribution", cite="bertsekas1991")
 def shortest_path(n_states: int = 10, n_actions: int = 2) -> DirichletMDPs:
     """Shortest path: every step costs 1 until the last state is reached, which nothing leaves.

@@ -1,6 +1,7 @@
 """`jbrl.bound` and `jbrl bound`: what they say, what is kept, what is refused."""
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -119,6 +120,32 @@ def test_what_is_known_without_a_sample_is_exact() -> None:
     found = jbrl.bound(two, discount=0.0, horizon=5, decisions=1)
     assert (found.lower, found.upper) == pytest.approx((exact(two.mdps, 0.0, 5),) * 2, abs=1e-12)
     assert found.confidence == 1
+
+
+@pytest.mark.parametrize(("arms", "pulls"), [(2, 8), (3, 5)])
+def test_a_bandit_is_solved_exactly(arms: int, pulls: int) -> None:
+    """By induction over what the arms have shown, a pull being two decisions."""
+
+    @functools.cache
+    def value(shown: tuple[tuple[int, int], ...], left: int) -> float:
+        if left == 0:
+            return 0.0
+        found = []
+        for arm, (wins, losses) in enumerate(shown):
+            won, lost = (
+                tuple(sorted((*shown[:arm], more, *shown[arm + 1 :])))
+                for more in ((wins + 1, losses), (wins, losses + 1))
+            )
+            chance = wins / (wins + losses)
+            after = chance * value(won, left - 1) + (1 - chance) * value(lost, left - 1)
+            found.append(chance + 0.9 * after)
+        return max(found)
+
+    name = f"Bandit(arms={arms},losses=2)"
+    found = jbrl.bound(name, discount=0.9**0.5, horizon=2 * pulls, decisions=2 * pulls)
+    assert (found.lower, found.upper) == pytest.approx((value(((1, 2),) * arms, pulls),) * 2)
+    assert found.confidence == 1
+    assert found.rarest is None
 
 
 def test_the_command_says_what_a_bracket_assumes_and_what_it_may_not_see() -> None:

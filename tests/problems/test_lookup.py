@@ -51,6 +51,8 @@ def test_names_with_parameters(name, short_name, n_states, n_actions):
         ("GC(n_states=1)", "n_states = 1: expected an integer from 2"),
         ("GC(n_actions=0)", "n_actions = 0: expected an integer from 1"),
         ("ShortestPath(n_states=1)", "n_states = 1: expected an integer from 2"),
+        ("Bandit(arms=1)", "arms = 1: expected an integer from 2"),
+        ("Bandit(losses=0)", "losses = 0: expected an integer from 1"),
         ("ShortestPath(n_actions=0)", "n_actions = 0: expected an integer from 1"),
         ("GC(n_states=999999999)", "too large"),
         ("GDL(length=0)", "length = 0: expected an integer from 1"),
