@@ -101,7 +101,7 @@ def grid(rows: int = 5, columns: int = 5) -> DirichletMDPs:
     return distribution(concentrations, rewards)
 
 
-@register_problem("Bandit", title="Bernoulli bandit", cite="gittins1979")
+@register_problem("BernoulliBandit", title="Bernoulli bandit", cite="gittins1979")
 def bandit(arms: int = 2, wins: int = 1, losses: int = 1) -> DirichletMDPs:
     """Bernoulli bandit: in state 0 each action pulls an arm, whose chance to win has the prior
     Beta(wins, losses); a win pays 1.

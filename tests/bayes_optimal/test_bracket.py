@@ -141,7 +141,7 @@ def test_a_bandit_is_solved_exactly(arms: int, pulls: int) -> None:
             found.append(chance + 0.9 * after)
         return max(found)
 
-    name = f"Bandit(arms={arms},losses=2)"
+    name = f"BernoulliBandit(arms={arms},losses=2)"
     found = jbrl.bound(name, discount=0.9**0.5, horizon=2 * pulls, decisions=2 * pulls)
     assert (found.lower, found.upper) == pytest.approx((value(((1, 2),) * arms, pulls),) * 2)
     assert found.confidence == 1
