@@ -43,6 +43,7 @@ from jbrl.agents.opps.formulas import formula_set  # noqa: E402
 from jbrl.agents.opps.opps import OPPSDS  # noqa: E402
 from jbrl.agents.opps.ranking import formula_policies  # noqa: E402
 from jbrl.agents.registry import AGENTS  # noqa: E402
+from jbrl.base.files import write_whole  # noqa: E402
 from jbrl.environments.spec import Steps  # noqa: E402
 from jbrl.mdp import belief as beliefs  # noqa: E402
 from jbrl.mdp import planning  # noqa: E402
@@ -53,7 +54,6 @@ from jbrl.play.offline import SearchCheckpoint, Trials, learn  # noqa: E402
 from jbrl.play.protocol import Protocol  # noqa: E402
 from jbrl.play.resources import Resources  # noqa: E402
 from jbrl.problems.lookup import problem  # noqa: E402
-from jbrl.study.storage.files import write_whole  # noqa: E402
 
 Row = dict[str, Any]
 STANDARD_ERRORS = 4.5  # two-sided, for one agent: 7 in a million

@@ -399,7 +399,7 @@ def test_impossible_transitions_do_not_matter(name):
 
 
 @pytest.mark.first_case_quick
-@every_player
+@every_cheap_player
 def test_one_state_and_one_action_are_enough(name):
     mdps = distribution(np.full((1, 1, 1), 0.5), np.full((1, 1, 1), 2.0), -1)
     prior = prior_of(mdps, 3)
