@@ -2,22 +2,25 @@
 
 All parameters are drawn for each trial, so that the mean score of trials with like values of one
 parameter is an average over all others. The trials are divided into groups by that parameter: equal
-values, or quantiles where there are many. The share of the variance of the score that the groups
-explain is
+values, or quantiles where there are many, those of the distribution that it is drawn from. The
+share of the variance of the score that the groups explain is
 
     1 - (n - 1) / (n - k) SSW / SST
 
 for n trials in k groups, with the sums of squares within groups and in all: the adjusted R² of a
 one-way analysis of variance, whose mean is 0 where the score does not depend on the parameter
 (Kelley 1935; Cohen 1988, Statistical power analysis, section 8.2). Its interval is a jackknife over
-the trials; whether there is any dependence is a permutation test, corrected over the parameters of
-an algorithm by Holm's method.
+the trials of the logarithm of what is not explained, whose tails are lighter. It holds since groups
+do not depend on the trials: with quantiles of these, a score that jumps at the edge of a group
+moves the share by more than the jackknife sees. Whether there is any dependence is a permutation
+test, corrected over the parameters of an algorithm by Holm's method.
 
 A trial that has failed, because learning diverged, has no score (NaN). It is counted beside its
 group, and means and shares are of the others.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,7 +107,8 @@ def shares(
     rows: list[tuple[Any, ...]] = []
     for who, name, values, every, _ in _parameters(trials, drawn, groups):
         scored = ~np.isnan(every)
-        scores, which = every[scored], grouped(values[scored], groups)
+        scores = every[scored]
+        which = grouped(values[scored], groups, _distribution(who[2], name))
         share, low, high = share_explained(scores, which, level)
         p = permutation_p(scores, which, permutations, np.random.default_rng([seed, len(rows)]))
         counts = (len(scores), len(every) - len(scores), int(which.max()) + 1)
@@ -140,18 +144,21 @@ def share_explained(
     within, whole = float(inside @ inside), float(total @ total)
     if k < 2 or n <= k + 1 or not whole > 0:
         return np.nan, np.nan, np.nan
-    share = 1 - (n - 1) / (n - k) * within / whole
+    left_over = (n - 1) / (n - k) * within / whole
     own = sizes[which]
     lone = own == 1  # without it, its group is gone
     less = within - np.where(lone, 0.0, own / np.maximum(own - 1, 1)) * inside**2
     rest = whole - n / (n - 1) * total**2
     left = k - lone
     with np.errstate(divide="ignore", invalid="ignore"):
-        without = np.where(rest > 0, 1 - (n - 2) / (n - 1 - left) * less / rest, share)
-    error = np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2))
-    half = stdtrit(n - 1.0, (1 + level) / 2) * error
-    low, high = np.clip([share - half, share + half], 0.0, 1.0)
-    return max(0.0, float(share)), float(low), float(high)
+        without = np.where(rest > 0, (n - 2) / (n - 1 - left) * less / rest, left_over)
+    logarithmic = bool(without.min() > 0 and left_over > 0)  # else a group explains all
+    values = np.log(without) if logarithmic else without
+    error = np.sqrt((n - 1) / n * np.sum((values - values.mean()) ** 2))
+    half = stdtrit(n - 1.0, (1 + level) / 2) * error * np.array([1, -1])
+    ends = 1 - (left_over * np.exp(half) if logarithmic else left_over + half)
+    low, high = np.clip(ends, 0.0, 1.0)
+    return max(0.0, float(1 - left_over)), float(low), float(high)
 
 
 def permutation_p(
@@ -180,16 +187,51 @@ def permutation_p(
     return (1 + at_least) / (1 + permutations)
 
 
-def grouped(values: np.ndarray, groups: int) -> np.ndarray:
+def grouped(
+    values: np.ndarray, groups: int, distribution: Mapping[str, Sequence[float]] | None = None
+) -> np.ndarray:
     """Return the group of each value, [n] int from 0, ascending: equal values where there are at
     most `groups` of them, else quantiles, with equal values together.
+
+    Args:
+      distribution: that the values are drawn from, as a study gives it; None: quantiles are those
+        of the values.
     """
     kinds, place = np.unique(values, return_inverse=True)
     groups = max(2, min(groups, len(values) // FEWEST))
-    if len(kinds) <= groups:
+    u = np.arange(1, groups) / groups
+    edges = None if distribution is None else _quantiles(distribution, values, u)
+    if edges is None and len(kinds) <= groups:
         return place
-    edges = np.quantile(values, np.arange(1, groups) / groups, method="inverted_cdf")
+    if edges is None:
+        edges = np.quantile(values, u, method="inverted_cdf")
     return np.unique(np.searchsorted(edges, values, side="left"), return_inverse=True)[1]
+
+
+def _quantiles(
+    distribution: Mapping[str, Sequence[float]], values: np.ndarray, u: np.ndarray
+) -> np.ndarray | None:
+    """Return quantiles `u` of a distribution, [k] float64; of integers the greatest in a group.
+    None where it is none that studies know.
+    """
+    (kind, ends), *_ = distribution.items()
+    if kind == "choice":
+        return np.quantile(np.asarray(ends, np.float64), u, method="inverted_cdf")
+    if kind not in ("uniform", "log_uniform"):
+        return None
+    whole = bool((values % 1 == 0).all())
+    low, high = float(ends[0]), float(ends[1]) + whole
+    edges = low + u * (high - low) if kind == "uniform" else low * (high / low) ** u
+    return np.ceil(edges) - 1 if whole else edges
+
+
+def _distribution(parameters: Hashable, name: str) -> Mapping[str, Sequence[float]] | None:
+    """Return the distribution of a parameter among the parameters of an algorithm, JSON."""
+    try:
+        found = json.loads(str(parameters)).get(name)
+    except (ValueError, AttributeError):
+        return None
+    return found if isinstance(found, dict) and found else None
 
 
 def _parameters(
@@ -206,4 +248,5 @@ def _parameters(
             known = np.isfinite(values)
             scores = rows["score"].to_numpy(np.float64)[known]
             if np.isfinite(scores).any():
-                yield who, name, values[known], scores, grouped(values[known], groups)
+                which = grouped(values[known], groups, _distribution(who[2], name))
+                yield who, name, values[known], scores, which

@@ -24,7 +24,8 @@ def naive_share(scores, which):
 
 def naive_jackknife(scores, which):
     n = len(scores)
-    without = [naive_share(np.delete(scores, i), np.delete(which, i)) for i in range(n)]
+    shares = [naive_share(np.delete(scores, i), np.delete(which, i)) for i in range(n)]
+    without = np.log(1 - np.array(shares))
     return np.sqrt((n - 1) / n * np.sum((without - np.mean(without)) ** 2))
 
 
@@ -35,7 +36,8 @@ def test_the_share_and_its_interval_are_those_of_the_definition():
     share, low, high = sensitivity.share_explained(scores, which)
     assert share == pytest.approx(naive_share(scores, which), rel=1e-12)
     half = 2.0226909 * naive_jackknife(scores, which)  # Student's quantile for 39 degrees
-    assert (low, high) == pytest.approx((max(0, share - half), min(1, share + half)), rel=1e-6)
+    ends = 1 - (1 - share) * np.exp([half, -half])
+    assert (low, high) == pytest.approx((max(0, ends[0]), ends[1]), rel=1e-6)
 
 
 @pytest.mark.parametrize(("between", "spread"), [(0.5, "normal"), (0.5, "exponential")])
@@ -52,6 +54,51 @@ def test_intervals_cover_the_true_share(between, spread):
         _, low, high = sensitivity.share_explained(levels[which] + noise, which)
         inside += low <= between <= high
     assert inside / 300 >= 0.9
+
+
+@pytest.mark.parametrize("noise", ["jump", "student"])
+def test_intervals_hold_where_a_score_jumps_and_where_its_tails_are_heavy(noise):
+    """Groups are deciles of the distribution that values are drawn from: with deciles of the values
+    a jump at the edge of a group had 0.31 in place of 0.95. 300 replications: if 0.945 are
+    right, fewer than 270 are in 0.1 % of all seeds.
+    """
+    generator, inside = np.random.default_rng(6), 0
+    for _ in range(300):
+        values = generator.uniform(size=300)
+        if noise == "jump":
+            scores = (values > 0.3) + 0.05 * generator.normal(size=300)
+            true = 0.21 / (0.21 + 0.05**2)
+        else:
+            scores = 3 * values + generator.standard_t(5, size=300)
+            true = 0.7425 / (0.75 + 5 / 3)
+        which = sensitivity.grouped(values, 10, {"uniform": [0, 1]})
+        _, low, high = sensitivity.share_explained(scores, which)
+        inside += low <= true <= high
+    assert inside >= 270
+
+
+@pytest.mark.parametrize(
+    ("distribution", "values", "edges"),
+    [
+        ({"uniform": [2, 4]}, [2.4, 2.6, 3.6, 3.7], [1, 1, 2]),
+        ({"log_uniform": [0.01, 100]}, [0.09, 0.11, 0.9, 1.1, 9.0, 11.0], [1, 2, 2, 1]),
+        ({"uniform": [1, 20]}, [1, 5, 6, 10, 11, 15, 16, 20], [2, 2, 2, 2]),
+        ({"uniform": [1, 4]}, [1, 2, 4], [1, 1, 1]),
+        ({"choice": [0.1, 0.5]}, [0.1, 0.5], [1, 1]),
+        ({"choice": [1, 2, 4, 8, 16, 32, 64, 128]}, [2, 4, 8, 16, 64, 128], [1, 2, 1, 2]),
+    ],
+)
+def test_groups_are_quantiles_of_the_distribution(distribution, values, edges):
+    """Four groups, for any values; `edges` counts those in each group that has one."""
+    every = np.repeat(np.array(values, float), 40)
+    which = sensitivity.grouped(every, 4, distribution)
+    assert (np.bincount(which) / 40).tolist() == edges
+
+
+def test_tables_know_the_distribution_of_a_study():
+    table = trials().assign(parameters='{"rate": {"uniform": [0, 2]}, "useless": 3}')
+    shares = sensitivity.shares(table, ["rate"], permutations=20)
+    assert shares["groups"].item() == 5  # the upper half of the values was not drawn
 
 
 def test_without_dependence_the_test_is_right_and_the_share_about_zero():
