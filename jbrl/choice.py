@@ -9,7 +9,7 @@ from jbrl.base import notebook
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What a candidate has shown. Times are seconds."""
+    """Figures that a candidate has shown. Times are seconds."""
 
     name: str
     algorithm: str
@@ -77,7 +77,7 @@ class Choice:
         parts = [f"Take {self.recommended} for {self.problem}: {_scored(self)}"]
         others = [name for name in self.tied if name != self.recommended]
         if others:
-            parts.append(f"It cannot be told apart from {', '.join(others)}")
+            parts.append(f"It cannot be distinguished from {', '.join(others)}")
         if self.share is not None:
             parts.append(
                 f"That is {self.share[0]:.1%} to {self.share[1]:.1%} of the Bayes-optimal value"

@@ -1,4 +1,4 @@
-"""Which agent for a problem, within limits of time: a race of candidates on fresh environments.
+"""Choice of an agent for a problem within limits of time: a race on fresh environments.
 
 Candidates that keep the limits play the same environments in blocks that double. One leaves when
 it is worse than the leader beyond doubt, at whatever time one looks (`stats.race`). The race ends
@@ -44,6 +44,7 @@ from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.stats.race import Race, interval
 from jbrl.study.cost import present_busy_text
 from jbrl.study.portfolio import FIRST, Candidate, beyond, candidate, portfolio
+from jbrl.study.stopping import keeping
 from jbrl.study.storage import files
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +115,16 @@ def choose(
     folder = None if out is None else Path(out)
     racers = [_Racer(one, protocol, _Kept(folder)) for one in field]
     race = _Chooser(protocol, racers, limits, epsilon, confidence, clock)
-    choice = race.choose()
+
+    def keep() -> bool:
+        """Write the answer so far: Ctrl-C has come within a compiled call."""
+        if folder is not None:
+            _write(race.answer("interrupted"), folder)
+        return True
+
+    where = "" if folder is None else f"the answer so far is in {folder / 'choice.json'}"
+    with keeping(keep, where):
+        choice = race.choose()
     if folder is not None:
         _write(choice, folder)
     return choice
@@ -226,6 +236,11 @@ class _Times:
     median: float
     compiling: float
 
+    @property
+    def cost(self) -> float:
+        """Seconds of a decision, the few left out that have waited for other programs."""
+        return min(self.latency, 2 * self.median)
+
 
 class _Racer:
     """A candidate that plays: compiled and trained when it is first needed."""
@@ -323,6 +338,9 @@ class _Chooser:
         self._asked = self._took = 0.0  # what candidates were expected to cost, and seconds
         self.references: dict[str, Floats] = {}
         self.race: Race | None = None
+        self.score: tuple[tuple[float, float, float], int] | None = None
+        self.bracket: tuple[float, float] | None = None
+        self.policy: Policy | None = None
 
     def choose(self) -> Choice:
         """Run the race; Ctrl-C ends it with what is known."""
@@ -335,9 +353,14 @@ class _Chooser:
                 stopped = self._play()
                 while stopped == "epsilon" and self._admit(1 - FINAL_SHARE, AT_A_TIME):
                     stopped = self._play()
+            if self.race is not None:
+                name = self._cheapest(self.race)
+                self.score = self._score(name)
+                self.policy = self.by_name[name].policy()
+                self.bracket = self._bracket()
         except KeyboardInterrupt:
             stopped = "interrupted"
-        return self._answer(stopped)
+        return self.answer(stopped)
 
     # ---- who takes part ----
 
@@ -420,7 +443,7 @@ class _Chooser:
         slowest decisions wait for other programs, twice the median counts where that is less.
         """
         times: Any = racer.times
-        decision = min(times.latency, 2 * times.median) if self.busy else times.latency
+        decision = times.cost if self.busy else times.latency
         for what, seconds, limit in (
             ("offline", times.offline, self.limits[0]),
             ("per decision", decision, self.limits[1]),
@@ -499,17 +522,16 @@ class _Chooser:
 
     # ---- the answer ----
 
-    def _answer(self, stopped: str) -> Choice:
+    def answer(self, stopped: str) -> Choice:
+        """Return the answer by what is known; nothing more is played."""
         race, protocol = self.race, self.protocol
-        winner = recommended = score = bracket = None
+        winner = recommended = None
         tied: list[str] = []
         if race is not None:
             winner = race.leader
             tied = [n for n in race.running if n == winner or self._is_tied(n, winner)]
             recommended = self._cheapest(race)
-            if stopped != "interrupted":
-                score = self._score(recommended)
-                bracket = self._bracket()
+        score, bracket = self.score, self.bracket
         taken: Any = self.by_name.get(str(recommended))
         outcome = "interrupted" if stopped == "interrupted" else "answered" if winner else "none"
         share = (
@@ -543,7 +565,7 @@ class _Chooser:
             seconds=self.clock.spent,
             busy=self.busy,
             trained_once=bool(recommended) and isinstance(taken.agent, OfflineSearch),
-            policy=taken.policy() if taken and stopped != "interrupted" else None,
+            policy=self.policy,
         )
 
     def _is_tied(self, name: str, leader: str) -> bool:
@@ -555,7 +577,7 @@ class _Chooser:
 
     def _latency(self, name: str) -> float:
         times = self.by_name[name].times
-        return times.latency if times else 0.0
+        return times.cost if times else 0.0
 
     def _cheapest(self, race: Race) -> str:
         """Return the cheapest that is shown to be as good as the leader within epsilon; costs

@@ -73,6 +73,25 @@ def test_what_was_played_is_kept_and_gives_the_same_answer(choice: Choice, folde
     assert plain(again) == plain(choice)
 
 
+def test_an_interruption_ends_in_the_answer_so_far(choice: Choice, folder: Path) -> None:
+    def interrupt(step: str, done: int, total: int) -> None:
+        if "environments" in step:
+            raise KeyboardInterrupt
+
+    found = jbrl.choose(
+        "GC(n_states=3)",
+        **TINY,
+        candidates=["e-Greedy", "Q-learning"],
+        out=folder,
+        progress=interrupt,
+    )
+    assert (found.outcome, found.stopped) == ("interrupted", "interrupted")
+    assert found.recommended in ("e-Greedy", "Q-learning")
+    assert found.score is None
+    assert "interrupted" in found.sentence
+    assert json.loads((folder / "choice.json").read_text())["outcome"] == "interrupted"
+
+
 def test_scores_are_those_of_play(choice: Choice) -> None:
     """Number 64 is where the second block begins."""
     first = next(one for one in choice.standings if one.name == "e-Greedy")

@@ -48,7 +48,7 @@ class Evidence:
 
     @property
     def wealth(self) -> float:
-        """What a stake of 1 has become."""
+        """Wealth that a stake of 1 has become."""
         exponents = np.clip(self._exponents, -GREATEST, GREATEST)
         return math.fsum(np.ldexp(self._mantissas, exponents.astype(np.int32)).tolist())
 
