@@ -5,14 +5,17 @@ import pytest
 
 from jbrl.bayes_optimal import samples
 from jbrl.bayes_optimal.counts import Cell, Layers
+from jbrl.bayes_optimal.look_ahead import solve
 from jbrl.bayes_optimal.model import Model, make_model
 from jbrl.bayes_optimal.samples import (
+    Control,
     estimate,
     first_moments,
     fit_control,
     second_moments,
     variables,
 )
+from jbrl.mdp.dirichlet import distribution
 from tests.bayes_optimal.exact import PRIORS, problem
 
 DISCOUNT, LEFT = 0.9, 12
@@ -112,3 +115,36 @@ def test_leaves_against_the_posterior(name: str) -> None:
         found = [one[cell][split] for one in replications]
         error = np.hypot(np.std(found, ddof=1) / 8**0.5, np.std(drawn_values) / 20)
         assert np.mean(found) == pytest.approx(np.mean(drawn_values), abs=5 * error + 1e-9)
+
+
+def test_what_an_mdp_adds_to_a_policy_is_a_mean_of_its_values() -> None:
+    """With three exchangeable rows in a state and the values 1 everywhere, each MDP alone makes all
+    policies worth 1 after the look-ahead; the best policy would be worth more if weights did not
+    count all ways to exchange rows.
+    """
+    weights = np.ones((2, 3, 2))
+    model = make_model(distribution(weights, 0 * weights, 0))
+    layers = Layers(model, merge_states=False)
+    nothing = Control(layers, np.zeros(2), np.zeros((2, 6)), None)
+    for seed in range(3):
+        mdp = samples.draw(model, 1, seed)
+        leaves = estimate(layers, layers.layer(4), mdp, np.ones((2, 1)), nothing, 1)
+        assert solve(layers, 4, leaves, DISCOUNT, 1) == pytest.approx(DISCOUNT**4, rel=1e-5)
+
+
+@pytest.mark.parametrize("most", [2**15, 8])
+def test_bounds_of_the_control_function_hold(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In MDPs of all kinds, with all vertices tried and with few of them."""
+    monkeypatch.setattr(samples, "MOST_VERTICES", most)
+    weights = np.full((3, 2, 3), 0.3)
+    model = make_model(distribution(weights, weights, 0))
+    generator = np.random.default_rng(1)
+    slopes, curvatures = generator.normal(size=(3, 12)), generator.normal(size=(3, 12, 12))
+    curvatures += curvatures.transpose(0, 2, 1)
+    control = Control(Layers(model), generator.normal(size=3), slopes, curvatures)
+    low, high = control.bounds()
+    found = control.of_mdps(variables(model, samples.draw(model, 2**12, 2)))
+    assert (low <= found.min(1)).all()
+    assert (found.max(1) <= high).all()
+    if most > 8:  # within 2.5 times of what is seen
+        assert ((high - low) < 2.5 * np.ptp(found, axis=1)).all()
