@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GAP = "  "  # between columns
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no terminal
+WIDTH = 100  # of a table for people, where output is no terminal
 NARROWEST = 12  # of a column whose text continues on the next line
 
 
@@ -135,6 +136,60 @@ def print_table(table: "pd.DataFrame", format: Format, width: int | None = None)
             typer.echo(f"| {' | '.join(row)} |")
     else:
         typer.echo("\n".join(_aligned(table, width)))
+
+
+def terminal_width() -> int:
+    """Return the columns of a table for people: those of the terminal, 100 where there is none."""
+    console = Console()
+    return console.width if console.is_terminal else WIDTH
+
+
+def readable(table: "pd.DataFrame", units: "pd.DataFrame") -> "pd.DataFrame":
+    """Return parameters in words, and only those in which the agents of an algorithm differ.
+
+    Args:
+      units: of the study.
+    """
+    from jbrl.stats.labels import parameters_text, varied
+
+    shown = {name: varied(rows["parameters"]) or [] for name, rows in units.groupby("algorithm")}
+    for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):
+        if who in table.columns:
+            texts = [
+                parameters_text(p, shown[a]) if p else ""
+                for a, p in zip(table[who], table[parameters], strict=True)
+            ]
+            table = table.assign(**{parameters: texts})
+    return table
+
+
+def for_people(
+    table: "pd.DataFrame", units: "pd.DataFrame", one_valued: Sequence[str]
+) -> "pd.DataFrame":
+    """Return a table of few columns: `readable`, times with their units, without columns that say
+    nothing.
+
+    Args:
+      one_valued: columns that say nothing where all rows have the same.
+    """
+    from jbrl.report.text import ABSENT, seconds_text
+
+    shown = readable(table, units)
+    twins = [name for name in ("prior", "test") if name in shown]
+    same = [name for name in one_valued if name in shown and shown[name].nunique() < 2]
+    if "experiment" in shown and all((shown[name] == shown["experiment"]).all() for name in twins):
+        same += twins
+    elif len(twins) == 2 and (shown["prior"] == shown["test"]).all():
+        same.append("prior")
+    empty = [name for name in shown if shown[name].isna().all()]
+    shown = shown.drop(columns={*same, *empty} if len(shown) else [])
+    times = [name for name in shown if str(name).endswith("_seconds")]
+    texts = {
+        name: [ABSENT if math.isnan(v) else seconds_text(v) for v in shown[name]] for name in times
+    }
+    return shown.assign(**texts).rename(
+        columns=lambda name: str(name).removesuffix("_seconds").replace("_", " ")
+    )
 
 
 def _for_json(value: Any) -> Any:

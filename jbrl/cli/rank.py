@@ -8,7 +8,7 @@ import typer
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.cli.options import Folder, Format, Natural, Positive
-from jbrl.cli.output import complain, print_table
+from jbrl.cli.output import complain, print_table, readable, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from jbrl.results import Results
     from jbrl.stats.paired_bootstrap import Paired
     from jbrl.stats.rank_stability import Stability
-
-WIDTH = 100  # of a table for people
 
 
 def rank(
@@ -68,7 +66,7 @@ def rank(
     tables = {"ranks": ranks_table, "pairs": pairs_table, "orders": orders_table}
     shown = tables[table](_orders(results, experiments, resamples, seed), level)
     if format in ("table", "md"):
-        shown = _readable(shown, results)
+        shown = readable(shown, results.units)
     if format != "table" or wide:
         print_table(shown, format)
         return
@@ -76,7 +74,7 @@ def rank(
         if number:
             typer.echo()
         typer.echo(f"{name}, {rows['n'].iloc[0]} environments")
-        print_table(_compact(table, rows), format, WIDTH)
+        print_table(_compact(table, rows), format, terminal_width())
 
 
 def _experiments(results: "Results", names: list[str], best_per_algorithm: bool) -> list["Paired"]:
@@ -122,23 +120,6 @@ def _only(
         if name not in known:
             raise JbrlError(f"--{column}: {message.format(name)}{nearest(name, known)}")
     return table[table[column].isin(names)] if names else table
-
-
-def _readable(table: "pd.DataFrame", results: "Results") -> "pd.DataFrame":
-    """Return parameters in words, and only those in which the agents of an algorithm differ."""
-    from jbrl.stats.labels import parameters_text, varied
-
-    shown = {
-        name: varied(rows["parameters"]) or [] for name, rows in results.units.groupby("algorithm")
-    }
-    for who, parameters in (("algorithm", "parameters"), ("other", "other_parameters")):
-        if who in table.columns:
-            texts = [
-                parameters_text(p, shown[a]) if p else ""
-                for a, p in zip(table[who], table[parameters], strict=True)
-            ]
-            table = table.assign(**{parameters: texts})
-    return table
 
 
 def _compact(table: str, rows: "pd.DataFrame") -> "pd.DataFrame":

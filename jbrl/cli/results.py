@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from jbrl.cli.options import Folder, Format, Natural, Positive
-from jbrl.cli.output import complain, count, duration, print_table
+from jbrl.cli.output import complain, count, duration, for_people, print_table, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from jbrl.study.slurm.status import Status, Worker
 
 FAILURES = 20  # that `jbrl status` lists
+# columns of scores that a table for people lacks, and those that it has where they differ
+BESIDE = (
+    *("std", "offline_seconds_spread", "online_seconds_spread"),
+    *("offline_processor_seconds", "online_processor_seconds"),
+)
+ONE_VALUED = ("device", "seed", "criterion", "lifetime", "parameters")
 ParameterColumns = Annotated[
     bool, typer.Option(help="One column for each parameter, instead of the column parameters.")
 ]
@@ -172,7 +178,11 @@ def scores(
     table = _with_rules(results) if format in ("table", "md") else results.scores
     brackets = of_experiments(with_digests(results.manifest, results.units))
     table = with_shares(table, brackets, oracles_of(results.manifest))
-    print_table(_in_columns(table) if parameter_columns else table, format)
+    if format == "table" and not parameter_columns:
+        shown = table.drop(columns=[name for name in BESIDE if name in table])
+        print_table(for_people(shown, results.units, ONE_VALUED), format, terminal_width())
+    else:
+        print_table(_in_columns(table) if parameter_columns else table, format)
     for unit in results.units.query("status == 'failed'").itertuples():
         complain(
             f"{unit.experiment}/{unit.algorithm} {unit.parameters} seed {unit.seed}: {unit.reason}",
@@ -255,10 +265,14 @@ def strategies(folder: Folder, *, top: Positive = 5, format: Format = "table") -
     from jbrl.results import Results
     from jbrl.stats.table import few
 
-    tried = Results(folder).strategies
+    results = Results(folder)
+    tried = results.strategies
     if tried.empty:
         complain(f"{folder}: no agent of this study has searched", "note")
-    print_table(few(tried, top), format)
+    shown = few(tried, top)
+    if format == "table":
+        shown = for_people(shown, results.units, ("seed", "parameters"))
+    print_table(shown, format, terminal_width())
 
 
 def report(

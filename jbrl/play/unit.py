@@ -36,6 +36,8 @@ class Unit:
     written: str | None = None  # the algorithm as the study writes it, where that is not its name
     latency: bool = False
     record: bool = False
+    # names of the parameters that the study sets, which the label shows; None: all
+    named: tuple[str, ...] | None = None
     # lifetimes between two checkpoints; None: as many as one compiled call plays
     chunk: int | None = None
 
@@ -112,10 +114,22 @@ class Unit:
 
     @property
     def label(self) -> str:
-        """The unit in words, for example `GC/e-Greedy(epsilon=0.1) seed 0`: what `--only` is
-        matched against.
+        """The unit in words, with the parameters that the study sets, for example
+        `GC/e-Greedy(epsilon=0.1) seed 0`: what `--only` is matched against.
         """
-        values = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.parameters.items())
+        return self._label(self.named)
+
+    @property
+    def full_label(self) -> str:
+        """The label with all parameters, which `--only` may match, too."""
+        return self._label(None)
+
+    def _label(self, named: tuple[str, ...] | None) -> str:
+        values = ", ".join(
+            f"{name}={json.dumps(value)}"
+            for name, value in self.parameters.items()
+            if named is None or name in named
+        )
         agent = f"{self.algorithm}({values})" if values else self.algorithm
         return f"{self.experiment}/{agent} seed {self.protocol.seed}"
 
@@ -154,7 +168,9 @@ def select(units: Sequence[Unit], only: str | None = None, shard: str | None = N
             pattern = re.compile(only)
         except re.error as error:
             raise JbrlError(f"--only '{only}': not a regular expression ({error})") from None
-        chosen = [unit for unit in chosen if pattern.search(unit.label)]
+        chosen = [
+            unit for unit in chosen if pattern.search(unit.label) or pattern.search(unit.full_label)
+        ]
         if not chosen:
             raise JbrlError(
                 f"--only '{only}' matches none of the {len(units)} units, for example not "

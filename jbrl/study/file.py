@@ -145,8 +145,8 @@ class Study:
         return lifetime_of(test, settings.horizon, settings.episodes)
 
     def _agents(self, number: int, table: AgentTable) -> list[tuple[Any, ...]]:
-        """Return (agent, parameters, identity of the algorithm) of each point of an agent's
-        grid.
+        """Return (agent, parameters, identity of the algorithm, names of the parameters that are
+        set) of each point of an agent's grid.
         """
         where = f"{self.place}: [[agents]] {number}"
         try:
@@ -157,7 +157,10 @@ class Study:
         for name, value in (table.model_extra or {}).items():
             if value == []:
                 raise JbrlError(f"{where}: {name} = []: expected at least one value")
-        return [(*build(algorithm.agent, values, where), algorithm) for values in table.grid()]
+        return [
+            (*build(algorithm.agent, values, where), algorithm, tuple(values))
+            for values in table.grid()
+        ]
 
     def _check_host_values(self, agent: Agent, name: str, protocol: Protocol) -> None:
         """Trace each algorithm once for each prior, not for each of its parameters and seeds."""
@@ -173,7 +176,7 @@ class Study:
         protocol: Protocol,
         agent: tuple[Any, ...],
     ) -> Unit:
-        player, parameters, found = agent
+        player, parameters, found, named = agent
         settings = self.settings
         try:
             protocol.check_agent(player, algorithm)
@@ -197,6 +200,7 @@ class Study:
             agent=player,
             parameters=parameters,
             source=found.source,
+            named=named,
             latency=settings.latency,
             record=settings.record,
             chunk=settings.chunk,
