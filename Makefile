@@ -25,7 +25,7 @@ help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 study: $(VENV)/.has-core ## a quick comparison on the three distributions of the paper, with small budgets; a report in out/quick
-	$(BIN)/jbrl run experiments/quick.toml --out $(OUT)
+	JBRL_COMPILE_CACHE=$${JBRL_COMPILE_CACHE:-auto} $(BIN)/jbrl run experiments/quick.toml --out $(OUT)
 	$(BIN)/jbrl report $(OUT)
 
 paper: $(VENV)/.has-core ## the report of the study in OUT as PDF, by way of LaTeX
