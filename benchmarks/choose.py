@@ -6,7 +6,7 @@ python benchmarks/choose.py problems [--budget SECONDS] [--only TEXT]
 Races: candidates with known means (equal, close, apart), scores that are 0 or 1, or heavy within
 their bounds. A line of JSON for each kind and rule: races whose choice is worse than the best by
 epsilon or more, and the mean number of scores in all. Successive halving is given the scores that
-the race took; leader against challenger plays the two that are closest until they are told apart.
+the race took; leader against challenger plays the two that are closest until their limits part.
 
 Problems: for each problem and pair of limits, the choice beside a study that plays every candidate
 of the portfolio that keeps the limits in 20,000 environments. A line of JSON each: whether the
@@ -46,7 +46,7 @@ LIMITS = (("60 s", "1 ms"), ("1 s", "100 us"))
 
 
 def draws(rng: np.random.Generator, means: np.ndarray, heavy: bool, n: int) -> np.ndarray:
-    """Return scores [candidates, n] in 0..1 that share the luck of their environment."""
+    """Return scores [candidates, n] in 0..1 that share a part by environment."""
     common, own = rng.random(n), rng.random((len(means), n))
     if heavy:
         return np.where(own < 0.02, 1.0, (means[:, None] - 0.02) / 0.98)

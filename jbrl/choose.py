@@ -43,7 +43,17 @@ from jbrl.report.choice import document
 from jbrl.rollout.contract import Agent, OfflineSearch
 from jbrl.stats.race import Race, interval
 from jbrl.study.cost import present_busy_text
-from jbrl.study.portfolio import FIRST, Candidate, beyond, candidate, portfolio
+from jbrl.study.file import load_study
+from jbrl.study.portfolio import (
+    FIRST,
+    Candidate,
+    beyond,
+    candidate,
+    is_reference,
+    portfolio,
+    setting_name,
+    suits,
+)
 from jbrl.study.stopping import keeping
 from jbrl.study.storage import files
 
@@ -75,7 +85,7 @@ def choose(
     horizon: int | None = None,
     episodes: int | None = None,
     discount: float = 0.95,
-    candidates: Sequence[str | Agent] | Mapping[str, Agent] | None = None,
+    candidates: str | Path | Sequence[str | Agent] | Mapping[str, Agent] | None = None,
     seed: int = 0,
     epsilon: float = 0.01,
     confidence: float = 0.95,
@@ -91,8 +101,8 @@ def choose(
       online: limit of a decision.
       budget: about how long choosing may take, compilation included.
       horizon: decisions of a lifetime, or `episodes`; default: the lifetime of the problem.
-      candidates: names or agents, or agents by names of their own; default: a portfolio of all
-        families.
+      candidates: names or agents, agents by names of their own, or the path of a study, whose
+        agents suit the problem or are left out; default: a portfolio of all families.
       epsilon: a difference that does not matter, as a part of the range from Random to Optimal, or
         to the best candidate where Optimal cannot play.
       confidence: of the race as a whole, and of the limits of the score.
@@ -155,6 +165,8 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
     """
     if given is None:
         return portfolio(protocol, offline, online)
+    if isinstance(given, str | Path):
+        given = _of_study(given, protocol)
     named: list[tuple[str, Any]] = (
         list(given.items()) if isinstance(given, Mapping) else [("", one) for one in given]
     )
@@ -177,6 +189,21 @@ def _field(given: Any, protocol: Protocol, offline: float, online: float) -> lis
             "or more, each with a name of its own"
         )
     return found
+
+
+def _of_study(path: str | Path, protocol: Protocol) -> dict[str, Agent]:
+    """Return the agents of a study that can play the problem, references apart, by name.
+
+    Raises:
+      JbrlError: the file is not accepted.
+    """
+    units = load_study(path).units
+    agents = {setting_name(unit.agent): unit.agent for unit in units}
+    return {
+        name: agent
+        for name, agent in agents.items()
+        if not is_reference(agent) and suits(agent, name, protocol)
+    }
 
 
 class _Clock:

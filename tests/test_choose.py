@@ -137,6 +137,24 @@ def test_durations(text: object, seconds: float) -> None:
     assert parse_seconds("online", text) == pytest.approx(seconds)
 
 
+def test_candidates_may_be_those_of_a_study(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        """
+        study = { name = "three", n_mdps = 10 }
+        experiments = [{ name = "GC", prior = "GC", test = "GC" }]
+        agents = [
+          { algorithm = "BEB", beta = [1.0, 2.0] },
+          { algorithm = "Optimal" },
+          { algorithm = "Random" },
+        ]
+        """
+    )
+    choice = jbrl.choose("GC(n_states=3)", candidates=path, **TINY | {"online": "1e-12 s"})
+    assert [one.name for one in choice.standings] == ["BEB(beta=1.0)", "BEB"]
+    assert {one.status for one in choice.standings} == {"over a limit"}
+
+
 def test_a_portfolio_suits_the_problem_and_its_limits() -> None:
     names = {}
     for limit in (1e-6, 1e-1):

@@ -46,7 +46,8 @@ def choose(
       horizon: Decisions of a lifetime (default: the problem's own).
       episodes: Episodes of a lifetime, in place of the horizon.
       discount: Discount, from 0 up to 1.
-      candidates (NAMES): Agents, separated by commas (default: a portfolio of all families).
+      candidates (NAMES): Agents, separated by commas, a study's TOML file, or 'all' (default): a
+        portfolio of all families.
       seed: Seed of environments and agents.
       epsilon: Difference that does not matter, as a part of the range from Random to Optimal.
       confidence: Confidence of the race as a whole.
@@ -69,7 +70,7 @@ def choose(
             horizon=horizon,
             episodes=episodes,
             discount=discount,
-            candidates=None if candidates is None else candidates.split(","),
+            candidates=_candidates(candidates),
             seed=seed,
             epsilon=epsilon,
             confidence=confidence,
@@ -82,6 +83,13 @@ def choose(
         typer.echo("\n".join(_lines(choice)))
     if choice.outcome != "answered":
         raise typer.Exit(INTERRUPTED if choice.outcome == "interrupted" else NOTHING)
+
+
+def _candidates(given: str | None) -> str | list[str] | None:
+    """Return the path of a study, names, or None for the portfolio."""
+    if given in (None, "all"):
+        return None
+    return given if str(given).endswith(".toml") else str(given).split(",")
 
 
 def _lines(choice: "Choice") -> list[str]:

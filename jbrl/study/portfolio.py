@@ -60,9 +60,9 @@ def portfolio(protocol: Protocol, offline: float, online: float) -> list[Candida
     found = []
     for name, entry in AGENTS.items():
         agent = entry.agent()
-        if name in REFERENCES or name.endswith("-published") or is_oracle(agent):
+        if is_reference(agent) or name.endswith("-published"):
             continue
-        if not _suits(agent, name, protocol):
+        if not suits(agent, name, protocol):
             continue
         found += [candidate(one, protocol) for one in _settings(name, protocol, offline, online)]
     return sorted(found, key=lambda one: one.setup)
@@ -96,7 +96,13 @@ def setting_name(agent: Agent) -> str:
     return f"{shown_name(agent)}({values})" if values else shown_name(agent)
 
 
-def _suits(agent: Agent, name: str, protocol: Protocol) -> bool:
+def is_reference(agent: Agent) -> bool:
+    """Return whether an agent is a reference line, and no candidate."""
+    return shown_name(agent) in REFERENCES or is_oracle(agent)
+
+
+def suits(agent: Agent, name: str, protocol: Protocol) -> bool:
+    """Return whether an agent can play the problem."""
     try:
         protocol.check_agent(agent, name)
         cost(agent, protocol.agent_prior())
