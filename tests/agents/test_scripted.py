@@ -65,7 +65,7 @@ def test_random_needs_nothing_but_actions():
     check_requirements(agent, "Random", prior, "Catch")
     state, observation = agent.reset(KEY, agent.train(KEY, prior)), jnp.zeros((10, 5))
     keys = jax.random.split(KEY, 100)
-    actions = jax.vmap(lambda key: agent.act(key, state, observation)[0])(keys)
+    actions = jax.jit(jax.vmap(lambda key: agent.act(key, state, observation)[0]))(keys)
     assert actions.dtype == jnp.int32 and set(np.asarray(actions).tolist()) == {0, 1, 2}
 
 

@@ -169,8 +169,11 @@ def make(name, prior=None, **values):
 def game():
     """The prior of GC and N MDPs drawn from it."""
     prior = prior_of(problem("GC").mdps, T)
-    keys = jax.vmap(lambda index: stream(KEY, index, "mdp"))(jnp.arange(N))
-    return prior, jax.jit(jax.vmap(lambda key: draw_mdp(key, prior.mdps, unit=True)))(keys)
+
+    def draw(index):
+        return draw_mdp(stream(KEY, index, "mdp"), prior.mdps, unit=True)
+
+    return prior, jax.jit(jax.vmap(draw))(jnp.arange(N))
 
 
 @functools.cache
@@ -403,7 +406,7 @@ def test_impossible_transitions_do_not_matter(name):
 def test_one_state_and_one_action_are_enough(name):
     mdps = distribution(np.full((1, 1, 1), 0.5), np.full((1, 1, 1), 2.0), -1)
     prior = prior_of(mdps, 3)
-    drawn = draw_mdp(KEY, prior.mdps, unit=False)
+    drawn = jax.jit(lambda key: draw_mdp(key, prior.mdps, unit=False))(KEY)
     states, actions, rewards, fault = play_single(
         make(name, prior), prior, drawn, jnp.int32(0), jnp.int32(0)
     )

@@ -164,7 +164,7 @@ def test_a_step_without_an_update_takes_none_of_its_work(agent):
     """Products and roots are in the loop that runs once where an update is due."""
     prior = problem("Chain-10s").prior(Steps(10), 0.95)
     keys = jax.random.split(KEY, 2)
-    state = jax.vmap(lambda key: agent.reset(key, prior))(keys)
+    state = jax.jit(jax.vmap(lambda key: agent.reset(key, prior)))(keys)
     x, ends = jnp.zeros(2, jnp.int32), jnp.zeros(2, bool)
     t = Transition(x, x, jnp.zeros(2), x, ends, ends)
     made = jax.make_jaxpr(jax.vmap(agent.observe))(keys, state, t)
