@@ -152,7 +152,7 @@ def test_other_formats_hold_the_same(out: Path) -> None:
     table = call("scores", out).stdout.splitlines()
     columns = ["experiment", "prior", "test", "algorithm", "parameters", "n", "mean", "ci95"]
     assert table[0].split() == [*columns, "offline", "online", "compile", "seed", "status"]
-    assert any("ε = 0.5" in line for line in table) and max(map(len, table)) <= 100
+    assert any("ε = 0.5" in line for line in table) and max(map(len, table)) <= 110
 
 
 def test_report_writes_the_forms_asked_for(out: Path, tmp_path: Path) -> None:
@@ -311,10 +311,28 @@ def test_lists_hold_everything_that_is_registered(monkeypatch: pytest.MonkeyPatc
         assert f"Settings: {text}" in problems
     assert max(map(len, problems.splitlines())) <= 100
     assert "…" not in problems and "=," not in problems
-    for name, entry in own.items():
-        assert f"\n{name} " in environments
-        for field in dataclasses.fields(entry.environment):
-            assert field.default is None or f"{field.name} = " in environments
+    assert all(f"\n{name} " in environments for name in own)
+    # a heading, and a line for each
+    assert len(agents.splitlines()) == 1 + len(AGENTS)
+    assert len(environments.splitlines()) == 1 + len(own)
+    listed = json.loads(call("list", "environments", "--format", "json").stdout)
+    for row, name in zip(listed, sorted(own, key=str.casefold), strict=True):
+        assert row["name"] == name
+        fields = dataclasses.fields(own[name].environment)
+        assert set(row["parameters"]) == {f.name for f in fields if f.default is not None}
+
+
+def test_an_agent_is_shown_with_what_it_needs() -> None:
+    shown = call("show", "BEB").stdout
+    assert "  beta = 2.0: " in shown and "states by number and a Dirichlet prior" in shown
+    assert "@" in shown, "its source"
+    assert "searches offline" in call("show", "OPPS-DS").stdout
+
+
+def test_commands_are_completed() -> None:
+    words = {"_JBRL_COMPLETE": "complete_bash", "COMP_WORDS": "jbrl sco", "COMP_CWORD": "1"}
+    found = call(env=words, prog_name="jbrl")
+    assert found.stdout.split() == ["scores"]
 
 
 def test_parameters_are_a_table_in_markdown() -> None:

@@ -37,14 +37,20 @@ OTHER_COUNTS = {
 }
 
 
-def list_(kind: Literal["agents", "problems", "environments"], *, suite: str | None = None) -> None:
+def list_(
+    kind: Literal["agents", "problems", "environments"],
+    *,
+    suite: str | None = None,
+    format: Literal["table", "json"] = "table",
+) -> None:
     """List the agents, the problems, or the environments that problems are made of.
 
-    Agents and environments are listed with what can be set, problems (what an
-    experiment names) with their observations, actions and lifetime.
+    Agents and environments have a line each ('jbrl show NAME' says more), problems
+    (what an experiment names) their observations, actions and lifetime.
 
     Args:
       kind: What to list.
+      format: json: agents or environments with the defaults of their parameters.
       suite (SUITE): A suite, for example bsuite: all its problems, one by one.
 
     Examples:
@@ -62,33 +68,45 @@ def list_(kind: Literal["agents", "problems", "environments"], *, suite: str | N
         console = Console(width=width)
     if suite is not None and kind != "problems":
         raise JbrlError(f"--suite {suite}: expected 'jbrl list problems --suite {suite}'")
-    if suite is not None:
+    attribute = "agent" if kind == "agents" else "environment"
+    entries: dict[str, tuple[type, str]] = {
+        name: (getattr(entry, attribute), entry.summary)
+        for name, entry in (AGENTS if kind == "agents" else ENVIRONMENTS).items()
+    }
+    if format == "json":
+        if kind == "problems":
+            raise JbrlError("--format json: expected agents or environments")
+        typer.echo(_as_json(entries))
+    elif suite is not None:
         console.print(_suite(suite))
     elif kind == "problems":
         for part in (*_problems(), *_suites()):
             console.print(part)
-    elif kind == "agents":
-        agents = {name: (entry.agent, entry.summary) for name, entry in AGENTS.items()}
-        console.print(_with_parameters("algorithm", "what it does", agents))
     else:
-        environments = {n: (entry.environment, entry.summary) for n, entry in ENVIRONMENTS.items()}
-        console.print(_with_parameters("environment", "what it is", environments))
+        console.print(_one_line_each(kind[:-1], "what it is", entries))
 
 
-def _with_parameters(kind: str, summary: str, entries: Mapping[str, tuple[type, str]]) -> Table:
-    """Return a table of classes by name, each with its parameters and a summary."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    table.add_column(kind, no_wrap=True)
-    table.add_column("parameters (default)")
-    table.add_column(summary)
+def _one_line_each(kind: str, summary: str, entries: Mapping[str, tuple[type, str]]) -> Table:
+    """Return a table of classes by name, a line for each."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(kind, no_wrap=True, min_width=max(map(len, entries)))
+    table.add_column(summary, no_wrap=True, overflow="ellipsis")
     for name in sorted(entries, key=str.casefold):
-        cls, text = entries[name]
-        values = [
-            f"{field.name} = {_toml(field.default)}: {field.metadata.get('doc', '')}"
-            for field in _settable(cls)
-        ]
-        table.add_row(name, escape("\n".join(values)), escape(text))
+        table.add_row(name, escape(entries[name][1]))
     return table
+
+
+def _as_json(entries: Mapping[str, tuple[type, str]]) -> str:
+    """Return classes by name, with their parameters, as JSON."""
+    rows = [
+        {
+            "name": name,
+            "summary": text,
+            "parameters": {field.name: field.default for field in _settable(cls)},
+        }
+        for name, (cls, text) in sorted(entries.items(), key=lambda entry: entry[0].casefold())
+    ]
+    return json.dumps(rows, indent=1, default=str)
 
 
 def _settable(cls: type) -> list[dataclasses.Field[Any]]:
@@ -205,23 +223,28 @@ def _suites() -> Iterator[str]:
         )
 
 
-def show(name: Annotated[str, typer.Argument(metavar="PROBLEM")], *, json_: bool = False) -> None:
-    """Show a problem: the numbers of finite MDPs, or the settings of an environment.
+def show(name: Annotated[str, typer.Argument(metavar="NAME")], *, json_: bool = False) -> None:
+    """Show an agent, or a problem: the numbers of finite MDPs, or the settings of an environment.
 
     Args:
-      name: A name of 'jbrl list problems', or the path of a JSON file.
+      name: A name of 'jbrl list agents' or 'jbrl list problems', or the path of a JSON file.
       json_: Print it in the file format, to edit and use as a problem of your own.
 
     Examples:
+      jbrl show BEB
       jbrl show GC
       jbrl show 'Grid(rows=3,columns=4)'
       jbrl show GC --json > mine.json
       jbrl show 'DeepSea(size=20)'
     """
+    from jbrl.agents.registry import AGENTS
     from jbrl.problems.json_format import to_json
     from jbrl.problems.lookup import problem
     from jbrl.problems.problem import DirichletProblem, EnvironmentProblem
 
+    if name in AGENTS:
+        typer.echo("\n".join(_described_agent(name)))
+        return
     shown = problem(name, Path.cwd())
     if isinstance(shown, EnvironmentProblem):
         if json_:
@@ -245,6 +268,33 @@ def show(name: Annotated[str, typer.Argument(metavar="PROBLEM")], *, json_: bool
         _view("Rewards", np.asarray(mdps.rewards)),
     ):
         typer.echo(text)
+
+
+def _described_agent(name: str) -> list[str]:
+    """Return what an agent does, its parameters, what it needs and its source, as lines of text."""
+    from jbrl.agents.registry import AGENTS
+    from jbrl.problems.prior import DirichletPrior
+    from jbrl.rollout.contract import OfflineSearch
+
+    entry = AGENTS[name]
+    title = "Parameters" if _settable(entry.agent) else "No parameters"
+    lines = [f"{name}: {entry.summary}", "", title]
+    for field in _settable(entry.agent):
+        values = accepted_values(field, None)
+        doc = field.metadata.get("doc", "")
+        lines.append(f"  {field.name} = {_toml(field.default)}: {doc} ({values})")
+    requires = entry.agent.requires
+    words = {"Discrete": "states by number", "OneHot": "one-hot states", "Box": "numbers"}
+    seen = ", ".join(words[kind.__name__] for kind in requires.observations)
+    finite = " and a Dirichlet prior" if requires.prior is DirichletPrior else ""
+    needs = f"observations that are {seen}{finite}"
+    learns = issubclass(entry.agent, OfflineSearch)
+    lines += [
+        "",
+        f"Needs: {needs}{'; searches offline, on the prior' if learns else ''}.",
+        "Cost: 'jbrl run STUDY --dry-run' estimates it for a study.",
+    ]
+    return [*lines, "", *_cited(name)] if entry.cite else lines
 
 
 def _described(problem: "EnvironmentProblem") -> list[str]:
