@@ -41,7 +41,7 @@ from jbrl.study.storage import files
 
 CONFIDENCE = 0.95  # of the bracket; the ends are one-sided limits at ONE_SIDED
 ONE_SIDED = (1 + CONFIDENCE) / 2
-VERSION = 4  # of what pieces mean
+VERSION = 5  # of what pieces mean
 # What an end rests on besides the seed: an exact end on nothing.
 EXACT = "nothing"
 RANGE = "the range of returns"

@@ -77,11 +77,11 @@ class HiddenAhead:
         The expectation of its value is not below the bound.
 
         Args:
-          n_mdps: number of MDPs drawn, a multiple of `CHUNK`.
+          n_mdps: number of MDPs drawn, a power of 2.
         """
         ahead, layers = self.ahead, self.ahead.layers
         own, shown = seed.spawn(2)
-        mdps, values, shown_value = ahead.sample(n_mdps, own)
+        mdps, values, shown_value = ahead.sample(n_mdps, own, even=True)
         number, trials = self.hidden.number, self.hidden.trials
         cells = layers.layer(ahead.decisions)
         few = [cell for cell in cells if sum(cell.totals[number]) <= trials]
@@ -107,7 +107,7 @@ class HiddenAhead:
     def root(self, n_mdps: int, seed: np.random.SeedSequence) -> float:
         """Return an estimate of the bound without looking ahead."""
         model, (own, shown) = self.hidden.model, seed.spawn(2)
-        rows = tuple(map(np.exp, samples.draw(model, n_mdps, own).log_rows))
+        rows = tuple(map(np.exp, samples.draw(model, n_mdps, own, even=True).log_rows))
         with ThreadPoolExecutor(self.ahead.threads) as pool:
             between, worth = self.hidden.solve(rows, shown, pool)
         worth_first = worth[self.hidden.counts.nothing]

@@ -244,7 +244,7 @@ class LookAhead:
     def control(self, seed: np.random.SeedSequence) -> Control:
         """Fit the control function, to a sample of its own."""
         model = self.layers.model
-        mdps = samples.draw(model, PILOT, seed)
+        mdps = samples.draw(model, PILOT, seed, even=True)
         values = samples.values(model, mdps, self.discount, (self.left,))
         return fit_control(self.layers, mdps, values[self.left])
 
@@ -291,13 +291,13 @@ class LookAhead:
         return rest * upper_margin(n, deviation, replications[0].value_range, confidence)
 
     def sample(
-        self, n_mdps: int, seed: np.random.SeedSequence
+        self, n_mdps: int, seed: np.random.SeedSequence, *, even: bool = False
     ) -> tuple[samples.SampledMDPs, np.ndarray, float]:
         """Draw MDPs; return them, their optimal values with the decisions that are left after the
         look-ahead, and the mean clairvoyant value.
         """
         model = self.layers.model
-        mdps = samples.draw(model, n_mdps, seed)
+        mdps = samples.draw(model, n_mdps, seed, even=even)
         steps = tuple({self.left, self.horizon})
         values = samples.values(model, mdps, self.discount, steps)
         shown = float(values[self.horizon][list(model.first_states)].mean())

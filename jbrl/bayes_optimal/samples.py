@@ -19,11 +19,12 @@ from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import betaincinv
+from scipy.stats import qmc
 
 from jbrl.bayes_optimal.counts import Cell, Layers, Splits, Total
 from jbrl.bayes_optimal.model import Block, Model, sweep
 
-MOST_FREE = 21_201  # free transition probabilities
+MOST_FREE = qmc.Sobol.MAXDIM  # free transition probabilities, each a dimension of a sequence
 SMALLEST_LOG = -700.0  # of a probability: below, exp() is 0 in double precision
 MOST_SQUARED = 40  # variables of which products of two are used
 MOST_VERTICES = 2**15  # of the probabilities of a control function that are tried
@@ -42,14 +43,25 @@ class SampledMDPs:
         return self.log_rows[0].shape[-1] if self.log_rows else 1
 
 
-def draw(model: Model, n_mdps: int, seed: int | np.random.SeedSequence) -> SampledMDPs:
+def draw(
+    model: Model, n_mdps: int, seed: int | np.random.SeedSequence, *, even: bool = False
+) -> SampledMDPs:
     """Draw independent MDPs from the prior.
 
     The rows are made by stick-breaking: the share of successor k of what the earlier ones have left
     has a Beta distribution.
+
+    Args:
+      n_mdps: a power of 2 where `even`.
+      even: draw MDPs that are together spread evenly, by a scrambled Sobol' sequence (Owen 1998):
+        they are no longer independent.
     """
     generator = np.random.default_rng(seed)
-    uniforms = generator.random((n_mdps, model.n_free))
+    if even:
+        sequence = qmc.Sobol(max(model.n_free, 1), scramble=True, rng=generator)
+        uniforms = sequence.random(n_mdps)
+    else:
+        uniforms = generator.random((n_mdps, model.n_free))
     column, blocks = 0, []
     for block in model.blocks:
         log_rows = np.full((*block.concentrations.shape, n_mdps), SMALLEST_LOG)
