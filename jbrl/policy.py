@@ -105,7 +105,8 @@ class Policy:
 
     def start(self, seed: int = 0, *, index: int = 0, lifetimes: int | None = None) -> "Life":
         """Start a lifetime: number `index` of `seed`, which decides as that of `jbrl.play` and of a
-        study does, given the same outcomes.
+        study does, given the same outcomes: to the last bit on finite MDPs; where observations are
+        arrays, up to rounding.
 
         Args:
           lifetimes: played at once, numbered from `index`; observations, rewards and actions have
@@ -121,8 +122,9 @@ class Policy:
           JbrlError: the file is missing or damaged, or of another policy.
         """
         header, arrays = read_arrays(Path(path))
-        if header.get("kind") != "life" or header.get("policy") != self.digest:
-            raise JbrlError(f"{path}: of another policy: expected a life of this one")
+        wanted = {"kind": "life", "format": FORMAT, "policy": self.digest}
+        if header | wanted != header:
+            raise JbrlError(f"{path}: no life of this policy: expected one that it has saved")
         life = Life(self, *(header[name] for name in ("seed", "index", "lifetimes")))
         life.restore(arrays, header["decisions"])
         return life

@@ -45,7 +45,12 @@ def write_folder(
     """
     contents = {ARRAYS: files.pack({}, arrays), CARD: card.encode()}
     seals = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    contents[ABOUT] = files.pack_json({**about, "files": seals})
+    try:
+        contents[ABOUT] = files.pack_json({**about, "files": seals})
+    except (TypeError, ValueError) as error:
+        raise JbrlError(
+            f"limits = {shown(about['limits'])}: {error}: expected plain data"
+        ) from None
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
         temporary.mkdir(parents=True)

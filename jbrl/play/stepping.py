@@ -414,9 +414,9 @@ class Stepping:
             found = np.empty(0, object)
         kinds = "biu" if dtype is np.int32 else "biuf"
         if found.shape != shape or found.dtype.kind not in kinds:
-            wanted = f"{np.dtype(dtype).name}{list(shape)}"
-            has = f"{found.dtype}{list(found.shape)}"
-            raise JbrlError(f"{name} = {shown(given)}: {has}: expected {wanted}")
+            kind = "an integer" if dtype is np.int32 else "a number"
+            wanted = f"an array {np.dtype(dtype).name}{list(shape)}" if shape else kind
+            raise JbrlError(f"{name} = {shown(given)}: expected {wanted}")
         return found.astype(dtype)
 
     # ---- the state, as arrays ----

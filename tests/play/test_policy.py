@@ -100,10 +100,20 @@ def score_in_blocks(policy, problem, seed, index) -> float:
     return float(np.mean(gained[:-1]))
 
 
-def test_plays_the_episodes_of_the_unit():
-    settings = {"prior": "DeepSea(size=4)", "n_environments": 2, "seed": 1, "episodes": 60}
-    played = jbrl.play("Q-learning", **settings)
-    problem = jbrl.problem("DeepSea(size=4)")
+IN_EPISODES = [("DQN", "DeepSea(size=4)"), ("PPO", "CartPole")]
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("Q-learning", "DeepSea(size=4)"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in IN_EPISODES),
+    ],
+)
+def test_plays_the_episodes_of_the_unit(agent, name):
+    settings = {"prior": name, "n_environments": 2, "seed": 1, "episodes": 60}
+    played = jbrl.play(agent, **settings)
+    problem = jbrl.problem(name)
     object.__setattr__(problem, "lifetime", jbrl.Episodes(60))
     assert score_in_blocks(played.policy(), problem, 1, 1) == pytest.approx(played.returns[1])
 
@@ -149,8 +159,8 @@ MISUSE = [
     (lambda life: life.observe(0.0, 1), "observe before act: expected act"),
     (lambda life: (life.act(0), life.act(0)), "act after act: expected observe"),
     (lambda life: life.act(5), "observation = 5: expected an integer from 0 to 4"),
-    (lambda life: life.act(0.5), "expected int32"),
-    (lambda life: life.act([0]), "expected int32"),
+    (lambda life: life.act(0.5), "observation = 0.5: expected an integer"),
+    (lambda life: life.act([0]), "expected an integer"),
     (lambda life: (life.act(0), life.observe(float("nan"), 1)), "reward = nan: expected a finite"),
     (lambda life: (life.act(0), life.observe("x", 1)), "expected a number"),
     (lambda life: (life.act(0), life.observe(0, 1, True, True)), "expected one of them"),
