@@ -63,7 +63,6 @@ def test_page_says_what_was_found(made, text):
     assert f"{best.coefficients[0]:.6f}" in text
     assert f"{100 * best.cv_r2:.1f}% in cross-validation" in text
     assert "Estimates are off by" not in text, "scores are no logarithms"
-    assert "with other folds" in text
     losses = best.loss, found.outcome.next[0].loss
     assert found.outcome.margin == pytest.approx((losses[1] - losses[0]) / losses[1])
     assert f"{100 * found.outcome.margin:.2f}% below that of the runner-up" in text

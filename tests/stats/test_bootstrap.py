@@ -93,14 +93,6 @@ def test_a_game_on_which_iteration_fails_is_solved_by_elimination(raw, monkeypat
     assert aggregate_scores(z[None], z)[0] == pytest.approx(equilibrium(z).scores, abs=1e-12)
 
 
-def test_the_error_of_a_game_that_is_not_solved(raw, monkeypatch):
-    """Of the uniform distribution, which `bicgstab` then leaves as it is."""
-    monkeypatch.setattr(jax.scipy.sparse.linalg, "bicgstab", lambda _, b, x0, **options: (x0, None))
-    with jax.enable_x64(True):
-        z = jax.numpy.asarray(payoffs(samples_of(table_of(raw))))
-        assert resampling._scores_of_game(jax.numpy.ones((len(z), z[0].size)), z)[1] > 0
-
-
 def test_laws_of_the_resamples():
     """Means and spreads of a payoff over 4,000 resamples; with 2·6 comparisons at 4.5 sigma a false
     alarm is rarer than 1 in 10,000.
