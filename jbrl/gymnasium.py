@@ -7,7 +7,7 @@
 
 An environment here is one of those that agents meet in a study: number `index` of `seed`. A reset
 starts the next episode in it; `reset(seed=…)` sets the random numbers of episodes and leaves the
-environment as it is. Needs the package `gymnasium` (`pip install 'jbrl[gymnasium]'`). Source of the
+environment as it is. Needs the package `gymnasium` (`pip install gymnasium`). Source of the
 interface: Towers et al. 2024, Gymnasium: a standard interface for reinforcement learning
 environments.
 """
@@ -36,8 +36,7 @@ except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "gymnasium":
         raise
     raise JbrlError(
-        "jbrl.gymnasium: the package gymnasium is not installed: expected "
-        "pip install 'jbrl[gymnasium]'"
+        "jbrl.gymnasium: the package gymnasium is not installed: expected pip install gymnasium"
     ) from None
 
 ID = "jbrl/Problem-v0"  # of `gymnasium.make`

@@ -43,7 +43,7 @@ class _Commands(PlainGroup):
             # not about a file, or a pipe that its reader has closed
             if error.filename is None or error.errno == errno.EPIPE:
                 raise
-            complain(f"{error.filename}: cannot be used: {error.strerror}")
+            complain(f"{error.filename}: cannot be used: {error.strerror or type(error).__name__}")
             raise typer.Exit(BAD_INPUT) from None
         except Stopped as stopped:
             raise typer.Exit(BY_SIGNAL + stopped.number) from None

@@ -151,6 +151,11 @@ class Learned:
     agent: Agent | None = None  # that has searched, where the strategy consists of weights
     weights: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return the strategy and its cost, not the arrays."""
+        found = f"{_count(self.weights):,} weights" if self.weights else repr(self.strategy)
+        return f"<Learned: {found}, {self.consumed:,} trajectories, {self.seconds:.3g} s>"
+
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arms and the weights, by the names that they are stored under."""

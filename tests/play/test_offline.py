@@ -98,6 +98,7 @@ def test_what_was_tried_is_printed(results):
 def test_what_was_found_plays_again(results):
     algorithm = results.manifest["agents"][0]["algorithm"]
     found = results.learned("one", algorithm)
+    assert len(repr(found)) < 300 and repr(found).startswith("<Learned: ")
     assert algorithm == "BeliefPPO" or found.strategy == Formula("Q0/Q2")
     played = jbrl.play(found.strategy, prior="GC", n_environments=5, horizon=60)
     np.testing.assert_array_equal(

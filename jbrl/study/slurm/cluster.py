@@ -252,7 +252,7 @@ def _executor(folder: Path, request: Request) -> Any:
         import submitit
     except ImportError:
         raise JbrlError(
-            "--executor slurm: needs submitit, which is not installed: pip install 'jbrl[slurm]'"
+            "--executor slurm: needs submitit, which is not installed: pip install submitit"
         ) from None
     try:
         executor = submitit.SlurmExecutor(folder=(folder / "slurm").resolve())
