@@ -139,7 +139,7 @@ class Choice:
 
 
 _STOPPED = {
-    "epsilon": "No other candidate is better by more than epsilon",
+    "epsilon": "No other candidate that raced is better by more than epsilon",
     "budget": "The budget ended the race",
     "interrupted": "The race was interrupted",
     "none": "",
