@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from kept import keep, parser
+from threadpoolctl import threadpool_limits
 
 import jbrl
 from jbrl.bayes_optimal import samples
-from jbrl.bayes_optimal.bracket import one_thread
 from jbrl.bayes_optimal.counts import Layers
 from jbrl.bayes_optimal.look_ahead import LookAhead, solve
 from jbrl.bayes_optimal.model import make_model
@@ -89,7 +89,7 @@ def measure_forgetting(name: str) -> dict[str, Any]:
 
 def main() -> None:
     out = parser(__doc__, "bounds").parse_args().out
-    with one_thread():
+    with threadpool_limits(1, "blas"):
         for case in CASES:
             keep(measure(*case), out)
         keep(measure_forgetting("Grid"), out)

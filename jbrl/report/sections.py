@@ -142,7 +142,7 @@ class Section:
 
     @property
     def decision_time(self) -> str:
-        """What the time of a decision is called."""
+        """The name of the time of a decision."""
         return "latency" if self.by_latency else "online time per decision"
 
     def busy_text(self) -> str:

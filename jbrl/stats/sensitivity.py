@@ -216,7 +216,8 @@ def _quantiles(
     """
     (kind, ends), *_ = distribution.items()
     if kind == "choice":
-        return np.quantile(np.asarray(ends, np.float64), u, method="inverted_cdf")
+        edges = np.quantile(np.asarray(ends, np.float64), u, method="inverted_cdf")
+        return np.maximum(edges, edges.astype(np.float32))  # as which it may be drawn
     if kind not in ("uniform", "log_uniform"):
         return None
     whole = bool((values % 1 == 0).all())

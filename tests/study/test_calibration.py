@@ -218,7 +218,7 @@ def test_an_agent_that_fails_is_reported_and_left_to_the_rough_rule(tmp_path):
     study = units({"algorithm": "Random"}, {"algorithm": "BEB"})[:2]
     known, error = Calibration(folder=tmp_path), FloatingPointError("no number\nand more")
     assert known.measure(study, run=failing(error, "GC/BEB")) == [
-        'GC/BEB(beta=2.0, bonus="pair") seed 0: FloatingPointError: no number'
+        "GC/BEB seed 0: FloatingPointError: no number"
     ]
     assert [known.estimates(study)[unit.id].measured for unit in study] == [True, False]
 
