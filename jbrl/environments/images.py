@@ -119,7 +119,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     if package is None or not package.submodule_search_locations:
         raise JbrlError(
             "folder = '': the images are scikit-learn's, which is not installed: expected the "
-            "extra jbrl[bsuite], or a folder with MNIST's files"
+            "package scikit-learn, or a folder with MNIST's files"
         )
     path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt") as file:
