@@ -67,7 +67,7 @@ def test_missing_files_and_a_missing_library_are_refused(tmp_path, monkeypatch):
     with pytest.raises(JbrlError, match=rf"no {IMAGES} and no {IMAGES}.gz"):
         read_idx(tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(JbrlError, match=r"expected the extra jbrl\[bsuite\]"):
+    with pytest.raises(JbrlError, match=r"expected the package scikit-learn"):
         ImageBandit()
 
 
