@@ -3,15 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from jbrl import __version__
-from jbrl.report.axes import DASHED, WIDTH, Drawing, Styles, legend, line_look
+from jbrl.report.axes import (
+    DASHED,
+    WIDTH,
+    Drawing,
+    Styles,
+    duration_ticks,
+    legend,
+    legend_height,
+    line_look,
+    log_ticks,
+)
 from jbrl.report.content import Chapter, Document, Facts, Paragraph, Plot, table
 from jbrl.report.style import INK, drawn, styles
 from jbrl.report.text import seconds_text
 
+PLOT_HEIGHT = 2.8  # inches, legend apart
 SHOWN = 12  # candidates in the figures, the best
 RACE = (
     "Mean score in the environments played so far; all candidates play the same ones, in blocks "
@@ -61,13 +73,15 @@ def document(choice: Mapping[str, Any], rows: Sequence[Sequence[str]]) -> Docume
 @drawn
 def _race(played: Sequence[Mapping[str, Any]], looks: Styles) -> Drawing:
     """Draw lines of the means of candidates over the number of environments."""
-    figure = Figure(figsize=(WIDTH, 3.6))
-    axes, names = figure.subplots(), [one["name"] for one in played]
+    names = [one["name"] for one in played]
+    figure = Figure(figsize=(WIDTH, PLOT_HEIGHT + legend_height(names, lines=True)))
+    axes = figure.subplots()
     rows = []
     for k, one in enumerate(played):
         axes.plot(*zip(*one["curve"], strict=True), **line_look(looks[one["name"]], k))
         rows += [(one["name"], n, mean) for n, mean in one["curve"]]
-    axes.set_xscale("log", base=2)
+    sizes = sorted({n for _, n, _ in rows})
+    log_ticks(axes, "x", sizes[:: 1 + len(sizes) // 6])
     axes.set(xlabel="environments", ylabel="mean score")
     drawing = Drawing(figure, pd.DataFrame(rows, columns=["candidate", "environments", "mean"]))
     drawing.margins(0.12, 0.5, legend(figure, names, looks, lines=True))
@@ -79,19 +93,20 @@ def _times(
     choice: Mapping[str, Any], played: Sequence[Mapping[str, Any]], looks: Styles
 ) -> Drawing:
     """Draw symbols of candidates at their latency and mean score."""
-    figure = Figure(figsize=(WIDTH, 3.4))
-    axes, names = figure.subplots(), [one["name"] for one in played]
+    names = [one["name"] for one in played]
+    figure = Figure(figsize=(WIDTH, PLOT_HEIGHT + legend_height(names)))
+    axes = figure.subplots()
     columns = ["name", "latency_seconds", "mean"]
     drawing = Drawing(
         figure, pd.DataFrame([[one[c] for c in columns] for one in played], columns=columns)
     )
     for k, one in enumerate(played):
         title = f"{one['name']}: {one['mean']:.5g}, {seconds_text(one['latency_seconds'])}"
-        place = one["latency_seconds"], one["mean"]
+        place = float(np.log10(one["latency_seconds"])), one["mean"]
         drawing.mark(axes, place, looks[one["name"]], f"candidate-{k}", title)
-    axes.axvline(choice["online_limit"], color=INK, linewidth=1, linestyle=DASHED)
-    axes.set_xscale("log")
-    axes.set(xlabel="99th percentile of a decision [s]", ylabel="mean score")
+    axes.axvline(np.log10(choice["online_limit"]), color=INK, linewidth=1, linestyle=DASHED)
+    duration_ticks(axes.xaxis, *axes.get_xlim(), 6)
+    axes.set(xlabel="99th percentile of a decision", ylabel="mean score")
     drawing.margins(0.12, 0.5, legend(figure, names, looks))
     return drawing
 
