@@ -18,7 +18,7 @@ EXTRAS_dev := [dev]
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help study paper test test-slow test-newest test-all slurm lint docs bench bench-check clean
+.PHONY: help study paper test test-slow test-newest test-all matrix slurm lint docs bench bench-check clean
 .NOTPARALLEL:
 
 help: ## say what can be made
@@ -46,6 +46,16 @@ test-newest: ## run the tests of what plays with the newest JAX there is for PYT
 	.venv-newest/bin/python -m pytest -n $(JOBS) --dist loadfile $(PLAYING)
 
 test-all: test test-slow ## run both
+
+matrix: ## install the wheel into clean environments, with the oldest and the newest packages, for each Python, and use it there
+	@for version in 3.11 3.12 3.13 3.14; do \
+	  for versions in oldest newest; do \
+	    python=$$(PYENV_VERSION=$$(pyenv versions --bare 2> /dev/null | grep -m 1 "^$$version[.]") \
+	      python$$version -c 'import sys; print(sys.executable)' 2> /dev/null) \
+	      || { echo "Python $$version is not here"; continue 2; }; \
+	    .ci/wheel "$$python" $$versions || exit 1; \
+	  done; \
+	done
 
 slurm: $(VENV)/.has-dev ## run the tests on a SLURM that they start themselves; needs its packages, and root
 	$(BIN)/python -m pytest -m slurm tests/slurm

@@ -62,6 +62,12 @@ def metrics(
 
     Raises:
       JbrlError: see `evaluate`.
+
+    >>> trials = itertools.product(["a", "b"], ["x", "y"], range(6))
+    >>> rows = [(a, e, n + (a == "b")) for a, e, n in trials]
+    >>> table = pd.DataFrame(rows, columns=["algorithm", "environment", "score"])
+    >>> jbrl.metrics(table)["metrics"].shape[0] > 0
+    True
     """
     from jbrl.stats.evaluation import metrics as statistics
 

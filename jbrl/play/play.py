@@ -87,6 +87,9 @@ def play(
       JbrlError: a parameter or a name that is not accepted, a class that is not registered, an
         agent that cannot use what the prior offers, or one that takes random numbers or times from
         the host; all lifetimes have failed.
+
+    >>> jbrl.play("Random", test="GC", n_environments=4, horizon=8).returns.shape
+    (4,)
     """
     batching.use_all_cores()
     agent, name = resolve_agent(agent)

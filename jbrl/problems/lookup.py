@@ -84,6 +84,9 @@ def problem(name: str | Path, base: Path | None = None) -> Problem:
 
     Raises:
       JbrlError: no such problem, or its file is not sound.
+
+    >>> jbrl.problem("GC(n_states=8)").mdps.concentrations.shape
+    (8, 3, 8)
     """
     text, base = str(name), base or Path.cwd()
     if text.casefold().endswith(".json"):

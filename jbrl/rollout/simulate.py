@@ -91,6 +91,11 @@ def simulate(
     Raises:
       JbrlError: an agent that cannot use what the prior offers, or that learns on the host; a
         lifetime that the problem does not know.
+
+    >>> problem, agent = jbrl.problem("GC"), jbrl.agents.Random()
+    >>> one = lambda index: jbrl.simulate(agent, problem, problem.key(0), index)
+    >>> jax.vmap(one)(jnp.arange(4)).scores().shape
+    (4,)
     """
     name = type(agent).__name__
     if isinstance(agent, OfflineSearch):

@@ -96,6 +96,9 @@ def paired_z(
     Raises:
       JbrlError: the samples do not belong to the same MDPs, are empty or hold a score that is not
         finite; bad `sided` or `level`.
+
+    >>> jbrl.paired_z([3.0, 5.0, 4.0, 6.0], [2.0, 3.0, 3.5, 4.5]).different
+    True
     """
     critical = critical_value(sided, level)
     first, second = _series(a, "the first sample"), _series(b, "the second sample")

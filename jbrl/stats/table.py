@@ -120,6 +120,10 @@ def summarise(returns: pd.DataFrame, by: Iterable[str] = AGENT) -> pd.DataFrame:
 
     Source: Castronovo et al. 2016, section 3.2, with the standard error corrected and
     Student's factor for few scores (docs/statistics.md).
+
+    >>> table = pd.DataFrame({"algorithm": ["a", "a", "b"], "score": [1.0, 3.0, 2.0]})
+    >>> jbrl.summarise(table, by=["algorithm"])["mean"].tolist()
+    [2.0, 2.0]
     """
     by = list(by)
     groups = check_returns(returns, [*by, "score"]).groupby(by, sort=False, dropna=False)["score"]
