@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbrl.cli.subset_options import read_scores, references_of_results
+from jbrl.analysis import subset_table
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.model import model_of, save
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
@@ -29,8 +29,8 @@ def load(folder: Path) -> tuple[pd.DataFrame, Prepared]:
     """Return scores and references of the suite, and the table prepared: per cent of Random to
     Optimal, the target is their mean.
     """
-    references = references_of_results(folder)
-    table = read_scores(folder, None)[["algorithm", "environment", "score"]]
+    table, references = subset_table(folder)
+    table = table[["algorithm", "environment", "score"]]
     return table.merge(references), prepare(
         table, Preparation("references", target="mean"), references
     )

@@ -10,7 +10,7 @@ import pytest
 import jbrl
 from jbrl.cli.results import lines
 from jbrl.report.text import Rules, rules_of
-from jbrl.study.slurm.status import Status, Worker
+from jbrl.study.status import Status, Worker
 from tests.terminal import call, rows
 from tests.test_cli import COLUMNS
 

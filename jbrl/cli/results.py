@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jbrl.report.files import Form
     from jbrl.results import Results
-    from jbrl.study.slurm.status import Status, Worker
+    from jbrl.study.status import Status, Worker
 
 FAILURES = 20  # that `jbrl status` lists
 # columns of scores that a table for people lacks, and those that it has where they differ
@@ -53,7 +53,7 @@ def status(
       jbrl status out/quick
       jbrl status out/quick --watch 10
     """
-    from jbrl.study.slurm.status import Observer
+    from jbrl.study.status import Observer
 
     observer, console = Observer(folder), Console()
     while True:

@@ -19,7 +19,7 @@ from jbrl.cli.results import nan_notes
 
 if TYPE_CHECKING:
     from jbrl.study.plan import RunPlan
-    from jbrl.study.slurm.cluster import Job, Request
+    from jbrl.study.slurm import Job, Request
 
 FAILED_UNITS = 1
 BAD_INPUT = 2
@@ -192,7 +192,7 @@ def _request(
             if value is not None:
                 raise JbrlError(f"{name} {value}: is for --executor slurm only")
         return None
-    from jbrl.study.slurm.cluster import PARALLELISM, Request, minutes
+    from jbrl.study.slurm import PARALLELISM, Request, minutes
 
     return Request(
         **given,
@@ -219,7 +219,7 @@ def _submit(
 
     `options` are for where the tasks run; `quiet`: say nothing if all goes well.
     """
-    from jbrl.study.slurm.cluster import prepare, submit
+    from jbrl.study.slurm import prepare, submit
 
     submission = prepare(plan, request) if dry_run else submit(plan, request, work, options)
     if quiet:
@@ -312,7 +312,7 @@ def _meant(asked: Sequence[tuple[int, float]], warning: float) -> int:
 
 def _leave(number: int, moved: bool) -> None:
     """Return to the queue if that makes sense, and print so."""
-    from jbrl.study.slurm.cluster import requeue
+    from jbrl.study.slurm import requeue
 
     if number == signal.SIGTERM:
         complain("what is done is kept; 'jbrl run' again submits the rest", "stopped")

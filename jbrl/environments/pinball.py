@@ -24,7 +24,7 @@ from jax import lax
 
 from jbrl import vectorize
 from jbrl.base.errors import JbrlError, nearest, shown
-from jbrl.base.json_files import read_object
+from jbrl.base.files import read_object
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, select
 from jbrl.environments.environment import Environment, Perturbed, Step, register_environment

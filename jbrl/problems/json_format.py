@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from jbrl.base.errors import JbrlError, shown
-from jbrl.base.files import write_whole
-from jbrl.base.json_files import read_object
+from jbrl.base.files import read_object, write_whole
 from jbrl.base.parameters import GREATEST_INTEGER
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.problems.problem import DirichletProblem

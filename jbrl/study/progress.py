@@ -4,7 +4,7 @@
                             renewed every few seconds, removed when the process ends
 
 A file that is not renewed belongs to a process that was killed, or to a machine that is gone. These
-files are for reading only (`jbrl.study.slurm.status`): no result depends on them, and a run goes
+files are for reading only (`jbrl.study.status`): no result depends on them, and a run goes
 on when they cannot be written.
 """
 

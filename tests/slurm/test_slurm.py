@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.study.slurm.status import Observer, Status, Worker
+from jbrl.study.status import Observer, Status, Worker
 from tests.slurm.cluster import STUDY, Cluster, missing
 
 WHY_NOT = missing() or ("" if importlib.util.find_spec("submitit") else "submitit is not installed")

@@ -13,8 +13,8 @@ from jbrl.base.errors import JbrlError
 from jbrl.cli.app import app
 from jbrl.cli.run import _meant
 from jbrl.study.plan import plan
-from jbrl.study.slurm.cluster import Job, Request, minutes, prepare, requeue
-from jbrl.study.slurm.status import submitted_tasks
+from jbrl.study.slurm import Job, Request, minutes, prepare, requeue
+from jbrl.study.status import submitted_tasks
 from tests.slurm.cluster import STUDY
 
 SBATCH = """#!/bin/sh
@@ -104,7 +104,7 @@ def test_what_is_pickled_is_plain_data(study, programs):
         modules = {
             text for text in strings if text.startswith(("jbrl", "numpy", "jax", "submitit"))
         }
-        assert modules == {"jbrl.cli.run", "jbrl.study.slurm.cluster", "submitit.core.utils"}
+        assert modules == {"jbrl.cli.run", "jbrl.study.slurm", "submitit.core.utils"}
         assert {"work", "Job"} <= set(strings)
 
 

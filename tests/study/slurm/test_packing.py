@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jbrl.study.slurm.cluster import FILLED, LARGEST_ARRAY, Packing, Piece, pack
+from jbrl.study.slurm import FILLED, LARGEST_ARRAY, Packing, Piece, pack
 
 ROUNDING = 1e-9  # of sums
 

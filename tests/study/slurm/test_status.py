@@ -18,10 +18,10 @@ from jbrl.base.files import write_whole
 from jbrl.cli.app import app
 from jbrl.play import machine as study_status
 from jbrl.play.unit import Unit
+from jbrl.study import status
 from jbrl.study.plan import plan
 from jbrl.study.progress import Heartbeat, Progress
-from jbrl.study.slurm import status
-from jbrl.study.slurm.status import Observer, Status, record_tasks
+from jbrl.study.status import Observer, Status, record_tasks
 from jbrl.study.storage import store as store_module
 from jbrl.study.storage.files import StoreError, pack_json
 from tests.study.slurm.test_cluster import says

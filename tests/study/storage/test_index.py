@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import jbrl
-from jbrl.study.slurm.status import Observer
+from jbrl.study.status import Observer
 from jbrl.study.storage import files, index
 from jbrl.study.storage.store import ResultWarning, Store
 from tests.faults.cases import empty, flip, halve

@@ -21,7 +21,7 @@ from jbrl.base.errors import JbrlError
 from jbrl.study.file import Study
 from jbrl.study.plan import RunPlan
 from jbrl.study.progress import task_id
-from jbrl.study.slurm.status import Submitted, job_states, record_tasks, submitted_tasks
+from jbrl.study.status import Submitted, job_states, record_tasks, submitted_tasks
 from jbrl.study.storage.store import Store, save_estimates
 
 PARALLELISM = 40  # tasks at once
