@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.twins.agents import DISCOUNT, TIES
 from benchmarks.twins.bamcp import stream, word
-from jbrl.agents.search.merged_rows import BLOCK
+from jbrl.agents.search.merged import BLOCK
 
 
 def uniform(key, round, which, j):

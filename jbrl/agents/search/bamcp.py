@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
-from jbrl.agents.search import draws, tree, uct
+from jbrl.agents.search import draws, uct
 from jbrl.agents.search.uct import Kept, SearchTask
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
@@ -186,7 +186,7 @@ class BAMCP(HasCost, Agent[DirichletPrior, BAMCPState]):
         root = uct.search(self._task(stream, state, observation))
         worth = root.means if self.final == "mean" else root.visits
         tie = draws.word(stream, jnp.uint32(2**32 - 1))
-        return tree.greatest(worth, tie), replace(state, kept=root.kept)
+        return uct.greatest(worth, tie), replace(state, kept=root.kept)
 
     def observe(self, key: jax.Array, state: BAMCPState, transition: Transition) -> BAMCPState:
         x, action, y = transition.observation, transition.action, transition.next_observation

@@ -23,8 +23,10 @@ from jbrl.agents.search.forward_tree import (
     Forest,
     Limits,
     grow,
+    increment,
+    take,
+    thresholds,
 )
-from jbrl.agents.search.trees_last import increment, take, thresholds
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record

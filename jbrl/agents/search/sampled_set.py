@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jbrl import vectorize
 from jbrl.agents.registry import register_agent
 from jbrl.agents.search import draws, merged
-from jbrl.agents.search.merged_rows import MergedTask
+from jbrl.agents.search.merged import MergedTask
 from jbrl.base.parameters import parameter, raise_capacity, round_up
 from jbrl.base.pytree import record
 from jbrl.mdp import sampling

@@ -10,7 +10,7 @@ from scipy import stats
 
 from benchmarks.twins import merged as reference
 from jbrl.agents.search import draws, merged
-from jbrl.agents.search.merged_rows import MergedTask, blank, draw
+from jbrl.agents.search.merged import MergedTask, blank, draw
 from jbrl.base.errors import JbrlError
 
 S, A, MAX_SAMPLES = 4, 2, 40

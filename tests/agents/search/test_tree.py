@@ -7,21 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jbrl.agents.search import tree
-from jbrl.agents.search.tree import SearchTree
+from jbrl.agents.search import uct
+from jbrl.agents.search.uct import SearchTree
 
 S, A, ROOM = 3, 2, 40
-GROW = jax.jit(tree.grow)
-CHILD = jax.jit(tree.child)
+GROW = jax.jit(uct.grow)
+CHILD = jax.jit(uct.child)
 
 
 def random_tree(seed: int, size: int = 30) -> tuple[SearchTree, dict[int, int]]:
     """A tree grown at random in memory full of rubbish, and what each link leads to."""
     rng = np.random.default_rng(seed)
-    grown = tree.empty(ROOM, S, A)
+    grown = uct.empty_tree(ROOM, S, A)
     rubbish = jnp.asarray(rng.integers(0, ROOM + 1, grown.children.shape), jnp.int32)
     left_over = jnp.asarray(rng.integers(-1, ROOM * A * S, grown.parents.shape), jnp.int32)
-    grown = tree.plant(dataclasses.replace(grown, children=rubbish, parents=left_over))
+    grown = uct.plant(dataclasses.replace(grown, children=rubbish, parents=left_over))
     links: dict[int, int] = {}
     while len(links) < size - 1:
         link = int(rng.integers((len(links) + 1) * A * S))
@@ -49,7 +49,7 @@ def test_a_new_node_has_no_visits_and_growing_nowhere_changes_nothing():
     size = int(grown.size) * A * S
     free = next(i for i in range(size) if not bool(CHILD(grown, jnp.int32(i))[1]))
     more = GROW(grown, jnp.int32(free))
-    visits, means = tree.at_node(more, grown.size)
+    visits, means = uct.at_node(more, grown.size)
     assert int(more.size) == int(grown.size) + 1 and not visits.any() and not means.any()
 
 
@@ -64,7 +64,7 @@ def below(links: dict[int, int], parents: dict[int, int], top: int) -> list[int]
 
 
 def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():
-    move = jax.jit(tree.transplant)
+    move = jax.jit(uct.transplant)
     for seed in range(3):
         old, links = random_tree(seed)
         parents = {node: link for link, node in links.items()}
@@ -95,7 +95,7 @@ def test_transplanting_keeps_the_part_beyond_a_link_and_nothing_else():
 def test_the_greatest_value_is_chosen_and_ties_are_even():
     # 3 of 5 values tie: false alarm rate 1 in 1,000.
     words = jnp.asarray(np.random.default_rng(3).integers(0, 2**32, 30_000, dtype=np.uint32))
-    chosen = jax.vmap(lambda w: tree.greatest(jnp.array([1.0, 2.0, -jnp.inf, 2.0, 2.0]), w))(words)
+    chosen = jax.vmap(lambda w: uct.greatest(jnp.array([1.0, 2.0, -jnp.inf, 2.0, 2.0]), w))(words)
     counts = np.bincount(np.asarray(chosen), minlength=5)
     assert counts[[0, 2]].sum() == 0 and stats.chisquare(counts[[1, 3, 4]]).pvalue > 1e-3
 
@@ -107,6 +107,6 @@ def test_selection_is_uct():
         1 + c * np.sqrt(np.log(14) / 10) - (0.5 + c * np.sqrt(np.log(14) / 3)) for c in (0.5, 2.0)
     ]
     assert bounds[0] > 0 > bounds[1]
-    assert int(tree.select(visits, means, jnp.float32(0.5), log_visits, word)) == 0
-    assert int(tree.select(visits, means, jnp.float32(2.0), log_visits, word)) == 1
-    assert int(tree.select(jnp.array([10.0, 0.0]), means, jnp.float32(0.0), log_visits, word)) == 1
+    assert int(uct.select(visits, means, jnp.float32(0.5), log_visits, word)) == 0
+    assert int(uct.select(visits, means, jnp.float32(2.0), log_visits, word)) == 1
+    assert int(uct.select(jnp.array([10.0, 0.0]), means, jnp.float32(0.0), log_visits, word)) == 1
