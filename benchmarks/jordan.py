@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks import kept
-from jbrl.agents.linear.fourier import cosine_of_pi
+from jbrl.agents.linear.features import cosine_of_pi
 from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import MAX_COUNT, Box, Episodes
 from jbrl.play import batching

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from jbrl import vectorize
 from jbrl.agents.complete import log_uniform, uniform
-from jbrl.agents.linear.features import Features, Table, features_of
-from jbrl.agents.linear.fourier import Orders
+from jbrl.agents.linear.features import Features, Orders, Table, features_of
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static

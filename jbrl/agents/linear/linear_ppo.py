@@ -21,8 +21,7 @@ from jbrl.agents.linear.complete import (
     positive,
     table_alpha,
 )
-from jbrl.agents.linear.features import Features
-from jbrl.agents.linear.fourier import Orders
+from jbrl.agents.linear.features import Features, Orders
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record

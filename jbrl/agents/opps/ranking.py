@@ -26,8 +26,7 @@ from jbrl.agents.opps.evaluation import (
     in_common_shape,
     programs,
 )
-from jbrl.agents.opps.formulas import VARIABLES, Expression
-from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.formulas import VARIABLES, Expression, parse
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import parameter

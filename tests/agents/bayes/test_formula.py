@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.twins.opps import Formula as Twin
 from jbrl import play
-from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.formulas import parse
 from jbrl.agents.opps.ranking import Formula, Linear
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import check_parameters

@@ -14,10 +14,9 @@ import jbrl
 from jbrl.agents import complete as distributions
 from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
-from jbrl.agents.linear import actor_critic, fourier, linear_ppo
+from jbrl.agents.linear import actor_critic, features, linear_ppo
 from jbrl.agents.linear.complete import PARL2_START, integer, parl2_bounded
-from jbrl.agents.linear.features import Table
-from jbrl.agents.linear.fourier import Fourier, Orders
+from jbrl.agents.linear.features import Fourier, Orders, Table
 from jbrl.agents.registry import AGENTS
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec
@@ -134,7 +133,7 @@ def test_actor_critics_are_those_of_the_twin(name, spec):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Sarsa-lambda", "Sarsa-Parl2", "NAC-TD", "PPO-linear"])
 def test_in_chunks_they_are_those_of_the_twin_too(name, monkeypatch):
-    monkeypatch.setattr(fourier, "CHUNK", 32)
+    monkeypatch.setattr(features, "CHUNK", 32)
     cls = AGENTS[name].agent
     agent = cls(learning_episodes=complete.EPISODES)  # compiled anew
     actions, states = complete.play(agent, BOX)

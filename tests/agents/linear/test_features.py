@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jbrl.agents.linear import fourier as module
-from jbrl.agents.linear.features import Table, features_of
-from jbrl.agents.linear.fourier import Fourier, Orders, cosine_of_pi
+from jbrl.agents.linear import features
+from jbrl.agents.linear.features import Fourier, Orders, Table, cosine_of_pi, features_of
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete
 
@@ -32,7 +31,7 @@ def vectors(inputs, dependent, independent):
 
 
 def used(basis, dependent, independent):
-    columns, first, alone = module._padded_terms(
+    columns, first, alone = features._padded_terms(
         len(basis.low), basis.dependent, basis.independent, basis.capacity
     )
     active = (first <= dependent) | (alone <= independent)
@@ -61,7 +60,7 @@ def test_the_basis_is_the_one_defined(inputs, dependent, independent):
 def test_the_published_orders_give_at_most_10_036_features():
     """Jordan et al. 2020, table 4: four inputs, orders up to 9."""
     assert Fourier((0.0,) * 4, (1.0,) * 4, 9, 9).sizes(orders(9, 9)) == 10_000
-    assert Fourier((0.0,) * 4, (1.0,) * 4, 9, 9).capacity == 20 * module.CHUNK
+    assert Fourier((0.0,) * 4, (1.0,) * 4, 9, 9).capacity == 20 * features.CHUNK
     assert Fourier((0.0,) * 2, (1.0,) * 2, 9, 9).capacity == 104
 
 
@@ -117,7 +116,7 @@ def played(basis, weights, traces, x, dependent, independent):
 @pytest.mark.first_case_quick
 @pytest.mark.parametrize("chunk", [512, 32], ids=["at once", "in chunks"])
 def test_passes_are_those_of_dense_arrays(chunk, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(features, "CHUNK", chunk)
     weights, traces, x, *sizes = lanes(5, BASIS)
     found = played(BASIS, weights, traces, x, *sizes)
     for lane in range(5):
@@ -135,7 +134,7 @@ def test_passes_are_those_of_dense_arrays(chunk, monkeypatch):
 
 def test_no_bit_depends_on_the_other_lanes_of_a_group(monkeypatch):
     """Passes end where the largest lane of a group ends."""
-    monkeypatch.setattr(module, "CHUNK", 32)
+    monkeypatch.setattr(features, "CHUNK", 32)
     weights, traces, x, dependent, independent = lanes(8, BASIS)
     small = np.argsort(dependent, kind="stable")[:4]
     small = np.concatenate([small, small])  # the same number of lanes, none of them large

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jbrl.agents.linear import fourier
+from jbrl.agents.linear import features
 from jbrl.agents.registry import AGENTS
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.play import blocks, lifetimes
@@ -32,7 +32,7 @@ def _small():
     """Groups of 16 lanes, and features in chunks of 32."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifetimes, "GROUP_BYTES", 1)
-        patch.setattr(fourier, "CHUNK", 32)
+        patch.setattr(features, "CHUNK", 32)
         yield
 
 
@@ -144,7 +144,7 @@ def test_a_step_is_one_pass_over_weights_and_one_over_the_trace(test, lanes):
     if jax.default_backend() != "cpu":
         pytest.skip("reads a program for CPUs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fourier, "CHUNK", 512)
+        patch.setattr(features, "CHUNK", 512)
         found = problem(test)
         agent, lifetime = as_arrays(AGENTS["Sarsa-lambda"].agent()), Episodes(100)
         prior = found.prior(lifetime, 0.95)

@@ -4,8 +4,7 @@ from benchmarks.twins import formulas as reference
 from experiments import formula_sets
 from experiments.formula_sets import covers, enumerate_set, rank, signed_points, value_points
 from jbrl.agents.opps.evaluation import check_defined
-from jbrl.agents.opps.formulas import decode, formula_set
-from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.formulas import decode, formula_set, parse
 from jbrl.base.errors import JbrlError
 
 

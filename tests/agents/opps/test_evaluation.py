@@ -6,8 +6,7 @@ from jax import lax
 
 from benchmarks.twins import formulas as reference
 from jbrl.agents.opps.evaluation import FormulaProgram, evaluate, program, programs
-from jbrl.agents.opps.formulas import BINARY, UNARY, VARIABLES, Expression, formula_set
-from jbrl.agents.opps.parsing import parse
+from jbrl.agents.opps.formulas import BINARY, UNARY, VARIABLES, Expression, formula_set, parse
 from jbrl.base.errors import JbrlError
 
 N_ACTIONS = 3

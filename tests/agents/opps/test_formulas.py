@@ -12,8 +12,10 @@ from jbrl.agents.opps.formulas import (
     Expression,
     formula_set,
     formula_table,
+    parse,
+    parse_infix,
+    parse_rpn,
 )
-from jbrl.agents.opps.parsing import parse, parse_infix, parse_rpn
 from jbrl.base.errors import JbrlError
 
 tokens = st.recursive(
