@@ -91,6 +91,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= names
+    assert "jbrl/published/croissant.json" in names
     assert {name.split("/")[0] for name in names} - {"jbrl"} == {metadata.split("/")[0]}
     assert "Project-URL: Paper, https://doi.org/10.1371/journal.pone.0157088" in about
 

@@ -1,0 +1,46 @@
+"""Published results: read by name, whole, and described by what is written about them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import jbrl
+from experiments.datasets import card, croissant
+from jbrl import datasets
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", datasets.DATASETS)
+def test_each_dataset_is_read(name: str) -> None:
+    found = jbrl.load_results(name)
+    table = found if isinstance(found, pd.DataFrame) else found.returns
+    assert len(table) > 0
+
+
+def test_card_and_metadata_describe_the_files() -> None:
+    folder = ROOT / "experiments/published"
+    assert json.loads((folder / datasets.METADATA).read_text(encoding="utf-8")) == croissant()
+    assert (folder / "README.md").read_text(encoding="utf-8") == card()
+
+
+def test_a_changed_or_missing_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tabular.csv", datasets.METADATA):
+        shutil.copy(ROOT / "experiments/published" / name, tmp_path)
+    monkeypatch.setattr(datasets, "FOLDERS", (tmp_path,))
+    assert len(jbrl.load_results("tabular")) > 0
+    with (tmp_path / "tabular.csv").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    with pytest.raises(jbrl.JbrlError, match=r"tabular\.csv: not the published file"):
+        jbrl.load_results("tabular")
+    with pytest.raises(
+        jbrl.JbrlError, match=r"agents\.parquet: cannot be read .* install jbrl again"
+    ):
+        jbrl.load_results("bsuite")
+    with pytest.raises(jbrl.JbrlError, match="unknown dataset 'jordan'; did you mean 'jordan2020'"):
+        jbrl.load_results("jordan")
