@@ -5,8 +5,7 @@ one in turns.
     python benchmarks/commands.py out/large [--before CHECKOUT] [--turns 3]
 
 One JSON line for each run. `cpu_seconds` are those of the processor, user and system, which other
-work on the machine changes less than it does the clock. The first run of the present program finds
-no index and writes one ("first": true).
+work on the machine changes less than it does the clock.
 """
 
 import argparse
@@ -30,14 +29,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--command", action="append", choices=COMMANDS)
     given = parser.parse_args()
-    (given.folder / "index.npz").unlink(missing_ok=True)
     programs = {"before": given.before} if given.before else {}
     for turn in range(given.turns):
         for name, checkout in {**programs, "present": ROOT}.items():
             for command in given.command or COMMANDS:
-                first = name == "present" and not (given.folder / "index.npz").exists()
-                line = {"benchmark": "commands", "command": command, "program": name}
-                line |= {"turn": turn, "first": first}
+                line = {"benchmark": "commands", "command": command, "program": name, "turn": turn}
                 found = measured(command, given.folder.resolve(), checkout.resolve())
                 print(json.dumps(line | found), flush=True)
 

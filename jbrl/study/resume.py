@@ -21,7 +21,8 @@ from jbrl.rollout.contract import Findings
 from jbrl.study.progress import Progress
 from jbrl.study.stopping import stop_if_asked
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.store import FLIGHT, METRIC, TRAJECTORY, Result, Store
+from jbrl.study.storage.store import FLIGHT, METRIC, Store
+from jbrl.study.storage.tables import TRAJECTORY, Result
 
 CHECKPOINT_SECONDS = 3.0  # between two checkpoints, at least
 CHECKPOINT_SHARE = 0.1  # of the time may go into writing them, at most

@@ -20,12 +20,13 @@ import pandas as pd
 from jbrl.base.errors import JbrlError
 from jbrl.base.files import replacing, write_whole
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.store import Result, Store
+from jbrl.study.storage.store import Store
 from jbrl.study.storage.tables import (
     ALONE,
     PROCESSOR,
     SPREADS,
     UNIT_COLUMNS,
+    Result,
     strategy_table,
     with_latency,
 )

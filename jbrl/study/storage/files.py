@@ -65,28 +65,7 @@ def unpack(
     Raises:
       DamagedError: the content is not what was written.
     """
-    checksum(content)
-    return parse(content, names)
-
-
-def checksum(content: bytes) -> str:
-    """Return the digits of the seal of an .npz file, after checking them against all bytes before.
-
-    Raises:
-      DamagedError: the content is not what was written.
-    """
     _check_seal(content, content.endswith(_NPZ_LABEL, 0, max(0, len(content) - DIGITS)))
-    return content[-DIGITS:].decode()
-
-
-def parse(
-    content: bytes, names: Collection[str] | None = None
-) -> tuple[dict[str, Any], dict[str, np.ndarray], set[str]]:
-    """Return the same as `unpack`, for content whose seal `checksum` has checked.
-
-    Raises:
-      DamagedError: the content was not written by `pack`.
-    """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}

@@ -5,8 +5,6 @@
     DIR/units/ID.partial.npz  checkpoint of a unit that is not finished
     DIR/knowledge/ID.npz      what an agent has found by searching on a prior; ID.partial.npz
                               as above
-    DIR/index.npz             headers and returns of all results, for readers
-                              (`study.storage.index`)
 
 A reader, or a run after a crash, sees a whole file or none, and a checksum proves that it is what
 was written (`study.storage.files`). Several processes may write into one directory. Directories of
@@ -14,10 +12,9 @@ one study are merged by copying `units/*` and `knowledge/*`.
 """
 
 import contextlib
-import dataclasses
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,16 +26,21 @@ from jbrl.base.errors import JbrlWarning
 from jbrl.base.files import write_whole
 from jbrl.play.machine import machine, versions
 from jbrl.play.unit import FORMAT, Unit
-from jbrl.study.storage import files, index
+from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.index import Outcome
-from jbrl.study.storage.tables import Outcomes, strategies_of_search, strategy_table
+from jbrl.study.storage.tables import (
+    TRAJECTORY,
+    Outcomes,
+    Result,
+    strategies_of_search,
+    strategy_table,
+)
 
-TRAJECTORY = ("states", "actions", "rewards")
 METRIC = "metric_"  # prefix of the arrays that a recorder keeps beside the score
 FLIGHT = "flight_"  # prefix of the arrays of lifetimes that are not over
 # beside the results: how long each unit was expected to take, by the process that planned it
 ESTIMATES_FILE = "expected.json"
+_READERS = 2  # threads; only parsing is serialised, not reading and checksums
 _STALE_SECONDS = 3600.0  # temporary files older than this were left by a killed run
 
 
@@ -59,27 +61,6 @@ def saved_estimates(folder: Path) -> dict[str, float]:
 
 class ResultWarning(JbrlWarning):
     """A result file is damaged and counts as missing."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Stored result of a unit: complete when `status` is "done", or when it is "failed" with
-    scores, NaN of the lifetimes that failed; the first `n` lifetimes when it is a checkpoint.
-    """
-
-    header: dict[str, Any]
-    returns: np.ndarray  # [n] float64, scores
-    recorded: bool  # whether trajectories are kept beside it
-    # the others of the file, where they were asked for
-    arrays: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-
-    @property
-    def status(self) -> str:
-        return str(self.header["status"])
-
-    @property
-    def n(self) -> int:
-        return len(self.returns)
 
 
 class Store:
@@ -179,25 +160,19 @@ class Store:
         """
         return self._load(self._path(id), id, None if arrays else ())
 
-    def results(self, ids: Sequence[str]) -> dict[str, Outcome]:
+    def results(self, ids: Sequence[str]) -> dict[str, Result]:
         """Read the results of several units, done or failed, in the order of `ids`; those without
         one are left out.
 
-        Damaged files count as missing, with a warning. The content of each file is compared with
-        its checksum, independently of the index.
+        Damaged files count as missing, with a warning.
 
         Raises:
           StoreError: a file cannot be read.
         """
-        path = self.folder / index.NAME
-        known = index.Index.load(path) if len(ids) >= index.MANY else None
-        outcomes, damaged = index.read({id: self._path(id) for id in ids}, known)
-        for id, error in damaged.items():
-            self._warn(self._path(id), error)
-        if known is not None and known.added >= index.MANY:
-            with contextlib.suppress(OSError, StoreError):  # a directory that may only be read
-                known.save(path, [listed["id"] for listed in self.manifest()["units"]])
-        return outcomes
+        with ThreadPoolExecutor(_READERS) as pool:
+            read = list(pool.map(lambda id: _read(self._path(id), id, ()), ids))
+        results = {id: self._sound(self._path(id), one) for id, one in zip(ids, read, strict=True)}
+        return {id: result for id, result in results.items() if result is not None}
 
     def checkpoint(self, id: str) -> Result | None:
         """Read the checkpoint of an unfinished unit, with all its arrays; None for none."""
@@ -299,18 +274,14 @@ class Store:
 
     def _load(self, path: Path, id: str, names: Collection[str] | None = None) -> Result | None:
         """Read the header, returns and the arrays called `names`, None for all."""
-        try:
-            content = index.content(path)
-            if content is None:
-                return None
-            files.checksum(content)
-            header, arrays, kept = index.parse(
-                content, path, id, None if names is None else ("returns", *names)
-            )
-        except files.DamagedError as error:
-            self._warn(path, error)
+        return self._sound(path, _read(path, id, names))
+
+    def _sound(self, path: Path, found: Result | files.DamagedError | None) -> Result | None:
+        """Return what `_read` has found; a damaged file counts as missing, with a warning."""
+        if isinstance(found, files.DamagedError):
+            self._warn(path, found)
             return None
-        return Result(header, arrays.pop("returns"), set(TRAJECTORY) <= kept, arrays)
+        return found
 
     def _warn(self, path: Path, error: Exception) -> None:
         if path not in self._damaged:
@@ -378,6 +349,29 @@ class Store:
                 seen.add(id)
                 parts.append(strategies_of_search(unit, found.header, found.arrays, most))
         return strategy_table(parts)
+
+
+def _read(path: Path, id: str, names: Collection[str] | None) -> Result | files.DamagedError | None:
+    """Return the result of unit `id` in a file, with the arrays called `names`, None for all; what
+    is wrong with the file, where it is damaged; None for no file.
+
+    Raises:
+      StoreError: it cannot be read at present.
+    """
+    try:
+        content = path.read_bytes()
+        wanted = None if names is None else ("returns", *names)
+        header, arrays, kept = files.unpack(content, wanted)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except files.DamagedError as error:
+        return error
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise StoreError(f"{path}: cannot be read: {reason}") from None
+    if header["format"] != FORMAT or header["id"] != id:
+        return files.DamagedError("it is the result of another unit, or of another version of jbrl")
+    return Result(header, arrays.pop("returns"), set(TRAJECTORY) <= kept, arrays)
 
 
 MANIFEST = "study.json"

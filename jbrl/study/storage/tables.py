@@ -3,15 +3,15 @@ have tried on a prior before they played.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from jbrl.base.schema import AGENT
-from jbrl.study.storage.index import Outcome
 
+TRAJECTORY = ("states", "actions", "rewards")
 SAMPLES = (*AGENT, "unit", "seed", "score")  # columns of the score table
 # interquartile ranges of repetitions; None: not repeated
 SPREADS = ("offline_seconds_spread", "online_seconds_spread")
@@ -26,7 +26,30 @@ UNIT_COLUMNS = (
     *(*SPREADS, *PROCESSOR),
     *("device", "seed", "status", "reason", "prior_digest", "test_digest"),
 )
-_MISSING = Outcome({"status": "missing", "n": 0}, np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Stored result of a unit: complete when `status` is "done", or when it is "failed" with
+    scores, NaN of the lifetimes that failed; the first `n` lifetimes when it is a checkpoint.
+    """
+
+    header: dict[str, Any]
+    returns: np.ndarray  # [n] float64, scores
+    recorded: bool = False  # whether trajectories are kept beside it
+    # the others of the file, where they were asked for
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        return str(self.header["status"])
+
+    @property
+    def n(self) -> int:
+        return len(self.returns)
+
+
+_MISSING = Result({"status": "missing", "n": 0}, np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -34,7 +57,7 @@ class Outcomes:
     """Outcomes of the units of a study, in its order."""
 
     listed: Sequence[Mapping[str, Any]]  # the entry of each unit in the manifest
-    found: Mapping[str, Outcome]  # by id; without units that have no result
+    found: Mapping[str, Result]  # by id; without units that have no result
 
     def units(self) -> pd.DataFrame:
         """Return one row per unit: columns `UNIT_COLUMNS`.
@@ -84,7 +107,7 @@ class Outcomes:
         scores = np.concatenate([np.zeros(0), *(found.returns for _, found in self._done())])
         return pd.DataFrame({"row": np.repeat(np.array(rows, np.int64), lengths), "score": scores})
 
-    def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Outcome]]:
+    def _done(self, *, failed: bool = False) -> list[tuple[Mapping[str, Any], Result]]:
         """Return the finished units; with `failed`, also those that failed with scores."""
         found = ((unit, self.found.get(unit["id"], _MISSING)) for unit in self.listed)
         return [

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from jbrl.study.storage.index import Outcome
-from jbrl.study.storage.tables import Outcomes, with_latency
+from jbrl.study.storage.tables import Outcomes, Result, with_latency
 
 LISTED = [
     {"id": str(k), "experiment": "e", "algorithm": f"a{k}", "parameters": "{}", "seed": k}
@@ -16,9 +15,9 @@ LISTED = [
 def outcomes():
     """Of four units: done, failed with a score, missing, done."""
     found = {
-        "0": Outcome({"status": "done"}, np.array([1.0, 2.0])),
-        "1": Outcome({"status": "failed"}, np.array([3.0, np.nan])),
-        "3": Outcome({"status": "done"}, np.array([4.0, 5.0, 6.0])),
+        "0": Result({"status": "done"}, np.array([1.0, 2.0])),
+        "1": Result({"status": "failed"}, np.array([3.0, np.nan])),
+        "3": Result({"status": "done"}, np.array([4.0, 5.0, 6.0])),
     }
     return Outcomes(LISTED, found)
 
@@ -53,7 +52,7 @@ def test_a_time_without_a_99th_percentile_is_no_latency():
     """Earlier results hold the time of a compiled lifetime, which has a column of its own."""
     earlier, now = {"latency_seconds": 1e-5}, {"latency_seconds": 2e-4, "latency_p99_seconds": 3e-4}
     done = {"status": "done"}
-    found = {"0": Outcome(done | earlier, np.ones(2)), "3": Outcome(done | now, np.ones(2))}
+    found = {"0": Result(done | earlier, np.ones(2)), "3": Result(done | now, np.ones(2))}
     units = Outcomes(LISTED, found).units()
     columns = units[["latency_seconds", "latency_p99_seconds", "alone_seconds"]].astype(float)
     np.testing.assert_array_equal(columns.iloc[0], [np.nan, np.nan, 1e-5])

@@ -4,6 +4,7 @@ mixed in.
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from jbrl.play.unit import Unit
 from jbrl.study.file import Study, load_study
 from jbrl.study.storage import files
 from jbrl.study.storage.files import StoreError
-from jbrl.study.storage.store import Store
+from jbrl.study.storage.store import ResultWarning, Store
 from jbrl.study.storage.tables import UNIT_COLUMNS
+from tests.faults.cases import empty, flip, halve
 
 HEADER = {"status": "done", "device": "cpu", "platform": "cpu", "batch": 512}
 HEADER |= {"offline_seconds": 0.5, "online_seconds": 1e-6}
@@ -99,6 +101,32 @@ def test_what_cannot_be_read_just_now_is_not_taken_for_damaged(tmp_path, error, 
         ):
             store.result(units[0].id)
     assert store.result(units[0].id) is not None
+
+
+@pytest.mark.parametrize("harm", [halve, flip, empty])
+def test_damaged_missing_and_foreign_results_count_as_missing(tmp_path, harm):
+    store, units = opened(tmp_path)
+    for unit in units:
+        store.save(unit, HEADER, returns_of(unit))
+    paths = [tmp_path / "units" / f"{unit.id}.npz" for unit in units]
+    harm(paths[0])
+    shutil.copy(paths[2], paths[1])
+    with pytest.warns(ResultWarning) as warned:
+        found = store.results([unit.id for unit in units])
+    assert list(found) == [units[2].id]
+    assert all(f"{units[k].id}.npz is damaged" in str(warned[k].message) for k in (0, 1))
+    assert "result of another unit" in str(warned[1].message)
+
+
+def test_shards_are_merged_by_copying_units(tmp_path):
+    merged, units = opened(tmp_path / "all")
+    for unit in units:
+        part, _ = opened(tmp_path / unit.id)
+        part.save(unit, HEADER, returns_of(unit))
+        shutil.copytree(part.units_folder, merged.units_folder, dirs_exist_ok=True)
+    assert list(merged.units()["status"]) == ["done"] * 3
+    expected = np.concatenate([returns_of(unit) for unit in units])
+    np.testing.assert_array_equal(merged.returns()["score"], expected)
 
 
 @pytest.mark.parametrize("status", ["done", "failed"])
