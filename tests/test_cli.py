@@ -212,7 +212,10 @@ def test_a_dry_run_lists_the_units_and_writes_nothing(
     assert lines[8] == "" and lines[9].split() == ["algorithm", "units", "time", "memory"]
     units = [line.split()[:2] for line in lines[10:13]]
     assert units == [["Random", "4"], ["e-Greedy", "4"], ["all", "8"]]
-    memory = r"memory: of the arrays that one unit needs, up to \S+ [KM]iB; this machine has .* GiB"
+    memory = (
+        r"memory: of the arrays that one unit needs, up to \S+ [KM]iB, and about 500 MiB of the "
+        r"process with what it compiles; this machine has .* GiB"
+    )
     assert re.fullmatch(memory, lines[13])
     assert re.fullmatch(r"8 units, about \d.*s, by a rough rule: --calibrate measures", lines[14])
     assert call(*elsewhere, "--no-units").stdout.splitlines() == lines[9:]

@@ -25,6 +25,9 @@ from jbrl.study.plan import RunPlan
 from jbrl.study.progress import Progress
 from jbrl.study.storage.store import Store
 
+# Of Python and its libraries, before anything is compiled; of the programs of a study that has a
+# few, where they are not measured.
+PROCESS_BYTES, PROGRAMS_BYTES = 300 << 20, 200 << 20
 STALLED = 30.0  # seconds without news after which a message says so; the next after twice as long
 
 
@@ -58,12 +61,13 @@ def print_estimates(planned: RunPlan, *, units: bool) -> None:
 
 def _memory_text(planned: RunPlan, most: float) -> str:
     """Return the memory of the process."""
-    programs = planned.calibration.resident_bytes(planned.todo)
-    text = f"memory: of the arrays that one unit needs, up to {bytes_text(most)}"
-    if programs:
-        text += f", and about {bytes_text(programs)} of what is compiled"
+    programs = planned.calibration.resident_bytes(planned.todo) or PROGRAMS_BYTES
     here = memory_bytes()
-    return text + (f"; this machine has {bytes_text(here)}" if here else "")
+    return (
+        f"memory: of the arrays that one unit needs, up to {bytes_text(most)}, and about "
+        f"{bytes_text(PROCESS_BYTES + programs)} of the process with what it compiles"
+        + (f"; this machine has {bytes_text(here)}" if here else "")
+    )
 
 
 def _source(planned: RunPlan) -> str:

@@ -71,8 +71,8 @@ def run(
         remembered: without this option, those made before are used; with --no-calibrate, none.
       devices (N|LIST): How many CPU cores or accelerators to use, or which accelerators: 0,2.
         Default: all.
-      memory (SIZE): Memory to use, of each accelerator or of the machine: 8GiB, 500MB. Default:
-        80 %.
+      memory (SIZE): Memory of all arrays, of each accelerator or of the machine: 8GiB, 500MB.
+        Default: 80 %.
       stack: Play several units at once, or not. Default: where it helps.
       quiet: Print only warnings and errors.
       executor: Run here, or submit to SLURM and return.

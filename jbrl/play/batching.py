@@ -8,7 +8,7 @@ several at once. On CPUs a device plays one group, on accelerators as many as fi
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -268,15 +268,32 @@ def host_leaves(tree: Any) -> list[npt.NDArray[Any]]:
     return [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in leaves]
 
 
-def placed(leaves: Sequence[npt.NDArray[Any]], like: Any, devices: Sequence[jax.Device]) -> Any:
+def host_rows(leaf: jax.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return rows of an array that is split over devices along its leading axis, random keys as
+    their words.
+
+    Only these are copied, and no view of a device's memory is left, which a program that takes the
+    memory over would have to copy first.
+    """
+    words = jax.random.key_data(leaf) if is_key(leaf) else leaf
+    found = np.empty((len(rows), *words.shape[1:]), words.dtype)
+    for shard in words.addressable_shards:
+        first, last, _ = shard.index[0].indices(len(words))
+        here = np.flatnonzero((rows >= first) & (rows < last))
+        found[here] = np.asarray(shard.data)[rows[here] - first]
+    return found
+
+
+def placed(leaves: Iterable[npt.NDArray[Any]], like: Any, devices: Sequence[jax.Device]) -> Any:
     """Undo `host_leaves`: the pytree of the structure of `like`, split over the devices along its
-    leading axis.
+    leading axis. One leaf after the other, as they come.
     """
     sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
     examples, structure = jax.tree.flatten(like)
     sent = [
         jax.random.wrap_key_data(new, impl=jax.random.key_impl(example)) if is_key(example) else new
-        for new, example in zip(jax.device_put(list(leaves), sharding), examples, strict=True)
+        for leaf, example in zip(leaves, examples, strict=True)
+        for new in [jax.device_put(leaf, sharding)]
     ]
     return jax.tree.unflatten(structure, sent)
 

@@ -244,30 +244,32 @@ class BlockScheduler(Scheduler):
         starts: Sequence[int],
         size: int | None = None,
         *,
-        checkpoints: Sequence[Checkpoint | None] = (),
+        checkpoints: list[Checkpoint | None] | None = None,
         between: Callable[[Lifetimes], Any] | None = None,
     ) -> Iterator[Results]:
+        given = checkpoints or [None] * len(self.runs)
         shared = batching.spread([self.runs[0].shared] * len(self.devices), self.devices)
         if len(self.runs) > 1:
             played = self._resumed(
                 [
-                    given or (self._begun(number, start, run.protocol.n_environments).arrays(), 0.0)
-                    for number, (run, start, given) in enumerate(
-                        zip(self.runs, starts, checkpoints or [None] * len(self.runs), strict=True)
-                    )
+                    given.pop(0)
+                    or (self._begun(number, start, run.protocol.n_environments).arrays(), 0.0)
+                    for number, (run, start) in enumerate(zip(self.runs, starts, strict=True))
                 ]
             )
             yield from self._play(played, shared, between)
             return
         (first,), stop = starts, self.runs[0].protocol.n_environments
-        given = checkpoints[0] if checkpoints else None
         while first < stop:
-            if given and 0 < len(given[0]["numbers"]) <= self.batch:
-                played = self._resumed([given])
+            begun = [saved for saved in given if saved and len(saved[0]["numbers"])]
+            given.clear()
+            if begun and len(begun[0][0]["numbers"]) <= self.batch:
+                played = self._resumed(begun)
+                begun.clear()
             else:
                 played = self._begun(0, first, min(first + min(size or stop, self.batch), stop))
             yield from self._play(played, shared, between)
-            first, given = played.spans[0][1], None
+            first = played.spans[0][1]
 
     def _begun(self, number: int, first: int, stop: int) -> Lifetimes:
         """Begin lifetimes first..stop-1 of a run."""
@@ -314,7 +316,7 @@ class BlockScheduler(Scheduler):
             sizes = self.sizes(jax.tree.unflatten(structure, stored))
         numbers, groups = self.positions(live, sizes)
         source = order[np.searchsorted(live, np.where(numbers < 0, live[0], numbers))]
-        placed = [joined(name)[source] for name in names]
+        placed = (joined(name)[source] for name in names)
         lanes = batching.placed(placed, self._shapes, self.devices)
         n_kept = len(jax.tree.leaves(self.runs[0].kept(lifetimes.without_rules(self._shapes))))
         kept = [joined(f"recorder_{i}") for i in range(n_kept)]

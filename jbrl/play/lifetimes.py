@@ -164,7 +164,7 @@ class Lifetimes:
         live = np.flatnonzero(self.numbers >= 0)
         where = dict(zip(self.numbers[live].tolist(), live.tolist(), strict=True))
         source = np.array([where.get(number, live[0]) for number in numbers.tolist()])
-        leaves = [leaf[source] for leaf in batching.host_leaves(self.lanes)]
+        leaves = (batching.host_rows(leaf, source) for leaf in jax.tree.leaves(self.lanes))
         self.numbers, self.groups = numbers, groups
         self.update(batching.placed(leaves, self.lanes, devices))
 
@@ -221,9 +221,9 @@ class Lifetimes:
     def arrays(self, run: int = 0) -> dict[str, Array]:
         """Return the lifetimes of a run as arrays, from which a scheduler goes on."""
         live = np.flatnonzero(self.of_run(run))
-        part, leaves = self.part(run), batching.host_leaves(self.lanes)
+        part, leaves = self.part(run), jax.tree.leaves(self.lanes)
         return {
-            **{f"lane_{i}": leaf[live] for i, leaf in enumerate(leaves)},
+            **{f"lane_{i}": batching.host_rows(leaf, live) for i, leaf in enumerate(leaves)},
             **{f"recorder_{i}": kept[part] for i, kept in enumerate(self.kept)},
             **{name: getattr(self, name)[part] for name in OF_LIFETIMES},
             "numbers": self.numbers[live] - part.start,

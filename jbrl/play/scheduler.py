@@ -101,7 +101,7 @@ class Scheduler:
         starts: Sequence[int],
         size: int | None = None,
         *,
-        checkpoints: Sequence[Any] = (),
+        checkpoints: list[Any] | None = None,
         between: Callable[[Any], Any] | None = None,
     ) -> Iterator[Results]:
         """Play what is left.
@@ -111,6 +111,7 @@ class Scheduler:
           size: lifetimes of a call, at most; None: `batch`.
           checkpoints: for lifetimes in blocks: those that an interrupted run had begun, for each
             run, as `Lifetimes.arrays` gives them, and the seconds that they took; None for none.
+            They are taken from the list, so that nobody keeps their memory.
           between: for lifetimes in blocks: called with them after each call that leaves something
             to play.
 

@@ -216,6 +216,8 @@ class _Work:
         options: dict[str, Any] = {}
         if self.units[0].protocol.in_blocks:
             flights = [part.flight for part in self.played]
+            for part in self.played:
+                part.flight = None  # as large as the memory may be: the scheduler's alone
             options = {"checkpoints": flights, "between": self._between}
         if not self.alone:
             yield from self.scheduler.results(self.starts, **options)

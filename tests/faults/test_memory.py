@@ -1,15 +1,20 @@
 """Memory that does not suffice: less at once is tried first, then the unit fails alone."""
 
+import re
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 import jbrl
+from jbrl.cli.progress import PROCESS_BYTES, PROGRAMS_BYTES
 from jbrl.play import resources
-from jbrl.play.resources import Capacity, Resources
+from jbrl.play.resources import Capacity, Resources, parse_memory
 from jbrl.study import execute
+from jbrl.study.storage import files
 from jbrl.study.storage.store import Store
 from tests.faults.cases import differences, outcome
 
@@ -146,3 +151,41 @@ def test_what_the_memory_that_may_be_used_has_left_of_it_is_where_the_next_attem
     assert smaller and (smaller.lanes, smaller.chunk) == (1024, 2048)
     again = smaller.smaller()
     assert again and (again.lanes, again.chunk) == (512, 1024)
+
+
+def test_a_checkpoint_is_packed_in_the_memory_of_one_copy():
+    replay = np.arange(2**24, dtype=np.float32)  # NumPy writes 16 MiB at a time
+    tracemalloc.start()
+    content = files.pack({"n": 1}, {"replay": replay}, compress=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(content) < peak < 1.4 * len(content)  # it grows by an eighth
+    np.testing.assert_array_equal(files.unpack(content)[1]["replay"], replay)
+
+
+REPLAYS = """
+[study]
+seed = 3
+n_environments = 100
+episodes = 20
+compile = "quick"
+[[experiments]]
+problem = "bsuite/catch/0"
+[[agents]]
+algorithm = "DQN"
+"""
+
+
+@pytest.mark.slow
+def test_a_process_stays_within_the_memory_that_is_asked_for(tmp_path, warm):
+    """64 lanes of 2 MiB fit; their states, gathered, kept and moved, are the same arrays."""
+    study, log = tmp_path / "study.toml", tmp_path / "log"
+    study.write_text(REPLAYS)
+    run = "run", study, "--out", tmp_path / "out", "--memory"
+    assert warm.start(*run, "30MiB", log=log).wait() == 1
+    text = r"DQN takes 1.. MiB for 16 lifetimes at once on one device: expected at most 30 MiB"
+    assert re.search(text, log.read_text())
+    assert warm.start(*run, "535MiB", log=log).wait() == 0
+    found = re.search(r"done in .*, (\S+ .iB) of memory at most", log.read_text())
+    allowed = parse_memory("535MiB") + PROCESS_BYTES + PROGRAMS_BYTES
+    assert found and 2**28 < parse_memory(found[1]) < allowed
