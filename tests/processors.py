@@ -29,7 +29,7 @@ from jbrl.mdp.mdp import decisions_until
 from jbrl.rollout.steps import discounted
 from jbrl.study.file import load_study
 from tests.bayes_optimal.exact import PRIORS, problem
-from tests.bayes_optimal.test_lifetimes import lifetimes
+from tests.bayes_optimal.test_leaves import lifetimes
 from tests.test_pins import FEW, digest, study_of
 
 BLAS = "libscipy_openblas"  # of wheels of NumPy and SciPy

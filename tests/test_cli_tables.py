@@ -11,10 +11,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import jbrl
 from jbrl.cli.output import _aligned, duration
 from jbrl.cli.progress import Watchdog
+from jbrl.cli.results import lines
+from jbrl.report.text import Rules, rules_of
 from jbrl.stats.table import parameter_columns
+from jbrl.study.status import Status, Worker
 from tests.terminal import call, rows
+from tests.test_cli import COLUMNS
 
 KEPT = Path(__file__).parents[1] / "experiments" / "published" / "paper-cpu"
 
@@ -121,3 +126,125 @@ def test_a_unit_with_news_or_at_its_end_is_not_spoken_of() -> None:
         watchdog.news(None)
         assert not heard.enough.wait(0.2)
     assert not heard.reports
+
+
+STUDY = """
+[study]
+name = "residents"
+n_environments = 20
+episodes = 3
+
+[[experiments]]
+name = "Chain-10d"
+problem = "Chain-10d"
+
+[[experiments]]
+name = "Grid"
+problem = "Gridworld-5d"
+
+[[agents]]
+algorithm = "Random"
+"""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("episodes")
+    (folder / "study.toml").write_text(STUDY)
+    result = call("run", folder / "study.toml", "--out", folder / "out")
+    assert result.exit_code == 0, result.output
+    assert "MDP" not in result.output
+    return folder / "out"
+
+
+@pytest.mark.slow
+def test_the_manifest_says_how_experiments_are_played_and_scored(out: Path) -> None:
+    expected = Rules("mean return per episode", "3 episodes")
+    assert rules_of(jbrl.Results(out).manifest) == {"Chain-10d": expected, "Grid": expected}
+    # it is the same study still
+    assert call("run", out.parent / "study.toml", "--out", out).exit_code == 0
+
+
+def test_scores_say_what_they_are(out: Path) -> None:
+    table = [line.split("  ") for line in call("scores", out).stdout.splitlines()]
+    header, first = ([text.strip() for text in row if text] for row in table[:2])
+    assert header[:5] == ["experiment", "test", "algorithm", "n", "mean"]
+    assert first[:4] == ["Chain-10d", "Chain-10d", "Random", "20"]
+    wide = call("scores", out, "--format", "md").stdout
+    assert "| mean return per episode | 3 episodes |" in wide.splitlines()[2]
+    assert ",".join(rows("scores", out)[0]) == COLUMNS
+    returns = rows("returns", out)
+    assert len(returns) == 2 * 20 and all(-200 <= float(r["score"]) <= -8 for r in returns[:20])
+
+
+def test_the_page_speaks_of_environments(out: Path, tmp_path: Path) -> None:
+    assert call("report", out, "--out", tmp_path, "--html", "--markdown").exit_code == 0
+    for page in ("index.html", "markdown/report.md"):
+        text = (tmp_path / page).read_text().replace("</span><span>", ", ")
+        for words in ("3 episodes in each", "20 environments each, ", "lifetimes of 3 episodes"):
+            assert words in text
+        assert "MDP" not in text and "discount" not in text.replace("are not discounted", "")
+
+
+def test_an_archive_keeps_the_rules(out: Path, tmp_path: Path) -> None:
+    assert call("archive", out, "--out", tmp_path / "kept").exit_code == 0
+    kept, whole = (jbrl.Results(folder).manifest for folder in (tmp_path / "kept", out))
+    assert rules_of(kept) == rules_of(whole)
+    assert call("scores", tmp_path / "kept").stdout == call("scores", out).stdout
+
+
+def test_what_makes_no_sense_is_refused_in_one_sentence(out: Path) -> None:
+    for command, words in (
+        (("compare", out), "none of the published cells has been played"),
+        (("rank", out), "Random {} stands alone"),
+        (("evaluate", out), "at least two"),
+        (("show", "Chain-10d", "--json"), "it has no JSON form"),
+    ):
+        result = call(*command)
+        assert result.exit_code == 2 and words in result.stderr, result.output
+
+
+def test_status_counts_lifetimes(out: Path, tmp_path: Path) -> None:
+    assert call("status", out).stdout == "residents: 2 of 2 units done\n"
+    worker = Worker(
+        "host", 1, None, 5.0, 0.0, True, "Grid/Random seed 0", 4, 20, None, ("x",), None
+    )
+    status = Status("residents", 2, 1, {}, 1, 0, [worker], [], {}, None, None, False)
+    words = "Grid/Random seed 0: 4/20 lifetimes (process 1 on host, for 5.0 s)"
+    assert lines(status, tmp_path)[1] == f"  running  {words}"
+
+
+@pytest.mark.slow
+def test_agents_that_only_some_experiments_have(tmp_path: Path) -> None:
+    """A mixed study is ranked experiment by experiment, where nothing else can be done."""
+    tables = {
+        "study": {"name": "mixed", "n_environments": 5, "horizon": 20},
+        "experiments": [{"name": "GC", "problem": "GC"}, {"name": "Chain", "problem": "Chain-10d"}],
+        "agents": [
+            {"algorithm": "Random"},
+            {"algorithm": "Sarsa", "experiments": ["GC"]},
+            {"algorithm": "Q-learning", "experiments": ["Chain"]},
+        ],
+    }
+    jbrl.run(tables, tmp_path)
+    result = call("rank", tmp_path, "--resamples", 10, "--format", "json")
+    assert {row["experiment"] for row in json.loads(result.stdout)} == {"GC", "Chain"}
+    assert (
+        "there are no ranks over all experiments: rank: 1 agents have scores in all 2 experiments"
+        in result.stderr
+    )
+
+
+def test_show_lists_the_settings_of_an_environment() -> None:
+    text = call("show", "DeepSea(size=5)").stdout.splitlines()
+    assert text[0] == "Deep sea (DeepSea(size=5)): observations OneHot(25) and 2 actions"
+    assert text[2] == "Lifetime, unless a study says otherwise: 10,000 episodes."
+    assert "  size = 5: N, rows and columns" in text and not [
+        line for line in text if "array" in line
+    ]
+    assert "  force = 0.001: " in call("show", "MountainCar").stdout
+
+
+def test_environments_can_be_cited() -> None:
+    assert "Jordan, Scott M." in call("cite", "MountainCar").stdout
+    assert "did you mean 'MountainCar'" in call("cite", "MountainCat").stderr

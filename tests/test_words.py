@@ -3,6 +3,8 @@ without phrases that obscure.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,24 @@ def test_no_docstring_begins_with_an_interrogative() -> None:
         for match in OPENING.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_import_contracts_hold() -> None:
+    program = "from importlinter.cli import lint_imports_command as lint; lint()"
+    done = python(program, "--no-cache", "--no-logo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " kept, 0 broken" in done.stdout
+
+
+def test_playing_needs_neither_terminal_nor_report() -> None:
+    # None: cannot be imported
+    hidden = ("typer", "rich", "pydantic", "jinja2", "matplotlib")
+    done = python(
+        f"import sys; sys.modules |= dict.fromkeys({hidden}); import jbrl, jbrl.play.experiment"
+    )
+    assert done.returncode == 0, done.stderr

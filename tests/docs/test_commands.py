@@ -69,7 +69,7 @@ LEFT_OUT = {
     r"bound": "minutes: tests/bayes_optimal/test_bracket.py",
     r"choose": "minutes: tests/test_choose.py",
     r"sensitivity": "needs a study with drawn parameters: tests/test_sensitivity_command.py",
-    r"compare out/jordan-cpu": "needs the results of hours: tests/test_compare_jordan.py",
+    r"compare out/jordan-cpu": "needs the results of hours: tests/test_jordan_study.py",
     r"evaluate (out/complete|experiments/evaluation)": "minutes: tests/test_evaluate.py",
     r"formulas F[46]": "minutes: tests/agents/opps/test_enumeration.py",
     r"(doctor|policy)": "tests/test_cli.py",

@@ -119,7 +119,7 @@ KINDS = {
 
 
 # Above 0.99 values are measured from one state: of two ways, one worth 1e9, the other is not
-# resolved, which tests/problems/test_precision.py shows to be warned of.
+# resolved, which tests/problems/test_problem.py shows to be warned of.
 CASES = [
     (name, discount)
     for discount in DISCOUNTS

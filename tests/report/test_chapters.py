@@ -2,13 +2,16 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
+import jbrl
 from jbrl.report import sections
 from jbrl.report.chapters import document
 from jbrl.report.content import Cell, Heading, Items, Paragraph, Plot, Span, Table
 from jbrl.report.style import styles
+from jbrl.report.text import seconds_text
 from jbrl.stats.labels import oracles_of
 from tests.report.synthetic import MANIFEST, study, undo
 from tests.report.synthetic import plain as text
@@ -210,3 +213,38 @@ def test_tables_have_titles_of_their_own(report):
     titles = [(t.title, t.id.split("--")[0]) for t in blocks(report, Table)]
     assert all(title for title, _ in titles)
     assert len(titles) == len(set(titles))
+
+
+AGENTS = [
+    {"algorithm": "DQN", "min_replay": 4},
+    {"algorithm": "BAMCP", "simulations": 4, "depth": 3},
+    {"algorithm": "OPPS-DS", "space": "F1", "budget": 20},
+]
+
+
+def rows_of(report: str, title: str) -> dict[str, list[str]]:
+    """Return the cells of the first table below a heading, by the text of the first cell."""
+    _, below = report.split(f"### {title}\n", 1)
+    lines = below[below.index("\n| ") :].strip().split("\n\n")[0].splitlines()
+    rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row for row in rows}
+
+
+@pytest.mark.slow
+def test_a_report_shows_a_deep_agent_beside_planners_with_computation_times(tmp_path: Path) -> None:
+    study = {
+        "study": {"name": "deep and planners", "n_environments": 4, "horizon": 8},
+        "experiments": [{"name": "GC", "problem": "GC"}],
+        "agents": AGENTS,
+    }
+    results = jbrl.run(study, tmp_path, progress=False)
+    scores = results.scores.set_index("algorithm")
+    assert list(scores["status"]) == ["done"] * 3
+    assert (scores["online_seconds"] > 0).all()
+    assert scores["offline_seconds"]["OPPS-DS"] > scores["offline_seconds"]["DQN"]
+    report = results.report(form="markdown").read_text(encoding="utf-8")
+    rows = rows_of(report.split('<a id="gc"></a>', 1)[1], "Best agent of each algorithm")
+    assert rows["Algorithm"][-2:] == ["Offline", "Online"]
+    for name in ("DQN", "BAMCP", "OPPS-DS"):
+        offline, online = (scores[f"{kind}_seconds"][name] for kind in ("offline", "online"))
+        assert rows[name][-2:] == [seconds_text(offline), seconds_text(online)]

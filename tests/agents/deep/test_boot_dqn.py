@@ -15,7 +15,7 @@ from jbrl.agents.deep.q_network import QNetwork
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition, as_arrays
-from tests.agents.deep import dqn_twin, test_dqn
+from tests.agents.deep import reference, test_dqn
 from tests.agents.deep.reference import Adam
 from tests.agents.deep.test_dqn import ORIGINAL, as_batch, batch_of, layers_of
 
@@ -123,7 +123,7 @@ def test_its_twin_learns_alike_in_double_precision(joint):
         adam = Adam(0.01)
         for i, name in enumerate(names):
             batch = [v.astype(np.float64) if v.dtype == np.float32 else v for v in batch_of(name)]
-            online = dqn_twin.one_step_of_a_head(
+            online = reference.one_step_of_a_head(
                 online,
                 target,
                 priors[k],

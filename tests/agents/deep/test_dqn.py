@@ -24,7 +24,7 @@ from jbrl.problems.recorder import EpisodeMean
 from jbrl.rollout import episodes
 from jbrl.rollout.contract import NO_ACTION, Transition, as_arrays
 from jbrl.rollout.faults import ILLEGAL_ACTION
-from tests.agents.deep import dqn_twin
+from tests.agents.deep import reference
 from tests.agents.deep.reference import Adam
 
 KEY = jax.random.key(0)
@@ -113,7 +113,7 @@ def test_its_twin_learns_alike_in_double_precision(values):
         )
         adam = Adam(0.01)
         for i, batch in enumerate(batches):
-            online = dqn_twin.one_step(
+            online = reference.one_step(
                 online,
                 target,
                 adam,

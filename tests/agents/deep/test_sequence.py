@@ -7,7 +7,7 @@ import pytest
 
 from jbrl.agents.deep import sequence
 
-CAPACITY = 10
+LENGTH = 10
 
 
 def update(state, context, sizes):
@@ -25,14 +25,14 @@ def update(state, context, sizes):
 
 def lanes():
     """Return flags of those that want it, states, and contexts."""
-    numbers = 2.0 ** np.arange(CAPACITY, dtype=np.float32)
+    numbers = 2.0 ** np.arange(LENGTH, dtype=np.float32)
     lengths = np.array([1, 4, 5, 10, 9], np.int32)
     states = (np.full(5, 0.5, np.float32), np.zeros(5, np.int32), np.zeros(5, np.int32))
     return np.array([True, True, False, True, True]), states, (np.stack([numbers] * 5), lengths)
 
 
 def one(wanted, state, context):
-    return sequence.update_where(wanted, update, state, context, CAPACITY)
+    return sequence.update_where(wanted, update, state, context, LENGTH)
 
 
 def test_inputs_end_with_the_observation_after_the_last_step():
@@ -65,9 +65,7 @@ def test_one_lane_alone():
 
 
 def test_all_lanes_at_once_as_on_accelerators():
-    total, count, size = jax.jit(lambda *given: sequence._at_once(update, CAPACITY, *given))(
-        *lanes()
-    )
+    total, count, size = jax.jit(lambda *given: sequence._at_once(update, LENGTH, *given))(*lanes())
     np.testing.assert_array_equal(total, [1.5, 15.5, 0.5, 1023.5, 511.5])
     np.testing.assert_array_equal(count, [1, 1, 0, 1, 1])
     np.testing.assert_array_equal(size, [10, 10, 0, 10, 10])
