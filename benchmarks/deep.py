@@ -40,7 +40,7 @@ from jax import lax
 
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN
-from jbrl.agents.deep.q_network import QNetwork
+from jbrl.agents.deep.networks import QNetwork
 from jbrl.agents.registry import AGENTS
 from jbrl.base.bsuite_sweep import SWEEP
 from jbrl.environments import environment as environments

@@ -22,10 +22,9 @@ import numpy as np
 import pandas as pd
 
 from jbrl.play.batching import use_all_cores
-from jbrl.stats.evaluation.bands import payoff_bounds, payoff_t_intervals
 from jbrl.stats.evaluation.bootstrap import bootstrap, resampled_scores
 from jbrl.stats.evaluation.game import equilibrium
-from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.samples import Samples, payoffs, samples_of
 
 PAPER = (11, 15, 10_000)  # algorithms, environments, samples

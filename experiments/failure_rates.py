@@ -28,10 +28,9 @@ import pandas as pd
 
 from jbrl.play.batching import use_all_cores
 from jbrl.results import Results
-from jbrl.stats.evaluation.bands import payoff_bounds, payoff_t_intervals
 from jbrl.stats.evaluation.bootstrap import Bootstrap, bootstrap
 from jbrl.stats.evaluation.game import equilibrium
-from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import significant
 from jbrl.stats.evaluation.samples import Samples, payoffs, samples_of
 from jbrl.stats.score_files import read_score_table

@@ -16,7 +16,7 @@ from jbrl.agents import registry
 from jbrl.agents.registry import _programs, check_host_values
 from jbrl.base.errors import JbrlError
 from jbrl.base.host_values import find_host_values
-from jbrl.environments.check import check_environment
+from jbrl.environments.environment import check_environment
 from jbrl.play.protocol import Protocol
 
 

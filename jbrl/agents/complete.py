@@ -24,18 +24,7 @@ from jbrl.base.errors import JbrlError, nearest, shown
 from jbrl.base.parameters import GREATEST_NUMBER, SMALLEST_NUMBER, check_known, check_parameters
 from jbrl.base.pytree import record, static
 from jbrl.problems.prior import Prior
-from jbrl.rollout.contract import (
-    Agent,
-    Compiled,
-    Cost,
-    DrawsParameters,
-    HasCost,
-    MayDiverge,
-    OfflineSearch,
-    Oracle,
-    Requirements,
-    cost,
-)
+from jbrl.rollout import contract
 
 KINDS = ("uniform", "log_uniform", "choice")
 
@@ -77,14 +66,14 @@ class Distribution:
 
 
 @record
-class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
+class Complete(contract.DrawsParameters, contract.HasCost, contract.Agent[Any, Any]):
     """An agent with distributions in place of some of its parameters."""
 
-    base: Agent  # with capacity for the largest values
+    base: contract.Agent  # with capacity for the largest values
     distributions: dict[str, Any]  # name of a parameter: its `Distribution`
 
     @property
-    def requires(self) -> Requirements:  # type: ignore[override]
+    def requires(self) -> contract.Requirements:  # type: ignore[override]
         """See `Agent`."""
         return self.base.requires
 
@@ -98,15 +87,15 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         """See `Agent`."""
         return self.base.version
 
-    def cost(self, prior: Any) -> Cost:
+    def cost(self, prior: Any) -> contract.Cost:
         """Return the cost of the agent with the largest values."""
-        return cost(self.base, prior)
+        return contract.cost(self.base, prior)
 
     def refusal(self, n_actions: int) -> str:
         """Return what the agent says."""
         return self.base.refusal(n_actions)
 
-    def draw(self, key: jax.Array) -> Agent:
+    def draw(self, key: jax.Array) -> contract.Agent:
         """Draw the agent of one lifetime."""
         return dataclasses.replace(self.base, **self.values(key))  # type: ignore[type-var]
 
@@ -114,7 +103,7 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         """See `DrawsParameters`."""
         return {name: distribution.draw(key) for name, distribution in self.distributions.items()}
 
-    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[Agent, Any]:
+    def draw_and_train(self, key: jax.Array, prior: Prior) -> tuple[contract.Agent, Any]:
         """Draw the agent of one lifetime, and what it learns on the prior."""
         agent = self.draw(key)
         return agent, agent.train(
@@ -123,31 +112,33 @@ class Complete(DrawsParameters, HasCost, Agent[Any, Any]):
         )
 
 
-def parameters_of(agent: Agent) -> dict[str, Any]:
+def parameters_of(agent: contract.Agent) -> dict[str, Any]:
     """Return the parameters of an agent by name, a `Distribution` in place of what is drawn."""
     if isinstance(agent, Complete):
         return parameters_of(agent.base) | agent.distributions
     return {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent)}  # type: ignore[arg-type]
 
 
-def is_oracle(agent: Agent) -> bool:
+def is_oracle(agent: contract.Agent) -> bool:
     """Return whether the agent, or each one drawn in its place, sees the true environment."""
-    return isinstance(played_agent(agent), Oracle)
+    return isinstance(played_agent(agent), contract.Oracle)
 
 
-def may_diverge(agent: Agent) -> bool:
+def may_diverge(agent: contract.Agent) -> bool:
     """Return whether the agent, or each one drawn in its place, `MayDiverge`."""
-    return isinstance(played_agent(agent), MayDiverge)
+    return isinstance(played_agent(agent), contract.MayDiverge)
 
 
-def played_agent(agent: Agent) -> Agent:
+def played_agent(agent: contract.Agent) -> contract.Agent:
     """Return the agent that plays: for one that draws its parameters, its base, which has the
     greatest values.
     """
     return agent.base if isinstance(agent, Complete) else agent
 
 
-def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, dict[str, Any]]:
+def build(
+    cls: type[contract.Agent], values: dict[str, Any], where: str
+) -> tuple[contract.Agent, dict[str, Any]]:
     """Return an agent and all its parameters, defaults filled in; a table among `values` is a
     distribution.
 
@@ -162,7 +153,7 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     if not tables:
         parameters = check_parameters(cls, values, where)
         return _made(cls, parameters, where), parameters
-    if issubclass(cls, OfflineSearch | Compiled):
+    if issubclass(cls, contract.OfflineSearch | contract.Compiled):
         name, table = next(iter(tables.items()))
         raise JbrlError(
             f"{where}: {name} = {shown(table)}: expected one value, or a list: what plays is made "
@@ -197,7 +188,7 @@ def build(cls: type[Agent], values: dict[str, Any], where: str) -> tuple[Agent, 
     return Complete(base, distributions), {**parameters, **texts}
 
 
-def _made(cls: type[Agent], parameters: dict[str, Any], where: str) -> Agent:
+def _made(cls: type[contract.Agent], parameters: dict[str, Any], where: str) -> contract.Agent:
     """Make an agent from parameters that are accepted one by one; together they may be refused.
 
     Raises:
@@ -214,7 +205,7 @@ def _ends(distribution: Distribution) -> tuple[Any, Any]:
 
 
 def _distribution(
-    cls: type[Agent], name: str, table: dict[str, Any], where: str, place: int
+    cls: type[contract.Agent], name: str, table: dict[str, Any], where: str, place: int
 ) -> Distribution:
     """Return a checked distribution; each of its numbers is one that the parameter accepts."""
     place_text = f"{where}: {name} = {shown(table)}"

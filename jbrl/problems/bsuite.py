@@ -11,14 +11,8 @@ from typing import Any
 from jbrl.base import bsuite_sweep
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS, TESTING, Id
 from jbrl.base.errors import JbrlError, nearest, shown
+from jbrl.environments import bsuite_tasks
 from jbrl.environments.bsuite_cartpole import BsuiteCartPole, BsuiteCartPoleSwingup
-from jbrl.environments.bsuite_tasks import (
-    Bandit,
-    Catch,
-    DiscountingChain,
-    MemoryChain,
-    UmbrellaChain,
-)
 from jbrl.environments.deep_sea import DeepSea
 from jbrl.environments.environment import Environment
 from jbrl.environments.images import ImageBandit
@@ -79,18 +73,18 @@ class BsuiteProblem(EnvironmentProblem):
 
 # Rewards of these families are noisy or scaled in some experiments, hence wrapped in all.
 _WRAPPED = {
-    "bandit": Bandit,
+    "bandit": bsuite_tasks.Bandit,
     "cartpole": BsuiteCartPole,
-    "catch": Catch,
+    "catch": bsuite_tasks.Catch,
     "mnist": ImageBandit,
     "mountain_car": BsuiteMountainCar,
 }
 _OTHERS = {
     "cartpole_swingup": BsuiteCartPoleSwingup,
     "deep_sea": DeepSea,
-    "discounting_chain": DiscountingChain,
-    "memory_chain": MemoryChain,
-    "umbrella_chain": UmbrellaChain,
+    "discounting_chain": bsuite_tasks.DiscountingChain,
+    "memory_chain": bsuite_tasks.MemoryChain,
+    "umbrella_chain": bsuite_tasks.UmbrellaChain,
 }
 _FAMILIES: Mapping[str, Callable[..., Environment]] = {**_WRAPPED, **_OTHERS}
 

@@ -19,8 +19,7 @@ import numpy as np
 from jbrl.base.errors import JbrlError, Register
 from jbrl.base.plugins import is_outside, source_digest, summary
 from jbrl.base.schema import MetricFigure
-from jbrl.environments.check import check_environment
-from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays
+from jbrl.environments.environment import ENVIRONMENTS, Environment, as_arrays, check_environment
 from jbrl.environments.spec import Discrete, Episodes, Lifetime, Spec, Steps
 from jbrl.mdp.dirichlet import DirichletMDPs, check_mdps
 from jbrl.mdp.sampling import stream

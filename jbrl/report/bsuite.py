@@ -13,7 +13,7 @@ from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, TAGS
 from jbrl.base.files import writing
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.axes import Styles
-from jbrl.report.bsuite_experiments import chapter, plot
+from jbrl.report.bsuite import chapter, plot
 from jbrl.report.bsuite_figures import in_words
 from jbrl.report.content import (
     Block,

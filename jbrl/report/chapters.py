@@ -9,6 +9,7 @@ import pandas as pd
 
 import jbrl.report.bounds  # noqa: F401 (lists its figures)
 from jbrl.report.axes import Drawing
+from jbrl.report.chapters import CLOSING, advice, summary
 from jbrl.report.content import (
     Block,
     Cell,
@@ -31,7 +32,6 @@ from jbrl.report.figures import FIGURES, Part
 from jbrl.report.metrics import metric_blocks
 from jbrl.report.sections import Section, lengths_differ
 from jbrl.report.style import Style
-from jbrl.report.summary import CLOSING, advice, summary
 from jbrl.report.tables import all_agents, best_agents, winners
 from jbrl.report.text import EPISODES, MDPS, Terms, count, listing, shared
 from jbrl.stats.labels import parameters_text

@@ -26,7 +26,7 @@ from jbrl.report.axes import (
     rows_figure,
 )
 from jbrl.report.style import COLOURS, FAINT, INK, Style, drawn
-from jbrl.stats.evaluation.bands import half_widths
+from jbrl.stats.evaluation.propagation import half_widths
 from jbrl.stats.evaluation.ranking import Evaluation
 from jbrl.stats.evaluation.samples import Samples
 

@@ -9,13 +9,13 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.environments.check import check_environment
 from jbrl.environments.environment import (
     ENVIRONMENTS,
     Environment,
     Perturbed,
     Step,
     as_arrays,
+    check_environment,
     drawn,
     register_environment,
 )

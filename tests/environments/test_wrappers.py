@@ -9,8 +9,7 @@ from scipy import stats
 from jbrl.environments.acrobot import Acrobot
 from jbrl.environments.bsuite_tasks import Bandit, Catch
 from jbrl.environments.cartpole import CartPole
-from jbrl.environments.check import check_environment
-from jbrl.environments.environment import as_arrays, drawn
+from jbrl.environments.environment import as_arrays, check_environment, drawn
 from jbrl.environments.mountain_car import MountainCar
 from jbrl.environments.pinball import Pinball
 from jbrl.environments.spec import Discrete, Steps

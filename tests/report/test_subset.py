@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from jbrl.report.html import render
-from jbrl.report.subset import FIGURES, document, write_report
-from jbrl.report.subset_figures import alike
+from jbrl.report.subset import FIGURES, alike, document, write_report
 from jbrl.stats.subset.fit import Folds
 from jbrl.stats.subset.problem import Search
 from jbrl.stats.subset.study import study

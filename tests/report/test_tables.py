@@ -9,8 +9,8 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.report import comparison, markdown, sections, tables
+from jbrl.report.chapters import _chain, _chains, advice, standing, summary
 from jbrl.report.content import Paragraph, Table
-from jbrl.report.summary import _chain, _chains, advice, standing, summary
 from jbrl.report.tables import winners
 from jbrl.report.text import MDPS
 from jbrl.stats import brackets

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from benchmarks.twins import evaluation as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats.evaluation.bands import payoff_bounds, payoff_t_intervals
 from jbrl.stats.evaluation.game import Moves, equilibrium, moves
-from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.propagation import payoff_bounds, payoff_t_intervals, propagate
 from jbrl.stats.evaluation.ranking import Options, decisive_ends, evaluate, ranks, significant
 from jbrl.stats.evaluation.samples import payoffs, percentile, samples_of
 from jbrl.stats.evaluation.strategies import sides_of

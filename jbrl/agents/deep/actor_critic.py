@@ -6,18 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.deep import adam, sequence
+from jbrl.agents.deep import adam, networks, sequence
 from jbrl.agents.deep.adam import Learner
-from jbrl.agents.deep.networks import (
-    ADAM,
-    LONE_PRODUCT,
-    PolicyValue,
-    check_size,
-    cost_of,
-    parameter_count,
-)
-from jbrl.agents.deep.returns import log_probabilities, sequence_returns
-from jbrl.agents.deep.sequence import Sequence
+from jbrl.agents.deep.sequence import Sequence, log_probabilities, sequence_returns
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record, static
@@ -57,10 +48,10 @@ class SequenceLearner(HasCost, MayDiverge, Agent[Prior, Any]):
     def cost(self, prior: Prior) -> Cost:
         """Count three passes of the network, and a step of Adam every eight steps."""
         network = self._network(prior.spec)
-        parameters = parameter_count(network)
+        parameters = networks.parameter_count(network)
         products = parameters - network.looked_up
-        seconds = 3 * products * LONE_PRODUCT + parameters * ADAM / 8
-        return cost_of(self, prior, seconds)
+        seconds = 3 * products * networks.LONE_PRODUCT + parameters * networks.ADAM / 8
+        return networks.cost_of(self, prior, seconds)
 
     def refusal(self, n_actions: int) -> str:
         return DIVERGED
@@ -113,7 +104,7 @@ def sequence_loss(
 class ActorCriticState:
     learner: Learner
     played: Sequence  # transitions since the last update
-    network: PolicyValue = static()
+    network: networks.PolicyValue = static()
 
 
 @register_agent("ActorCritic", cite="williams1992,osband2020bsuite")
@@ -135,15 +126,15 @@ class ActorCritic(SequenceLearner):
         32, "T, steps of a sequence, at most", low=1, high=10_000, static=True
     )
 
-    def _network(self, spec: Spec) -> PolicyValue:
+    def _network(self, spec: Spec) -> networks.PolicyValue:
         widths = (self.hidden_width,) * self.hidden_layers
-        return PolicyValue.of(spec, widths, final_activation=self.final_activation)
+        return networks.PolicyValue.of(spec, widths, final_activation=self.final_activation)
 
     def reset(self, key: jax.Array, knowledge: Prior) -> ActorCriticState:
         spec = knowledge.spec
         network = self._network(spec)
         played = Sequence.empty(spec.observation, self.sequence_length)
-        check_size("ActorCritic", network, played)
+        networks.check_size("ActorCritic", network, played)
         return ActorCriticState(adam.learner(network.init(key)), played, network)
 
     def act(
@@ -169,7 +160,7 @@ class ActorCritic(SequenceLearner):
 
 
 def learn(
-    network: PolicyValue,
+    network: networks.PolicyValue,
     learner: Learner,
     played: Sequence,
     terminated: jax.Array,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jbrl.agents.deep import replay
 from jbrl.agents.deep.dqn import Learner, ReplayLearner, begun, epsilon_greedy, updated
-from jbrl.agents.deep.q_network import Layers, QNetwork, taken
+from jbrl.agents.deep.networks import Layers, QNetwork, taken
 from jbrl.agents.deep.replay import Batch, Replay
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter

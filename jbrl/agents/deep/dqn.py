@@ -11,8 +11,7 @@ import optax
 from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep import adam, replay
-from jbrl.agents.deep.networks import ADAM, PRODUCT, check_bytes, cost_of
-from jbrl.agents.deep.q_network import Layers, QNetwork, taken
+from jbrl.agents.deep.networks import ADAM, PRODUCT, Layers, QNetwork, check_bytes, cost_of, taken
 from jbrl.agents.deep.replay import Batch, Replay
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter

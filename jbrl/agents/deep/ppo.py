@@ -6,20 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jbrl.agents.deep import adam, sequence
+from jbrl.agents.deep import adam, networks, sequence
 from jbrl.agents.deep.actor_critic import DIVERGED
 from jbrl.agents.deep.adam import Learner
-from jbrl.agents.deep.networks import (
-    ADAM,
-    PRODUCT,
-    Linear,
-    PolicyValue,
-    check_size,
-    cost_of,
-    parameter_count,
-)
-from jbrl.agents.deep.returns import generalised_advantages, log_probabilities
-from jbrl.agents.deep.sequence import TERMINATED, Rollout
+from jbrl.agents.deep.sequence import TERMINATED, Rollout, generalised_advantages, log_probabilities
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
@@ -46,7 +36,7 @@ class Batch(NamedTuple):
 class PPOState:
     learner: Learner
     rollout: Rollout
-    network: PolicyValue = static()
+    network: networks.PolicyValue = static()
 
 
 @register_agent("PPO", cite="schulman2017,schulman2016")
@@ -105,24 +95,24 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
         minibatch.
         """
         network = self._network(prior.spec)
-        parameters = parameter_count(network)
+        parameters = networks.parameter_count(network)
         products = parameters - network.looked_up
         steps = self.epochs * self.minibatches / self.rollout_length
-        seconds = 3 * self.epochs * products * PRODUCT + steps * parameters * ADAM
-        return cost_of(self, prior, seconds)
+        seconds = 3 * self.epochs * products * networks.PRODUCT + steps * parameters * networks.ADAM
+        return networks.cost_of(self, prior, seconds)
 
-    def _network(self, spec: Spec) -> PolicyValue:
+    def _network(self, spec: Spec) -> networks.PolicyValue:
         widths = (self.hidden_width,) * self.hidden_layers
-        return PolicyValue.of(spec, widths, final_activation=True)
+        return networks.PolicyValue.of(spec, widths, final_activation=True)
 
     def reset(self, key: jax.Array, knowledge: Prior) -> PPOState:
         spec = knowledge.spec
         network = self._network(spec)
         rollout = Rollout.empty(spec.observation, self.rollout_length)
-        check_size("PPO", network, rollout)
+        networks.check_size("PPO", network, rollout)
         torso, heads = network.init(key)
         scales = jnp.full(network.n_actions + 1, INITIAL_SCALE).at[-1].set(1)
-        heads = Linear(heads.weights * scales[None], heads.bias)
+        heads = networks.Linear(heads.weights * scales[None], heads.bias)
         return PPOState(adam.learner((torso, heads)), rollout, network)
 
     def act(
@@ -147,7 +137,7 @@ class PPO(HasCost, MayDiverge, Agent[Prior, PPOState]):
 
 
 def learn(
-    network: PolicyValue, learner: Learner, rollout: Rollout, words: jax.Array, agent: PPO
+    network: networks.PolicyValue, learner: Learner, rollout: Rollout, words: jax.Array, agent: PPO
 ) -> Learner:
     """Return the learner after the epochs over a full rollout.
 
@@ -171,7 +161,7 @@ def learn(
     return lax.scan(one, learner, order)[0]
 
 
-def batch(network: PolicyValue, parameters: Any, rollout: Rollout, agent: PPO) -> Batch:
+def batch(network: networks.PolicyValue, parameters: Any, rollout: Rollout, agent: PPO) -> Batch:
     """Return the steps of a full rollout with advantages and returns, by the parameters that it was
     played with.
     """
@@ -194,7 +184,7 @@ def batch(network: PolicyValue, parameters: Any, rollout: Rollout, agent: PPO) -
     return Batch(inputs, actions, logs, advantages, advantages + values)
 
 
-def loss(network: PolicyValue, parameters: Any, part: Batch, agent: PPO) -> jax.Array:
+def loss(network: networks.PolicyValue, parameters: Any, part: Batch, agent: PPO) -> jax.Array:
     """Return the loss of a minibatch: [].
 
     The mean of -min(r A, clip(r, 1 - clip, 1 + clip) A) + value_cost (v - R)^2 - entropy_cost H,

@@ -12,15 +12,7 @@ from jbrl.agents import selection
 from jbrl.agents.complete import log_uniform, uniform
 from jbrl.agents.deep import sequence
 from jbrl.agents.deep.sequence import TERMINATED, Rollout
-from jbrl.agents.linear.complete import (
-    CompleteLinear,
-    Drawing,
-    Progress,
-    fourier_alpha,
-    integer,
-    positive,
-    table_alpha,
-)
+from jbrl.agents.linear import complete
 from jbrl.agents.linear.features import Features, Orders
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -72,11 +64,11 @@ class Rules:
 class LinearPPOState:
     learner: Learner
     buffer: Rollout
-    progress: Progress
+    progress: complete.Progress
 
 
 @register_agent("PPO-linear", cite="jordan2020,schulman2017")
-class LinearPPO(CompleteLinear):
+class LinearPPO(complete.CompleteLinear):
     """Proximal policy optimisation with linear functions and Adam, its hyperparameters drawn for
     each lifetime.
 
@@ -89,16 +81,16 @@ class LinearPPO(CompleteLinear):
     beside = 3e-6  # minibatches, of whatever size
     compiling = 5.0
 
-    alpha_low: float = table_alpha("least", 1e-3)
-    alpha_high: float = table_alpha("greatest", 0.1)
-    fourier_alpha_low: float = fourier_alpha("least", 1e-6)
-    fourier_alpha_high: float = fourier_alpha("greatest", 1e-3)
+    alpha_low: float = complete.table_alpha("least", 1e-3)
+    alpha_high: float = complete.table_alpha("greatest", 0.1)
+    fourier_alpha_low: float = complete.fourier_alpha("least", 1e-6)
+    fourier_alpha_high: float = complete.fourier_alpha("greatest", 1e-3)
     clip_low: float = parameter(
         0.1, "least distance from 1 of a ratio that counts, drawn uniformly", low=0, high=1
     )
     clip_high: float = parameter(0.3, "greatest distance from 1 of a ratio that counts", low=0)
-    entropy_low: float = positive(1e-8, "least weight of the entropy, drawn log-uniformly")
-    entropy_high: float = positive(1e-2, "greatest weight of the entropy")
+    entropy_low: float = complete.positive(1e-8, "least weight of the entropy, drawn log-uniformly")
+    entropy_high: float = complete.positive(1e-2, "greatest weight of the entropy")
     epochs_low: int = parameter(
         1, "least number of passes over the buffer, drawn uniformly", low=1, high=1000
     )
@@ -109,7 +101,7 @@ class LinearPPO(CompleteLinear):
         "its second term",
     )
 
-    def draw(self, drawing: Drawing) -> None:
+    def draw(self, drawing: complete.Drawing) -> None:
         """See `CompleteLinear`."""
         self.draw_alpha(drawing, "alpha")
         drawing.draw("clip", uniform, self.clip_low, self.clip_high)
@@ -118,7 +110,7 @@ class LinearPPO(CompleteLinear):
         low, high = LOG_BATCH
         batch = drawing.draw("batch", uniform, low, jnp.minimum(high, jnp.log2(steps)))
         drawing.drawn |= {"steps": steps, "batch": jnp.round(2**batch)}
-        drawing.draw("epochs", integer, self.epochs_low, self.epochs_high)
+        drawing.draw("epochs", complete.integer, self.epochs_low, self.epochs_high)
 
     def reset(self, key: jax.Array, knowledge: Prior) -> LinearPPOState:
         """Draw the hyperparameters; all weights are 0."""

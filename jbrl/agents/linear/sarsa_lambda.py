@@ -10,16 +10,7 @@ import jax.numpy as jnp
 
 from jbrl import vectorize
 from jbrl.agents.complete import uniform
-from jbrl.agents.linear import tabular
-from jbrl.agents.linear.complete import (
-    PARL2_START,
-    CompleteLinear,
-    Drawing,
-    LinearFunction,
-    Progress,
-    fourier_alpha,
-    table_alpha,
-)
+from jbrl.agents.linear import complete, tabular
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
 from jbrl.base.pytree import record
@@ -32,14 +23,14 @@ from jbrl.rollout.contract import Transition
 class ActionValueState:
     """Action values, and how they are being learned."""
 
-    values: LinearFunction  # rows are actions
+    values: complete.LinearFunction  # rows are actions
     here: jax.Array  # the last observation, `encoded`; not that of a first step
     next_action: jax.Array  # [] int32, chosen when the last transition was learned
-    progress: Progress
+    progress: complete.Progress
 
 
 @record
-class ActionValueLearner(CompleteLinear):
+class ActionValueLearner(complete.CompleteLinear):
     """Base of Sarsa(lambda) and Q(lambda), which differ in the value of the next state.
 
     Class attributes:
@@ -57,7 +48,7 @@ class ActionValueLearner(CompleteLinear):
         0.1, "greatest probability of a random action; the paper's text has 1", low=0, high=1
     )
 
-    def draw(self, drawing: Drawing) -> None:
+    def draw(self, drawing: complete.Drawing) -> None:
         """See `CompleteLinear`."""
         drawing.draw("epsilon", uniform, self.epsilon_low, self.epsilon_high)
         if not self.adapts:
@@ -67,8 +58,8 @@ class ActionValueLearner(CompleteLinear):
         """Draw the hyperparameters; all weights are 0."""
         progress = self.begin(key, knowledge)
         zeros = jnp.zeros((knowledge.spec.actions.n, progress.features.capacity), jnp.float32)
-        alpha = progress.drawn.get("alpha", jnp.float32(PARL2_START))
-        values = LinearFunction(zeros, zeros, alpha)
+        alpha = progress.drawn.get("alpha", jnp.float32(complete.PARL2_START))
+        values = complete.LinearFunction(zeros, zeros, alpha)
         return ActionValueState(values, progress.features.blank, jnp.int32(0), progress)
 
     def act(
@@ -112,7 +103,7 @@ class ActionValueLearner(CompleteLinear):
         """Return the row whose features bound the step size, one-hot [A]."""
         return then
 
-    def _choice(self, values: jax.Array, progress: Progress, key: jax.Array) -> jax.Array:
+    def _choice(self, values: jax.Array, progress: complete.Progress, key: jax.Array) -> jax.Array:
         return tabular.epsilon_greedy(values, progress.drawn["epsilon"], sampling.uniforms(key))
 
 
@@ -130,10 +121,10 @@ def _entry(values: jax.Array, one_hot: jax.Array) -> jax.Array:
 class PlainStep(ActionValueLearner):
     """Base of those that draw their step size."""
 
-    alpha_low: float = table_alpha("least", 1e-3)
-    alpha_high: float = table_alpha("greatest", 0.1)
-    fourier_alpha_low: float = fourier_alpha("least", 1e-6)
-    fourier_alpha_high: float = fourier_alpha("greatest", 1e-3)
+    alpha_low: float = complete.table_alpha("least", 1e-3)
+    alpha_high: float = complete.table_alpha("greatest", 0.1)
+    fourier_alpha_low: float = complete.fourier_alpha("least", 1e-6)
+    fourier_alpha_high: float = complete.fourier_alpha("greatest", 1e-3)
 
 
 @record
@@ -144,10 +135,10 @@ class ScaledStep(ActionValueLearner):
 
     per_feature = True
 
-    alpha_low: float = table_alpha("least", 1e-3)
-    alpha_high: float = table_alpha("greatest", 0.1)
-    fourier_alpha_low: float = fourier_alpha("least", 1e-3, divided=True)
-    fourier_alpha_high: float = fourier_alpha("greatest", 1.0, divided=True)
+    alpha_low: float = complete.table_alpha("least", 1e-3)
+    alpha_high: float = complete.table_alpha("greatest", 0.1)
+    fourier_alpha_low: float = complete.fourier_alpha("least", 1e-3, divided=True)
+    fourier_alpha_high: float = complete.fourier_alpha("greatest", 1.0, divided=True)
 
 
 @register_agent("Sarsa-lambda", cite="jordan2020,rummery1994,konidaris2011")

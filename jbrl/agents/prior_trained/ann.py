@@ -13,13 +13,7 @@ import numpy.typing as npt
 from jax import lax
 
 from jbrl import vectorize
-from jbrl.agents.prior_trained.belief_policy import (
-    BeliefInputs,
-    belief_inputs,
-    known_arrays,
-    over_lifetimes,
-    policy_of,
-)
+from jbrl.agents.prior_trained import belief_policy, rounds
 from jbrl.agents.prior_trained.lifetimes import (
     Rows,
     dirichlet_lifetimes,
@@ -28,16 +22,6 @@ from jbrl.agents.prior_trained.lifetimes import (
     play,
 )
 from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.rounds import (
-    MOST_GROUPS,
-    Settings,
-    Training,
-    across,
-    begin,
-    learned,
-    played_in_groups,
-    total,
-)
 from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior, budget_parameter
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -82,7 +66,7 @@ class ANN(TrainedOnPrior):
 
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon, discount = self.training_horizon(prior), float(prior.discount)
-        inputs = belief_inputs(prior, self.inputs, horizon)
+        inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
         hidden = (self.hidden_width,) * self.hidden_layers
         network = Dense((inputs.size, *hidden, prior.mdps.n_actions))
         settings = self.settings(prior, network, discount, sweeps=sweeps_for(discount))
@@ -90,20 +74,20 @@ class ANN(TrainedOnPrior):
             label_and_learn,
             (settings, (inputs, prior)),
             8 * self.batch * horizon * (inputs.size + prior.mdps.n_actions + 2),
-            lambda key: begin(network, key, 1.0),
-            known_arrays(inputs, network),
+            lambda key: rounds.begin(network, key, 1.0),
+            belief_policy.known_arrays(inputs, network),
         )
 
     def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
-        return policy_of(weights, sample=self.sample)
+        return belief_policy.policy_of(weights, sample=self.sample)
 
     def decision_seconds(self, prior: DirichletPrior) -> float:
         return DECISION_SECONDS + prior.mdps.concentrations.size * ENTRY_SECONDS
 
 
 def label_and_learn(
-    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
-) -> tuple[Training, jax.Array]:
+    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, jax.Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns of the agent that plays, up to H, [2].
 
@@ -118,7 +102,7 @@ def label_and_learn(
         inputs, labels, rewards = demonstrate(settings, given, key, number)
         return (inputs, labels), (rewards * weights[:, None]).sum(0)
 
-    steps, mean, spread = played_in_groups(settings, training, play)
+    steps, mean, spread = rounds.played_in_groups(settings, training, play)
 
     def loss(parameters: jax.Array, inputs: jax.Array, labels: jax.Array) -> jax.Array:
         outputs = network.apply(network.layers(parameters), inputs)
@@ -129,19 +113,19 @@ def label_and_learn(
             now = (lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step)
             return jax.grad(loss)(parameters, *now)
 
-        return total(of_group, *steps) * weights[t] / count
+        return rounds.total(of_group, *steps) * weights[t] / count
 
     words = jax.random.bits(stream(key, training.round, "parameters"), (settings.horizon,))
     order = jnp.argsort(words).astype(jnp.int32)
     rate = settings.agent.learning_rate * share
     # an infinite limit changes no number but the rounding, of which stored results know
-    state = learned(training, order, gradient, rate, jnp.inf)
-    return Training(*state, training.returns, training.round + 1), jnp.stack([mean, spread])
+    state = rounds.learned(training, order, gradient, rate, jnp.inf)
+    return rounds.Training(*state, training.returns, training.round + 1), jnp.stack([mean, spread])
 
 
 def demonstrate(
-    settings: Settings,
-    given: tuple[BeliefInputs, DirichletPrior],
+    settings: rounds.Settings,
+    given: tuple[belief_policy.BeliefInputs, DirichletPrior],
     key: jax.Array,
     number: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -160,9 +144,9 @@ def demonstrate(
     thresholds = draw_thresholds(key, number, rows, width, unit=settings.unit)
     best = optimal_actions(rows, thresholds, prior.discount, settings.sweeps)
     best = best.reshape(see.n_states, see.n_actions, width)
-    lane = (number % MOST_GROUPS) * width + jnp.arange(width, dtype=jnp.int32)
+    lane = (number % rounds.MOST_GROUPS) * width + jnp.arange(width, dtype=jnp.int32)
     epsilon = lane.astype(jnp.float32) / max(settings.lifetimes - 1, 1)
-    inputs_of, learn = over_lifetimes(see)
+    inputs_of, learn = belief_policy.over_lifetimes(see)
 
     def decide(seen: Any, x: jax.Array, coin: jax.Array) -> tuple[Any, ...]:
         here = vectorize.pick(best, x)
@@ -171,7 +155,7 @@ def demonstrate(
 
     lifetimes = dirichlet_lifetimes(prior, rows, thresholds, numbers)
     _, _, (inputs, labels), (rewards, *_) = play(
-        lifetimes, across(see.begin(), width), decide, learn
+        lifetimes, rounds.across(see.begin(), width), decide, learn
     )
     return inputs, labels, rewards
 

@@ -11,35 +11,9 @@ import jax.numpy as jnp
 import numpy.typing as npt
 from jax import lax
 
-from jbrl.agents.prior_trained.belief_policy import (
-    BeliefInputs,
-    belief_inputs,
-    greatest_reward,
-    known_arrays,
-    number_of_inputs,
-    over_lifetimes,
-    policy_of,
-)
+from jbrl.agents.prior_trained import belief_policy, rounds
 from jbrl.agents.prior_trained.lifetimes import dirichlet_lifetimes, draw_numbers, draw_thresholds
 from jbrl.agents.prior_trained.networks import Dense
-from jbrl.agents.prior_trained.rounds import (
-    Batch,
-    Played,
-    PPOParameters,
-    Settings,
-    Training,
-    across,
-    begin,
-    collect,
-    each,
-    learned,
-    normalised,
-    played_in_groups,
-    scale_of,
-    surrogate,
-    targets,
-    total,
-)
 from jbrl.agents.prior_trained.trained import Lesson, TrainedOnPrior
 from jbrl.agents.registry import register_agent
 from jbrl.base.parameters import parameter
@@ -52,7 +26,7 @@ PARAMETER_SECONDS = 1.2e-10  # of a decision in training, for each parameter of 
 
 
 @register_agent("BeliefPPO", cite="schulman2017,duff2002")
-class BeliefPPO(PPOParameters, TrainedOnPrior):
+class BeliefPPO(rounds.PPOParameters, TrainedOnPrior):
     """A network that sees the belief, trained by PPO on lifetimes drawn from the prior.
 
     The belief about a finite MDP is sufficient to act optimally: its problem is a Markov decision
@@ -76,31 +50,33 @@ class BeliefPPO(PPOParameters, TrainedOnPrior):
 
     def lesson(self, prior: DirichletPrior) -> Lesson:
         horizon = self.training_horizon(prior)
-        inputs = belief_inputs(prior, self.inputs, horizon)
+        inputs = belief_policy.belief_inputs(prior, self.inputs, horizon)
         network = self._network(prior)
-        reward = jnp.float32(greatest_reward(prior))
+        reward = jnp.float32(belief_policy.greatest_reward(prior))
         return Lesson(
             play_and_learn,
             (self.settings(prior, network, float(prior.discount)), (inputs, prior, reward)),
             8 * self.batch * horizon * (inputs.size + 8),
-            lambda key: begin(network, key),
-            known_arrays(inputs, network),
+            lambda key: rounds.begin(network, key),
+            belief_policy.known_arrays(inputs, network),
         )
 
     def _network(self, prior: DirichletPrior) -> Dense:
         hidden = (self.hidden_width,) * self.hidden_layers
-        return Dense((number_of_inputs(prior, self.inputs), *hidden, prior.mdps.n_actions + 1))
+        return Dense(
+            (belief_policy.number_of_inputs(prior, self.inputs), *hidden, prior.mdps.n_actions + 1)
+        )
 
     def trained(self, weights: dict[str, npt.NDArray[Any]]) -> Agent:
-        return policy_of(weights)
+        return belief_policy.policy_of(weights)
 
     def decision_seconds(self, prior: DirichletPrior) -> float:
         return 3e-7 + PARAMETER_SECONDS * self._network(prior).parameters * (1 + self.epochs) / 2
 
 
 def play_and_learn(
-    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
-) -> tuple[Training, jax.Array]:
+    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, jax.Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns up to H, [2].
 
@@ -113,64 +89,66 @@ def play_and_learn(
     weights = discount ** jnp.arange(horizon, dtype=jnp.float32)
     count = jnp.float32(settings.lifetimes)
 
-    def play(number: jax.Array) -> tuple[Played, jax.Array]:
+    def play(number: jax.Array) -> tuple[rounds.Played, jax.Array]:
         played = collect_beliefs(settings, training.parameters, (see, prior), key, number)
         return played, (played.rewards * weights[:, None]).sum(0)
 
-    played, first, spread = played_in_groups(settings, training, play)
-    scale = jnp.where(training.round == 0, scale_of(first, spread, reward), training.returns)
+    played, first, spread = rounds.played_in_groups(settings, training, play)
+    scale = jnp.where(training.round == 0, rounds.scale_of(first, spread, reward), training.returns)
 
-    def fitted_to(played: Played) -> tuple[jax.Array, jax.Array]:
-        returns, values = targets(settings, played, scale)
+    def fitted_to(played: rounds.Played) -> tuple[jax.Array, jax.Array]:
+        returns, values = rounds.targets(settings, played, scale)
         return (returns - values) / scale[1], (returns - scale[0]) / scale[1]
 
-    advantages, returns = each(fitted_to, played)
-    steps = Batch(played.inputs, played.actions, played.logs, normalised(advantages), returns)
+    advantages, returns = rounds.each(fitted_to, played)
+    steps = rounds.Batch(
+        played.inputs, played.actions, played.logs, rounds.normalised(advantages), returns
+    )
     words = jax.random.bits(stream(key, training.round, "parameters"), (agent.epochs, horizon))
     order = jnp.argsort(words, axis=1).astype(jnp.int32).reshape(-1)
 
     def gradient(parameters: jax.Array, t: jax.Array) -> jax.Array:
-        def of_group(step: Batch) -> jax.Array:
-            part = Batch(*(lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step))
+        def of_group(step: rounds.Batch) -> jax.Array:
+            part = rounds.Batch(*(lax.dynamic_index_in_dim(v, t, keepdims=False) for v in step))
             return jax.grad(lambda p: loss(settings.network, p, part, agent, share))(parameters)
 
-        return total(of_group, steps) / count
+        return rounds.total(of_group, steps) / count
 
     rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
-    parameters, optimiser = learned(training, order, gradient, rate, max_norm)
-    state = Training(parameters, optimiser, scale, training.round + 1)
+    parameters, optimiser = rounds.learned(training, order, gradient, rate, max_norm)
+    state = rounds.Training(parameters, optimiser, scale, training.round + 1)
     return state, jnp.stack([first, spread])
 
 
 def collect_beliefs(
-    settings: Settings,
+    settings: rounds.Settings,
     parameters: jax.Array,
-    given: tuple[BeliefInputs, DirichletPrior],
+    given: tuple[belief_policy.BeliefInputs, DirichletPrior],
     key: jax.Array,
     number: jax.Array,
-) -> Played:
+) -> rounds.Played:
     """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
     (see, prior), width, network = given, settings.width, settings.network
     numbers = draw_numbers(key, number, settings.horizon, width)
     thresholds = draw_thresholds(key, number, see.rows, width, unit=settings.unit)
     layers = network.layers(parameters)
-    inputs_of, learn = over_lifetimes(see)
+    inputs_of, learn = belief_policy.over_lifetimes(see)
 
     def look(seen: Any, x: jax.Array) -> tuple[Any, jax.Array, jax.Array]:
         inputs = inputs_of(seen, x)
         return seen, inputs, network.apply(layers, inputs)
 
     lifetimes = dirichlet_lifetimes(prior, see.rows, thresholds, numbers)
-    return collect(lifetimes, across(see.begin(), width), look, learn)
+    return rounds.collect(lifetimes, rounds.across(see.begin(), width), look, learn)
 
 
 def loss(
     network: Dense,
     parameters: jax.Array,
-    part: Batch,
-    agent: PPOParameters,
+    part: rounds.Batch,
+    agent: rounds.PPOParameters,
     share: jax.Array | float = 1.0,
 ) -> jax.Array:
     """Return `rounds.surrogate` of decisions of one time step: []."""
     outputs = network.apply(network.layers(parameters), part.inputs)
-    return surrogate(outputs, part, agent, share)
+    return rounds.surrogate(outputs, part, agent, share)

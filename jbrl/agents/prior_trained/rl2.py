@@ -18,34 +18,10 @@ from jax import lax
 from jbrl import vectorize
 from jbrl.agents import selection
 from jbrl.agents.deep.actor_critic import DIVERGED
+from jbrl.agents.prior_trained import rounds, trained
 from jbrl.agents.prior_trained.belief_policy import greatest_reward
 from jbrl.agents.prior_trained.lifetimes import environment_lifetimes
 from jbrl.agents.prior_trained.networks import Gru
-from jbrl.agents.prior_trained.rounds import (
-    Batch,
-    Played,
-    PPOParameters,
-    Settings,
-    Training,
-    begin,
-    collect,
-    each,
-    learned,
-    moments,
-    normalised,
-    played_in_groups,
-    scale_of,
-    surrogate,
-    targets,
-    total,
-)
-from jbrl.agents.prior_trained.trained import (
-    WIDTH,
-    Lesson,
-    TrainedOnPrior,
-    batch_parameter,
-    horizon_parameter,
-)
 from jbrl.agents.registry import register_agent
 from jbrl.base.errors import JbrlError
 from jbrl.base.parameters import parameter
@@ -185,7 +161,7 @@ def advance_of(network: Gru) -> Callable[..., tuple[jax.Array, jax.Array]]:
 
 
 @register_agent("RL2", cite="duan2016,schulman2017")
-class RL2(PPOParameters, TrainedOnPrior):
+class RL2(rounds.PPOParameters, trained.TrainedOnPrior):
     """A network with memory, trained by PPO on lifetimes drawn from the prior.
 
     The network, gated recurrent units, sees the observation, the last action and its reward, and
@@ -197,8 +173,8 @@ class RL2(PPOParameters, TrainedOnPrior):
     """
 
     units: int = parameter(32, "units of the memory", low=1, high=4096, static=True)
-    batch: int = batch_parameter(256, low=4)
-    horizon: int = horizon_parameter(", and 256 where there is none")
+    batch: int = trained.batch_parameter(256, low=4)
+    horizon: int = trained.horizon_parameter(", and 256 where there is none")
     epochs: int = parameter(2, "passes over a round", low=1, high=100, static=True)
     minibatches: int = parameter(
         8, "parts of a round, one step of Adam each", low=1, high=256, static=True
@@ -219,23 +195,23 @@ class RL2(PPOParameters, TrainedOnPrior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        width = min(WIDTH, self.batch)
+        width = min(trained.WIDTH, self.batch)
         if type(self.minibatches) is int and width % self.minibatches:
             raise JbrlError(
                 f"minibatches = {self.minibatches}: expected a divisor of {width}, the lifetimes "
                 "of a group"
             )
 
-    def lesson(self, prior: Prior) -> Lesson:
+    def lesson(self, prior: Prior) -> trained.Lesson:
         horizon, criterion = self.training_horizon(prior), float(prior.discount)
         discount = self.discount or (criterion if criterion < 1 else UNDISCOUNTED)
         network, reward_scale = self._network(prior), jnp.float32(_reward_scale(prior))
         unrolled = self.batch // self.minibatches * 8 * self.units
-        return Lesson(
+        return trained.Lesson(
             remember_and_learn,
             (self.settings(prior, network, discount), (prior, reward_scale)),
             4 * horizon * (2 * self.batch * (network.inputs + 8) + unrolled),
-            lambda key: begin(network, key),
+            lambda key: rounds.begin(network, key),
             {
                 "reward_scale": np.array(reward_scale),
                 "sizes": np.array([network.inputs, network.units, network.outputs]),
@@ -269,8 +245,8 @@ def _reward_scale(prior: Prior) -> float:
 
 
 def remember_and_learn(
-    arguments: tuple[Training, jax.Array, jax.Array, tuple[Settings, Any]],
-) -> tuple[Training, jax.Array]:
+    arguments: tuple[rounds.Training, jax.Array, jax.Array, tuple[rounds.Settings, Any]],
+) -> tuple[rounds.Training, jax.Array]:
     """Return the state after one more round, and the mean and the standard deviation of the
     discounted returns up to H or, where returns are not discounted, of the mean return of an
     episode, [2].
@@ -281,45 +257,51 @@ def remember_and_learn(
     training, share, key, (settings, (prior, reward_scale)) = arguments
     agent = settings.agent
 
-    def play(number: jax.Array) -> tuple[Played, jax.Array]:
+    def play(number: jax.Array) -> tuple[rounds.Played, jax.Array]:
         played = remember(settings, training.parameters, (prior, reward_scale), key, number)
         return played, scores(played, prior.discount)
 
-    played, mean, spread = played_in_groups(settings, training, play)
-    returns, values = each(lambda one: targets(settings, one, training.returns), played)
-    level, deviation = moments(returns, jnp.float32(settings.lifetimes * settings.horizon))
+    played, mean, spread = rounds.played_in_groups(settings, training, play)
+    returns, values = rounds.each(
+        lambda one: rounds.targets(settings, one, training.returns), played
+    )
+    level, deviation = rounds.moments(returns, jnp.float32(settings.lifetimes * settings.horizon))
     # without a reward, returns are sums of what the network says before it has learned
     rewarded = (played.rewards != 0).any()
-    measured = scale_of(level, jnp.where(rewarded, deviation, 0.0), 1 / reward_scale)
+    measured = rounds.scale_of(level, jnp.where(rewarded, deviation, 0.0), 1 / reward_scale)
     scale = jnp.where(training.round == 0, measured, training.returns)
-    advantages, fitted = each(lambda g, v: (g - v, (g - scale[0]) / scale[1]), returns, values)
-    parts = Batch(played.inputs, played.actions, played.logs, normalised(advantages), fitted)
+    advantages, fitted = rounds.each(
+        lambda g, v: (g - v, (g - scale[0]) / scale[1]), returns, values
+    )
+    parts = rounds.Batch(
+        played.inputs, played.actions, played.logs, rounds.normalised(advantages), fitted
+    )
     size = settings.width // agent.minibatches
     n_steps = jnp.float32(settings.lifetimes // agent.minibatches * settings.horizon)
 
     def gradient(parameters: jax.Array, number: jax.Array) -> jax.Array:
-        def of_group(group: Batch) -> jax.Array:
-            part = Batch(
+        def of_group(group: rounds.Batch) -> jax.Array:
+            part = rounds.Batch(
                 *(lax.dynamic_slice_in_dim(v, number * size, size, v.ndim - 1) for v in group)
             )
             return jax.grad(lambda p: loss(settings.network, p, part, agent, share))(parameters)
 
-        return total(of_group, parts) / n_steps
+        return rounds.total(of_group, parts) / n_steps
 
     order = jnp.tile(jnp.arange(agent.minibatches, dtype=jnp.int32), agent.epochs)
     rate, max_norm = agent.learning_rate * share, agent.max_gradient_norm
-    parameters, optimiser = learned(training, order, gradient, rate, max_norm)
-    state = Training(parameters, optimiser, scale, training.round + 1)
+    parameters, optimiser = rounds.learned(training, order, gradient, rate, max_norm)
+    state = rounds.Training(parameters, optimiser, scale, training.round + 1)
     return state, jnp.stack([mean, spread])
 
 
 def remember(
-    settings: Settings,
+    settings: rounds.Settings,
     parameters: jax.Array,
     given: tuple[Prior, jax.Array],
     key: jax.Array,
     number: jax.Array,
-) -> Played:
+) -> rounds.Played:
     """Play the lifetimes of batch `number`, [] int32, by the stochastic policy."""
     (prior, reward_scale), network, width = given, settings.network, settings.width
     sizes, layers = (observed(prior.spec), prior.spec.actions.n), network.layers(parameters)
@@ -334,7 +316,7 @@ def remember(
         return memory[0], Noticed.of(transition)
 
     lifetimes = environment_lifetimes(prior, key, number, settings.horizon, width)
-    return collect(lifetimes, (network.start(width), Noticed.nothing(width)), look, notice)
+    return rounds.collect(lifetimes, (network.start(width), Noticed.nothing(width)), look, notice)
 
 
 def unroll(network: Gru, parameters: jax.Array, inputs: jax.Array) -> jax.Array:
@@ -351,17 +333,17 @@ def unroll(network: Gru, parameters: jax.Array, inputs: jax.Array) -> jax.Array:
 def loss(
     network: Gru,
     parameters: jax.Array,
-    part: Batch,
-    agent: PPOParameters,
+    part: rounds.Batch,
+    agent: rounds.PPOParameters,
     share: jax.Array | float = 1.0,
 ) -> jax.Array:
     """Return `rounds.surrogate` summed over some lifetimes: []."""
     outputs = jnp.moveaxis(unroll(network, parameters, part.inputs), 1, 0)
-    flat = Batch(part.inputs, *(v.reshape(-1) for v in part[1:]))
-    return surrogate(outputs.reshape(outputs.shape[0], -1), flat, agent, share)
+    flat = rounds.Batch(part.inputs, *(v.reshape(-1) for v in part[1:]))
+    return rounds.surrogate(outputs.reshape(outputs.shape[0], -1), flat, agent, share)
 
 
-def scores(played: Played, discount: jax.Array) -> jax.Array:
+def scores(played: rounds.Played, discount: jax.Array) -> jax.Array:
     """Return the discounted return of each lifetime, [W]; where the discount is 1, the mean
     return of an episode, the last one included as far as it went.
     """

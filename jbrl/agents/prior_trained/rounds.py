@@ -14,7 +14,7 @@ from jax import lax
 
 from jbrl.agents import selection
 from jbrl.agents.deep import adam
-from jbrl.agents.deep.returns import lambda_returns
+from jbrl.agents.deep.sequence import lambda_returns
 from jbrl.agents.prior_trained.lifetimes import Lifetimes, play
 from jbrl.agents.prior_trained.networks import FlatNetwork
 from jbrl.base.parameters import parameter

@@ -6,24 +6,16 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, SWEEP, Experiment
+from jbrl.stats.bsuite import measures
 from jbrl.stats.bsuite.logs import Logs, Run
-from jbrl.stats.bsuite.measures import (
-    GOOD_MEMORY,
-    GOOD_SWINGUP,
-    GOOD_UMBRELLA,
-    RELEASES,
-    level_of,
-    regret,
-    solved_at,
-)
 from jbrl.stats.table import summarise
 
 CHAINS = (1, 3, 10, 30, 100)  # steps until the reward of each chain of discounting_chain
 SHOWN_SIZES = (10, 20, 30, 40, 50)  # of deep_sea, in learning curves
 THRESHOLDS = {
-    "memory_chain": GOOD_MEMORY,
-    "umbrella_chain": GOOD_UMBRELLA,
-    "cartpole_swingup": GOOD_SWINGUP,
+    "memory_chain": measures.GOOD_MEMORY,
+    "umbrella_chain": measures.GOOD_UMBRELLA,
+    "cartpole_swingup": measures.GOOD_SWINGUP,
 }
 OPTIMUM = {  # best average return of an episode, in the units of `returns`
     **dict.fromkeys(("bandit", "catch", "mnist", "memory_chain", "umbrella_chain"), 1.0),
@@ -52,7 +44,7 @@ def group_of(run: Run) -> float:
     """
     if run.experiment.family == "discounting_chain":
         return float(CHAINS[SWEEP[run.bsuite_id].index % len(CHAINS)])
-    return level_of(run)
+    return measures.level_of(run)
 
 
 def regrets(logs: Logs, experiment: str) -> pd.DataFrame:
@@ -61,7 +53,7 @@ def regrets(logs: Logs, experiment: str) -> pd.DataFrame:
     Returns:
       Columns agent, run, bsuite_id, level, episode, average.
     """
-    return _rows(logs, experiment, lambda run: regret(run) / run.columns["episode"])
+    return _rows(logs, experiment, lambda run: measures.regret(run) / run.columns["episode"])
 
 
 def returns(logs: Logs, experiment: str) -> pd.DataFrame:
@@ -103,7 +95,7 @@ def final_regrets(logs: Logs, experiment: str) -> pd.DataFrame:
       Columns agent, level, n, mean, ci95, finished (bool).
     """
     rows = [
-        (run.agent, group_of(run), float(regret(run)[-1] / run.episodes), run.finished)
+        (run.agent, group_of(run), float(measures.regret(run)[-1] / run.episodes), run.finished)
         for run in _all(logs, experiment)
     ]
     by = ["agent", "level"]
@@ -117,7 +109,7 @@ def bests(logs: Logs, experiment: str) -> pd.DataFrame:
     n.
     """
     rows = [
-        (run.agent, level_of(run), float(run.columns["best_episode"].max()))
+        (run.agent, measures.level_of(run), float(run.columns["best_episode"].max()))
         for run in _all(logs, experiment)
     ]
     table = pd.DataFrame(rows, columns=["agent", "level", "best"])
@@ -125,7 +117,7 @@ def bests(logs: Logs, experiment: str) -> pd.DataFrame:
     return groups.agg(mean="mean", n="size").reset_index()
 
 
-def solutions(logs: Logs, experiment: str, release: str = RELEASES[0]) -> pd.DataFrame:
+def solutions(logs: Logs, experiment: str, release: str = measures.RELEASES[0]) -> pd.DataFrame:
     """Return when deep_sea was solved, by agent, size and run.
 
     Returns:
@@ -134,7 +126,7 @@ def solutions(logs: Logs, experiment: str, release: str = RELEASES[0]) -> pd.Dat
     """
     rows = []
     for run in _all(logs, experiment):
-        size, at = level_of(run), solved_at(run, release)
+        size, at = measures.level_of(run), measures.solved_at(run, release)
         row = {"agent": run.agent, "run": run.number, "size": int(size), "episode": at}
         rows.append(row | {"episodes": run.episodes, "in_time": bool(at < 2.0**size + 100)})
     return pd.DataFrame(rows)

@@ -32,8 +32,8 @@ from scipy.special import ndtr, ndtri
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
-from jbrl.stats.evaluation.bands import check_delta
 from jbrl.stats.evaluation.game import TIE, Equilibrium, equilibrium
+from jbrl.stats.evaluation.propagation import check_delta
 from jbrl.stats.evaluation.samples import Samples, frequencies, payoffs
 from jbrl.stats.evaluation.strategies import EQUAL
 

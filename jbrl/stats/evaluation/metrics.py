@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
-from jbrl.stats.evaluation.bands import check_delta
+from jbrl.stats.evaluation.propagation import check_delta
 from jbrl.stats.evaluation.samples import Samples, payoffs
 
 METRICS = ("mean", "median", "iqm", "optimality_gap")

@@ -16,9 +16,14 @@ import pandas as pd
 
 from jbrl.base.errors import JbrlError, nearest
 from jbrl.stats.evaluation import METHODS, Options
-from jbrl.stats.evaluation.bands import check_delta, mean_table, payoff_bounds, payoff_t_intervals
 from jbrl.stats.evaluation.game import Equilibrium, equilibrium
-from jbrl.stats.evaluation.propagation import propagate
+from jbrl.stats.evaluation.propagation import (
+    check_delta,
+    mean_table,
+    payoff_bounds,
+    payoff_t_intervals,
+    propagate,
+)
 from jbrl.stats.evaluation.samples import Samples, payoffs
 
 ROUNDING = 1e-9  # of ends and scores, relative to the largest of them

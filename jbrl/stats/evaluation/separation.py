@@ -10,9 +10,8 @@ import dataclasses
 
 import numpy as np
 
-from jbrl.stats.evaluation.bands import half_widths, payoff_bounds
 from jbrl.stats.evaluation.game import equilibrium
-from jbrl.stats.evaluation.propagation import largest
+from jbrl.stats.evaluation.propagation import half_widths, largest, payoff_bounds
 from jbrl.stats.evaluation.ranking import significant
 from jbrl.stats.evaluation.samples import Samples, payoffs
 from jbrl.stats.evaluation.strategies import sides_of

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from jbrl.agents.deep.actor_critic import ActorCritic
-from jbrl.agents.deep.lstm import LstmParameters, LstmState
 from jbrl.agents.deep.networks import Linear
+from jbrl.agents.deep.recurrent_actor_critic import LstmParameters, LstmState
 from jbrl.agents.deep.sequence import Sequence
 
 STEP = 1e-30

@@ -11,7 +11,7 @@ import pytest
 
 from jbrl.agents.deep import boot_dqn, replay
 from jbrl.agents.deep.boot_dqn import BootDQN
-from jbrl.agents.deep.q_network import QNetwork
+from jbrl.agents.deep.networks import QNetwork
 from jbrl.environments.spec import Episodes, Steps
 from jbrl.problems.lookup import problem
 from jbrl.rollout.contract import Transition, as_arrays

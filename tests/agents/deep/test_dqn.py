@@ -12,7 +12,7 @@ import pytest
 from jbrl.agents.deep import dqn
 from jbrl.agents.deep.boot_dqn import BootDQN
 from jbrl.agents.deep.dqn import DQN, epsilon_greedy
-from jbrl.agents.deep.q_network import QNetwork
+from jbrl.agents.deep.networks import QNetwork
 from jbrl.agents.deep.replay import Batch
 from jbrl.base.errors import JbrlError
 from jbrl.environments.spec import Box, Discrete, Episodes, Spec, Steps

@@ -11,8 +11,7 @@ import optax
 import pytest
 
 from jbrl.agents.deep import adam, networks
-from jbrl.agents.deep.networks import Linear, Mlp
-from jbrl.agents.deep.q_network import QNetwork, taken
+from jbrl.agents.deep.networks import Linear, Mlp, QNetwork, taken
 from jbrl.environments.spec import LowerTriangle
 
 KEY = jax.random.key(0)

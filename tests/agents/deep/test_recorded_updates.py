@@ -9,10 +9,13 @@ import pytest
 
 from jbrl.agents.deep import actor_critic, adam, recurrent_actor_critic
 from jbrl.agents.deep.actor_critic import ActorCritic
-from jbrl.agents.deep.lstm import LstmState
 from jbrl.agents.deep.networks import PolicyValue
-from jbrl.agents.deep.recurrent_actor_critic import RecurrentActorCritic, RecurrentPolicyValue
-from jbrl.agents.deep.returns import generalised_advantages, lambda_returns, sequence_returns
+from jbrl.agents.deep.recurrent_actor_critic import (
+    LstmState,
+    RecurrentActorCritic,
+    RecurrentPolicyValue,
+)
+from jbrl.agents.deep.sequence import generalised_advantages, lambda_returns, sequence_returns
 from jbrl.environments.spec import Box, Discrete, Spec
 from tests.agents.deep import reference
 from tests.agents.deep.reference import assert_close
