@@ -13,7 +13,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jbrl.base.bsuite_sweep import EXPERIMENTS, TAGS
-from jbrl.report import bsuite_experiments as words
+from jbrl.report import bsuite
 from jbrl.report import bsuite_figures as figures
 from jbrl.report.bsuite import document, write_report
 from jbrl.report.style import PAPER, styles
@@ -66,13 +66,13 @@ def test_the_page_has_every_figure_and_loads_nothing(report):
 
 def test_every_experiment_has_a_text_a_rule_and_a_title_of_its_own(report):
     for experiment in EXPERIMENTS.values():
-        assert len(words.text(experiment)) > 100 and words.rule(experiment)
-        assert str(len(experiment.settings)) in words.facts(experiment)
-    assert len({words.title(experiment) for experiment in EXPERIMENTS.values()}) == 23
+        assert len(bsuite.text(experiment)) > 100 and bsuite.rule(experiment)
+        assert str(len(experiment.settings)) in bsuite.facts(experiment)
+    assert len({bsuite.title(experiment) for experiment in EXPERIMENTS.values()}) == 23
     text = (report / "index.html").read_text(encoding="utf-8")
     assert "Agent scores_partial: " in text and "runs are not finished" in text
     for name in SHOWN:
-        assert words.rule(EXPERIMENTS[name]).split("<")[0][:60] in text
+        assert bsuite.rule(EXPERIMENTS[name]).split("<")[0][:60] in text
     assert "NaN" not in re.sub(r"<script>.*?</script>", "", text, flags=re.S)
     assert "$" not in re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.S)
 

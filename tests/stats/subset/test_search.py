@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.twins import subset as twin
 from jbrl.base.errors import JbrlError
-from jbrl.stats.subset import gram, kernel
+from jbrl.stats.subset import kernel, problem
 from jbrl.stats.subset.fit import Folds, coefficients
 from jbrl.stats.subset.preparation import Preparation, Prepared, prepare
 from jbrl.stats.subset.problem import Search
@@ -146,7 +146,7 @@ def test_with_and_without_tables(
     prepared = prepared_of(matrix(5, holes=0.15))
     chosen = Search(2, criterion, Folds(K), min_rows=6, **options)
     with_tables = search(prepared, chosen)
-    monkeypatch.setattr(gram, "BYTES", 0)
+    monkeypatch.setattr(problem, "BYTES", 0)
     without = search(prepared, chosen)
     assert [fit.subset for fit in without.next] == [fit.subset for fit in with_tables.next]
     assert without.best.loss == with_tables.best.loss
