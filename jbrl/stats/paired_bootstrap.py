@@ -211,17 +211,29 @@ def bca_intervals(
     point, spread = means[0], np.sort(means[1:], axis=0)
     count = len(spread)
     below = ((spread < point).sum(axis=0) + (spread == point).sum(axis=0) / 2) / count
-    smallest = 0.5 / count  # of no resample, or all of them: to the precision of their number
-    bias = ndtri(np.clip(below, smallest, 1 - smallest))
     influences = [(values - values.mean(axis=0)) / len(values) for values in strata]
     squares = np.sum([(part**2).sum(axis=0) for part in influences], axis=0)
     cubes = np.sum([(part**3).sum(axis=0) for part in influences], axis=0)
     acceleration = cubes / np.where(squares > 0, squares, 1.0) ** 1.5 / 6
-    ends = []
-    for tail in ((1 - level) / 2, (1 + level) / 2):
-        shifted = bias + ndtri(tail)
-        ends.append(_sorted_quantile(spread, ndtr(bias + shifted / (1 - acceleration * shifted))))
-    return ends[0], ends[1]
+    low, high = (
+        _sorted_quantile(spread, bca_levels(below, count, acceleration, tail))
+        for tail in ((1 - level) / 2, (1 + level) / 2)
+    )
+    return low, high
+
+
+def bca_levels(
+    below: np.ndarray, count: int, acceleration: np.ndarray, levels: np.ndarray | float
+) -> np.ndarray:
+    """Return levels of quantiles corrected for bias and acceleration, of the shape of all together.
+
+    Args:
+      below: share of the `count` resamples below the estimate, ties counted half.
+    """
+    smallest = 0.5 / count  # of no resample, or all of them: to the precision of their number
+    bias = ndtri(np.clip(below, smallest, 1 - smallest))
+    shifted = bias + ndtri(levels)
+    return ndtr(bias + shifted / (1 - acceleration * shifted))
 
 
 def studentised_intervals(

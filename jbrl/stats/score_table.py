@@ -123,23 +123,6 @@ def from_arrays(
     return standard(table, sources_of({}), name, missing=True)
 
 
-def to_arrays(table: pd.DataFrame) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return arrays [runs, environments] float64 of each algorithm, and the names of the
-    environments.
-
-    Args:
-      table: a score table; its rows of a cell are runs 1, 2, …; missing ones are NaN.
-    """
-    table = check_score_table(table)
-    names = list(table["environment"].unique())
-    run = table.groupby(["algorithm", "environment"], sort=False).cumcount()
-    wide = table.assign(run=run).pivot(
-        index=["algorithm", "run"], columns="environment", values="score"
-    )
-    order = table["algorithm"].unique()
-    return {str(who): wide.loc[who, names].to_numpy(np.float64) for who in order}, names
-
-
 def together(tables: Sequence[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
     """Join score tables one after the other, columns `SCORE_TABLE`; none of their trials twice.
 

@@ -9,7 +9,7 @@ import pytest
 
 from jbrl.base.errors import JbrlError
 from jbrl.stats.score_files import read_companion, read_score_table
-from jbrl.stats.score_table import check_score_table, from_arrays, restrict, to_arrays, together
+from jbrl.stats.score_table import check_score_table, from_arrays, restrict, together
 from tests.stats.tables import SCORES
 
 HEAD = "algorithm,environment,score\n"
@@ -199,10 +199,6 @@ def test_arrays_of_runs_by_environments(tmp_path: Path) -> None:
         "By",
     ]
     assert stored["score"].tolist() == [1.0, 2.0, 3.0, 5.0, 6.0]
-    back, names = to_arrays(stored)
-    assert names == ["x", "y"]
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(back[name], array)
     np.savez(tmp_path / "t.npz", environments=np.array(["x", "y"]), **arrays)
     text = '{"environments": ["x", "y"], "scores": {"A": [[1, 2], [3, NaN]], "B": [[5, 6]]}}'
     for path in (tmp_path / "t.npz", written(tmp_path, text, "t.json")):

@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
-from scipy.special import ndtr, ndtri
 
 from jbrl.base.errors import JbrlError
 from jbrl.base.pytree import record
@@ -36,6 +35,7 @@ from jbrl.stats.evaluation.game import TIE, Equilibrium, equilibrium
 from jbrl.stats.evaluation.propagation import check_delta
 from jbrl.stats.evaluation.samples import Samples, frequencies, payoffs
 from jbrl.stats.evaluation.strategies import EQUAL
+from jbrl.stats.paired_bootstrap import bca_levels
 
 RESAMPLES = 10_000
 Interval = Literal["percentile", "bca"]
@@ -96,11 +96,7 @@ def _bca_levels(samples: Samples, scores: np.ndarray, levels: np.ndarray) -> np.
     z = payoffs(samples)
     point = equilibrium(z)
     below = (scores < point.scores).mean(axis=0) + (scores == point.scores).mean(axis=0) / 2
-    smallest = 0.5 / len(scores)  # of no resample, or all of them: to the precision of their number
-    bias = ndtri(np.clip(below, smallest, 1 - smallest))[:, None]
-    a = acceleration(samples, point)[:, None]
-    shifted = bias + ndtri(levels)
-    return ndtr(bias + shifted / (1 - a * shifted))
+    return bca_levels(below[:, None], len(scores), acceleration(samples, point)[:, None], levels)
 
 
 def acceleration(samples: Samples, point: Equilibrium) -> np.ndarray:

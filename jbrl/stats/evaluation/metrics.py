@@ -156,25 +156,6 @@ def _ends(drawn: np.ndarray, delta: float) -> np.ndarray:
     return np.quantile(drawn, [delta / 2, 1 - delta / 2], axis=0)
 
 
-def to_rliable(samples: Samples, *, normalise: bool = True) -> dict[str, np.ndarray]:
-    """Return the samples in rliable's format: for each algorithm [runs, environments] float64.
-
-    Raises:
-      JbrlError: an algorithm has different numbers of samples on different environments, which
-        rliable does not allow.
-    """
-    matrices = {}
-    for i, algorithm in enumerate(samples.algorithms):
-        sizes = samples.totals[i]
-        if len(set(sizes)) > 1:
-            raise JbrlError(
-                f"algorithm '{algorithm}' has {min(sizes)} to {max(sizes)} scores on an "
-                "environment: expected the same number"
-            )
-        matrices[algorithm] = np.stack(_cells(samples, i, normalise), axis=1)
-    return matrices
-
-
 def _cells(samples: Samples, algorithm: int, normalise: bool) -> list[np.ndarray]:
     """Return the sorted scores of an algorithm in each environment on the common scale."""
     return [
