@@ -58,8 +58,7 @@ def training(name: str) -> tuple[Lesson, list[Any], list[np.ndarray], streams.Ke
     """
     agent, prior = AGENTS[name]()
     with pytest.MonkeyPatch.context() as patch, streams.recorded() as keys:
-        for module in (trained, rl2):
-            patch.setattr(module, "WIDTH", WIDTH)
+        patch.setattr(trained, "WIDTH", WIDTH)
         lesson = agent.lesson(prior)
         states, found = [jax.jit(lesson.start)(KEY)], []
         play = jax.jit(lambda arguments: lesson.round(arguments))
